@@ -1,0 +1,150 @@
+"""The studio, started: settings, database, worker, then page and REST on one port.
+
+`python app.py` is also the entry point on Hugging Face Spaces. The worker starts first, because it needs the longest;
+the port opens before any model is loaded. This process never imports jax or torch.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import closing
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+from rich.console import Console
+
+from pipelines.catalog import Catalog, load_catalog
+from pipelines.errors import LumeshError
+from studio.api import create_api
+from studio.database import Database, open_database
+from studio.jobs.engine import read_engine
+from studio.settings import Settings, read_settings
+from studio.worker.lock import hold_lock
+from studio.worker.supervisor import Supervisor
+
+MAX_UPLOAD = "50mb"
+LOCK_TIMEOUT_S = 2.0  # a studio that was told to stop a moment ago
+DEVICE_TIMEOUT_S = 120.0
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def main() -> int:
+    """Runs until interrupted; 2 when it cannot start, with one message that says why."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to stop, by whatever means: the same way out
+    settings = read_settings(sys.argv[1:], os.environ)
+    try:
+        _make_data_dir(settings)
+        with hold_lock(settings.app_lock, who="Another Lumesh", timeout_s=LOCK_TIMEOUT_S):
+            _serve(settings)
+    except LumeshError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"{error.title}: {error}", markup=False)
+        return 2
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _serve(settings: Settings) -> None:
+    catalog = load_catalog(settings.models_dir)
+    if settings.model is not None:
+        catalog.get(settings.model)
+    with _open_port(settings) as port, closing(open_database(settings.database_file)) as database:
+        supervisor = Supervisor(settings, database)
+        supervisor.start()
+        try:
+            app = create_app(settings, database, catalog)
+            Server(app, settings, database).run(sockets=[port])
+        finally:
+            supervisor.stop()
+
+
+def create_app(settings: Settings, database: Database, catalog: Catalog) -> FastAPI:
+    """REST, static files and the page as one application."""
+    os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
+    import gradio as gr  # noqa: PLC0415 - takes two seconds, in which the worker already starts
+
+    from studio.ui import page  # noqa: PLC0415 - imports gradio
+
+    app = create_api(settings, database, catalog)
+    app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")
+    return gr.mount_gradio_app(
+        app,
+        page.build(settings, database, catalog),
+        path="/",
+        max_file_size=MAX_UPLOAD,
+        blocked_paths=[str(settings.data_dir)],
+        **page.MOUNT_OPTIONS,
+    )
+
+
+class Server(uvicorn.Server):
+    """uvicorn, quiet, that greets when the port answers and lets go of endless streams when told to stop."""
+
+    def __init__(self, app: FastAPI, settings: Settings, database: Database) -> None:
+        super().__init__(uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1))
+        self._feed = app.state.studio.feed
+        self._settings = settings
+        self._database = database
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Opens the port, then greets."""
+        await super().startup(sockets)
+        self._greeting = asyncio.create_task(self._greet())
+
+    async def _greet(self) -> None:
+        """Page and data now, the device as soon as the worker knows it."""
+        console.print("\n  [bold]Lumesh[/]\n")
+        console.print(f"  Page    http://{_name_host(self._settings.host)}:{self._settings.port}", markup=False)
+        console.print(f"  Data    {self._settings.data_dir}", markup=False)
+        deadline = time.monotonic() + DEVICE_TIMEOUT_S
+        while not (device := read_engine(self._database).device) and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+        console.print(f"  Device  {device or f'still starting; see {self._settings.worker_log}'}\n", markup=False)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Told to stop: ends the event streams, which would never end by themselves."""
+        self._feed.close()
+        super().handle_exit(sig, frame)
+
+
+def _make_data_dir(settings: Settings) -> None:
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LumeshError(
+            f"{settings.data_dir} cannot be made: {error.strerror}.",
+            advice="Choose another --data-dir.",
+            title="No data directory",
+        ) from error
+
+
+def _open_port(settings: Settings) -> socket.socket:
+    """Binds first: a port that is taken should not cost the start of a worker."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    port = socket.socket(family, socket.SOCK_STREAM)
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        port.bind((settings.host, settings.port))
+    except OSError as error:
+        port.close()
+        raise LumeshError(
+            f"{settings.host}:{settings.port} cannot be used: {error.strerror}.",
+            advice="Choose another --port or --host.",
+            title="The port is not free",
+        ) from error
+    return port
+
+
+def _name_host(host: str) -> str:
+    """An address that a browser can open."""
+    return "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""Which models there are, and in which fixed shapes each of them runs.
+
+A shape is a fixed resolution preset and means one compiled program; nothing outside a model's list ever runs, so nothing
+recompiles while people work. Read from `presets/models.toml`, plus every folder in diffusers layout under the data
+directory's `models/`.
+Not here: loading weights (runtime/weights.py), which programs are warm (the worker knows).
+"""
+
+import functools
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.errors import ModelError
+
+PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
+CATALOG_FILE = PRESETS_DIR / "models.toml"
+
+# diffusers' pipeline class, as model_index.json names it -> our family
+FAMILY_OF_PIPELINE = {"StableDiffusionXLPipeline": "sdxl"}
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Shape:
+    """A fixed output size in pixels; `frames` is 1 for pictures."""
+
+    width: int
+    height: int
+    frames: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> "Shape":
+        """Reads `1024x1024` or `1280x720x81`; raises ValueError when it is neither."""
+        match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?:x(\d{1,4}))?", text.strip().lower())
+        if match is None:
+            raise ValueError(f"{text!r} is not a shape; write WIDTHxHEIGHT or WIDTHxHEIGHTxFRAMES, such as 1024x1024")
+        width, height, frames = (int(part) if part else 1 for part in match.groups())
+        return cls(width=width, height=height, frames=frames)
+
+    def __str__(self) -> str:
+        size = f"{self.width}x{self.height}"
+        return size if self.frames == 1 else f"{size}x{self.frames}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used."""
+
+    id: str
+    title: str
+    family: str
+    shapes: tuple[Shape, ...]
+    default_shape: Shape
+    steps: int
+    guidance_scale: float
+    scheduler: str
+    schedulers: tuple[str, ...]
+    repo: str = ""
+    revision: str = ""
+    path: Path | None = None
+    licence: str = ""
+    description: str = ""
+    knows: str = ""
+    examples: tuple[str, ...] = ()
+    negative_prompt: str = ""
+    max_batch_size: int = 8
+    max_steps: int = 100
+    max_guidance_scale: float = 20.0
+    variant: str = ""
+    is_demo: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.default_shape in self.shapes, f"{self.id}: {self.default_shape} is not one of its shapes"
+        assert self.scheduler in self.schedulers, f"{self.id}: {self.scheduler} is not one of its schedulers"
+
+    def shape_list(self) -> str:
+        """The allowed shapes, for messages: `256x256, 320x192`."""
+        return ", ".join(str(shape) for shape in self.shapes)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The models of this machine, in the order they are shown."""
+
+    models: tuple[Model, ...]
+
+    def get(self, model_id: str) -> Model:
+        """Raises ModelError for an unknown id, naming the known ones."""
+        for model in self.models:
+            if model.id == model_id:
+                return model
+        known = ", ".join(model.id for model in self.models)
+        raise ModelError(f"There is no model {model_id!r}.", advice=f"Known models: {known}.")
+
+    @property
+    def default(self) -> Model:
+        return self.models[0]
+
+
+def load_catalog(models_dir: Path | None = None, *, file: Path = CATALOG_FILE) -> Catalog:
+    """The shipped models and the folders in `models_dir` (a user's own checkpoints, diffusers layout).
+
+    Raises ModelError when a user's folder has a `model_index.json` that cannot be read.
+    """
+    shipped = _read_shipped(file)
+    local = _find_local(models_dir, {model.id for model in shipped}) if models_dir else ()
+    return Catalog(shipped + local)
+
+
+@functools.cache
+def _read_shipped(file: Path) -> tuple[Model, ...]:
+    entries = tomllib.loads(file.read_text("utf-8"))["model"]
+    return tuple(_read_entry(entry) for entry in entries)
+
+
+def _read_entry(entry: dict[str, Any]) -> Model:
+    entry = dict(entry)
+    entry["shapes"] = tuple(Shape.parse(text) for text in entry["shapes"])
+    entry["default_shape"] = Shape.parse(entry["default_shape"])
+    for name in ("schedulers", "examples"):
+        entry[name] = tuple(entry.get(name, ()))
+    if "path" in entry:
+        entry["path"] = PRESETS_DIR / entry["path"]
+    return Model(**entry)
+
+
+def _find_local(models_dir: Path, taken: set[str]) -> tuple[Model, ...]:
+    found = []
+    for index_file in sorted(models_dir.glob("*/model_index.json")):
+        folder = index_file.parent
+        model_id = re.sub(r"[^a-z0-9.]+", "-", folder.name.lower()).strip("-")
+        if model_id not in taken:
+            found.append(_read_local(folder, model_id))
+            taken.add(model_id)
+    return tuple(model for model in found if model is not None)
+
+
+def _read_local(folder: Path, model_id: str) -> Model | None:
+    """A user's folder as a catalogue entry; None when its pipeline is of no family we have."""
+    try:
+        index = json.loads((folder / "model_index.json").read_text("utf-8"))
+        family = FAMILY_OF_PIPELINE.get(index["_class_name"])
+        if family is None:
+            return None
+        unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
+        vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+        scale = 2 ** (len(vae["block_out_channels"]) - 1)
+        side = int(unet["sample_size"]) * scale
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"The model folder {folder} is not a complete diffusers checkpoint: {error}.",
+            advice="Copy the whole folder that save_pretrained() wrote, or remove it.",
+        ) from error
+    template = next(model for model in _read_shipped(CATALOG_FILE) if model.id == "sdxl-base")
+    shapes = template.shapes if side >= 1024 else (Shape(width=side, height=side),)
+    return Model(
+        id=model_id,
+        title=folder.name,
+        family=family,
+        path=folder,
+        shapes=shapes,
+        default_shape=shapes[0],
+        steps=template.steps,
+        guidance_scale=template.guidance_scale,
+        scheduler=template.scheduler,
+        schedulers=template.schedulers,
+        description="Your own checkpoint, from the data directory.",
+    )

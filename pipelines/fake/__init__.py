@@ -1,0 +1,115 @@
+"""A family that needs nothing but numpy: it draws a landscape from prompt and seed and takes its time like a model.
+
+`--fake` serves every catalogue entry with it, so page, queue, files and restarts can be worked on and tested in
+seconds. It behaves like the real families where they can be seen: it loads, compiles each shape once, steps, previews,
+can be cancelled between steps.
+Two prompts are test hooks, of this family only: one that contains "crash worker" kills its own process in the middle of
+denoising, as the kernel does when memory runs out; one that contains "fail please" raises a LumeshError.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pipelines.catalog import Model, Shape
+from pipelines.errors import LumeshError
+from pipelines.fake.landscape import draw_landscape
+from pipelines.recipe import Recipe
+from pipelines.stages import Embeddings, OnProgress, Progress
+
+LOAD_S = 0.3
+COMPILE_S = 1.0
+STEP_S = 0.15
+PREVIEW_SCALE = 4  # a preview pixel covers this many output pixels, as a latent does
+COMPILE_TICKS = 10
+
+
+def load(model: Model, *, on_progress: OnProgress) -> "FakeFamily":
+    """Pretends to read `model`."""
+    started = time.perf_counter()
+    for done in range(3):
+        on_progress(Progress(phase="loading", done=done, total=3, detail=model.title))
+        time.sleep(LOAD_S / 3)
+    return FakeFamily(model, load_s=time.perf_counter() - started)
+
+
+class FakeFamily:
+    """Family (pipelines/stages.py) without weights; its latents are float pictures (B, height, width, 3)."""
+
+    def __init__(
+        self, model: Model, *, load_s: float = 0.0, compile_s: float = COMPILE_S, step_s: float = STEP_S
+    ) -> None:
+        self.model = model
+        self.load_s = load_s
+        self._compile_s = compile_s
+        self._step_s = step_s
+        self._warm: set[Shape] = set()
+
+    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:  # noqa: ARG002
+        """Takes `compile_s` the first time a shape is asked for, whatever the batch."""
+        if shape in self._warm:
+            return 0.0
+        started = time.perf_counter()
+        for done in range(COMPILE_TICKS):
+            on_progress(Progress(phase="compiling", done=done, total=COMPILE_TICKS, detail=str(shape)))
+            time.sleep(self._compile_s / COMPILE_TICKS)
+        self._warm.add(shape)
+        return time.perf_counter() - started
+
+    def shape_state(self, shape: Shape) -> str:
+        return "warm" if shape in self._warm else "cold"
+
+    def encode(self, recipe: Recipe) -> Embeddings:
+        """The pictures that denoising will reveal, one for each seed of the batch."""
+        if "fail please" in recipe.prompt.lower():
+            raise LumeshError(
+                "The prompt asked the fake model to fail.", advice="Write another prompt.", title="Failed as asked"
+            )
+        shape = recipe.parsed_shape
+        pictures = [
+            draw_landscape(recipe.prompt, seed=seed, width=shape.width, height=shape.height) for seed in _seeds(recipe)
+        ]
+        return {"prompt_embeds": np.stack(pictures)}
+
+    def denoise(self, recipe: Recipe, embeddings: Mapping[str, Any], *, on_progress: OnProgress) -> np.ndarray:
+        """Fades the noise out, `step_s` a step."""
+        assert recipe.steps is not None, "resolve the recipe first"
+        pictures = embeddings["prompt_embeds"]
+        noise = np.stack([np.random.default_rng(seed).normal(0.5, 0.4, pictures.shape[1:]) for seed in _seeds(recipe)])
+        latents = noise
+        on_progress(Progress(phase="denoising", total=recipe.steps))
+        for done in range(1, recipe.steps + 1):
+            time.sleep(self._step_s)
+            if done == 2 and "crash worker" in recipe.prompt.lower():
+                os.kill(os.getpid(), signal.SIGKILL)
+            share = (done / recipe.steps) ** 1.5
+            latents = share * pictures + (1 - share) * noise
+            on_progress(Progress(phase="denoising", done=done, total=recipe.steps, draw_preview=_previewer(latents)))
+        return latents
+
+    def decode(self, recipe: Recipe, latents_BHWC: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        return _to_pixels(latents_BHWC)
+
+    def compile_count(self) -> int:
+        return len(self._warm)
+
+    def unload(self) -> None:
+        self._warm.clear()
+
+
+def _seeds(recipe: Recipe) -> range:
+    assert recipe.seed is not None, "resolve the recipe first"
+    return range(recipe.seed, recipe.seed + recipe.batch_size)
+
+
+def _previewer(latents_BHWC: np.ndarray) -> Any:
+    small = latents_BHWC[:, ::PREVIEW_SCALE, ::PREVIEW_SCALE]
+    return lambda: _to_pixels(small)
+
+
+def _to_pixels(pictures: np.ndarray) -> np.ndarray:
+    return (np.clip(pictures, 0.0, 1.0) * 255).round().astype(np.uint8)

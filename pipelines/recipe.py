@@ -1,0 +1,128 @@
+"""Everything needed to make an output again, as one versioned type.
+
+The page, REST, the command line, file metadata and presets all speak this type. Only `model` and `prompt` are required;
+`resolve` fills the rest from the model's defaults, draws the seed, and refuses what cannot run with one clear message a
+field. Past `resolve`, every field is set and trusted.
+"""
+
+import secrets
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipelines.catalog import Catalog, Model, Shape
+from pipelines.errors import ModelError, RecipeError
+
+SCHEMA = 1
+MAX_PROMPT_CHARS = 2000
+MAX_SEED = 2**32 - 1  # numpy's and most user interfaces' limit; torch itself takes 64 bits
+
+
+class Lora(BaseModel):
+    """A low-rank adapter and how strongly it applies."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    ref: str
+    scale: float = 1.0
+
+
+class Recipe(BaseModel):
+    """What to make. Unset (None) fields take the model's defaults in `resolve`; lengths and sizes in pixels."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_: int = Field(default=SCHEMA, alias="schema")
+    model: str
+    shape: str | None = None
+    prompt: str
+    negative_prompt: str | None = None
+    seed: int | None = None
+    steps: int | None = None
+    guidance_scale: float | None = None
+    scheduler: str | None = None
+    flow_shift: float | None = None
+    fps: int | None = None
+    batch_size: int = 1
+    loras: tuple[Lora, ...] = ()
+    images: tuple[str, ...] = ()
+    strength: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", by_alias=True)
+
+    @property
+    def parsed_shape(self) -> Shape:
+        """The shape of a resolved recipe."""
+        assert self.shape is not None, "resolve the recipe first"
+        return Shape.parse(self.shape)
+
+
+def read_recipe(fields: dict[str, Any]) -> Recipe:
+    """Untrusted JSON to a Recipe; raises RecipeError with a message per field."""
+    try:
+        return Recipe.model_validate(fields)
+    except ValidationError as error:
+        raise RecipeError({_field_of(e): _plain(e) for e in error.errors()}) from error
+
+
+def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
+    """A recipe with every field set, checked against the model; raises RecipeError with a message per field."""
+    try:
+        model = catalog.get(recipe.model)
+    except ModelError as error:
+        raise RecipeError({"model": str(error)}) from error
+    filled = recipe.model_copy(
+        update={
+            "shape": (recipe.shape or str(model.default_shape)).strip().lower(),
+            "prompt": recipe.prompt.strip(),
+            "negative_prompt": model.negative_prompt if recipe.negative_prompt is None else recipe.negative_prompt,
+            "seed": secrets.randbelow(MAX_SEED + 1) if recipe.seed is None else recipe.seed,
+            "steps": model.steps if recipe.steps is None else recipe.steps,
+            "guidance_scale": model.guidance_scale if recipe.guidance_scale is None else recipe.guidance_scale,
+            "scheduler": recipe.scheduler or model.scheduler,
+        }
+    )
+    problems = _find_problems(filled, model)
+    if problems:
+        raise RecipeError(problems)
+    return filled
+
+
+def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    if recipe.schema_ != SCHEMA:
+        problems["schema"] = f"{recipe.schema_} is not known here; this server reads schema {SCHEMA}"
+    if not recipe.prompt:
+        problems["prompt"] = "write what the picture should show"
+    for name in ("prompt", "negative_prompt"):
+        if len(getattr(recipe, name)) > MAX_PROMPT_CHARS:
+            problems[name] = f"has {len(getattr(recipe, name))} characters; at most {MAX_PROMPT_CHARS} are allowed"
+    if recipe.shape not in [str(shape) for shape in model.shapes]:
+        problems["shape"] = f"{recipe.shape} is not a shape of {model.id}; allowed: {model.shape_list()}"
+    for name, low, high in (
+        ("steps", 1, model.max_steps),
+        ("guidance_scale", 0.0, model.max_guidance_scale),
+        ("batch_size", 1, model.max_batch_size),
+        ("seed", 0, MAX_SEED),
+    ):
+        value = getattr(recipe, name)
+        if not low <= value <= high:  # also catches nan
+            problems[name] = f"{value} is out of range; allowed: {low} to {high}"
+    if recipe.scheduler not in model.schedulers:
+        problems["scheduler"] = f"{recipe.scheduler} is not known; allowed: {', '.join(model.schedulers)}"
+    for name in ("loras", "images"):
+        if getattr(recipe, name):
+            problems[name] = f"{model.id} does not take {name} yet"
+    for name in ("flow_shift", "fps", "strength"):
+        if getattr(recipe, name) is not None:
+            problems[name] = f"{model.id} has no {name}; leave it out"
+    return problems
+
+
+def _field_of(error: Any) -> str:
+    return ".".join(str(part) for part in error["loc"]) or "recipe"
+
+
+def _plain(error: Any) -> str:
+    messages = {"missing": "is required", "extra_forbidden": "is not a field of a recipe"}
+    return messages.get(error["type"], error["msg"].lower())

@@ -1,0 +1,1 @@
+"""What every family shares: the torchax bridge, the mesh, weights, programs, schedules and previews."""

@@ -1,0 +1,125 @@
+"""Programs compiled ahead of time, kept by name, and counted.
+
+Everything the model runs while people work goes through `Programs.get`: after warm-up a call is a dictionary look-up.
+Compiled programs also go to JAX's persistent cache, and a small index beside it remembers which (model, shape) are
+there and how long they took, so that the size picker can say warm, disk or cold before anything is loaded.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+_BUILT = "/jax/core/compile/backend_compile_duration"
+_FROM_CACHE = "/jax/compilation_cache/cache_hits"
+
+
+class CompileCounter:
+    """Counts, for the whole process, programs built by XLA and programs read from the persistent cache."""
+
+    def __init__(self) -> None:
+        self.built = 0
+        self.from_cache = 0
+        jax.monitoring.register_event_duration_secs_listener(self._on_duration)
+        jax.monitoring.register_event_listener(self._on_event)
+
+    @property
+    def compiled(self) -> int:
+        """Programs that XLA really compiled (a cache hit passes through the same event)."""
+        return self.built - self.from_cache
+
+    def _on_duration(self, event: str, _seconds: float, **_facts: Any) -> None:
+        if event == _BUILT:
+            self.built += 1
+
+    def _on_event(self, event: str, **_facts: Any) -> None:
+        if event == _FROM_CACHE:
+            self.from_cache += 1
+
+
+counter = CompileCounter()
+
+
+def use_persistent_cache(folder: Path) -> None:
+    """Every program goes to disk, however small or quick; call before the first compilation."""
+    folder.mkdir(parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What to compile: `arguments` are ShapeDtypeStructs with shardings; `donate` are positions given up by the caller."""
+
+    key: tuple[Any, ...]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    donate: tuple[int, ...] = ()
+    out_shardings: Any = None
+
+
+class Programs:
+    """One loaded model's compiled programs, by key."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[tuple[Any, ...], Any] = {}
+
+    def has(self, *key: Any) -> bool:
+        return key in self._compiled
+
+    def get(self, *key: Any) -> Any:
+        return self._compiled[key]
+
+    def compile_all(self, programs: Sequence[Program]) -> int:
+        """Compiles those that are missing, side by side, and returns how many there were.
+
+        Tracing is one at a time: two traces of one torch module would see each other's weights.
+        """
+        missing = [program for program in programs if not self.has(*program.key)]
+        lowered = {program.key: _lower(program) for program in missing}
+        with ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile") as pool:
+            done = dict(zip(lowered, pool.map(lambda one: one.compile(), lowered.values()), strict=True))
+        self._compiled.update(done)
+        return len(done)
+
+    def clear(self) -> None:
+        self._compiled.clear()
+
+
+def _lower(program: Program) -> Any:
+    options = {} if program.out_shardings is None else {"out_shardings": program.out_shardings}
+    return jax.jit(program.function, donate_argnums=program.donate, **options).lower(*program.arguments)
+
+
+class CacheIndex:
+    """Which programs the persistent cache holds, as `<fingerprint>: seconds to compile`, in one JSON file."""
+
+    def __init__(self, folder: Path, *, context: str) -> None:
+        self._file = folder / "lumesh-programs.json"
+        self._context = context
+
+    def find_seconds(self, *key: Any) -> float | None:
+        """Seconds the first compilation took; None when the program is not in the cache."""
+        return self._read().get(self._fingerprint(key))
+
+    def remember(self, *key: Any, seconds: float) -> None:
+        known = self._read()
+        known.setdefault(self._fingerprint(key), round(seconds, 2))
+        partial = self._file.with_suffix(".partial")
+        partial.write_text(json.dumps(known, indent=1), "utf-8")
+        partial.rename(self._file)
+
+    def _fingerprint(self, key: tuple[Any, ...]) -> str:
+        return hashlib.sha256(repr((self._context, *map(str, key))).encode()).hexdigest()[:32]
+
+    def _read(self) -> dict[str, float]:
+        try:
+            return json.loads(self._file.read_text("utf-8"))
+        except (FileNotFoundError, ValueError):
+            return {}

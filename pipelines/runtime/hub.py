@@ -1,0 +1,107 @@
+"""Where a model's files are: a folder, or a pinned revision of a hub repository, downloaded once.
+
+huggingface_hub does the work (resumes, checks, caches); this file turns its exceptions into words people can act on and
+its progress into ours.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from tqdm.auto import tqdm
+
+from pipelines.catalog import Model
+from pipelines.errors import ModelError
+
+
+def locate(model: Model, *, components: tuple[str, ...], on_bytes: Callable[[int, int], None]) -> Path:
+    """The model's folder in diffusers layout, downloaded when need be; `on_bytes(done, total)` may raise to stop.
+
+    Raises ModelError for a gated or unknown repository, a missing token, and a network that is not there.
+    """
+    if model.path is not None:
+        if not (model.path / "model_index.json").exists():
+            raise ModelError(
+                f"{model.id} should be in {model.path}, but there is no model_index.json.",
+                advice="Check that the folder was copied whole.",
+            )
+        return model.path
+    try:
+        return Path(
+            snapshot_download(
+                model.repo,
+                revision=model.revision,
+                allow_patterns=_choose_files(components, model.variant),
+                tqdm_class=_report_to(on_bytes),
+            )
+        )
+    except GatedRepoError as error:
+        raise ModelError(
+            f"{model.repo} is gated: its owner asks you to accept a licence.",
+            advice=f"Accept it at huggingface.co/{model.repo}, then set HF_TOKEN to a token of the same account.",
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ModelError(
+            f"{model.repo} has no revision {model.revision}.",
+            advice="Update the revision in presets/models.toml.",
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"The hub knows no repository {model.repo}, or it is private.",
+            advice="Check the name; for a private one set HF_TOKEN to a token that may read it.",
+        ) from error
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, httpx.TransportError, ConnectionError) as error:
+        raise ModelError(
+            f"{model.repo} is not on this machine and the hub cannot be reached.",
+            advice="Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or put the diffusers folder into the data "
+            "directory's models/. A broken download goes on where it stopped.",
+        ) from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else "no"
+        raise ModelError(
+            f"The hub answered {status} for {model.repo}.",
+            advice="401 or 403: set HF_TOKEN. 429 or 5xx: try again in a few minutes; the download goes on.",
+        ) from error
+    except OSError as error:
+        raise ModelError(
+            f"{model.repo} could not be stored: {error}.",
+            advice="Free some disk space, or set HF_HOME to a larger disk.",
+        ) from error
+
+
+def _choose_files(components: tuple[str, ...], variant: str) -> list[str]:
+    """Patterns for the components used, in one precision only (a repository often holds several)."""
+    patterns = ["model_index.json"]
+    for component in components:
+        patterns += [f"{component}/*.json", f"{component}/*.txt", f"{component}/*.model"]
+        patterns.append(f"{component}/*.{variant}*.safetensors" if variant else f"{component}/*.safetensors")
+    return patterns
+
+
+def _report_to(on_bytes: Callable[[int, int], None]) -> type[tqdm]:
+    class Reported(tqdm):
+        """Adds up the byte bars of all files; stays silent itself."""
+
+        def __init__(self, *args, **kwargs) -> None:  # noqa: ANN002, ANN003 - tqdm's own signature
+            kwargs.pop("name", None)
+            kwargs["disable"] = True
+            super().__init__(*args, **kwargs)
+            self.is_bytes = kwargs.get("unit") == "B"
+            self.total_bytes = kwargs.get("total") or 0
+            self.done_bytes = kwargs.get("initial") or 0
+
+        def update(self, n: float | None = 1) -> None:
+            if self.is_bytes:
+                self.done_bytes += int(n or 0)
+                on_bytes(self.done_bytes, max(int(self.total or self.total_bytes), self.done_bytes))
+
+    return Reported

@@ -1,0 +1,60 @@
+"""The device mesh: which axes there are and how many devices each has.
+
+`dp` carries images and the two halves of classifier-free guidance, `sp` rows of one image, `tp` slices of weights.
+A family names the axes it uses; all of them always exist, with size 1 when unused, so that sharding rules need no cases.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from pipelines.errors import MeshError
+
+AXES = ("dp", "sp", "tp")
+
+
+def parse_mesh(text: str) -> dict[str, int]:
+    """Reads `dp=2,tp=4`; raises MeshError for unknown axes and sizes below 1."""
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part)
+        if match is None or match[1] not in AXES or match[1] in sizes or int(match[2]) < 1:
+            raise MeshError(
+                f"{text!r} is not a mesh.",
+                advice=f"Write axes and sizes such as dp=2,sp=4; the axes are {', '.join(AXES)}.",
+            )
+        sizes[match[1]] = int(match[2])
+    return sizes
+
+
+def choose_sizes(device_count: int) -> dict[str, int]:
+    """One image over all devices: the guidance pair on `dp`, rows of the image on `sp`.
+
+    Estimated by the TPU compiler for SDXL on v6e-8: 12 ms a step against 77 ms for tensor parallelism over 8 chips.
+    """
+    if device_count % 2:
+        return {"dp": 1, "sp": device_count}
+    return {"dp": 2, "sp": device_count // 2}
+
+
+def build_mesh(text: str | None = None, devices: Sequence[Any] | None = None) -> Mesh:
+    """The mesh over all devices, or over as many as `text` asks for; raises MeshError when there are too few."""
+    devices = jax.devices() if devices is None else devices
+    sizes = parse_mesh(text) if text else choose_sizes(len(devices))
+    shape = tuple(sizes.get(axis, 1) for axis in AXES)
+    wanted = int(np.prod(shape))
+    if wanted > len(devices):
+        raise MeshError(
+            f"The mesh {text} needs {wanted} devices; this machine has {len(devices)}.",
+            advice="Ask for a smaller mesh, or leave --mesh out.",
+        )
+    return Mesh(np.asarray(devices[:wanted]).reshape(shape), AXES)
+
+
+def describe_mesh(mesh: Mesh) -> str:
+    """`dp=2,sp=4`, axes of size 1 left out; `1 device` when there is only one."""
+    return ",".join(f"{axis}={size}" for axis, size in mesh.shape.items() if size > 1) or "1 device"

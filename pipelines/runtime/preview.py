@@ -1,0 +1,63 @@
+"""Latents to a small picture by one linear map: what the image will be, long before it is decoded.
+
+A VAE's latents are nearly a small colour picture. The map (channels -> red, green, blue) is fitted once per VAE and
+stored with the model as `preview.json`; it costs one tiny program and no decoder.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+FILE_NAME = "preview.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentsToRgb:
+    """`matrix` (channels, 3) and `bias` (3,), giving values in [-1, 1]."""
+
+    matrix: np.ndarray
+    bias: np.ndarray
+
+    def draw(self, latents_BCHW: jax.Array) -> jax.Array:
+        """uint8 (B, H, W, 3) at latent size; for use inside jit."""
+        rgb = jnp.einsum("bchw,cr->bhwr", latents_BCHW, jnp.asarray(self.matrix, jnp.float32)) + jnp.asarray(self.bias)
+        return (jnp.clip(rgb / 2 + 0.5, 0, 1) * 255).round().astype(jnp.uint8)
+
+
+# SDXL's autoencoder, as T. Vass fitted it by hand (huggingface.co/blog/TimothyAlexisVass/explaining-the-sdxl-latent-space):
+# bytes per unit of latent, here over 127.5 and around 0.
+SDXL_LATENTS_TO_RGB = LatentsToRgb(
+    matrix=np.array([[60, 60, 60], [-60, -5, 10], [25, 15, -5], [-70, -50, -35]], np.float32) / 127.5,
+    bias=np.array([150, 140, 130], np.float32) / 127.5 - 1,
+)
+
+
+def read_map(folder: Path) -> LatentsToRgb | None:
+    """The map stored with a model; None when there is none."""
+    file = folder / FILE_NAME
+    if not file.exists():
+        return None
+    stored = json.loads(file.read_text("utf-8"))
+    return LatentsToRgb(
+        matrix=np.asarray(stored["matrix"], np.float32),
+        bias=np.asarray(stored["bias"], np.float32),
+    )
+
+
+def fit_map(latents_BCHW: np.ndarray, pixels_BHWC: np.ndarray) -> LatentsToRgb:
+    """Least squares from latents to uint8 pictures of `k` times their size, averaged over each k x k square."""
+    batch, channels, height, width = latents_BCHW.shape
+    scale = pixels_BHWC.shape[1] // height
+    small = pixels_BHWC.reshape(batch, height, scale, width, scale, 3).mean((2, 4)) / 127.5 - 1
+    inputs = latents_BCHW.transpose(0, 2, 3, 1).reshape(-1, channels).astype(np.float64)
+    solution, *_ = np.linalg.lstsq(np.c_[inputs, np.ones(len(inputs))], small.reshape(-1, 3), rcond=None)
+    return LatentsToRgb(matrix=solution[:-1].astype(np.float32), bias=solution[-1].astype(np.float32))
+
+
+def write_map(found: LatentsToRgb, folder: Path) -> None:
+    values = {"matrix": found.matrix.round(5).tolist(), "bias": found.bias.round(5).tolist()}
+    (folder / FILE_NAME).write_text(json.dumps(values, indent=1) + "\n", "utf-8")

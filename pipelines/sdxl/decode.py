@@ -1,0 +1,30 @@
+"""Latents to pixels: the autoencoder's decoder, leaving the devices as uint8."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from diffusers import AutoencoderKL
+
+from pipelines.runtime.torch_bridge import TracedModule
+
+
+def build_decode_program(vae: TracedModule, *, dtype: Any) -> Any:
+    """decode(weights, latents (B, C, H, W)) -> uint8 (B, height, width, 3)."""
+    config = vae.module.config
+
+    def decode(weights: Mapping[str, jax.Array], latents_BCHW: jax.Array) -> jax.Array:
+        latents = latents_BCHW / config.scaling_factor
+        if config.latents_mean is not None and config.latents_std is not None:
+            mean, deviation = (jnp.asarray(v)[None, :, None, None] for v in (config.latents_mean, config.latents_std))
+            latents = latents * deviation + mean
+        pixels = vae.call(weights, latents.astype(dtype), method=_decode).astype(jnp.float32)
+        pixels = jnp.clip(pixels / 2 + 0.5, 0, 1) * 255
+        return pixels.round().astype(jnp.uint8).transpose(0, 2, 3, 1)
+
+    return decode
+
+
+def _decode(vae: AutoencoderKL, latents):  # noqa: ANN001, ANN202 - torchax tensors
+    return vae.decode(latents, return_dict=False)[0]

@@ -1,0 +1,89 @@
+"""The denoising loop as one compiled program with run-time bounds.
+
+A chunk runs steps `start` to `stop` of a schedule table (runtime/schedules.py): UNet, guidance and scheduler update
+together, so the host only counts chunks. With guidance the batch holds [negative, positive] halves and the `dp` axis
+carries them; at a scale of 1 or less a second program runs a single forward. The state stays in fp32 whatever the UNet
+computes in.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from jax.sharding import NamedSharding
+
+from pipelines.runtime.schedules import COLUMNS
+from pipelines.runtime.torch_bridge import TracedModule
+
+MAX_CHUNK = 8  # steps; bounds the noise that an ancestral scheduler needs on the devices at a time
+
+
+class NoiseSource:
+    """The noise diffusers would draw: one CPU generator per image, the first picture and then one draw a step."""
+
+    def __init__(self, *, seed: int, images: int, shape_CHW: tuple[int, int, int]) -> None:
+        self._generators = [torch.Generator("cpu").manual_seed(seed + index) for index in range(images)]
+        self._shape = shape_CHW
+
+    def draw(self) -> np.ndarray:
+        """fp32 (B, C, H, W)."""
+        draws = [torch.randn((1, *self._shape), generator=generator) for generator in self._generators]
+        return torch.cat(draws).numpy()
+
+
+def build_denoise_program(unet: TracedModule, *, uses_cfg: bool, dtype: Any, input_sharding: NamedSharding) -> Any:
+    """denoise(weights, latents, x0, embeddings, table, noise, guidance_scale, start, stop) -> (latents, x0).
+
+    latents and x0 (B, C, H, W) fp32; `embeddings` rows are [negative..., positive...] with guidance, else positive only;
+    `noise` (MAX_CHUNK, B, C, H, W) belongs to steps start.. of this chunk. `input_sharding` is how
+    the UNet's batch lies on the mesh.
+    """
+
+    def denoise(
+        weights: Mapping[str, jax.Array],
+        latents_BCHW: jax.Array,
+        x0_BCHW: jax.Array,
+        embeddings: Mapping[str, jax.Array],
+        table: jax.Array,
+        noise_SBCHW: jax.Array,
+        guidance_scale: jax.Array,
+        start: jax.Array,
+        stop: jax.Array,
+    ) -> tuple[jax.Array, jax.Array]:
+        def step(index: jax.Array, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            latents, previous_x0 = state
+            row = dict(zip(COLUMNS, table[index], strict=True))
+            model_input = row["in_scale"] * latents
+            if uses_cfg:
+                model_input = jnp.concatenate([model_input, model_input])
+            model_input = jax.lax.with_sharding_constraint(model_input, input_sharding)
+            (output,) = unet.call(
+                weights,
+                model_input.astype(dtype),
+                row["timestep"],
+                encoder_hidden_states=embeddings["prompt_embeds"].astype(dtype),
+                added_cond_kwargs={
+                    "text_embeds": embeddings["pooled_prompt_embeds"].astype(dtype),
+                    "time_ids": embeddings["time_ids"].astype(dtype),
+                },
+                return_dict=False,
+            )
+            output = output.astype(jnp.float32)
+            if uses_cfg:
+                negative, positive = jnp.split(output, 2)
+                output = negative + guidance_scale * (positive - negative)
+            x0 = row["x0_latents"] * latents + row["x0_output"] * output
+            moved = row["by_latents"] * latents + row["by_output"] * output + row["by_previous_x0"] * previous_x0
+            return moved + row["by_noise"] * noise_SBCHW[index - start], x0
+
+        return jax.lax.fori_loop(start, stop, step, (latents_BCHW, x0_BCHW))
+
+    return denoise
+
+
+def make_time_ids(*, width: int, height: int) -> np.ndarray:
+    """SDXL's size conditioning (1, 6): original size, crop corner, target size, each height first."""
+    return np.asarray([[height, width, 0, 0, height, width]], np.float32)

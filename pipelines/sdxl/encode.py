@@ -1,0 +1,65 @@
+"""Prompt to embeddings: two CLIP text encoders, read at their last but one layer.
+
+`prompt_embeds` (1, L, D1 + D2) are both encoders' penultimate hidden states side by side; `pooled_prompt_embeds` (1, D2)
+is the second encoder's projection. One program serves both prompts of classifier-free guidance.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from transformers import CLIPTokenizer
+
+from pipelines.runtime.torch_bridge import TracedModule
+
+
+def tokenize(tokenizers: tuple[CLIPTokenizer, CLIPTokenizer], prompt: str, negative_prompt: str) -> np.ndarray:
+    """Token ids (encoder, prompt, L) int32; row 0 is the negative prompt. Longer text is cut, as CLIP must."""
+    ids = [
+        tokenizer(
+            [negative_prompt, prompt],
+            padding="max_length",
+            max_length=tokenizer.model_max_length,
+            truncation=True,
+        )["input_ids"]
+        for tokenizer in tokenizers
+    ]
+    return np.asarray(ids, np.int32)
+
+
+def count_lost_tokens(tokenizers: tuple[CLIPTokenizer, CLIPTokenizer], prompt: str) -> int:
+    """How many tokens of the prompt do not fit and are ignored."""
+    tokenizer = tokenizers[0]
+    return max(0, len(tokenizer(prompt)["input_ids"]) - tokenizer.model_max_length)
+
+
+def build_encode_program(encoders: tuple[TracedModule, TracedModule], *, zeroes_empty: bool) -> Any:
+    """encode(weights, weights_2, ids, is_negative_empty) -> embeddings of [negative, prompt], fp32.
+
+    With `zeroes_empty` (SDXL's `force_zeros_for_empty_prompt`) an empty negative prompt means zeros, not an encoded
+    empty text.
+    """
+
+    def encode(
+        weights: Mapping[str, jax.Array],
+        weights_2: Mapping[str, jax.Array],
+        ids_EBL: jax.Array,
+        is_negative_empty: jax.Array,
+    ) -> dict[str, jax.Array]:
+        hidden = []
+        for module, own, ids_BL in zip(encoders, (weights, weights_2), ids_EBL, strict=True):
+            output = module.call(own, ids_BL, output_hidden_states=True, return_dict=False)
+            hidden.append(output[-1][-2])
+        prompt_embeds = jnp.concatenate(hidden, axis=-1).astype(jnp.float32)
+        pooled = output[0].astype(jnp.float32)
+        keep = jnp.where(is_negative_empty, 0.0, 1.0) if zeroes_empty else jnp.float32(1)
+        return {
+            "negative_prompt_embeds": prompt_embeds[:1] * keep,
+            "prompt_embeds": prompt_embeds[1:],
+            "negative_pooled_prompt_embeds": pooled[:1] * keep,
+            "pooled_prompt_embeds": pooled[1:],
+        }
+
+    return encode

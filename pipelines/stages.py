@@ -1,0 +1,102 @@
+"""What a family of models must offer: encode, denoise, decode.
+
+`generate.py` and the studio's worker see only this Protocol; `sdxl` and `fake` (numpy only, for page tests) implement
+it. Importable without jax, so arrays are typed as `Any` here: they live on the devices until `decode` returns.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from pipelines.catalog import Model, Shape
+from pipelines.recipe import Recipe
+
+# In the order in which a job passes them. The words are shown to people and streamed as they are.
+PHASES = ("downloading", "loading", "sharding", "compiling", "encoding", "denoising", "decoding", "saving")
+
+Embeddings = Mapping[str, Any]
+"""Names as in the stage files: `prompt_embeds`, `pooled_prompt_embeds`, and their `negative_` twins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where the work stands. `done` of `total` in the phase's own unit (steps, files, bytes).
+
+    `draw_preview()` gives the picture so far as uint8 (B, height, width, 3) at latent size; it is cheap but costs one
+    small device program, so callers ask at most about twice a second.
+    """
+
+    phase: str
+    done: int = 0
+    total: int = 0
+    detail: str = ""
+    draw_preview: Callable[[], np.ndarray] | None = None
+
+
+OnProgress = Callable[[Progress], None]
+"""Called between chunks and at phase changes; may raise `Cancelled`, which ends the work there."""
+
+
+def ignore_progress(_progress: Progress) -> None:
+    """The OnProgress of callers who do not watch."""
+
+
+@dataclass(kw_only=True)
+class Timings:
+    """Seconds per phase, filled as the work goes; `step_ms` is the mean of one denoising step."""
+
+    load_s: float = 0.0
+    compile_s: float = 0.0
+    encode_s: float = 0.0
+    denoise_s: float = 0.0
+    step_ms: float = 0.0
+    decode_s: float = 0.0
+    total_s: float = 0.0
+
+    def to_json(self) -> dict[str, float]:
+        return {name: round(value, 4) for name, value in vars(self).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a generation gave: uint8 pixels (B, height, width, 3), seconds, and how many programs were compiled."""
+
+    pixels: np.ndarray
+    timings: Timings
+    compiles: int
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Family(Protocol):
+    """One loaded model. All recipes passed in are resolved ones."""
+
+    model: Model
+    load_s: float
+
+    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
+        """Compiles, or reads from the cache, every program this shape needs; returns the seconds it took."""
+        ...
+
+    def shape_state(self, shape: Shape) -> str:
+        """`warm` (in memory), `disk` (in the compilation cache) or `cold` (must be compiled)."""
+        ...
+
+    def encode(self, recipe: Recipe) -> Embeddings: ...
+
+    def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> Any:
+        """Latents (B, C, H, W) on the devices; raises Cancelled when on_progress does."""
+        ...
+
+    def decode(self, recipe: Recipe, latents_BCHW: Any) -> np.ndarray:
+        """uint8 (B, height, width, 3)."""
+        ...
+
+    def compile_count(self) -> int:
+        """Programs compiled by this process so far; a job's own count is the difference."""
+        ...
+
+    def unload(self) -> None:
+        """Frees every device array of the model; the object is not usable afterwards."""
+        ...

@@ -1,0 +1,151 @@
+"""The training loop: one jitted step over the mesh, EMA, checkpoints that survive kill -9, honest progress.
+
+Data parallel: parameters are replicated, each batch is split over the mesh's `dp` axis, and XLA adds the gradient
+all-reduce. Batches are a pure function of the step, so a resumed run sees exactly what the broken one would have seen.
+Not here: what is learned (demo_sdxl.py), how parameters move (optimizer.py).
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tqdm import tqdm
+
+from pipelines.training.checkpoint import load_checkpoint, save_checkpoint
+from pipelines.training.optimizer import Course, IsHidden, build_optimizer
+
+Parameters = dict[str, jax.Array]
+Batch = Mapping[str, np.ndarray]
+Loss = Callable[[Parameters, Mapping[str, jax.Array], jax.Array], jax.Array]
+"""loss(parameters, batch, random key) -> scalar, fp32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What to learn: `draw_batch(step)` must be pure in the step; every array's first axis is the batch."""
+
+    name: str
+    loss: Loss
+    draw_batch: Callable[[int], Batch]
+    course: Course
+    is_hidden: IsHidden
+    dtype: Any = jnp.float32
+    seed: int = 0
+    checkpoint_every_s: float = 120.0
+
+
+def train(
+    task: Task,
+    initial: Mapping[str, np.ndarray],
+    *,
+    mesh: Mesh,
+    folder: Path,
+    stop_after_s: float | None = None,
+) -> dict[str, np.ndarray]:
+    """Trains, or goes on from the newest checkpoint in `folder`, and returns the EMA of the parameters.
+
+    `stop_after_s` ends this call early with a checkpoint written (the rest is for a later call).
+    """
+    replicated = NamedSharding(mesh, PartitionSpec())
+    parameters = {name: jnp.asarray(value, jnp.float32) for name, value in initial.items()}
+    optimizer = build_optimizer(task.course, parameters, is_hidden=task.is_hidden)
+    state = {"parameters": parameters, "ema": parameters, "optimizer": optimizer.init(parameters)}
+    found = load_checkpoint(folder, state)
+    first_step = 0
+    if found is not None:
+        state, first_step = found
+    state = jax.device_put(jax.tree.map(jnp.copy, state), replicated)
+
+    compute_gradients = _build_gradients(task)
+    update = _build_update(task, optimizer)
+    deadline = time.monotonic() + stop_after_s if stop_after_s else None
+    last_saved = time.monotonic()
+    smoothed: float | None = None
+    pictures = 0
+    with tqdm(total=task.course.steps, initial=first_step, desc=task.name, unit="step", mininterval=2.0) as bar:
+        for step, batch in _prefetch(task, first_step, mesh):
+            started = time.monotonic()
+            loss, gradients = compute_gradients(state["parameters"], batch, jax.random.key(task.seed * 1_000_003 + step))
+            state = update(state, gradients, step)
+            value = float(loss)
+            if not np.isfinite(value):
+                raise FloatingPointError(f"{task.name}: the loss is {value} at step {step}; lower the learning rates")
+            smoothed = value if smoothed is None else 0.98 * smoothed + 0.02 * value
+            pictures = len(next(iter(batch.values())))
+            bar.set_postfix_str(f"loss {smoothed:.4f}, {pictures / (time.monotonic() - started):.0f} pictures/s")
+            bar.update()
+            done = step + 1
+            is_last = done == task.course.steps or (deadline is not None and time.monotonic() > deadline)
+            if is_last or time.monotonic() - last_saved > task.checkpoint_every_s:
+                save_checkpoint(folder, state, step=done, facts={"task": task.name})
+                last_saved = time.monotonic()
+            if is_last:
+                break
+    return {name: np.asarray(value) for name, value in jax.device_get(state["ema"]).items()}
+
+
+def _build_gradients(task: Task) -> Callable[..., tuple[jax.Array, Parameters]]:
+    def compute(parameters: Parameters, batch: Mapping[str, jax.Array], key: jax.Array) -> tuple[jax.Array, Parameters]:
+        def loss(parameters: Parameters) -> jax.Array:
+            cast = {name: value.astype(task.dtype) for name, value in parameters.items()}
+            return task.loss(cast, batch, key).astype(jnp.float32)
+
+        return jax.value_and_grad(loss)(parameters)
+
+    return jax.jit(compute)
+
+
+def _build_update(task: Task, optimizer: optax.GradientTransformation) -> Callable[..., Any]:
+    def update(state: Any, gradients: Parameters, step: jax.Array) -> Any:
+        moves, optimizer_state = optimizer.update(gradients, state["optimizer"], state["parameters"])
+        parameters = optax.apply_updates(state["parameters"], moves)
+        # A young average must forget the random start: 1/10 of the age, until the full decay holds.
+        decay = jnp.minimum(task.course.ema_decay, (1.0 + step) / (10.0 + step))
+        ema = optax.incremental_update(parameters, state["ema"], 1.0 - decay)
+        return {"parameters": parameters, "ema": ema, "optimizer": optimizer_state}
+
+    return jax.jit(update, donate_argnums=0)
+
+
+def _prefetch(task: Task, first_step: int, mesh: Mesh) -> Iterator[tuple[int, dict[str, jax.Array]]]:
+    """Draws the next batches on a thread while the devices work on this one."""
+    waiting: queue.Queue[Any] = queue.Queue(maxsize=2)
+    is_over = threading.Event()
+    split = NamedSharding(mesh, PartitionSpec("dp"))
+
+    def draw() -> None:
+        for step in range(first_step, task.course.steps):
+            try:
+                item: Any = (step, task.draw_batch(step))
+            except Exception as error:  # noqa: BLE001 - handed to the loop, which raises it
+                item = error
+            while not is_over.is_set():
+                try:
+                    waiting.put(item, timeout=0.2)
+                    break
+                except queue.Full:
+                    continue
+            if is_over.is_set() or isinstance(item, Exception):
+                return
+
+    thread = threading.Thread(target=draw, name="draw-batches", daemon=True)
+    thread.start()
+    try:
+        for _ in range(first_step, task.course.steps):
+            item = waiting.get()
+            if isinstance(item, Exception):
+                raise item
+            step, batch = item
+            yield step, {name: jax.device_put(value, split) for name, value in batch.items()}
+    finally:
+        is_over.set()
+        thread.join()

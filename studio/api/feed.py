@@ -1,0 +1,85 @@
+"""Every event as it is written, for any number of followers: one poller looks into the database, only while it must."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from studio.database import Database
+from studio.jobs import events
+from studio.jobs.events import Event
+
+POLL_S = 0.05
+KEEPALIVE_S = 15.0  # proxies close a stream that is silent for 30 to 60 s
+RECENT_EVENTS = 500
+
+
+class Feed:
+    """Follows the table `events` for the streams of one event loop."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        self._followers = 0
+        self._poller: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._is_closed = False
+
+    async def follow(self, after: int | None) -> AsyncIterator[list[Event]]:
+        """Batches of events with ids above `after`, without gaps; an empty batch after `KEEPALIVE_S` of silence.
+
+        None starts with what happens next, and so does an id that this database has not reached.
+        """
+        last_id = await asyncio.to_thread(events.read_last_id, self._database)
+        after = last_id if after is None else min(after, last_id)
+        self._followers += 1
+        try:
+            while not self._is_closed:
+                if self._poller is None:
+                    self._poller = asyncio.create_task(self._poll())
+                news = self._news
+                batch = await self._read_after(after)
+                if batch:
+                    after = batch[-1].id
+                    yield batch
+                elif not await _is_set_within(news, KEEPALIVE_S):
+                    yield []
+        finally:
+            self._followers -= 1
+
+    def close(self) -> None:
+        """Ends every stream, so that the server can stop."""
+        self._is_closed = True
+
+    async def _poll(self) -> None:
+        try:
+            last_id = await asyncio.to_thread(events.read_last_id, self._database)
+            self._wake()  # whoever looked before this moment looks again: from here on nothing is missed
+            while self._followers and not self._is_closed:
+                batch = await asyncio.to_thread(events.read_after, self._database, last_id)
+                if batch:
+                    self._recent.extend(batch)
+                    last_id = batch[-1].id
+                    self._wake()
+                await asyncio.sleep(POLL_S)
+        finally:
+            self._poller = None
+            self._recent.clear()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _read_after(self, after: int) -> list[Event]:
+        """From memory for those who keep up, from the database for those who come back."""
+        if self._recent and self._recent[0].id <= after + 1:
+            return [event for event in self._recent if event.id > after]
+        return await asyncio.to_thread(events.read_after, self._database, after)
+
+
+async def _is_set_within(event: asyncio.Event, timeout_s: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), timeout_s)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,65 @@
+"""Bytes: finished files with ranges and entity tags, thumbnails, and the latest preview of a running job.
+
+Paths come from our own rows, never from a client. Outputs never change under their id, so browsers keep them.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import FileResponse, Response
+
+from studio.api.access import NotFoundError, Visit, Visitor
+from studio.library.records import Output
+
+FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
+
+router = APIRouter(tags=["media"])
+IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
+
+
+@router.get("/jobs/{job_id}/preview.jpg", response_class=Response)
+def get_preview(job_id: str, visit: Visitor) -> Response:
+    """The latest preview, small; 404 before the first one and after the job's end."""
+    visit.get_job(job_id)
+    row = visit.database.read_one("SELECT jpeg FROM previews WHERE job_id = ?", (job_id,))
+    if row is None:
+        raise NotFoundError(f"Job {job_id!r} has no preview now.", advice="Previews exist while a job is denoising.")
+    return Response(row["jpeg"], media_type="image/jpeg", headers={"Cache-Control": "no-store"})
+
+
+@router.head("/outputs/{output_id}/file", include_in_schema=False)
+@router.get("/outputs/{output_id}/file", response_class=FileResponse)
+def get_file(
+    output_id: str,
+    visit: Visitor,
+    download: Annotated[bool, Query(description="save under its name instead of showing it")] = False,  # noqa: FBT002
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """The full file with its recipe inside; honours Range."""
+    output = visit.get_output(output_id)
+    disposition = "attachment" if download else "inline"
+    return _send(visit, output, output.file, if_none_match=if_none_match, disposition=disposition)
+
+
+@router.get("/outputs/{output_id}/thumb", response_class=FileResponse)
+def get_thumb(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
+    """A WebP of at most 384 px."""
+    output = visit.get_output(output_id)
+    return _send(visit, output, output.thumb, if_none_match=if_none_match, disposition="inline")
+
+
+def _send(visit: Visit, output: Output, name: str, *, if_none_match: str | None, disposition: str) -> Response:
+    file = visit.studio.settings.outputs_dir / name
+    if not file.is_file():
+        raise NotFoundError(f"The file of output {output.id!r} is gone from the outputs folder.")
+    response = FileResponse(
+        file,
+        filename=f"{Path(name).name}",
+        stat_result=file.stat(),
+        content_disposition_type=disposition,
+        headers=FOREVER,
+    )
+    if if_none_match == response.headers["etag"]:
+        return Response(status_code=304, headers={"ETag": response.headers["etag"], **FOREVER})
+    return response

@@ -1,0 +1,140 @@
+"""The worker's side of the queue: take the next job, tell how far it is, end it.
+
+Every statement names the state it expects, so a worker that lost its job (server restarted, supervisor gave it up)
+finds that out instead of overwriting what was decided meanwhile.
+"""
+
+import json
+import time
+from typing import Any
+
+from pipelines.stages import Progress
+from studio.database import Database, Transaction
+from studio.jobs import events
+from studio.jobs.job import Card, Job, move
+from studio.jobs.order import Waiting, choose_next
+from studio.jobs.states import JobState
+
+INTERRUPTED = Card(
+    title="Interrupted",
+    detail="The server stopped while this job was running.",
+    advice="Retry runs it again with the same settings and seed.",
+)
+
+
+def find_next_model(database: Database, *, resident: str | None) -> str | None:
+    """The model of the job that would be claimed now; None when nobody waits."""
+    chosen = choose_next(_read_line(database), resident)
+    return chosen.model if chosen else None
+
+
+def claim_next(database: Database, *, resident: str | None) -> Job | None:
+    """Takes the job whose turn it is (order.py) and counts whom it overtook; None when nobody waits."""
+    if not _read_line(database):  # without the write lock, which an idle worker must not take 20 times a second
+        return None
+    with database.write() as tx:
+        waiting = [Waiting(**row) for row in tx.execute(_LINE, (JobState.QUEUED,))]
+        chosen = choose_next(waiting, resident)
+        if chosen is None:
+            return None
+        overtaken = [(job.id,) for job in waiting[: waiting.index(chosen)]]
+        tx.executemany("UPDATE jobs SET overtaken = overtaken + 1 WHERE id = ?", overtaken)
+        return move(tx, chosen.id, JobState.RUNNING, started_at=time.time())
+
+
+def report(database: Database, job: Job, progress: Progress, *, eta_s: float | None) -> bool:
+    """Stores where the job stands; False when it must end, because somebody cancelled it or it is no longer ours."""
+    is_step = progress.phase == "denoising"
+    with database.write() as tx:
+        row = tx.execute(
+            "UPDATE jobs SET phase = :phase, phase_done = :done, phase_total = :total, phase_detail = :detail, "
+            "step = CASE WHEN :is_step THEN :done ELSE step END, eta_s = :eta_s "
+            "WHERE id = :id AND state = :running RETURNING step, steps, cancel_requested",
+            {
+                "phase": progress.phase,
+                "done": progress.done,
+                "total": progress.total,
+                "detail": progress.detail,
+                "is_step": is_step,
+                "eta_s": eta_s,
+                "id": job.id,
+                "running": JobState.RUNNING,
+            },
+        ).fetchone()
+        if row is None or row["cancel_requested"]:
+            return False
+        data = {
+            "state": JobState.RUNNING,
+            "phase": progress.phase,
+            "phase_done": progress.done,
+            "phase_total": progress.total,
+            "phase_detail": progress.detail,
+            "step": row["step"],
+            "steps": row["steps"],
+            "eta_s": eta_s,
+        }
+        kind = "job.step" if is_step else "job.phase"
+        events.append(tx, kind=kind, owner=job.owner, job_id=job.id, data=data)
+    return True
+
+
+def save_preview(database: Database, job: Job, jpeg: bytes) -> None:
+    """Replaces the job's latest preview, unless the job has ended meanwhile."""
+    with database.write() as tx:
+        row = tx.execute(
+            "INSERT INTO previews (job_id, version, jpeg) SELECT id, 1, ? FROM jobs WHERE id = ? AND state = ? "
+            "ON CONFLICT (job_id) DO UPDATE SET version = version + 1, jpeg = excluded.jpeg RETURNING version",
+            (jpeg, job.id, JobState.RUNNING),
+        ).fetchone()
+        if row is not None:
+            data = {"version": row["version"], "url": f"/api/v1/jobs/{job.id}/preview.jpg?v={row['version']}"}
+            events.append(tx, kind="job.preview", owner=job.owner, job_id=job.id, data=data)
+
+
+def finish(
+    tx: Transaction, job: Job, *, outputs: list[dict[str, Any]], timings: dict[str, float], compiles: int
+) -> Job | None:
+    """Ends a job well, in the transaction that stores its outputs."""
+    return move(
+        tx,
+        job.id,
+        JobState.DONE,
+        outputs=json.dumps(outputs),
+        timings=json.dumps(timings),
+        compiles=compiles,
+    )
+
+
+def fail(database: Database, job_id: str, card: Card) -> None:
+    """Ends a job with a card that says what happened and what to try."""
+    with database.write() as tx:
+        move(tx, job_id, JobState.FAILED, error=json.dumps(card.to_json()))
+
+
+def end_cancelled(database: Database, job_id: str) -> None:
+    """Ends a running job that somebody cancelled."""
+    with database.write() as tx:
+        move(tx, job_id, JobState.CANCELLED)
+
+
+def fail_running(database: Database, card: Card) -> None:
+    """Ends what a worker that died was doing. Only for its supervisor, when the process is gone for certain."""
+    _end_running(database, JobState.FAILED, card)
+
+
+def interrupt_running(database: Database) -> None:
+    """Ends what an earlier server's worker was doing. Only when no worker runs (worker/lock.py)."""
+    _end_running(database, JobState.INTERRUPTED, INTERRUPTED)
+
+
+def _end_running(database: Database, to: JobState, card: Card) -> None:
+    with database.write() as tx:
+        for row in tx.execute("SELECT id FROM jobs WHERE state = ?", (JobState.RUNNING,)).fetchall():
+            move(tx, row["id"], to, error=json.dumps(card.to_json()))
+
+
+_LINE = "SELECT id, model, overtaken FROM jobs WHERE state = ? ORDER BY queued_at, rowid"
+
+
+def _read_line(database: Database) -> list[Waiting]:
+    return [Waiting(**row) for row in database.read(_LINE, (JobState.QUEUED,))]

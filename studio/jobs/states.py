@@ -1,0 +1,40 @@
+"""The states of a job, what they mean, and the moves between them: written once, here.
+
+`job.move` turns a move into one conditional UPDATE, so two processes can never both make it.
+"""
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """A state's value is its name in REST and in the database; `meaning` is for people."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> "JobState":
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    QUEUED = "queued", "waits for its turn; kept over restarts"
+    RUNNING = "running", "the worker holds it"
+    DONE = "done", "its outputs are in the library"
+    FAILED = "failed", "ended by an error, which says what to try"
+    CANCELLED = "cancelled", "ended because somebody asked for it"
+    INTERRUPTED = "interrupted", "was running when the server stopped; nobody knows how far it came"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (JobState.QUEUED, JobState.RUNNING)
+
+
+# target -> the states it may be reached from
+MOVES: dict[JobState, tuple[JobState, ...]] = {
+    JobState.RUNNING: (JobState.QUEUED,),
+    JobState.DONE: (JobState.RUNNING,),
+    JobState.FAILED: (JobState.RUNNING,),
+    JobState.CANCELLED: (JobState.QUEUED, JobState.RUNNING),
+    JobState.INTERRUPTED: (JobState.RUNNING,),
+    JobState.QUEUED: (JobState.FAILED, JobState.CANCELLED, JobState.INTERRUPTED),  # a retry
+}

@@ -1,0 +1,21 @@
+"""The centre: the picture, live while it is made, and the bar below it.
+
+Three views share the place: nothing made yet, pictures, and a notice (failed, cancelled, interrupted). Filled by
+static/js/canvas.js; the live region tells screen readers about phases, not about every step.
+"""
+
+HTML = """
+<section class="lu-stage" aria-label="Result">
+  <p class="lu-alert" id="lu-alert" role="alert" hidden></p>
+  <div class="lu-view" id="lu-view" data-shows="nothing">
+    <div class="lu-empty" id="lu-empty" hidden>
+      <div><h2>Describe a picture</h2><p class="lu-empty-lead">Write a prompt, or start with one of these.</p></div>
+      <div class="lu-cards" id="lu-cards"></div>
+    </div>
+    <div class="lu-frames" id="lu-frames" hidden></div>
+    <div class="lu-notice" id="lu-notice" role="alert" hidden></div>
+  </div>
+  <div class="lu-bar" id="lu-bar" hidden></div>
+  <p class="lu-sr" id="lu-live" role="status" aria-live="polite"></p>
+</section>
+"""

@@ -1,0 +1,84 @@
+"""The page, put together: panels into one Gradio app, with the style sheets and scripts they need.
+
+Gradio carries the panels and serves `submit`, `status` and `cancel` to `gradio_client`; everything live is HTML that
+static/js fills over REST and one event stream. No gr.State, no gr.Timer: each would hold a connection per tab. Nothing
+here asks another host for anything: fonts, icons and scripts are our own files.
+Not here: what the endpoints do (actions.py), the panels (one file each).
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from pipelines.catalog import Catalog
+from studio.database import Database
+from studio.settings import Settings
+from studio.ui import actions, canvas, controls, filmstrip, header, overlays, queue_panel
+
+STATIC_DIR = Path(__file__).parent / "static"
+
+
+def _digest_files() -> str:
+    digest = hashlib.sha256()
+    for file in sorted(path for path in STATIC_DIR.rglob("*") if path.is_file()):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:10]
+
+
+# Named by content: after an update no browser mixes new scripts with old ones from its cache.
+STATIC_URL = f"/ui/{_digest_files()}"
+
+_STYLES = ("tokens", "base", "layout", "controls", "canvas", "film", "queue", "overlay")
+_PANELS = {
+    "header": header,
+    "controls": controls,
+    "canvas": canvas,
+    "filmstrip": filmstrip,
+    "queue": queue_panel,
+    "overlays": overlays,
+}
+
+# Before the first paint, or a dark page flashes white.
+_THEME_SCRIPT = """
+(() => {
+  let chosen = null;
+  try { chosen = localStorage.getItem("lumesh.theme"); } catch { /* private mode: follow the system */ }
+  const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+})();
+"""
+
+
+def _make_head() -> str:
+    base = STATIC_URL.removeprefix("/")  # relative to the page, so that a proxy's prefix does no harm
+    links = "".join(f'<link rel="stylesheet" href="{base}/css/{name}.css">' for name in _STYLES)
+    return (
+        f"<script>{_THEME_SCRIPT}</script>"
+        '<meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">'
+        f'<link rel="preload" href="{base}/fonts/inter-latin.woff2" as="font" type="font/woff2" crossorigin>'
+        f'{links}<link rel="icon" type="image/svg+xml" href="{base}/icons/lumesh.svg">'
+        f'<script type="module" src="{base}/js/main.js"></script>'
+    )
+
+
+# For gr.mount_gradio_app: since Gradio 6 looks belong to the mount, not to the Blocks.
+MOUNT_OPTIONS: dict[str, Any] = {
+    "head": _make_head(),
+    # Plain names only: a gr.themes.GoogleFont would be fetched from Google.
+    "theme": gr.themes.Base(font=["Inter", "system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
+    "footer_links": [],
+    "run_history": False,
+    "favicon_path": str(STATIC_DIR / "icons" / "lumesh.png"),
+}
+
+
+def build(_settings: Settings, database: Database, catalog: Catalog) -> gr.Blocks:
+    """The page's Blocks; mount it with `MOUNT_OPTIONS`."""
+    with gr.Blocks(title="Lumesh", analytics_enabled=False, fill_width=True) as page:
+        with gr.Column(elem_id="studio"):
+            for name, panel in _PANELS.items():
+                gr.HTML(panel.HTML, elem_id=f"panel-{name}", apply_default_css=False, js_on_load=None)
+        actions.offer(database, catalog)
+    return page

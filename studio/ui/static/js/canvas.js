@@ -1,0 +1,321 @@
+// The centre: nothing yet, pictures (live or finished), or a notice. One bar below says what happens or what to do next.
+
+import { at } from "./api.js";
+import { el, find, icon, keyed, setStyles, setText } from "./dom.js";
+import { ratioOf, schedulerName, seconds, shapeName } from "./format.js";
+import { cancel, copyPrompt, download, retry, reuseSeed, useSettings } from "./make.js";
+import { fractionOf, phaseText, progressLine, timeNumber, waitingLine } from "./progress.js";
+import { changed, dismiss, isFinal, modelOf, show, shownJob, state, waitingJobs } from "./store.js";
+import { openZoom } from "./zoom.js";
+
+const GAP_PX = 12;
+const MAX_SCALE = 3.2; // beyond that a small picture is only blurry, not bigger
+const TICK_MS = 500;
+
+let ticker = 0;
+let said = "";
+
+export function mountCanvas() {
+  new ResizeObserver(() => drawFrames(shownJob())).observe(find("lu-view"));
+}
+
+export function drawCanvas() {
+  const job = shownJob();
+  const shows = !job ? "nothing" : isFinal(job) && job.state !== "done" ? "notice" : "frames";
+  find("lu-view").dataset.shows = shows;
+  find("lu-empty").hidden = shows !== "nothing" || !state.isLoaded;
+  find("lu-frames").hidden = shows !== "frames";
+  find("lu-notice").hidden = shows !== "notice";
+  if (shows === "frames") drawFrames(job);
+  else find("lu-frames").replaceChildren(); // a retried job keeps its id, but not its last preview
+  if (shows === "notice") drawNotice(job);
+  drawBar(job, shows);
+  announce(job);
+  document.title = titleOf(job);
+  tick(job);
+}
+
+/** Countdowns move between events, and only while something runs or waits. */
+function tick(job) {
+  clearTimeout(ticker);
+  if (job && !isFinal(job)) ticker = setTimeout(changed, TICK_MS);
+}
+
+// Pictures
+
+function drawFrames(job) {
+  const frames = find("lu-frames");
+  if (!job || frames.hidden) return;
+  const items = framesOf(job);
+  frames.dataset.many = String(items.length > 1);
+  fit(frames, items.length, ratioOf(job.recipe.shape), Number(job.recipe.shape.split("x")[0]));
+  keyed(frames, items, {
+    key: ({ job, index }) => `${job.id}-${job.created_at}-${index}`,
+    create: createFrame,
+    update: updateFrame,
+  });
+}
+
+/** One frame an image from the start, so that nothing jumps when previews turn into results. */
+function framesOf(job) {
+  const count = job.state === "done" ? job.outputs.length : job.recipe.batch_size || 1;
+  const all = Array.from({ length: count }, (_, index) => ({
+    job,
+    index,
+    count,
+    output: job.state === "done" ? job.outputs[index] : null,
+  }));
+  return isFocused(job) ? [all[state.view.image] ?? all[0]] : all;
+}
+
+const isFocused = (job) => job.state === "done" && !state.view.follows && state.view.image !== null;
+
+/** The widest frames that fit: tries every number of columns. */
+function fit(frames, count, ratio, natural_px) {
+  const view = find("lu-view");
+  const style = getComputedStyle(view);
+  const width = view.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  const height = view.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
+  let best = { columns: 1, size: 0 };
+  for (let columns = 1; columns <= count; columns += 1) {
+    const rows = Math.ceil(count / columns);
+    const size = Math.min((width - GAP_PX * (columns - 1)) / columns, ((height - GAP_PX * (rows - 1)) / rows) * ratio);
+    if (size > best.size) best = { columns, size };
+  }
+  const size = Math.floor(Math.min(best.size, natural_px * MAX_SCALE));
+  setStyles(frames, { "--columns": best.columns, "--frame-width": `${size}px`, "--ratio": ratio });
+}
+
+function createFrame({ job, index }) {
+  const open = () => (shownJob().outputs.length > 1 && state.view.image === null ? show(job.id, index) : openZoom());
+  return el("button.lu-frame", { type: "button", onclick: open }, el("span.lu-frame-wait"));
+}
+
+function updateFrame(frame, item) {
+  const { job, output, index, count } = item;
+  frame.dataset.live = String(!output);
+  frame.disabled = !output;
+  if (output) drawResult(frame, item);
+  else if (job.preview_url) drawPreview(frame, item);
+  else drawWait(frame.querySelector(".lu-frame-wait"), job, index);
+  const label = !output
+    ? "Picture in the making"
+    : count > 1 && !isFocused(job)
+      ? `Image ${index + 1} of ${count}: show it alone`
+      : "Enlarge";
+  frame.setAttribute("aria-label", label);
+}
+
+/** The result takes the preview's place when it has arrived, never before. */
+function drawResult(frame, { job, output }) {
+  const url = at(output.url);
+  if (frame.dataset.url === url) return;
+  frame.dataset.url = url;
+  const image = el("img.lu-result", { alt: job.recipe.prompt, decoding: "async" });
+  image.onload = () => frame.replaceChildren(image);
+  image.src = url;
+}
+
+/** A batch's preview is one contact sheet; each frame shows its own cell. */
+function drawPreview(frame, { job, index, count }) {
+  if (frame.dataset.url === job.preview_url) return;
+  frame.dataset.url = job.preview_url;
+  const columns = Math.ceil(Math.sqrt(count));
+  const rows = Math.ceil(count / columns);
+  const image = el("img.lu-preview", {
+    alt: "Live preview",
+    style: {
+      width: `${100 * columns}%`,
+      height: `${100 * rows}%`,
+      left: `${-100 * (index % columns)}%`,
+      top: `${-100 * Math.floor(index / columns)}%`,
+    },
+  });
+  // Only a preview that arrived replaces the last one; one that is gone (the job just ended) changes nothing.
+  image.onload = () =>
+    frame.dataset.url === job.preview_url &&
+    frame.replaceChildren(image, ...(index === 0 ? [el("span.lu-frame-live", {}, "Live")] : []));
+  image.src = job.preview_url;
+}
+
+function drawWait(wait, job, index) {
+  if (!wait || index > 0) return;
+  const big = job.state === "queued" ? `#${placeOf(job)}` : timeNumber(job);
+  const text = job.state === "queued" ? "in line" : phaseText(job);
+  if (wait.textContent !== big + text) wait.replaceChildren(el("b", {}, big), el("span", {}, text));
+}
+
+const placeOf = (job) => waitingJobs().findIndex((other) => other.id === job.id) + 1;
+
+// Notices
+
+const NOTICES = {
+  failed: { tone: "bad", mark: "alert", title: "This job failed" },
+  interrupted: { tone: "bad", mark: "pause", title: "Interrupted" },
+  cancelled: { tone: "calm", mark: "stop", title: "Cancelled" },
+};
+
+function drawNotice(job) {
+  const notice = find("lu-notice");
+  const key = `${job.id} ${job.state} ${job.finished_at}`;
+  if (notice.dataset.key === key) return;
+  notice.dataset.key = key;
+  const { tone, mark, title } = NOTICES[job.state];
+  const error = job.error ?? {};
+  notice.dataset.tone = tone;
+  notice.replaceChildren(
+    el("div.lu-notice-head", {}, el("span.lu-notice-mark", {}, icon(mark)), el("h2", {}, error.title || title)),
+    error.detail ? el("p.lu-notice-detail", {}, error.detail) : "",
+    error.advice ? el("p.lu-notice-advice", {}, el("b", {}, "What to try: "), error.advice) : "",
+    el("p.lu-notice-prompt", {}, job.recipe.prompt),
+    el(
+      "div.lu-notice-actions",
+      {},
+      el(
+        "button.lu-button.lu-accent",
+        { type: "button", onclick: () => retry(job) },
+        icon("retry"),
+        el("span", {}, "Retry"),
+      ),
+      el(
+        "button.lu-button",
+        { type: "button", onclick: useSettings },
+        icon("sliders"),
+        el("span", {}, "Use these settings"),
+      ),
+      el("button.lu-button.lu-quiet", { type: "button", onclick: () => dismiss(job) }, "Dismiss"),
+    ),
+  );
+}
+
+// The bar
+
+function drawBar(job, shows) {
+  const bar = find("lu-bar");
+  bar.hidden = shows !== "frames";
+  if (bar.hidden) return;
+  const key = `${job.id} ${job.state} ${state.view.image} ${job.cancel_requested}`;
+  if (bar.dataset.key !== key) {
+    bar.dataset.key = key;
+    bar.replaceChildren(...(job.state === "done" ? barOfResult(job) : barOfWork(job)));
+  }
+  if (job.state === "done") return;
+  setText(bar.querySelector(".lu-bar-main"), lineOf(job));
+  setText(bar.querySelector(".lu-bar-sub"), job.reason || job.recipe.prompt);
+  const progress = bar.querySelector(".lu-progress");
+  const fraction = job.state === "queued" ? 0 : fractionOf(job);
+  progress.setAttribute("aria-valuenow", String(Math.round(100 * fraction)));
+  progress.style.setProperty("--done", fraction);
+}
+
+function lineOf(job) {
+  if (state.connection === "lost")
+    return job.state === "queued" ? "Reconnecting…" : `Reconnecting… last seen: ${phaseText(job)}`;
+  return job.state === "queued" ? waitingLine(job, placeOf(job)) : progressLine(job);
+}
+
+function barOfWork(job) {
+  const button = el(
+    "button.lu-button",
+    { type: "button", id: "lu-cancel", onclick: () => cancel(job) },
+    icon("stop"),
+    el("span", {}, job.cancel_requested ? "Cancelling…" : "Cancel"),
+  );
+  button.disabled = Boolean(job.cancel_requested);
+  return [
+    el(
+      "div.lu-progress",
+      { role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 },
+      el("i"),
+    ),
+    el("div.lu-bar-text", {}, el("p.lu-bar-main.lu-num", { id: "lu-phase" }), el("p.lu-bar-sub")),
+    el("div.lu-bar-actions", {}, button),
+  ];
+}
+
+function barOfResult(job) {
+  const output = job.outputs[state.view.image ?? 0];
+  const isOne = job.outputs.length === 1 || isFocused(job);
+  const action = (name, label, onclick, { key, style = "lu-brief" } = {}) =>
+    el(
+      `button.lu-button.${style}`,
+      { type: "button", onclick, "aria-label": label, title: key ? `${label}  ${key}` : label },
+      icon(name),
+      el("span", {}, label),
+    );
+  const back =
+    job.outputs.length > 1 && isFocused(job) ? [action("grid", "All images", () => show(job.id), { key: "Esc" })] : [];
+  return [
+    el(
+      "div.lu-bar-text",
+      {},
+      el("p.lu-bar-main", { title: job.recipe.prompt }, job.recipe.prompt),
+      el("p.lu-bar-sub.lu-num", { title: factsOf(job, output, isOne) }, factsOf(job, output, isOne)),
+    ),
+    el(
+      "div.lu-bar-actions",
+      {},
+      ...back,
+      action("seed", "Reuse seed", reuseSeed),
+      action("copy", "Copy prompt", copyPrompt, { key: "C" }),
+      action("sliders", "Use settings", useSettings, { key: "U", style: "lu-long" }),
+      ...(isOne ? [action("download", "Download", download, { key: "D", style: "lu-long" })] : []),
+    ),
+  ];
+}
+
+function factsOf(job, output, isOne) {
+  const { recipe, timings } = job;
+  const seeds = isOne ? `Seed ${output.seed}` : `${job.outputs.length} images from seed ${job.outputs[0].seed}`;
+  const took = timings?.total_s ?? job.finished_at - job.started_at;
+  const facts = [
+    seeds,
+    seconds(took),
+    shapeName(recipe.shape),
+    `${recipe.steps} steps`,
+    `guidance ${recipe.guidance_scale}`,
+    schedulerName(recipe.scheduler),
+  ];
+  if (job.compiles) facts.push(`${job.compiles} program${job.compiles > 1 ? "s" : ""} compiled`);
+  facts.push(modelOf(recipe.model)?.title ?? recipe.model);
+  return facts.join(" · ");
+}
+
+// For those who do not see the canvas
+
+function announce(job) {
+  if (!job) return;
+  const words = {
+    queued: "Waiting in line",
+    running: `${phaseText({ ...job, phase: job.phase === "denoising" ? "" : job.phase })}`,
+    done: "Done",
+    failed: "Failed",
+    cancelled: "Cancelled",
+    interrupted: "Interrupted",
+  };
+  const text = job.state === "running" && job.phase === "denoising" ? "Denoising" : words[job.state];
+  const line = `${job.id} ${text}`;
+  if (line !== said) {
+    said = line;
+    setText(find("lu-live"), text);
+  }
+}
+
+function titleOf(job) {
+  if (job?.state === "running")
+    return job.phase === "denoising" ? `${job.step}/${job.steps} · Lumesh` : `${phaseText(job)} · Lumesh`;
+  return hasUnseen ? "Done · Lumesh" : "Lumesh";
+}
+
+let hasUnseen = false;
+
+/** A result that came while another tab was in front shows in the title until somebody looks. */
+export function markUnseen() {
+  hasUnseen = document.hidden;
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden || !hasUnseen) return;
+  hasUnseen = false;
+  changed();
+});

@@ -1,0 +1,310 @@
+// The left column: what to make. Its values are this browser's draft and survive a refresh.
+// Not here: sending (make.js), the size cards (sizes.js).
+
+import { arrowsChoose, el, find, keyed, setIcon, setText } from "./dom.js";
+import { schedulerName } from "./format.js";
+import { skyOf, thingOf } from "./sky.js";
+import { drawSizes, mountSizes } from "./sizes.js";
+import { modelOf, shownOutput, state } from "./store.js";
+
+const KEY = "lumesh.draft";
+const MAX_SEED = 2 ** 32 - 1;
+const COUNT_FROM = 1600; // of 2000 characters: only then is the number of use
+const BATCHES = [1, 2, 4, 8];
+const NUMBERS = ["steps", "guidance_scale"];
+
+let draft = {
+  prompt: "",
+  negative_prompt: null,
+  model: null,
+  shape: null,
+  steps: null,
+  guidance_scale: null,
+  scheduler: null,
+  batch_size: 1,
+  seed: "",
+  keepsSeed: false,
+};
+let drawnModel = null;
+let submit = () => undefined;
+
+/** The recipe as it stands; an unlocked seed is drawn by the server. */
+export function readRecipe() {
+  const { prompt, negative_prompt, model, shape, steps, guidance_scale, scheduler, batch_size } = draft;
+  const seed = draft.keepsSeed && draft.seed !== "" ? Number(draft.seed) : null;
+  return { prompt, negative_prompt, model, shape, steps, guidance_scale, scheduler, batch_size, seed };
+}
+
+/** "Use these settings": every field from a recipe, with the seed kept. */
+export function useRecipe(recipe, seed) {
+  if (!modelOf(recipe.model)) return false;
+  const { prompt, negative_prompt, model, shape, steps, guidance_scale, scheduler, batch_size } = recipe;
+  change({
+    prompt,
+    negative_prompt,
+    model,
+    shape,
+    steps,
+    guidance_scale,
+    scheduler,
+    batch_size,
+    seed: String(seed ?? recipe.seed),
+    keepsSeed: true,
+  });
+  if (negative_prompt) openNegative();
+  return true;
+}
+
+export function useSeed(seed) {
+  change({ seed: String(seed), keepsSeed: true });
+}
+
+export function usePrompt(prompt) {
+  change({ prompt });
+}
+
+export function focusPrompt() {
+  find("lu-prompt").focus();
+}
+
+/** Messages of the server at their fields; anything without a field stands above the button. */
+export function showProblems(fields) {
+  const messages = new Map(Object.entries(fields));
+  const places = [...document.querySelectorAll("#lu-controls [data-message]")];
+  const known = new Set(places.map((place) => place.dataset.message));
+  const rest = [...messages].filter(([field]) => !known.has(field)).map(([field, message]) => `${field}: ${message}`);
+  if (rest.length) messages.set("recipe", [messages.get("recipe"), ...rest].filter(Boolean).join("; "));
+  for (const place of places) {
+    const message = messages.get(place.dataset.message) ?? "";
+    setText(place, message && `${message.charAt(0).toUpperCase()}${message.slice(1)}.`.replace(/\.\.$/, "."));
+    place.closest("[data-field]")?.classList.toggle("lu-wrong", Boolean(message));
+  }
+  const first = [...messages.keys()].find((field) => known.has(field));
+  if (first === "negative_prompt") openNegative();
+  const place = document.querySelector(`#lu-controls [data-field="${first}"]`);
+  place?.querySelector("textarea, select, input, [role=radio]")?.focus({ preventScroll: true });
+  place?.querySelector(".lu-message")?.scrollIntoView({ block: "center" });
+}
+
+export function mountControls(onSubmit) {
+  submit = onSubmit;
+  draft = { ...draft, ...readDraft() };
+  find("lu-controls").addEventListener("submit", (event) => {
+    event.preventDefault();
+    submit();
+  });
+  mountPrompt();
+  mountSizes((shape) => change({ shape }));
+  find("lu-model").addEventListener("change", (event) =>
+    change({ ...defaultsOf(modelOf(event.target.value)), model: event.target.value }),
+  );
+  find("lu-scheduler").addEventListener("change", (event) => change({ scheduler: event.target.value }));
+  for (const name of NUMBERS) mountNumber(name);
+  mountBatch();
+  mountSeed();
+}
+
+/** Models come and change with every event that touches the engine; the fields follow. */
+export function drawControls() {
+  if (!state.models.length) return;
+  const model = modelOf(draft.model) ?? state.models[0];
+  if (draft.model !== model.id) Object.assign(draft, { model: model.id }, defaultsOf(model));
+  repair(model);
+  if (drawnModel !== model.id) drawModel(model);
+  drawSizes(model, draft.shape);
+  drawValues(model);
+}
+
+const defaultsOf = (model) => {
+  const { shape, steps, guidance_scale, scheduler } = model.defaults;
+  return { shape, steps, guidance_scale, scheduler, negative_prompt: null };
+};
+
+/** A draft may be older than the catalogue: what the model no longer offers becomes its default. */
+function repair(model) {
+  if (!model.shapes.some((shape) => shape.shape === draft.shape)) draft.shape = model.defaults.shape;
+  if (!model.schedulers.includes(draft.scheduler)) draft.scheduler = model.defaults.scheduler;
+  for (const name of NUMBERS) draft[name] ??= model.defaults[name];
+  draft.batch_size = Math.min(draft.batch_size || 1, model.limits.batch_size);
+}
+
+function drawModel(model) {
+  drawnModel = model.id;
+  keyed(find("lu-model"), state.models, {
+    key: (one) => one.id,
+    create: (one) => el("option", { value: one.id }, one.title),
+  });
+  keyed(find("lu-scheduler"), model.schedulers, {
+    key: (name) => name,
+    create: (name) => el("option", { value: name }, schedulerName(name)),
+  });
+  setText(find("lu-model-note"), model.description);
+  find("lu-knows").hidden = !model.knows;
+  setText(find("lu-knows").querySelector("p"), model.knows);
+  for (const name of NUMBERS) {
+    const low = name === "steps" ? 1 : 0;
+    for (const input of [find(`lu-${name}`), find(`lu-${name}-value`)])
+      Object.assign(input, { min: low, max: model.limits[name] });
+  }
+  drawExamples(model);
+}
+
+function drawValues(model) {
+  put(find("lu-prompt"), draft.prompt);
+  put(find("lu-negative"), draft.negative_prompt ?? model.defaults.negative_prompt);
+  const length = draft.prompt.length;
+  setText(find("lu-prompt-count"), length >= COUNT_FROM ? `${length} / 2000` : "");
+  find("lu-model").value = draft.model;
+  find("lu-scheduler").value = draft.scheduler;
+  for (const name of NUMBERS) {
+    const slider = find(`lu-${name}`);
+    slider.value = draft[name];
+    slider.style.setProperty("--at", (100 * (draft[name] - slider.min)) / (slider.max - slider.min));
+    put(find(`lu-${name}-value`), String(draft[name]));
+  }
+  drawBatch(model);
+  put(find("lu-seed"), draft.seed);
+  const lock = find("lu-seed-lock");
+  lock.setAttribute("aria-pressed", String(draft.keepsSeed));
+  lock.title = draft.keepsSeed ? "Kept: click for a random seed each time" : "Keep a seed";
+  lock.setAttribute("aria-label", draft.keepsSeed ? "Seed is kept" : "Keep a seed");
+  setIcon(lock, draft.keepsSeed ? "lock" : "unlock");
+}
+
+/** "4." on its way to "4.5" is 4 already: a number that is being typed is left alone. */
+function put(input, value) {
+  const isTyping = input.type === "number" && input === document.activeElement;
+  if (!isTyping && input.value !== value) input.value = value;
+}
+
+function change(values) {
+  Object.assign(draft, values);
+  for (const name of Object.keys(values)) clearProblem(name);
+  try {
+    localStorage.setItem(KEY, JSON.stringify(draft));
+  } catch {
+    // Private mode: the draft lasts until the next refresh.
+  }
+  drawControls();
+}
+
+function clearProblem(field) {
+  for (const name of [field, "recipe"]) {
+    const place = document.querySelector(`#lu-controls [data-message="${name}"]`);
+    if (place) setText(place, "");
+    place?.closest("[data-field]")?.classList.remove("lu-wrong");
+  }
+}
+
+function readDraft() {
+  try {
+    return JSON.parse(localStorage.getItem(KEY) ?? "{}");
+  } catch {
+    return {};
+  }
+}
+
+function mountPrompt() {
+  const prompt = find("lu-prompt");
+  prompt.addEventListener("input", () => change({ prompt: prompt.value }));
+  find("lu-negative").addEventListener("input", (event) => change({ negative_prompt: event.target.value }));
+  find("lu-negative-toggle").addEventListener("click", () => {
+    if (find("lu-negative-box").hidden) {
+      openNegative();
+      find("lu-negative").focus();
+    } else {
+      find("lu-negative-box").hidden = true;
+      find("lu-negative-toggle").setAttribute("aria-expanded", "false");
+    }
+  });
+  if (draft.negative_prompt) openNegative();
+}
+
+function openNegative() {
+  find("lu-negative-box").hidden = false;
+  find("lu-negative-toggle").setAttribute("aria-expanded", "true");
+}
+
+function drawExamples(model) {
+  const run = (prompt) => () => {
+    usePrompt(prompt);
+    submit();
+  };
+  const items = model.examples;
+  find("lu-examples").replaceChildren(
+    ...items.map((prompt) =>
+      el(
+        "button.lu-chip",
+        { type: "button", title: prompt, onclick: run(prompt) },
+        el("i.lu-swatch", { style: skyOf(prompt) }),
+        el("span", {}, prompt),
+      ),
+    ),
+  );
+  find("lu-cards").replaceChildren(
+    ...items
+      .slice(0, 6)
+      .map((prompt) =>
+        el(
+          "button.lu-card",
+          { type: "button", onclick: run(prompt) },
+          el(
+            "span.lu-card-sky",
+            { style: skyOf(prompt), data: thingOf(prompt) ? { thing: thingOf(prompt) } : {}, "aria-hidden": "true" },
+            el("i"),
+          ),
+          el("span.lu-card-text", {}, prompt),
+        ),
+      ),
+  );
+}
+
+function mountNumber(name) {
+  const slider = find(`lu-${name}`);
+  const number = find(`lu-${name}-value`);
+  slider.addEventListener("input", () => change({ [name]: Number(slider.value) }));
+  // While typing, "1" may become "12": the value counts as it stands, the server says when it is out of range.
+  number.addEventListener("input", () => number.value !== "" && change({ [name]: Number(number.value) }));
+  number.addEventListener("blur", () => drawControls());
+}
+
+function mountBatch() {
+  const group = find("lu-batch");
+  arrowsChoose(group);
+  group.addEventListener("click", (event) => {
+    const button = event.target.closest("[role=radio]");
+    if (button) change({ batch_size: Number(button.dataset.key) });
+  });
+}
+
+function drawBatch(model) {
+  const offered = new Set([...BATCHES, draft.batch_size].filter((count) => count <= model.limits.batch_size));
+  keyed(
+    find("lu-batch"),
+    [...offered].sort((a, b) => a - b),
+    {
+      key: (count) => count,
+      create: (count) => el("button", { type: "button", role: "radio" }, String(count)),
+      update: (button, count) => {
+        button.setAttribute("aria-checked", String(count === draft.batch_size));
+        button.tabIndex = count === draft.batch_size ? 0 : -1;
+      },
+    },
+  );
+}
+
+function mountSeed() {
+  const input = find("lu-seed");
+  input.addEventListener("input", () => {
+    const digits = input.value.replace(/\D/g, "").slice(0, 10);
+    input.value = digits;
+    change({ seed: digits, keepsSeed: digits !== "" });
+  });
+  find("lu-seed-dice").addEventListener("click", () =>
+    useSeed(crypto.getRandomValues(new Uint32Array(1))[0] % (MAX_SEED + 1)),
+  );
+  find("lu-seed-lock").addEventListener("click", () => {
+    if (draft.keepsSeed) change({ seed: "", keepsSeed: false });
+    else useSeed(shownOutput()?.seed ?? crypto.getRandomValues(new Uint32Array(1))[0]);
+  });
+}

@@ -1,0 +1,64 @@
+// Recent results, newest first; a running job is the first tile and leads back to the live view.
+
+import { at } from "./api.js";
+import { el, find, keyed, setText } from "./dom.js";
+import { ratioOf } from "./format.js";
+import { fractionOf } from "./progress.js";
+import { filmJobs, follow, show, shownJob } from "./store.js";
+
+let shownKey = null;
+
+export function drawFilmstrip() {
+  const jobs = filmJobs();
+  const shown = shownJob();
+  find("lu-film").hidden = jobs.length === 0;
+  keyed(find("lu-film-row"), jobs, { key: keyOf, create, update: (tile, job) => update(tile, job, shown) });
+  const key = shown && keyOf(shown);
+  if (key !== shownKey) {
+    shownKey = key;
+    reveal(find("lu-film-row").querySelector("[aria-current=true]"));
+  }
+}
+
+const keyOf = (job) => `${job.id}-${job.state}`;
+
+function create(job) {
+  if (job.state === "running") {
+    return el(
+      "button.lu-film-item",
+      { type: "button", onclick: follow, "aria-label": "The picture in the making" },
+      el("span.lu-film-live"),
+    );
+  }
+  const tile = el("button.lu-film-item", {
+    type: "button",
+    onclick: () => show(job.id),
+    title: job.recipe.prompt,
+    "aria-label": job.recipe.prompt,
+  });
+  tile.append(el("img", { src: at(job.outputs[0].thumb_url), alt: "", loading: "lazy", decoding: "async" }));
+  if (job.outputs.length > 1) tile.append(el("span.lu-film-count", {}, String(job.outputs.length)));
+  return tile;
+}
+
+function update(tile, job, shown) {
+  tile.style.setProperty("--ratio", Math.min(2, ratioOf(job.recipe.shape)));
+  tile.setAttribute("aria-current", String(job.id === shown?.id));
+  if (job.state !== "running") return;
+  const live = tile.querySelector(".lu-film-live");
+  setText(live, job.phase === "denoising" ? `${job.step}/${job.steps}` : `${Math.round(100 * fractionOf(job))} %`);
+  live.style.setProperty("--done", fractionOf(job));
+  if (job.preview_url) {
+    const image = tile.querySelector("img") ?? tile.insertBefore(el("img", { alt: "" }), live);
+    if (image.src !== job.preview_url) image.src = job.preview_url;
+  }
+}
+
+/** Scrolls the strip, never the page. */
+function reveal(tile) {
+  if (!tile) return;
+  const row = find("lu-film-row");
+  const [left, right] = [tile.offsetLeft - row.offsetLeft, tile.offsetLeft - row.offsetLeft + tile.offsetWidth];
+  if (left < row.scrollLeft + 20) row.scrollLeft = left - 20;
+  else if (right > row.scrollLeft + row.clientWidth - 20) row.scrollLeft = right - row.clientWidth + 20;
+}

@@ -1,0 +1,119 @@
+// What people do with recipes, jobs and outputs. Every failure ends as a message that says what to do.
+
+import { ApiError, at, cancelJob, retryJob, submitJob } from "./api.js";
+import { focusPrompt, readRecipe, showProblems, useRecipe, useSeed } from "./controls.js";
+import { el, find } from "./dom.js";
+import { follow, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "./store.js";
+import { toast } from "./toasts.js";
+
+let isSending = false;
+
+export async function generate() {
+  if (isSending) return;
+  const recipe = readRecipe();
+  if (!recipe.prompt.trim()) {
+    showProblems({ prompt: "write what the picture should show" });
+    return focusPrompt();
+  }
+  isSending = true;
+  find("lu-generate").setAttribute("aria-disabled", "true");
+  try {
+    const isBusy = runningJob() !== null || waitingJobs().length > 0;
+    const job = await submitJob(recipe);
+    showProblems({});
+    if (!state.jobs.has(job.id))
+      putJob({
+        recipe,
+        created_at: Date.now() / 1000,
+        outputs: [],
+        steps: recipe.steps,
+        step: 0,
+        state: "queued",
+        ...job,
+      });
+    follow();
+    if (isBusy) toast("Added to the queue");
+    scrollToResult();
+  } catch (error) {
+    report(error);
+  } finally {
+    isSending = false;
+    find("lu-generate").removeAttribute("aria-disabled");
+  }
+}
+
+/** On a phone the result is above the controls. */
+function scrollToResult() {
+  if (matchMedia("(max-width: 819px)").matches) {
+    find("studio").scrollTo({
+      top: 0,
+      behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth",
+    });
+    document.activeElement?.blur();
+  }
+}
+
+function report(error) {
+  if (!(error instanceof ApiError)) throw error;
+  if (Object.keys(error.fields).length) showProblems(error.fields);
+  else showProblems({ recipe: [error.detail, error.advice].filter(Boolean).join(" ") });
+}
+
+export async function cancel(job) {
+  putJob({ id: job.id, cancel_requested: true });
+  await cancelJob(job.id).catch((error) => toast(error.detail));
+}
+
+export async function retry(job) {
+  try {
+    await retryJob(job.id);
+    follow();
+  } catch (error) {
+    toast([error.detail, error.advice].filter(Boolean).join(" "));
+  }
+}
+
+export function download() {
+  const output = shownOutput();
+  if (!output) return;
+  const link = el("a", { href: `${at(output.url)}?download=true`, download: "" }); // the server names the file
+  document.body.append(link);
+  link.click();
+  link.remove();
+}
+
+export function useSettings() {
+  const job = shownJob();
+  if (!job) return;
+  const single = state.view.image !== null || job.outputs?.length === 1;
+  const recipe = state.view.image === null ? job.recipe : { ...job.recipe, batch_size: 1 };
+  const seed = single ? shownOutput()?.seed : undefined;
+  toast(
+    useRecipe(recipe, seed) ? "Settings and seed are filled in" : `The model ${job.recipe.model} is not here any more`,
+  );
+}
+
+export function reuseSeed() {
+  const output = shownOutput();
+  if (!output) return;
+  useSeed(output.seed);
+  toast(`Seed ${output.seed} is kept`);
+}
+
+export async function copyPrompt() {
+  const job = shownJob();
+  if (!job) return;
+  const text = job.recipe.prompt;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // The clipboard needs https or localhost; a page on the local network has neither.
+    const area = el("textarea", { style: { position: "fixed", opacity: "0" } });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  toast("Prompt copied");
+}

@@ -1,0 +1,73 @@
+// Where a job stands, in words and as a fraction. Each line says a phase and a number, never only "please wait".
+
+import { capitalized, shapeName, wholeSeconds } from "./format.js";
+
+// How far along a job is when a phase begins and ends. Denoising is what takes long once a shape is warm.
+const SPANS = {
+  downloading: [0, 0.04],
+  loading: [0.04, 0.08],
+  sharding: [0.08, 0.1],
+  compiling: [0.1, 0.14],
+  encoding: [0.14, 0.16],
+  denoising: [0.16, 0.92],
+  decoding: [0.92, 0.97],
+  saving: [0.97, 1],
+};
+const BYTES = 1e6; // totals above this are bytes, not files or steps
+
+const elapsed_s = (since_ms) => (performance.now() - since_ms) / 1000;
+
+/** Seconds left now: the last report, counted down. */
+export function secondsLeft(job) {
+  if (job.eta_s === null || job.eta_s === undefined) return null;
+  return Math.max(0, job.eta_s - elapsed_s(job.received_ms));
+}
+
+export function fractionOf(job) {
+  const [from, to] = SPANS[job.phase] ?? [0, 0];
+  const [done, total] = job.phase === "denoising" ? [job.step, job.steps] : [job.phase_done, job.phase_total];
+  return total > 0 ? from + (to - from) * Math.min(1, done / total) : from;
+}
+
+/** "Compiling 256 × 256", "Denoising 7/12", "Downloading 312/6940 MB". */
+export function phaseText(job) {
+  if (job.cancel_requested) return "Cancelling after this step";
+  if (!job.phase) return "Starting";
+  const name = capitalized(job.phase);
+  if (job.phase === "denoising") return `${name} ${job.step}/${job.steps}`;
+  const { phase_done: done, phase_total: total, phase_detail: detail } = job;
+  if (total > BYTES) return `${name} ${Math.round(done / BYTES)}/${Math.round(total / BYTES)} MB`;
+  const what = job.phase === "compiling" ? ` ${shapeName(job.recipe.shape)}` : detail ? ` ${detail}` : "";
+  return total > 1 ? `${name}${what} ${done}/${total}` : `${name}${what}`;
+}
+
+const starts = new Map(); // job id -> its phase and since when it lasts, as this page saw it
+
+/** The time beside the phase: what is left when it is known, else how long this phase has lasted. */
+export function timeText(job) {
+  const left = secondsLeft(job);
+  if (left !== null) return left < 0.5 ? "almost done" : `${wholeSeconds(left)} left`;
+  const seen = starts.get(job.id);
+  if (seen?.phase !== job.phase) starts.set(job.id, { phase: job.phase, since_ms: performance.now() });
+  return wholeSeconds(elapsed_s(starts.get(job.id).since_ms));
+}
+
+/** Just the number, for large type: seconds left, or how long this phase has lasted. */
+export const timeNumber = (job) => timeText(job).replace(" left", "");
+
+/** For narrow places: "Step 7/12 · 2 s left", "Compiling 7/10 · 3 s". */
+export function shortLine(job) {
+  if (job.cancel_requested) return "Cancelling";
+  if (job.phase === "denoising") return `Step ${job.step}/${job.steps} · ${timeText(job)}`;
+  const count = job.phase_total > 1 && job.phase_total < BYTES ? ` ${job.phase_done}/${job.phase_total}` : "";
+  return `${capitalized(job.phase || "starting")}${count} · ${timeText(job)}`;
+}
+
+export const progressLine = (job) => `${phaseText(job)} · ${timeText(job)}`;
+
+/** The line of a job that waits, with its place and why it has that place. */
+export function waitingLine(job, place) {
+  const left = secondsLeft(job);
+  const until = left === null ? "" : ` · ready in about ${wholeSeconds(left)}`;
+  return `${place === 1 ? "Next in line" : `Number ${place} in line`}${until}`;
+}

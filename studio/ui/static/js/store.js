@@ -1,0 +1,151 @@
+// What the page knows, once: panels read it and are called after every change. Events and REST answers go in here.
+// Not here: the connection (stream.js), anything visible (one module per panel).
+
+const MAX_JOBS = 200; // as many as one page of the filmstrip can hold without getting slow
+
+const NEWS_S = 900; // how long a failed job's card greets whoever opens the page
+
+export const state = {
+  connection: "connecting", // connecting, live, lost
+  engine: null,
+  models: [],
+  jobs: new Map(), // id -> job, with `received_ms` for countdowns and `preview_url` while it runs
+  isLoaded: false,
+  view: { jobId: null, image: null, follows: true },
+};
+
+const listeners = [];
+let isScheduled = false;
+
+export function onChange(listener) {
+  listeners.push(listener);
+}
+
+/** Panels redraw once per frame, however many events came in; a timer, because hidden tabs have no frames. */
+export function changed() {
+  if (isScheduled) return;
+  isScheduled = true;
+  setTimeout(() => {
+    isScheduled = false;
+    for (const listener of listeners) listener(state);
+  }, 16);
+}
+
+export function putJob(job) {
+  const before = state.jobs.get(job.id);
+  state.jobs.set(job.id, { ...before, ...job, received_ms: performance.now() });
+  if (job.state !== "running" && job.state !== undefined) delete state.jobs.get(job.id).preview_url;
+  changed();
+}
+
+export function replaceJobs(jobs) {
+  const previews = new Map([...state.jobs].map(([id, job]) => [id, job.preview_url]));
+  state.jobs = new Map(
+    jobs.map((job) => [
+      job.id,
+      {
+        ...job,
+        preview_url: job.state === "running" ? previews.get(job.id) : undefined,
+        received_ms: performance.now(),
+      },
+    ]),
+  );
+  state.isLoaded = true;
+  changed();
+}
+
+export function forgetOldJobs() {
+  const extra = [...state.jobs.values()]
+    .filter((job) => isFinal(job))
+    .sort(byEnd)
+    .slice(MAX_JOBS);
+  for (const job of extra) state.jobs.delete(job.id);
+}
+
+export const isFinal = (job) => job.state !== "queued" && job.state !== "running";
+
+const endOf = (job) => job.finished_at ?? job.created_at;
+const byEnd = (a, b) => endOf(b) - endOf(a);
+
+export const runningJob = () => [...state.jobs.values()].find((job) => job.state === "running") ?? null;
+export const waitingJobs = () =>
+  [...state.jobs.values()]
+    .filter((job) => job.state === "queued")
+    .sort((a, b) => (a.eta_s ?? Infinity) - (b.eta_s ?? Infinity) || a.created_at - b.created_at);
+export const endedJobs = () => [...state.jobs.values()].filter(isFinal).sort(byEnd);
+export const doneJobs = () => endedJobs().filter((job) => job.state === "done" && job.outputs.length);
+
+export const modelOf = (id) => state.models.find((model) => model.id === id) ?? null;
+
+/** The job on the canvas: the chosen one, else what runs, what waits, or what ended last. */
+export function shownJob() {
+  const { jobId, follows } = state.view;
+  if (!follows && state.jobs.has(jobId)) return state.jobs.get(jobId);
+  return runningJob() ?? waitingJobs()[0] ?? endedJobs().find(isWorthShowing) ?? null;
+}
+
+/** A result always; bad news only while it is news, and until somebody waves it away. */
+function isWorthShowing(job) {
+  if (job.state === "done") return job.outputs.length > 0;
+  const isNews = Date.now() / 1000 - (job.finished_at ?? 0) < NEWS_S;
+  return job.state !== "cancelled" && isNews && !readDismissed().includes(mark(job));
+}
+
+/** The output of the shown job that actions mean: the focused one, or the only one. */
+export function shownOutput() {
+  const job = shownJob();
+  if (!job?.outputs?.length) return null;
+  return job.outputs[state.view.image ?? 0];
+}
+
+export function show(jobId, image = null) {
+  state.view = { jobId, image, follows: false };
+  changed();
+}
+
+export function follow() {
+  state.view = { jobId: null, image: null, follows: true };
+  changed();
+}
+
+/** Filmstrip order, newest first; -1 goes to newer. In a focused batch the images come before the neighbours. */
+export function stepView(step) {
+  const job = shownJob();
+  const { image } = state.view;
+  if (job?.state === "done" && image !== null) {
+    const next = image + step;
+    if (next >= 0 && next < job.outputs.length) return show(job.id, next);
+  }
+  const strip = filmJobs();
+  const place = strip.findIndex((other) => other.id === job?.id);
+  const next = strip[place + step];
+  if (!next) return undefined;
+  return next.state === "running" ? follow() : show(next.id);
+}
+
+/** What the filmstrip shows: the running job, then results. */
+export function filmJobs() {
+  const running = runningJob();
+  return [...(running ? [running] : []), ...doneJobs()];
+}
+
+// A retried job keeps its id, so a dismissed card is remembered with its end.
+const DISMISSED = "lumesh.dismissed";
+const mark = (job) => `${job.id}@${job.finished_at}`;
+
+function readDismissed() {
+  try {
+    return JSON.parse(localStorage.getItem(DISMISSED) ?? "[]");
+  } catch {
+    return [];
+  }
+}
+
+export function dismiss(job) {
+  try {
+    localStorage.setItem(DISMISSED, JSON.stringify([mark(job), ...readDismissed()].slice(0, 50)));
+  } catch {
+    // Private mode: the card comes back with the next refresh.
+  }
+  follow();
+}

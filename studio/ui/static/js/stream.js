@@ -1,0 +1,133 @@
+// The one connection of this tab: events in, with everything read anew after a gap.
+
+import { at, readHealth, readJob, readJobs, readModels } from "./api.js";
+import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, state } from "./store.js";
+
+const KINDS = [
+  "job.queued",
+  "job.phase",
+  "job.step",
+  "job.preview",
+  "job.done",
+  "job.failed",
+  "job.cancelled",
+  "engine.state",
+];
+const RETRY_MS = 1500;
+const REFRESH_MS = 150; // several events often come at once
+const TRUSTED_HIDDEN_MS = 20_000;
+
+let source = null;
+let lastId = null;
+let modelsTimer = 0;
+let waitingTimer = 0;
+
+let tellEnd = () => undefined;
+
+/** `listener(job)` is called when a job ends while this page looks on. */
+export function onEnd(listener) {
+  tellEnd = listener;
+}
+
+let attempt = 0;
+let retryTimer = 0;
+
+/** Reads the present, then follows from there; starts over whenever the server was gone. */
+export async function connect() {
+  attempt += 1;
+  const mine = attempt; // a later call takes over: never two streams in one tab
+  source?.close();
+  clearTimeout(retryTimer);
+  try {
+    await readAll();
+  } catch {
+    if (mine === attempt) lose();
+    return;
+  }
+  if (mine !== attempt) return;
+  source = new EventSource(at(`api/v1/events?after=${lastId}`));
+  source.onopen = () => setConnection("live");
+  source.onerror = lose;
+  for (const kind of KINDS) source.addEventListener(kind, (message) => receive(kind, message));
+}
+
+/** The browser would reconnect by itself, but not after a proxy's 502, and not with a fresh look at the jobs. */
+function lose() {
+  source?.close();
+  setConnection("lost");
+  retryTimer = setTimeout(connect, RETRY_MS);
+}
+
+async function readAll() {
+  const health = await readHealth(); // first: what happens after its event id comes again through the stream
+  const [models, jobs] = await Promise.all([readModels(), readJobs()]);
+  state.engine = health.engine;
+  state.models = models.models;
+  lastId = health.last_event_id;
+  replaceJobs(jobs.jobs);
+}
+
+function receive(kind, message) {
+  const event = JSON.parse(message.data);
+  lastId = event.id;
+  if (kind === "engine.state") {
+    state.engine = event.engine;
+    changed();
+    refreshModels();
+    return;
+  }
+  if (event.job) {
+    putJob(event.job);
+    refreshWaiting();
+    if (isFinal(event.job)) tellEnd(event.job);
+    if (kind === "job.done") {
+      refreshModels(); // seconds were measured, shapes became warm
+      forgetOldJobs();
+    }
+    return;
+  }
+  const job = state.jobs.get(event.job_id);
+  if (!job) readJob(event.job_id).then(putJob, () => undefined);
+  else if (kind === "job.preview") putJob({ id: job.id, preview_url: at(event.url) });
+  else putJob({ id: job.id, ...pickProgress(event) });
+}
+
+function pickProgress({ state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s }) {
+  return { state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s };
+}
+
+/** Places and waits of everybody in line change with every job that joins or ends. */
+function refreshWaiting() {
+  clearTimeout(waitingTimer);
+  waitingTimer = setTimeout(async () => {
+    if (![...state.jobs.values()].some((job) => job.state === "queued")) return;
+    const { jobs } = await readJobs("queued").catch(() => ({ jobs: [] }));
+    for (const job of jobs) if (state.jobs.get(job.id)?.state === "queued") putJob(job);
+  }, REFRESH_MS);
+}
+
+function refreshModels() {
+  clearTimeout(modelsTimer);
+  modelsTimer = setTimeout(async () => {
+    try {
+      const models = await readModels();
+      state.models = models.models;
+      changed();
+    } catch {
+      // The stream notices a lost server.
+    }
+  }, REFRESH_MS);
+}
+
+function setConnection(connection) {
+  if (state.connection === connection) return;
+  state.connection = connection;
+  changed();
+}
+
+// A phone that slept keeps a dead connection open for minutes; a tab that comes back asks instead of trusting it.
+let hiddenAt_ms = 0;
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) hiddenAt_ms = Date.now();
+  else if (state.connection === "live" && Date.now() - hiddenAt_ms > TRUSTED_HIDDEN_MS) connect();
+});

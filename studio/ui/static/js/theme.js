@@ -1,0 +1,39 @@
+// Light or dark: the system's choice until somebody makes one. The first paint is set by a line in the page's head.
+
+import { find, setIcon } from "./dom.js";
+
+const KEY = "lumesh.theme";
+const system = matchMedia("(prefers-color-scheme: dark)");
+
+function chosen() {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
+
+function apply(theme) {
+  document.documentElement.dataset.theme = theme;
+  document.body.classList.toggle("dark", theme === "dark"); // Gradio's own word, for its messages
+  const button = find("lu-theme");
+  setIcon(button, theme === "dark" ? "sun" : "moon");
+  button.setAttribute("aria-label", `Switch to the ${theme === "dark" ? "light" : "dark"} theme`);
+}
+
+export function toggleTheme() {
+  const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  try {
+    localStorage.setItem(KEY, theme);
+  } catch {
+    // Private mode: it lasts until the next refresh.
+  }
+  apply(theme);
+}
+
+export function mountTheme() {
+  find("lu-theme").addEventListener("click", toggleTheme);
+  const follow = () => apply(chosen() ?? (system.matches ? "dark" : "light"));
+  system.addEventListener("change", follow);
+  follow();
+}

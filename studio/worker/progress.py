@@ -1,0 +1,108 @@
+"""A step becomes an event, a preview and a question: does anybody still want this?
+
+`JobProgress.report` is the OnProgress of a running job, called between chunks: its cost is host time the devices may
+wait for, so it makes one short transaction and leaves drawing and encoding previews to a thread.
+"""
+
+import io
+import logging
+import math
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+from PIL import Image
+
+from pipelines.errors import Cancelled
+from pipelines.stages import Progress
+from studio.database import Database
+from studio.jobs import claims
+from studio.jobs.estimates import History
+from studio.jobs.job import Job
+
+PREVIEW_INTERVAL_S = 0.5
+PREVIEW_SIDE_PX = 256  # of one picture; the page scales up
+PREVIEW_QUALITY = 80
+# A phase that counts bytes or files may report thousands of times; people read ten a second at most.
+SAME_PHASE_INTERVAL_S = 0.1
+
+log = logging.getLogger(__name__)
+
+
+class JobProgress:
+    """Follows one job from claim to end; leave it as a context manager so that its last preview is finished."""
+
+    def __init__(self, database: Database, job: Job, *, history: History, estimate_s: float | None) -> None:
+        self._database = database
+        self._job = job
+        self._step_s = history.step_s(job.recipe)
+        self._fixed_s = history.fixed_s(job.recipe) or 0.0
+        self._estimate_s = estimate_s or 0.0
+        self._started_s = time.perf_counter()
+        self._phase = ""
+        self._reported_s = -math.inf
+        self._first_step = (0.0, 0)
+        self._previewed_s = -math.inf
+        self._preview: Future[None] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="preview")
+
+    def __enter__(self) -> "JobProgress":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def report(self, progress: Progress) -> None:
+        """Stores the progress and perhaps a preview; raises Cancelled when the job must end."""
+        now_s = time.perf_counter()
+        is_step = progress.phase == "denoising"
+        is_same = progress.phase == self._phase and not is_step
+        if is_same and now_s - self._reported_s < SAME_PHASE_INTERVAL_S and progress.done < progress.total:
+            return
+        if is_step and progress.phase != self._phase:
+            self._first_step = (now_s, progress.done)
+        self._phase, self._reported_s = progress.phase, now_s
+        if not claims.report(self._database, self._job, progress, eta_s=self._estimate_left_s(progress, now_s)):
+            raise Cancelled
+        if progress.draw_preview and now_s - self._previewed_s >= PREVIEW_INTERVAL_S and self._is_preview_free():
+            self._previewed_s = now_s
+            self._preview = self._thread.submit(self._show_preview, progress)
+
+    def _estimate_left_s(self, progress: Progress, now_s: float) -> float | None:
+        """From this job's own steps as soon as there are some, before that from the history."""
+        first_s, first_done = self._first_step
+        if progress.phase == "denoising" and progress.done > first_done:
+            self._step_s = (now_s - first_s) / (progress.done - first_done)
+        if progress.phase in ("decoding", "saving"):
+            return round(self._fixed_s, 2)
+        if self._step_s is None:
+            return None
+        if progress.phase == "denoising":
+            return round((progress.total - progress.done) * self._step_s + self._fixed_s, 2)
+        steps_s = self._job.steps * self._step_s + self._fixed_s
+        return round(max(self._estimate_s - (now_s - self._started_s), steps_s), 2)
+
+    def _is_preview_free(self) -> bool:
+        return self._preview is None or self._preview.done()
+
+    def _show_preview(self, progress: Progress) -> None:
+        assert progress.draw_preview is not None
+        try:
+            claims.save_preview(self._database, self._job, encode_preview(progress.draw_preview()))
+        except Exception:
+            log.exception("preview of job %s", self._job.id)
+
+
+def encode_preview(pixels: np.ndarray) -> bytes:
+    """uint8 pictures (B, height, width, 3) as one JPEG; a batch becomes a contact sheet, row by row."""
+    count, height, width, _ = pixels.shape
+    columns = math.ceil(math.sqrt(count))
+    rows = math.ceil(count / columns)
+    sheet = Image.new("RGB", (columns * width, rows * height))
+    for number, picture in enumerate(pixels):
+        row, column = divmod(number, columns)
+        sheet.paste(Image.fromarray(picture), (column * width, row * height))
+    sheet.thumbnail((columns * PREVIEW_SIDE_PX, rows * PREVIEW_SIDE_PX))
+    jpeg = io.BytesIO()
+    sheet.save(jpeg, "JPEG", quality=PREVIEW_QUALITY)
+    return jpeg.getvalue()

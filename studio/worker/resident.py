@@ -1,0 +1,40 @@
+"""The one model that is loaded: swap it, warm it, say which of its shapes are warm.
+
+A swap unloads first: two models at once would need twice the device memory.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipelines.catalog import Model
+from pipelines.stages import Family, OnProgress
+
+Loader = Callable[[Model, OnProgress], Family]
+
+
+@dataclass
+class Resident:
+    """Holds at most one family. `load` is how a model becomes one (registry or fake)."""
+
+    load: Loader
+    family: Family | None = None
+
+    @property
+    def model_id(self) -> str | None:
+        return self.family.model.id if self.family else None
+
+    def become(self, model: Model, on_progress: OnProgress) -> tuple[Family, float | None]:
+        """The model's family, and the seconds its load took now; None when it was resident already."""
+        if self.family is not None and self.family.model.id == model.id:
+            return self.family, None
+        if self.family is not None:
+            self.family.unload()
+            self.family = None
+        self.family = self.load(model, on_progress)
+        return self.family, self.family.load_s
+
+    def describe_shapes(self) -> dict[str, str]:
+        """Each shape of the resident model as `warm`, `disk` or `cold`."""
+        if self.family is None:
+            return {}
+        return {str(shape): self.family.shape_state(shape) for shape in self.family.model.shapes}

@@ -1,0 +1,146 @@
+"""A real Chromium before a real studio: `python app.py --fake` on a free port, with a data directory of its own.
+
+Every page watches itself: a request to another host, a script error or a failed file ends its test, whatever else the
+test is about. Screenshots go to `LUMESH_ARTIFACTS`, or to pytest's temporary directory.
+Needs Playwright for Python and the system's Chromium; skipped, with the reason, without either.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM_FLAGS = [
+    "--no-sandbox",  # containers run as root
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DESK = {"width": 1440, "height": 900}
+
+
+class Studio:
+    """One studio process that can be stopped, killed and started again on the same port and data."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [
+            sys.executable,
+            "app.py",
+            "--fake",
+            "--port",
+            str(self.port),
+            "--data-dir",
+            str(self._folder / "data"),
+        ]
+        with (self._folder / "app.log").open("ab") as log:
+            self._process = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._answers():
+            assert self._process.poll() is None and time.monotonic() < deadline, (self._folder / "app.log").read_text()
+            time.sleep(0.1)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        assert self._process is not None
+        self._process.send_signal(how)
+        self._process.wait(STOP_TIMEOUT_S)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v1/health", timeout=2) as answer:
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+@pytest.fixture(scope="session")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    studio = Studio(tmp_path_factory.mktemp("studio"))
+    studio.start()
+    yield studio
+    studio.stop()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    found = next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"browser tests need Chromium on the PATH; looked for {', '.join(CHROMIUM_NAMES)}")
+    with playwright_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(studio: Studio, browser: Any) -> Iterator[Callable[..., Any]]:
+    """`open_page(viewport=…, color_scheme=…)` gives a page of a new visitor, with its controls filled."""
+    contexts: list[Any] = []
+    troubles: list[str] = []
+
+    def open_page(*, viewport: dict[str, int] = DESK, color_scheme: str = "dark", watch: bool = True) -> Any:
+        context = browser.new_context(viewport=viewport, color_scheme=color_scheme)
+        context.set_default_timeout(15_000)
+        contexts.append(context)
+        page = context.new_page()
+        if watch:
+            page.on("request", lambda request: _note_foreign(request.url, studio.url, troubles))
+            page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
+            page.on("response", lambda answer: _note_failed(answer.status, answer.url, troubles))
+        page.goto(studio.url)
+        page.wait_for_selector("#lu-sizes [role=radio]")
+        page.wait_for_selector(".lu-engine[data-state=idle], .lu-engine[data-state=busy]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not troubles
+
+
+def _note_foreign(url: str, own: str, troubles: list[str]) -> None:
+    if not url.startswith((own, "data:", "blob:")):
+        troubles.append(f"left the host: {url}")
+
+
+def _note_failed(status: int, url: str, troubles: list[str]) -> None:
+    # A preview is gone the moment its job ends, so asking for it may come too late; 422 is a field's message.
+    if status >= 400 and status != 422 and "preview.jpg" not in url:
+        troubles.append(f"{status}: {url}")
+
+
+@pytest.fixture
+def keep(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, str], None]:
+    """`keep(page, name)` stores a screenshot as an artifact."""
+    given = os.environ.get("LUMESH_ARTIFACTS")
+    folder = Path(given) if given else tmp_path_factory.getbasetemp() / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def keep(page: Any, name: str) -> None:
+        page.screenshot(path=folder / f"{name}.png")
+
+    return keep

@@ -1,0 +1,295 @@
+"""What people do with the page, in a real browser: make pictures, leave and come back, meet errors, use a phone."""
+
+import json
+import re
+import signal
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+from playwright.sync_api import expect  # noqa: E402
+
+PHONE = {"width": 390, "height": 844}
+SAILBOAT = "A red sailboat on the ocean at sunset"
+PREVIEW, RESULT, CARD, PHASE = ".lu-preview", ".lu-result", "#lu-notice", "#lu-phase"
+
+OpenPage = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+
+
+@pytest.fixture(autouse=True)
+def _idle(studio: Any) -> Iterator[None]:
+    """No test leaves a job behind for the next one."""
+    yield
+    for job in _read(studio, "jobs")["jobs"]:
+        if job["state"] in ("queued", "running"):
+            urllib.request.urlopen(
+                urllib.request.Request(f"{studio.url}/api/v1/jobs/{job['id']}", method="DELETE")
+            ).close()
+
+
+def _read(studio: Any, path: str) -> Any:
+    with urllib.request.urlopen(f"{studio.url}/api/v1/{path}") as answer:
+        return json.load(answer)
+
+
+def _make(page: Any, prompt: str, *, steps: int | None = None) -> None:
+    page.fill("#lu-prompt", prompt)
+    if steps is not None:
+        page.fill("#lu-steps-value", str(steps))
+    page.click("#lu-generate")
+
+
+def test_a_first_visitor_gets_a_picture_with_one_click(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    expect(page.locator("#lu-empty")).to_be_visible()
+    keep(page, "empty-dark")
+    page.locator(".lu-card").first.click()
+    expect(page.locator("#lu-prompt")).to_have_value(SAILBOAT)
+    expect(page.locator(PREVIEW)).to_be_visible()
+    expect(page.locator(RESULT)).to_be_visible()
+
+
+def test_generate_shows_phases_and_a_live_preview_then_the_result(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    page.fill("#lu-prompt", "A white lighthouse by the sea at night")
+    page.press("#lu-prompt", "Control+Enter")
+    expect(page.locator(PHASE)).to_have_text(re.compile(r"Denoising \d+/12 · "))
+    expect(page.locator(PREVIEW)).to_be_visible()
+    assert page.evaluate("document.querySelector('.lu-preview').naturalWidth") > 0
+    keep(page, "running-dark")
+    expect(page.locator(RESULT)).to_be_visible()
+    assert page.evaluate("document.querySelector('.lu-result').naturalWidth") == 256
+    expect(page.locator("#lu-bar")).to_contain_text("Seed")
+    expect(page.locator("#lu-film-row [aria-current=true] img")).to_be_visible()
+    keep(page, "done-dark")
+
+
+def test_a_refresh_in_the_middle_keeps_job_and_draft(open_page: OpenPage) -> None:
+    page = open_page()
+    _make(page, "A blue house in the snow at night", steps=20)
+    expect(page.locator(PREVIEW)).to_be_visible()
+    page.fill("#lu-prompt", "The next idea")
+    page.reload()
+    expect(page.locator("#lu-prompt")).to_have_value("The next idea")
+    expect(page.locator(PHASE)).to_have_text(re.compile(r"Denoising \d+/20"))
+    expect(page.locator(PREVIEW)).to_be_visible()
+    expect(page.locator(RESULT)).to_be_visible()
+    expect(page.locator("#lu-bar")).to_contain_text("A blue house in the snow at night")
+
+
+def test_a_second_visitor_sees_the_same_live_job_and_both_see_its_end(open_page: OpenPage) -> None:
+    first = open_page()
+    _make(first, "A green cactus in the desert at noon", steps=16)
+    expect(first.locator(PREVIEW)).to_be_visible()
+    second = open_page()
+    for page in (first, second):
+        expect(page.locator(PHASE)).to_have_text(re.compile(r"Denoising \d+/16"))
+    expect(second.locator(PREVIEW)).to_be_visible()
+    for page in (first, second):
+        expect(page.locator(RESULT)).to_be_visible()
+        expect(page.locator("#lu-bar")).to_contain_text("A green cactus in the desert at noon")
+
+
+def test_cancel_ends_a_running_and_a_waiting_job(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    page = open_page()
+    _make(page, "A job to cancel", steps=100)
+    expect(page.locator(PHASE)).to_contain_text("Denoising")
+    _make(page, "A job that waits")
+    waiting = page.locator(".lu-queue-item[data-state=queued]")
+    expect(waiting).to_contain_text("A job that waits")
+    keep(page, "queue-dark")
+    waiting.get_by_role("button", name="Cancel").click()
+    expect(waiting).to_have_count(0)
+    page.click("#lu-cancel")
+    expect(page.locator(".lu-queue-item[data-state=running]")).to_have_count(0)
+    expect(page.locator("#lu-toasts")).to_contain_text("Cancelled")
+    assert [job["state"] for job in _read(studio, "jobs")["jobs"][:2]] == ["cancelled", "cancelled"]
+
+
+def test_a_failed_job_shows_what_to_try_and_can_be_retried(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    _make(page, "fail please")
+    card = page.locator(CARD)
+    expect(card).to_contain_text("Failed as asked")
+    expect(card).to_contain_text("What to try: Write another prompt.")
+    keep(page, "error-dark")
+    first = card.get_attribute("data-key")
+    card.get_by_role("button", name="Retry").click()
+    expect(card).not_to_have_attribute("data-key", first)  # failed again, as asked again
+    expect(card).to_be_visible()
+    card.get_by_role("button", name="Dismiss").click()
+    expect(card).to_be_hidden()
+    page.reload()
+    expect(page.locator("#lu-film")).to_be_visible()
+    expect(card).to_be_hidden()
+
+
+def test_a_crashed_worker_fails_its_job_with_a_card_and_the_next_job_runs(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    _make(page, "crash worker")
+    expect(page.locator(f"{CARD} .lu-notice-prompt")).to_have_text("crash worker")
+    expect(page.locator(f"{CARD} .lu-notice-advice")).to_be_visible()
+    keep(page, "crash-dark")
+    _make(page, SAILBOAT)
+    expect(page.locator(RESULT)).to_be_visible()
+
+
+def test_size_cards_tell_what_is_warm_and_cold_and_learn_from_a_picture(open_page: OpenPage) -> None:
+    page = open_page()
+    card = page.locator("#lu-sizes [data-key='192x320']")
+    expect(page.locator("#lu-sizes [data-key='256x256']")).to_have_attribute("data-state", "warm")
+    expect(card).to_contain_text("cold")
+    card.click()
+    expect(card).to_have_attribute("aria-checked", "true")
+    expect(page.locator("#lu-size-hint")).to_contain_text("Never compiled here")
+    _make(page, SAILBOAT, steps=4)
+    expect(page.locator(PHASE)).to_contain_text("Compiling 192 × 320")
+    expect(page.locator(RESULT)).to_be_visible()
+    expect(card).to_contain_text(re.compile(r"warm · \d+(\.\d)? s"))
+    ratio = page.evaluate(
+        "(({width, height}) => width / height)(document.querySelector('.lu-frame').getBoundingClientRect())"
+    )
+    assert ratio == pytest.approx(192 / 320, rel=0.02)
+
+
+def test_a_wrong_value_is_told_at_its_field_and_nothing_is_queued(open_page: OpenPage, studio: Any) -> None:
+    page = open_page()
+    before = len(_read(studio, "jobs")["jobs"])
+    page.click("#lu-generate")
+    expect(page.locator("[data-message=prompt]")).to_have_text("Write what the picture should show.")
+    _make(page, SAILBOAT, steps=101)
+    expect(page.locator("[data-message=steps]")).to_contain_text("101 is out of range; allowed: 1 to 100")
+    assert len(_read(studio, "jobs")["jobs"]) == before
+    page.fill("#lu-steps-value", "12")
+    expect(page.locator("[data-message=steps]")).to_be_empty()
+
+
+def test_a_batch_is_a_grid_and_its_settings_can_be_used_again(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    page.click("#lu-batch [data-key='4']")
+    _make(page, "A purple hot-air balloon over the mountains at sunrise", steps=6)
+    expect(page.locator(PREVIEW)).to_have_count(4)
+    expect(page.locator(RESULT)).to_have_count(4)
+    keep(page, "batch-dark")
+    page.locator(".lu-frame").nth(2).click()
+    expect(page.locator(RESULT)).to_have_count(1)
+    seed = page.locator("#lu-bar .lu-bar-sub").inner_text().split()[1]
+    page.fill("#lu-prompt", "Something else")
+    page.get_by_role("button", name="Use settings").click()
+    expect(page.locator("#lu-prompt")).to_have_value("A purple hot-air balloon over the mountains at sunrise")
+    expect(page.locator("#lu-seed")).to_have_value(seed)
+    expect(page.locator("#lu-seed-lock")).to_have_attribute("aria-pressed", "true")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename.endswith(".png")
+    page.locator("#lu-bar").click()
+    page.keyboard.press("Escape")
+    expect(page.locator(RESULT)).to_have_count(4)
+
+
+def test_the_keyboard_reaches_everything(open_page: OpenPage) -> None:
+    page = open_page()
+    for prompt in ("The older one", "The newer one"):
+        _make(page, prompt, steps=2)
+        expect(page.locator("#lu-bar .lu-bar-main")).to_have_text(prompt)
+        expect(page.locator(RESULT)).to_be_visible()
+    page.keyboard.press("Escape")  # leaves the form
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#lu-bar .lu-bar-main")).to_have_text("The older one")
+    page.keyboard.press("z")
+    expect(page.locator("#lu-zoom")).to_be_visible()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#lu-zoom img")).to_have_attribute("alt", "The newer one")
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-zoom")).to_be_hidden()
+    page.keyboard.press("?")
+    expect(page.locator("#lu-keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-keys")).to_be_hidden()
+    page.keyboard.press("/")
+    expect(page.locator("#lu-prompt")).to_be_focused()
+
+
+def test_a_prompt_is_text_everywhere_and_never_markup(open_page: OpenPage) -> None:
+    page = open_page()
+    _make(page, "<img src=x onerror=\"document.title='owned'\"><b>bold</b>", steps=2)
+    expect(page.locator(RESULT)).to_be_visible()
+    expect(page.locator("#lu-bar .lu-bar-main")).to_contain_text("<b>bold</b>")
+    assert page.locator("#studio b:text('bold')").count() == 0
+    assert page.title() != "owned"
+
+
+def test_on_a_phone_nothing_overflows_and_generate_is_always_there(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page(viewport=PHONE, color_scheme="light")
+    generate = page.locator("#lu-generate")
+
+    def check() -> None:
+        assert page.evaluate(
+            "Math.max(document.documentElement.scrollWidth, document.getElementById('studio').scrollWidth) <= innerWidth"
+        )
+        box = generate.bounding_box()
+        assert box and box["x"] >= 0 and box["y"] + box["height"] <= PHONE["height"]
+        assert box["x"] + box["width"] <= PHONE["width"]
+
+    check()
+    page.evaluate("document.getElementById('studio').scrollTo(0, 1e6)")
+    check()
+    keep(page, "phone-settings-light")
+    _make(page, "A long prompt " + "withoutanyspace" * 20, steps=16)
+    expect(page.locator(PREVIEW)).to_be_in_viewport()
+    check()
+    keep(page, "phone-running-light")
+    page.click("#lu-queue-toggle")
+    expect(page.locator(".lu-queue-item[data-state=running]")).to_be_visible()
+    check()
+    page.keyboard.press("Escape")
+    expect(page.locator(RESULT)).to_be_in_viewport()
+    check()
+    keep(page, "phone-done-light")
+
+
+def test_dark_and_light_follow_the_system_until_somebody_chooses(open_page: OpenPage, keep: Keep) -> None:
+    def brightness(page: Any) -> int:
+        colour = page.evaluate("getComputedStyle(document.querySelector('.lu-controls')).backgroundColor")
+        return sum(int(part) for part in re.findall(r"\d+", colour)[:3])
+
+    assert brightness(open_page(color_scheme="dark")) < 150
+    page = open_page(color_scheme="light")
+    assert brightness(page) > 600
+    keep(page, "light")
+    page.click("#lu-theme")
+    assert brightness(page) < 150
+    page.reload()
+    page.wait_for_selector(".lu-controls")
+    assert brightness(page) < 150
+
+
+def test_a_killed_server_is_waited_for_and_its_job_can_be_retried(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    page = open_page(watch=False)  # requests fail while the server is down, which is the point
+    _make(page, "A job that is interrupted", steps=40)
+    expect(page.locator(PREVIEW)).to_be_visible()
+    studio.stop(signal.SIGKILL)
+    expect(page.locator("#lu-engine-state")).to_have_text("Reconnecting…")
+    keep(page, "reconnecting-dark")
+    studio.start()
+    card = page.locator(CARD)
+    expect(card).to_contain_text("Interrupted", timeout=20_000)
+    expect(page.locator("#lu-prompt")).to_have_value("A job that is interrupted")
+    keep(page, "interrupted-dark")
+    card.get_by_role("button", name="Retry").click()
+    expect(page.locator(PHASE)).to_contain_text("Denoising")
+    expect(page.locator(PREVIEW)).to_be_visible()
+
+
+def test_gradio_clients_reach_the_same_queue(studio: Any) -> None:
+    gradio_client = pytest.importorskip("gradio_client")
+    client = gradio_client.Client(studio.url, verbose=False)
+    job_id = client.predict({"model": "demo-sdxl", "prompt": SAILBOAT, "steps": 100}, api_name="/submit")
+    assert client.predict(job_id, api_name="/status")["recipe"]["steps"] == 100
+    assert client.predict(job_id, api_name="/cancel") in ("running", "cancelled")
+    with pytest.raises(Exception, match="allowed: 1 to 100"):
+        client.predict({"model": "demo-sdxl", "prompt": SAILBOAT, "steps": 101}, api_name="/submit")

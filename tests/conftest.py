@@ -1,0 +1,184 @@
+"""What tests share: a studio in a temporary folder, and waiting with a deadline instead of sleeping."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pipelines.catalog import Catalog, Model, load_catalog
+from pipelines.fake import FakeFamily
+from pipelines.recipe import Recipe, resolve
+from pipelines.stages import OnProgress
+from studio.database import Database, open_database
+from studio.jobs import queue
+from studio.jobs.job import Job
+from studio.settings import Settings
+from studio.worker.loop import Worker
+from studio.worker.resident import Resident
+
+ROOT = Path(__file__).resolve().parent.parent
+DEADLINE_S = 20.0
+
+
+def wait_for(what: str, look: Callable[[], Any], *, timeout_s: float = DEADLINE_S) -> Any:
+    """What `look` returns as soon as it is true; fails with `what` at the deadline."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {timeout_s:.0f} s for {what}")
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture(name="wait_for")
+def give_wait_for() -> Callable[..., Any]:
+    return wait_for
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(host="127.0.0.1", port=7860, data_dir=tmp_path, fake=True)
+
+
+@pytest.fixture
+def database(settings: Settings) -> Iterator[Database]:
+    database = open_database(settings.database_file)
+    yield database
+    database.close()
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+@pytest.fixture
+def make_recipe(catalog: Catalog) -> Callable[..., Recipe]:
+    """A resolved recipe of the default model, two steps short."""
+
+    def make(prompt: str = "A red sailboat", **fields: Any) -> Recipe:
+        fields = {"model": catalog.default.id, "steps": 2, "seed": 7, **fields}
+        return resolve(Recipe(prompt=prompt, **fields), catalog)
+
+    return make
+
+
+@pytest.fixture
+def submit(database: Database, make_recipe: Callable[..., Recipe]) -> Callable[..., Job]:
+    """Queues a recipe of these fields."""
+
+    def submit(prompt: str = "A red sailboat", *, owner: str = "local", **fields: Any) -> Job:
+        return queue.submit(database, make_recipe(prompt, **fields), owner=owner)
+
+    return submit
+
+
+@pytest.fixture
+def worker(settings: Settings, database: Database, catalog: Catalog) -> Worker:
+    """A worker in this process, on the fake family without its waiting times."""
+
+    def load(model: Model, _on_progress: OnProgress) -> FakeFamily:
+        return FakeFamily(model, compile_s=0.0, step_s=0.0)
+
+    return Worker(
+        settings=settings,
+        database=database,
+        catalog=catalog,
+        resident=Resident(load),
+        default_model=catalog.default,
+    )
+
+
+@dataclass(kw_only=True)
+class RunningStudio:
+    """`python app.py --fake` in a process of its own."""
+
+    process: subprocess.Popen[str]
+    data_dir: Path
+    client: httpx.Client
+
+    def read(self, path: str) -> Any:
+        return self.client.get(f"/api/v1/{path}").raise_for_status().json()
+
+    def submit(self, prompt: str = "A red sailboat", **fields: Any) -> str:
+        """Queues a recipe of the default model and returns the job's id."""
+        recipe = {"model": self.read("models")["models"][0]["id"], "prompt": prompt, **fields}
+        return self.client.post("/api/v1/jobs", json=recipe).raise_for_status().json()["id"]
+
+    def wait_for_state(self, job_id: str, *states: str) -> dict[str, Any]:
+        """The job, once it is in one of these states."""
+
+        def look() -> dict[str, Any] | None:
+            job = self.read(f"jobs/{job_id}")
+            return job if job["state"] in states else None
+
+        return wait_for(f"job {job_id} to be {' or '.join(states)}", look)
+
+    def wait_for_step(self, job_id: str, step: int) -> None:
+        """Returns once the job is denoising and at least at this step."""
+        wait_for(f"job {job_id} to reach step {step}", lambda: self.read(f"jobs/{job_id}")["step"] >= step)
+
+    def kill(self) -> None:
+        """Ends the app as the kernel would: nothing is said to anybody."""
+        self.process.kill()
+        self.close()
+
+    def stop(self) -> str:
+        """Ends the app as Ctrl+C does; returns everything it printed."""
+        self.process.send_signal(signal.SIGINT)
+        printed, _ = self.process.communicate(timeout=DEADLINE_S)
+        self.close()
+        return printed
+
+    def close(self) -> None:
+        """Lets go of the process, which has ended or ends now."""
+        self.client.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def start_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RunningStudio]]:
+    """Starts studios, each in a new data directory unless told, and ends them with the test run."""
+    started: list[RunningStudio] = []
+
+    def start(data_dir: Path | None = None) -> RunningStudio:
+        data_dir = data_dir or tmp_path_factory.mktemp("studio")
+        port = find_free_port()
+        command = [sys.executable, "app.py", "--fake", "--data-dir", str(data_dir), "--port", str(port)]
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE_S, trust_env=False)
+        studio = RunningStudio(process=process, data_dir=data_dir, client=client)
+        started.append(studio)
+        wait_for("the studio to answer", lambda: process.poll() is not None or _answers(client))
+        if process.poll() is not None:
+            pytest.fail(f"the studio ended: {process.stdout.read()}")
+        return studio
+
+    yield start
+    for studio in started:
+        studio.close()
+
+
+def find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/api/v1/health").is_success
+    except httpx.TransportError:
+        return False

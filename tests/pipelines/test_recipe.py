@@ -1,0 +1,84 @@
+"""A recipe is checked once, at the door, with one message for each field."""
+
+import math
+from typing import Any
+
+import pytest
+
+from pipelines.catalog import Catalog, load_catalog
+from pipelines.errors import RecipeError
+from pipelines.recipe import MAX_PROMPT_CHARS, MAX_SEED, Recipe, read_recipe, resolve
+
+
+@pytest.fixture(name="catalog", scope="module")
+def load() -> Catalog:
+    return load_catalog()
+
+
+def test_model_and_prompt_are_enough(catalog: Catalog) -> None:
+    model = catalog.default
+    recipe = resolve(read_recipe({"model": model.id, "prompt": "  A boat "}), catalog)
+    assert recipe.prompt == "A boat"
+    assert (recipe.shape, recipe.steps, recipe.scheduler) == (str(model.default_shape), model.steps, model.scheduler)
+    assert recipe.guidance_scale == model.guidance_scale
+    assert 0 <= recipe.seed <= MAX_SEED
+
+
+def test_a_resolved_recipe_stays_as_it_is(catalog: Catalog) -> None:
+    recipe = resolve(Recipe(model=catalog.default.id, prompt="A boat"), catalog)
+    assert resolve(recipe, catalog) == recipe
+
+
+def test_json_and_back_is_the_same_recipe(catalog: Catalog) -> None:
+    recipe = resolve(Recipe(model=catalog.default.id, prompt="A boat", seed=3), catalog)
+    assert recipe.to_json()["schema"] == 1
+    assert read_recipe(recipe.to_json()) == recipe
+
+
+def test_zero_is_a_seed_and_a_guidance_scale(catalog: Catalog) -> None:
+    recipe = resolve(Recipe(model=catalog.default.id, prompt="A boat", seed=0, guidance_scale=0.0), catalog)
+    assert (recipe.seed, recipe.guidance_scale) == (0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "at_fault", "message"),
+    [
+        ({"prompt": " "}, "prompt", "what the picture should show"),
+        ({"prompt": "x" * (MAX_PROMPT_CHARS + 1)}, "prompt", f"at most {MAX_PROMPT_CHARS}"),
+        ({"model": "nope"}, "model", "Known models"),
+        ({"shape": "17x19"}, "shape", "allowed: "),
+        ({"steps": 0}, "steps", "allowed: 1 to"),
+        ({"guidance_scale": math.nan}, "guidance_scale", "out of range"),
+        ({"seed": MAX_SEED + 1}, "seed", "out of range"),
+        ({"scheduler": "magic"}, "scheduler", "allowed: "),
+        ({"schema": 2}, "schema", "reads schema 1"),
+        ({"strength": 0.5}, "strength", "leave it out"),
+        ({"images": ["abc"]}, "images", "does not take images"),
+    ],
+)
+def test_each_wrong_field_is_named_with_what_is_allowed(
+    catalog: Catalog, fields: dict[str, Any], at_fault: str, message: str
+) -> None:
+    with pytest.raises(RecipeError) as refusal:
+        resolve(read_recipe({"model": catalog.default.id, "prompt": "A boat", **fields}), catalog)
+    assert list(refusal.value.fields) == [at_fault]
+    assert message in refusal.value.fields[at_fault]
+
+
+def test_all_problems_are_told_at_once(catalog: Catalog) -> None:
+    with pytest.raises(RecipeError) as refusal:
+        resolve(Recipe(model=catalog.default.id, prompt="", steps=0, batch_size=0), catalog)
+    assert set(refusal.value.fields) == {"prompt", "steps", "batch_size"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "problems"),
+    [
+        ({}, {"model": "is required", "prompt": "is required"}),
+        ({"model": "m", "prompt": "p", "colour": 1}, {"colour": "is not a field of a recipe"}),
+    ],
+)
+def test_untrusted_json_is_refused_field_by_field(fields: dict[str, Any], problems: dict[str, str]) -> None:
+    with pytest.raises(RecipeError) as refusal:
+        read_recipe(fields)
+    assert refusal.value.fields == problems

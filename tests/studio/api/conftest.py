@@ -1,0 +1,17 @@
+"""REST in one process: the application without a page, and a worker that runs when a test says so."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from pipelines.catalog import Catalog
+from studio.api import create_api
+from studio.database import Database
+from studio.settings import Settings
+
+
+@pytest.fixture
+def client(settings: Settings, database: Database, catalog: Catalog) -> Iterator[TestClient]:
+    with TestClient(create_api(settings, database, catalog), raise_server_exceptions=False) as client:
+        yield client

@@ -1,0 +1,138 @@
+"""Jobs, models and health over REST, and one shape for every error."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from pipelines.catalog import Catalog
+from studio.database import Database
+from studio.jobs.job import Job
+from studio.worker.loop import Worker
+
+JOB_FIELDS = (
+    "id owner state recipe created_at started_at finished_at phase step steps eta_s reason compiles timings error outputs"
+).split()
+
+
+def post(client: TestClient, catalog: Catalog, **fields: Any) -> str:
+    answer = client.post("/api/v1/jobs", json={"model": catalog.default.id, "prompt": "A boat", "steps": 2, **fields})
+    assert answer.status_code == 201
+    return answer.json()["id"]
+
+
+def test_a_job_from_prompt_to_picture(client: TestClient, catalog: Catalog, worker: Worker) -> None:
+    job_id = post(client, catalog, seed=5)
+    worker.run_next()
+    job = client.get(f"/api/v1/jobs/{job_id}").json()
+    assert set(JOB_FIELDS) <= set(job)
+    assert job["state"] == "done"
+    picture = Image.open(io.BytesIO(client.get(job["outputs"][0]["url"]).content))
+    assert f"{picture.width}x{picture.height}" == job["recipe"]["shape"]
+    assert client.get("/api/v1/outputs", params={"q": "boat"}).json()["outputs"][0]["recipe"]["seed"] == 5
+
+
+def test_jobs_are_listed_with_the_event_to_follow_from(client: TestClient, catalog: Catalog) -> None:
+    job_id = post(client, catalog)
+    listed = client.get("/api/v1/jobs", params={"state": "queued"}).json()
+    assert [job["id"] for job in listed["jobs"]] == [job_id]
+    assert listed["last_event_id"] == client.get("/api/v1/health").json()["last_event_id"] == 1
+    assert client.get("/api/v1/jobs", params={"state": "done"}).json()["jobs"] == []
+
+
+def test_cancel_and_retry(client: TestClient, catalog: Catalog) -> None:
+    job_id = post(client, catalog)
+    assert client.delete(f"/api/v1/jobs/{job_id}").json()["state"] == "cancelled"
+    assert client.delete(f"/api/v1/jobs/{job_id}").json()["state"] == "cancelled"
+    assert client.post(f"/api/v1/jobs/{job_id}/retry").json()["state"] == "queued"
+    refused = client.post(f"/api/v1/jobs/{job_id}/retry")
+    assert refused.status_code == 409
+    assert refused.json()["error"]["advice"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "at_fault"),
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"model": "nope"}, "model"),
+        ({"shape": "123x45"}, "shape"),
+        ({"steps": 0}, "steps"),
+        ({"steps": "many"}, "steps"),
+        ({"seed": -1}, "seed"),
+        ({"batch_size": 1000}, "batch_size"),
+        ({"colour": "red"}, "colour"),
+        ({"guidance_scale": 1e9}, "guidance_scale"),
+    ],
+)
+def test_a_recipe_that_cannot_run_names_the_field(
+    client: TestClient, catalog: Catalog, fields: dict[str, Any], at_fault: str
+) -> None:
+    answer = client.post("/api/v1/jobs", json={"model": catalog.default.id, "prompt": "A boat", **fields})
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert list(error["fields"]) == [at_fault]
+    assert error["title"] == "Please check the settings"
+
+
+def test_a_form_of_another_site_is_not_a_recipe(client: TestClient, catalog: Catalog) -> None:
+    body = '{"model": "%s", "prompt": "A boat"}' % catalog.default.id
+    assert client.post("/api/v1/jobs", content=body, headers={"Content-Type": "text/plain"}).status_code == 422
+    assert client.get("/api/v1/jobs").json()["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/v1/jobs/nope", 404),
+        ("DELETE", "/api/v1/jobs/nope", 404),
+        ("POST", "/api/v1/jobs/nope/retry", 404),
+        ("GET", "/api/v1/jobs/nope/preview.jpg", 404),
+        ("GET", "/api/v1/outputs/nope/file", 404),
+        ("GET", "/api/v1/outputs/..%2F..%2Fjobs.db/file", 404),
+        ("GET", "/api/v1/outputs/nope/thumb", 404),
+        ("GET", "/api/v1/nothing", 404),
+        ("GET", "/api/v1/jobs?limit=0", 422),
+        ("GET", "/api/v1/jobs?state=lost", 422),
+        ("PUT", "/api/v1/jobs", 405),
+    ],
+)
+def test_every_error_has_the_one_shape(client: TestClient, method: str, path: str, status: int) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert set(answer.json()["error"]) == {"title", "detail", "advice", "fields"}
+
+
+def test_somebody_elses_job_does_not_exist(client: TestClient, submit: Callable[..., Job]) -> None:
+    job = submit(owner="her")
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/retry"), ("GET", "/preview.jpg")):
+        assert client.request(method, f"/api/v1/jobs/{job.id}{path}").status_code == 404
+    assert client.get("/api/v1/jobs").json()["jobs"] == []
+
+
+def test_a_mistake_of_ours_is_still_the_one_shape(client: TestClient, database: Database) -> None:
+    with database.write() as tx:
+        tx.execute("UPDATE engine SET state = 'melted'")
+    answer = client.get("/api/v1/health")
+    assert answer.status_code == 500
+    assert answer.json()["error"]["title"] == "Something went wrong"
+
+
+def test_models_tell_what_each_shape_costs(client: TestClient, catalog: Catalog, worker: Worker) -> None:
+    post(client, catalog)
+    worker.run_next()
+    model = client.get("/api/v1/models").json()["models"][0]
+    shapes = {shape["shape"]: shape for shape in model["shapes"]}
+    assert model["is_resident"]
+    default = shapes.pop(model["defaults"]["shape"])
+    assert default["state"] == "warm"
+    assert default["seconds"] is not None
+    assert {shape["state"] for shape in shapes.values()} == {"cold"}
+
+
+def test_every_route_is_described(client: TestClient) -> None:
+    for path, methods in client.get("/api/openapi.json").json()["paths"].items():
+        for method, route in methods.items():
+            assert route.get("description"), f"{method} {path}"

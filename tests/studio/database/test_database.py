@@ -1,0 +1,75 @@
+"""Transactions are whole, migrations come in order, and every thread has its own connection."""
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from studio.database import MIGRATIONS_DIR, Database, DatabaseError, open_database
+from studio.settings import Settings
+
+
+def test_a_transaction_that_raises_leaves_nothing(database: Database) -> None:
+    with pytest.raises(ZeroDivisionError), database.write() as tx:
+        tx.execute("INSERT INTO events (kind, owner, at, data) VALUES ('x', '', 0, '{}')")
+        _ = 1 / 0
+    assert database.read("SELECT * FROM events") == []
+
+
+def test_ids_of_events_have_no_gaps_after_an_undone_transaction(database: Database) -> None:
+    insert = "INSERT INTO events (kind, owner, at, data) VALUES ('x', '', 0, '{}')"
+    for is_undone in (False, True, False, True, False):
+        try:
+            with database.write() as tx:
+                tx.execute(insert)
+                if is_undone:
+                    raise InterruptedError
+        except InterruptedError:
+            pass
+    assert [row["id"] for row in database.read("SELECT id FROM events")] == [1, 2, 3]
+
+
+def test_opening_again_keeps_rows_and_version(settings: Settings) -> None:
+    first = open_database(settings.database_file)
+    with first.write() as tx:
+        tx.execute("UPDATE engine SET device = 'here'")
+    first.close()
+    second = open_database(settings.database_file)
+    assert second.read("SELECT device FROM engine")[0]["device"] == "here"
+    assert second.read("PRAGMA user_version")[0][0] == len(list(MIGRATIONS_DIR.glob("*.sql")))
+    assert second.read("PRAGMA journal_mode")[0][0] == "wal"
+    second.close()
+
+
+def test_a_newer_database_is_refused_with_advice(settings: Settings) -> None:
+    with sqlite3.connect(settings.database_file) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    with pytest.raises(DatabaseError, match="at version 999.*newer Lumesh"):
+        open_database(settings.database_file)
+
+
+def test_a_threads_connection_ends_with_it(database: Database) -> None:
+    descriptors = Path("/proc/self/fd")
+    database.read("SELECT 1")
+    before = len(list(descriptors.iterdir()))
+    for _ in range(20):
+        thread = threading.Thread(target=database.read, args=("SELECT * FROM jobs",))
+        thread.start()
+        thread.join()
+    assert len(list(descriptors.iterdir())) <= before + 3
+
+
+def test_threads_write_one_after_the_other(database: Database) -> None:
+    def write() -> None:
+        for _ in range(50):
+            with database.write() as tx:
+                tx.execute("INSERT INTO events (kind, owner, at, data) VALUES ('x', '', 0, '{}')")
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [row["id"] for row in database.read("SELECT id FROM events ORDER BY id")] == list(range(1, 201))

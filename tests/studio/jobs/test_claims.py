@@ -1,0 +1,91 @@
+"""The worker's side: one claim a job, honest reports, and ends that are never overwritten."""
+
+from collections.abc import Callable
+
+from pipelines.catalog import Catalog
+from pipelines.stages import Progress
+from studio.database import Database
+from studio.jobs import claims, events, queue
+from studio.jobs.job import Card, Job
+from studio.jobs.states import JobState
+
+Submit = Callable[..., Job]
+CARD = Card(title="Broken", detail="It broke.", advice="Mend it.")
+STEP = Progress(phase="denoising", done=1, total=2)
+
+
+def test_a_job_is_claimed_once(database: Database, submit: Submit) -> None:
+    job = submit()
+    assert claims.claim_next(database, resident=None).id == job.id
+    assert claims.claim_next(database, resident=None) is None
+
+
+def test_overtaking_is_counted(database: Database, submit: Submit, catalog: Catalog) -> None:
+    waiting = submit(model=catalog.models[1].id)
+    overtaker = submit()
+    assert claims.find_next_model(database, resident=catalog.default.id) == catalog.default.id
+    assert claims.claim_next(database, resident=catalog.default.id).id == overtaker.id
+    assert queue.read_job(database, waiting.id).overtaken == 1
+
+
+def test_a_report_is_stored_and_told(database: Database, submit: Submit) -> None:
+    submit()
+    job = claims.claim_next(database, resident=None)
+    assert claims.report(database, job, STEP, eta_s=3.0)
+    found = queue.read_job(database, job.id)
+    assert (found.phase, found.step, found.eta_s) == ("denoising", 1, 3.0)
+    told = events.read_after(database, 0)[-1].to_json()
+    assert (told["kind"], told["step"], told["steps"], told["eta_s"]) == ("job.step", 1, 2, 3.0)
+
+
+def test_a_report_of_a_cancelled_job_says_stop(database: Database, submit: Submit) -> None:
+    submit()
+    job = claims.claim_next(database, resident=None)
+    queue.cancel(database, job.id)
+    assert not claims.report(database, job, STEP, eta_s=None)
+
+
+def test_a_worker_that_lost_its_job_cannot_change_it(database: Database, submit: Submit) -> None:
+    submit()
+    job = claims.claim_next(database, resident=None)
+    claims.interrupt_running(database)
+    before = queue.read_job(database, job.id)
+    assert before.state is JobState.INTERRUPTED
+    assert before.error["advice"]
+    last_id = events.read_last_id(database)
+
+    assert not claims.report(database, job, STEP, eta_s=None)
+    claims.save_preview(database, job, b"jpeg")
+    claims.fail(database, job.id, CARD)
+    claims.end_cancelled(database, job.id)
+    with database.write() as tx:
+        assert claims.finish(tx, job, outputs=[], timings={}, compiles=0) is None
+    assert queue.read_job(database, job.id) == before
+    assert events.read_last_id(database) == last_id
+
+
+def test_only_the_latest_preview_is_kept_and_none_after_the_end(database: Database, submit: Submit) -> None:
+    submit()
+    job = claims.claim_next(database, resident=None)
+    for jpeg in (b"first", b"second"):
+        claims.save_preview(database, job, jpeg)
+    assert [(row["version"], row["jpeg"]) for row in database.read("SELECT * FROM previews")] == [(2, b"second")]
+    claims.fail(database, job.id, CARD)
+    assert database.read("SELECT * FROM previews") == []
+
+
+def test_a_dead_workers_job_fails_with_the_card(database: Database, submit: Submit) -> None:
+    running, waiting = submit(), submit()
+    claims.claim_next(database, resident=None)
+    claims.fail_running(database, CARD)
+    assert queue.read_job(database, running.id).error == CARD.to_json()
+    assert queue.read_job(database, waiting.id).state is JobState.QUEUED
+
+
+def test_old_events_go_and_the_rest_stay_contiguous(database: Database) -> None:
+    with database.write() as tx:
+        for _ in range(events.KEPT_EVENTS + 5):
+            events.append(tx, kind="engine.state", owner=events.EVERYBODY, job_id=None, data={})
+    events.forget_old(database)
+    ids = [event.id for event in events.read_after(database, 0, limit=events.KEPT_EVENTS * 2)]
+    assert ids == list(range(6, events.KEPT_EVENTS + 6))

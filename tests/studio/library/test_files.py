@@ -1,0 +1,67 @@
+"""Files are whole, named by us, and carry the recipe of exactly their picture."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines.recipe import Recipe
+from studio.library.files import THUMB_SIDE_PX, save_pictures, write_whole
+from studio.library.metadata import format_parameters, read_recipe_of
+
+
+@pytest.fixture
+def pixels() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 255, (2, 512, 512, 3), dtype=np.uint8)
+
+
+def test_pixels_and_recipe_come_back_from_the_file(
+    tmp_path: Path, pixels: np.ndarray, make_recipe: Callable[..., Recipe]
+) -> None:
+    recipe = make_recipe("Ein Häuschen am Meer 🌅", negative_prompt="fog", batch_size=2)
+    saved = save_pictures(tmp_path, "abc", pixels, recipe)
+    for number, file in enumerate(saved):
+        with Image.open(tmp_path / file.file) as picture:
+            assert np.array_equal(np.asarray(picture), pixels[number])
+            assert picture.text["parameters"].startswith("Ein Häuschen am Meer 🌅\nNegative prompt: fog\nSteps: 2, ")
+        expected = recipe.model_copy(update={"seed": recipe.seed + number, "batch_size": 1})
+        assert read_recipe_of(tmp_path / file.file) == expected
+        assert file.recipe == expected
+
+
+def test_names_hold_the_day_the_job_and_the_number(
+    tmp_path: Path, pixels: np.ndarray, make_recipe: Callable[..., Recipe]
+) -> None:
+    files = [Path(saved.file) for saved in save_pictures(tmp_path, "abc", pixels, make_recipe())]
+    assert [file.name for file in files] == ["abc-0.png", "abc-1.png"]
+    assert all(len(file.parent.name.split("-")) == 3 for file in files)
+
+
+def test_thumbnails_are_small(tmp_path: Path, pixels: np.ndarray, make_recipe: Callable[..., Recipe]) -> None:
+    saved = save_pictures(tmp_path, "abc", pixels, make_recipe())[0]
+    with Image.open(tmp_path / saved.thumb) as thumb:
+        assert (thumb.format, max(thumb.size)) == ("WEBP", THUMB_SIDE_PX)
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "picture.png"
+    write_whole(file, b"old")
+    with pytest.raises(TypeError):
+        write_whole(file, "not bytes")  # type: ignore[arg-type]
+    assert file.read_bytes() == b"old"
+
+
+def test_a_picture_without_recipe_has_none(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "plain.png")
+    assert read_recipe_of(tmp_path / "plain.png") is None
+
+
+def test_parameters_read_like_a1111s(make_recipe: Callable[..., Recipe]) -> None:
+    recipe = make_recipe("A sailboat", negative_prompt="", steps=12, guidance_scale=4.0, scheduler="euler_ancestral")
+    size = recipe.parsed_shape
+    assert format_parameters(recipe) == (
+        f"A sailboat\nSteps: 12, Sampler: Euler a, CFG scale: 4.0, Seed: 7, Size: {size.width}x{size.height}, "
+        f"Model: {recipe.model}, Version: Lumesh"
+    )

@@ -1,0 +1,216 @@
+"""The worker's life in one process: every job ends, whatever it does, and the loop goes on."""
+
+import errno
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from pipelines.catalog import Model
+from pipelines.errors import ModelError
+from pipelines.fake import FakeFamily
+from pipelines.stages import Family, OnProgress, Progress
+from studio.database import Database
+from studio.jobs import claims, estimates, events, queue
+from studio.jobs.engine import EngineState, read_engine
+from studio.jobs.job import Job
+from studio.jobs.states import JobState
+from studio.library.metadata import read_recipe_of
+from studio.library.records import read_output
+from studio.worker.loop import Worker
+
+Submit = Callable[..., Job]
+
+
+def test_a_job_becomes_a_file_that_carries_its_recipe(worker: Worker, database: Database, submit: Submit) -> None:
+    job = submit(batch_size=2)
+    assert worker.run_next()
+    done = queue.read_job(database, job.id)
+    assert (done.state, done.step, done.error, done.eta_s) == (JobState.DONE, 2, None, None)
+    assert done.timings["denoise_s"] > 0
+    assert [output["seed"] for output in done.outputs] == [7, 8]
+    output = read_output(database, done.outputs[1]["id"])
+    assert read_recipe_of(worker.settings.outputs_dir / output.file).seed == 8
+
+
+def test_the_events_of_a_job_come_in_order_and_without_gaps(worker: Worker, database: Database, submit: Submit) -> None:
+    job = submit()
+    worker.run_next()
+    told = events.read_after(database, 0)
+    assert [event.id for event in told] == list(range(1, len(told) + 1))
+    kinds = [event.kind for event in told if event.job_id == job.id and event.kind != "job.preview"]
+    assert kinds[0] == "job.queued"
+    assert kinds.count("job.step") == 3  # before the first step, and after each
+    assert kinds[-1] == "job.done"
+
+
+def test_the_second_job_of_a_shape_compiles_nothing(worker: Worker, database: Database, submit: Submit) -> None:
+    first, second = submit(), submit("another prompt", seed=1, steps=3)
+    worker.run_next()
+    worker.run_next()
+    assert [queue.read_job(database, job.id).compiles for job in (first, second)] == [1, 0]
+
+
+def test_an_error_on_purpose_becomes_its_card(worker: Worker, database: Database, submit: Submit) -> None:
+    failing, next_one = submit("fail please"), submit()
+    worker.run_next()
+    worker.run_next()
+    assert queue.read_job(database, failing.id).error["title"] == "Failed as asked"
+    assert queue.read_job(database, next_one.id).state is JobState.DONE
+
+
+class BrokenFamily(FakeFamily):
+    """Raises `error` when it should decode."""
+
+    error: Exception = RuntimeError("bolt missing")
+
+    def decode(self, recipe: object, latents_BHWC: object) -> object:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        (RuntimeError("bolt missing"), "Something went wrong"),
+        (RuntimeError("RESOURCE_EXHAUSTED: 3 GiB"), "Out of memory"),
+        (MemoryError(), "Out of memory"),
+        (OSError(errno.ENOSPC, "No space left on device"), "The disk is full"),
+    ],
+)
+def test_a_mistake_fails_only_its_job(
+    worker: Worker, database: Database, submit: Submit, error: Exception, title: str
+) -> None:
+    family = BrokenFamily(worker.default_model, compile_s=0.0, step_s=0.0)
+    family.error = error
+    worker.resident.family = family
+    job = submit()
+    worker.run_next()
+    card = queue.read_job(database, job.id).error
+    assert card["title"] == title
+    assert card["advice"]
+    assert read_engine(database).state is EngineState.READY
+
+
+def test_a_cancelled_running_job_ends_after_its_current_step(
+    worker: Worker, database: Database, submit: Submit
+) -> None:
+    job = submit(steps=50)
+
+    class ImpatientFamily(FakeFamily):
+        """Somebody cancels its job after step 3."""
+
+        def denoise(self, recipe: object, embeddings: object, *, on_progress: OnProgress) -> object:
+            def report(progress: Progress) -> None:
+                if progress.done == 3:
+                    queue.cancel(database, job.id)
+                on_progress(progress)
+
+            return super().denoise(recipe, embeddings, on_progress=report)
+
+    worker.resident.family = ImpatientFamily(worker.default_model, compile_s=0.0, step_s=0.0)
+    worker.run_next()
+    found = queue.read_job(database, job.id)
+    assert found.state is JobState.CANCELLED
+    assert found.step == 3
+    assert database.read("SELECT * FROM previews") == []
+
+
+def test_an_idle_worker_warms_the_default_shape_once(worker: Worker, database: Database) -> None:
+    assert worker.run_next()
+    engine = read_engine(database)
+    assert (engine.state, engine.model) == (EngineState.READY, worker.default_model.id)
+    assert engine.shapes[str(worker.default_model.default_shape)] == "warm"
+    assert estimates.read_history(database).has_run(engine.model, str(worker.default_model.default_shape))
+    assert not worker.run_next()
+
+
+def test_every_phase_of_preparing_is_told(worker: Worker, database: Database) -> None:
+    def load(model: Model, on_progress: OnProgress) -> Family:
+        for phase in ("downloading", "loading", "sharding"):
+            on_progress(Progress(phase=phase))
+        return FakeFamily(model, compile_s=0.0, step_s=0.0)
+
+    worker.resident.load = load
+    worker.run_next()
+    told = [event.to_json()["engine"]["phase"] for event in events.read_after(database, 0)]
+    assert [phase for phase, _ in itertools.groupby(told) if phase] == [
+        "downloading",
+        "loading",
+        "sharding",
+        "compiling",
+    ]
+
+
+def test_preparing_stops_when_somebody_wants_another_model(worker: Worker, database: Database, submit: Submit) -> None:
+    other = worker.catalog.models[1]
+
+    def load(model: Model, on_progress: OnProgress) -> Family:
+        if model is worker.default_model:
+            submit(model=other.id)
+        on_progress(Progress(phase="loading"))
+        return FakeFamily(model, compile_s=0.0, step_s=0.0)
+
+    worker.resident.load = load
+    worker.run_next()
+    assert worker.resident.family is None
+    worker.run_next()
+    assert worker.resident.model_id == other.id
+
+
+def test_a_default_model_that_cannot_load_is_a_card_and_not_the_end(worker: Worker, database: Database) -> None:
+    def load(model: Model, _on_progress: OnProgress) -> Family:
+        raise ModelError(f"{model.id} is not here.", advice="Connect to the network.")
+
+    worker.resident.load = load
+    worker.run_next()
+    engine = read_engine(database)
+    assert (engine.state, engine.error["advice"]) == (EngineState.READY, "Connect to the network.")
+
+
+def test_a_swap_unloads_before_it_loads(worker: Worker, submit: Submit) -> None:
+    order = []
+
+    class NotedFamily(FakeFamily):
+        """Says when it is unloaded."""
+
+        def unload(self) -> None:
+            order.append(f"unload {self.model.id}")
+
+    def load(model: Model, _on_progress: OnProgress) -> Family:
+        order.append(f"load {model.id}")
+        return NotedFamily(model, compile_s=0.0, step_s=0.0)
+
+    first, second = (model.id for model in worker.catalog.models[:2])
+    worker.resident.load = load
+    for model_id in (first, second, first):
+        submit(model=model_id)
+        worker.run_next()
+    assert order == [f"load {first}", f"unload {first}", f"load {second}", f"unload {second}", f"load {first}"]
+
+
+def test_reports_of_an_unbroken_phase_are_thinned(worker: Worker, database: Database, submit: Submit) -> None:
+    def load(model: Model, on_progress: OnProgress) -> Family:
+        for done in range(1000):
+            on_progress(Progress(phase="downloading", done=done, total=1000))
+        return FakeFamily(model, compile_s=0.0, step_s=0.0)
+
+    worker.resident.load = load
+    submit()
+    worker.run_next()
+    told = [event for event in events.read_after(database, 0) if '"downloading"' in event.data]
+    assert 1 <= len(told) < 100
+
+
+def test_progress_of_a_job_that_was_taken_away_ends_the_work(
+    worker: Worker, database: Database, submit: Submit
+) -> None:
+    job = submit()
+
+    def load(model: Model, on_progress: OnProgress) -> Family:
+        claims.interrupt_running(database)
+        on_progress(Progress(phase="loading", total=1, done=1))
+        raise AssertionError("unreachable")
+
+    worker.resident.load = load
+    worker.run_next()
+    assert queue.read_job(database, job.id).state is JobState.INTERRUPTED

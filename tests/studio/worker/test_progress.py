@@ -1,0 +1,88 @@
+"""Previews are small, seldom, and never in the way."""
+
+import io
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines.stages import Progress
+from studio.database import Database
+from studio.jobs import claims, estimates, queue
+from studio.jobs.job import Job
+from studio.worker.progress import PREVIEW_SIDE_PX, JobProgress, encode_preview
+
+# The aim is 2 ms a chunk; a shared test machine gets a margin for the noise of its neighbours.
+REPORT_LIMIT_S = 0.004
+
+
+@pytest.mark.parametrize(
+    ("pixels_shape", "size"),
+    [((1, 64, 96, 3), (96, 64)), ((3, 64, 64, 3), (128, 128)), ((1, 1024, 1024, 3), (PREVIEW_SIDE_PX,) * 2)],
+)
+def test_a_batch_becomes_one_small_sheet(pixels_shape: tuple[int, ...], size: tuple[int, int]) -> None:
+    jpeg = encode_preview(np.full(pixels_shape, 200, np.uint8))
+    with Image.open(io.BytesIO(jpeg)) as picture:
+        assert (picture.format, picture.size) == ("JPEG", size)
+
+
+@pytest.fixture
+def job(database: Database, submit: Callable[..., Job]) -> Job:
+    submit(steps=100)
+    return claims.claim_next(database, resident=None)
+
+
+def open_progress(database: Database, job: Job) -> JobProgress:
+    return JobProgress(database, job, history=estimates.read_history(database), estimate_s=None)
+
+
+def draw() -> np.ndarray:
+    return np.zeros((1, 64, 64, 3), np.uint8)
+
+
+def test_previews_are_throttled(database: Database, job: Job) -> None:
+    drawn = []
+
+    def draw_and_count() -> np.ndarray:
+        drawn.append(1)
+        return draw()
+
+    with open_progress(database, job) as progress:
+        for done in range(50):
+            progress.report(Progress(phase="denoising", done=done, total=100, draw_preview=draw_and_count))
+    assert 1 <= len(drawn) <= 3
+    assert database.read("SELECT version FROM previews")[0]["version"] == len(drawn)
+
+
+def test_a_preview_that_cannot_be_drawn_does_not_harm_the_job(database: Database, job: Job) -> None:
+    def fail() -> np.ndarray:
+        raise RuntimeError("no preview")
+
+    with open_progress(database, job) as progress:
+        progress.report(Progress(phase="denoising", done=1, total=100, draw_preview=fail))
+        progress.report(Progress(phase="denoising", done=2, total=100))
+    assert queue.read_job(database, job.id).step == 2
+
+
+def test_a_report_costs_the_devices_little(database: Database, job: Job) -> None:
+    seconds = []
+    with open_progress(database, job) as progress:
+        for done in range(100):
+            started = time.perf_counter()
+            progress.report(Progress(phase="denoising", done=done, total=100, draw_preview=draw))
+            seconds.append(time.perf_counter() - started)
+    assert statistics.median(seconds) < REPORT_LIMIT_S
+
+
+def test_the_time_left_follows_the_steps_of_this_job(database: Database, job: Job) -> None:
+    with open_progress(database, job) as progress:
+        progress.report(Progress(phase="loading"))
+        assert queue.read_job(database, job.id).eta_s is None
+        for done in range(2):
+            progress.report(Progress(phase="denoising", done=done, total=100))
+        assert queue.read_job(database, job.id).eta_s is not None
+        progress.report(Progress(phase="saving", total=1))
+        assert queue.read_job(database, job.id).eta_s == 0.0

@@ -1,0 +1,33 @@
+"""A worker that falls silent is ended and replaced."""
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from studio.database import Database
+from studio.jobs import queue
+from studio.jobs.engine import EngineState, read_engine
+from studio.jobs.job import Job
+from studio.jobs.states import JobState
+from studio.settings import Settings
+from studio.worker.supervisor import Supervisor
+
+
+def test_a_worker_that_hangs_is_replaced_and_its_job_says_why(
+    settings: Settings, database: Database, submit: Callable[..., Job], wait_for: Callable[..., Any]
+) -> None:
+    supervisor = Supervisor(settings, database, heartbeat_timeout_s=3.0)
+    supervisor.start()
+    hanging, next_one = submit(steps=100), submit()
+    wait_for("the job to step", lambda: queue.read_job(database, hanging.id).step > 0)
+    pid = read_engine(database).pid
+    os.kill(pid, signal.SIGSTOP)
+
+    assert wait_for("the job to fail", lambda: queue.read_job(database, hanging.id).error)["title"] == (
+        "The worker stopped answering"
+    )
+    wait_for("the next job to be done", lambda: queue.read_job(database, next_one.id).state is JobState.DONE)
+    assert read_engine(database).pid != pid
+    supervisor.stop()
+    assert read_engine(database).state is EngineState.STOPPED
