@@ -67,9 +67,9 @@ def _serve(settings: Settings) -> None:
 def create_app(settings: Settings, database: Database, catalog: Catalog) -> FastAPI:
     """REST, static files and the page as one application."""
     os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
-    import gradio as gr  # noqa: PLC0415 - takes two seconds, in which the worker already starts
+    import gradio as gr  # here, not above: it takes two seconds, in which the worker already starts
 
-    from studio.ui import page  # noqa: PLC0415 - imports gradio
+    from studio.ui import page
 
     app = create_api(settings, database, catalog)
     app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")

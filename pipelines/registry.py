@@ -3,13 +3,13 @@
 A new family is one folder and one line here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.stages import Family, OnProgress
+from pipelines.stages import STAGES, Family, OnProgress
 
 
 def load(
@@ -17,14 +17,18 @@ def load(
     *,
     mesh: str | None,
     cache_dir: Path,
-    data_dir: Path,  # noqa: ARG001 - families with adapters and converted weights need it
     on_progress: OnProgress,
+    stages: Sequence[str] = STAGES,
 ) -> Family:
-    """Loads a model onto the mesh (`dp=2,sp=4`; None chooses); raises ModelError or MeshError."""
+    """Loads a model, or the parts of it that `stages` need, onto the mesh (`dp=2,sp=4`; None chooses).
+
+    Raises ModelError or MeshError.
+    """
     start_jax(cache_dir)
     from pipelines.runtime.mesh import build_mesh
 
-    return _find_loader(model.family)(model, mesh=build_mesh(mesh), cache_dir=cache_dir, on_progress=on_progress)
+    load_family = _find_loader(model.family)
+    return load_family(model, mesh=build_mesh(mesh), cache_dir=cache_dir, on_progress=on_progress, stages=stages)
 
 
 def start_jax(cache_dir: Path) -> None:

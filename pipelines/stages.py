@@ -16,6 +16,8 @@ from pipelines.recipe import Recipe
 # In the order in which a job passes them. The words are shown to people and streamed as they are.
 PHASES = ("downloading", "loading", "sharding", "compiling", "encoding", "denoising", "decoding", "saving")
 
+STAGES = ("encode", "denoise", "decode")
+
 Embeddings = Mapping[str, Any]
 """Names as in the stage files: `prompt_embeds`, `pooled_prompt_embeds`, and their `negative_` twins."""
 
@@ -91,6 +93,14 @@ class Family(Protocol):
 
     def decode(self, recipe: Recipe, latents_BCHW: Any) -> np.ndarray:
         """uint8 (B, height, width, 3)."""
+        ...
+
+    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape of the embeddings that `denoise` takes; stage files are checked against it."""
+        ...
+
+    def latents_shape(self, shape: Shape) -> tuple[int, ...]:
+        """Shape of one output's latents, without the batch."""
         ...
 
     def compile_count(self) -> int:

@@ -10,7 +10,7 @@ denoising, as the kernel does when memory runs out; one that contains "fail plea
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def load(model: Model, *, on_progress: OnProgress) -> "FakeFamily":
 
 
 class FakeFamily:
-    """Family (pipelines/stages.py) without weights; its latents are float pictures (B, height, width, 3)."""
+    """Family (pipelines/stages.py) without weights; its latents are float pictures, BCHW with three channels."""
 
     def __init__(
         self, model: Model, *, load_s: float = 0.0, compile_s: float = COMPILE_S, step_s: float = STEP_S
@@ -73,7 +73,7 @@ class FakeFamily:
         pictures = [
             draw_landscape(recipe.prompt, seed=seed, width=shape.width, height=shape.height) for seed in _seeds(recipe)
         ]
-        return {"prompt_embeds": np.stack(pictures)}
+        return {"prompt_embeds": np.stack(pictures).transpose(0, 3, 1, 2)}
 
     def denoise(self, recipe: Recipe, embeddings: Mapping[str, Any], *, on_progress: OnProgress) -> np.ndarray:
         """Fades the noise out, `step_s` a step."""
@@ -91,8 +91,14 @@ class FakeFamily:
             on_progress(Progress(phase="denoising", done=done, total=recipe.steps, draw_preview=_previewer(latents)))
         return latents
 
-    def decode(self, recipe: Recipe, latents_BHWC: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        return _to_pixels(latents_BHWC)
+    def decode(self, recipe: Recipe, latents_BCHW: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        return _to_pixels(latents_BCHW)
+
+    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {}  # its embeddings are pictures of any size
+
+    def latents_shape(self, shape: Shape) -> tuple[int, ...]:
+        return (3, shape.height, shape.width)
 
     def compile_count(self) -> int:
         return len(self._warm)
@@ -106,10 +112,10 @@ def _seeds(recipe: Recipe) -> range:
     return range(recipe.seed, recipe.seed + recipe.batch_size)
 
 
-def _previewer(latents_BHWC: np.ndarray) -> Any:
-    small = latents_BHWC[:, ::PREVIEW_SCALE, ::PREVIEW_SCALE]
+def _previewer(latents_BCHW: np.ndarray) -> Callable[[], np.ndarray]:
+    small = latents_BCHW[:, :, ::PREVIEW_SCALE, ::PREVIEW_SCALE]
     return lambda: _to_pixels(small)
 
 
-def _to_pixels(pictures: np.ndarray) -> np.ndarray:
-    return (np.clip(pictures, 0.0, 1.0) * 255).round().astype(np.uint8)
+def _to_pixels(latents_BCHW: np.ndarray) -> np.ndarray:
+    return (np.clip(latents_BCHW, 0.0, 1.0) * 255).round().astype(np.uint8).transpose(0, 2, 3, 1)

@@ -7,7 +7,7 @@ What differs from other families is in encode.py, denoise.py, decode.py and shar
 import gc
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,25 @@ from pipelines.sdxl import sharding
 from pipelines.sdxl.decode import build_decode_program
 from pipelines.sdxl.denoise import MAX_CHUNK, NoiseSource, build_denoise_program, make_time_ids
 from pipelines.sdxl.encode import build_encode_program, tokenize
-from pipelines.stages import Embeddings, OnProgress, Progress
+from pipelines.stages import STAGES, Embeddings, OnProgress, Progress
 
 COMPONENTS = ("text_encoder", "text_encoder_2", "unet", "vae", "tokenizer", "tokenizer_2", "scheduler")
+STAGE_OF = {"text_encoder": "encode", "text_encoder_2": "encode", "unet": "denoise", "vae": "decode"}
 CHUNK_TARGET_S = 0.1  # how often the host looks: often enough for a smooth bar and a prompt cancel
 
 
-def load(model: Model, *, mesh: Mesh, cache_dir: Path, on_progress: OnProgress) -> "SdxlFamily":
-    """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot."""
+def load(
+    model: Model,
+    *,
+    mesh: Mesh,
+    cache_dir: Path,
+    on_progress: OnProgress,
+    stages: Sequence[str] = STAGES,
+) -> "SdxlFamily":
+    """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
+
+    With fewer `stages` only their weights are read, and only their methods may be called.
+    """
     started = time.perf_counter()
     folder = hub.locate(
         model,
@@ -53,6 +64,8 @@ def load(model: Model, *, mesh: Mesh, cache_dir: Path, on_progress: OnProgress) 
     dtype = jnp.float32 if mesh.devices.flat[0].platform == "cpu" else jnp.bfloat16
     weights = {}
     for name, module in parts.items():
+        if STAGE_OF[name] not in stages:
+            continue
         needs_fp32 = name == "vae" and module.module.config.force_upcast
         weights[name] = _load_part(
             folder / name,
@@ -212,9 +225,24 @@ class SdxlFamily:
 
     def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
         plan = self._plan(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
-        latents = jax.device_put(latents_BCHW, plan.latents)
+        latents = jax.device_put(_fill_rows(latents_BCHW, plan.images), plan.latents)
         pixels = self._programs.get("decode", plan.shape, plan.images)(self._weights["vae"], latents)
         return np.asarray(pixels)[: recipe.batch_size]
+
+    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What `denoise` takes: one row each, as the stage files hold them."""
+        hidden = (1, self._tokenizers[0].model_max_length, self._cross_attention_dim())
+        pooled = (1, self._modules["text_encoder_2"].module.config.projection_dim)
+        return {
+            "prompt_embeds": hidden,
+            "negative_prompt_embeds": hidden,
+            "pooled_prompt_embeds": pooled,
+            "negative_pooled_prompt_embeds": pooled,
+        }
+
+    def latents_shape(self, shape: Shape) -> tuple[int, int, int]:
+        """(C, H, W) of one picture's latents."""
+        return self._plan(shape, 1, uses_cfg=True).latents_CHW
 
     def compile_count(self) -> int:
         return counter.compiled
@@ -254,57 +282,77 @@ class SdxlFamily:
         return ("denoise", plan.shape, plan.images, plan.uses_cfg)
 
     def _list_programs(self, plan: _Plan) -> tuple[Program, ...]:
-        encoders = (self._modules["text_encoder"], self._modules["text_encoder_2"])
-        weights = {name: jax.tree.map(_abstract, own) for name, own in self._weights.items()}
+        """The programs of the loaded stages, as the worker and the command line both compile them."""
+        loaded = {STAGE_OF[name] for name in self._weights}
         latents = jax.ShapeDtypeStruct((plan.images, *plan.latents_CHW), jnp.float32, sharding=plan.latents)
-        noise = NamedSharding(self.mesh, PartitionSpec(None, *plan.latents.spec))
-        scalar = {dtype: jax.ShapeDtypeStruct((), dtype, sharding=self._replicated) for dtype in ("f4", "i4", "?")}
-        length = self._tokenizers[0].model_max_length
-        return (
-            Program(
-                key=("encode",),
-                function=build_encode_program(encoders, zeroes_empty=self._zeroes_empty),
-                arguments=(
-                    weights["text_encoder"],
-                    weights["text_encoder_2"],
-                    jax.ShapeDtypeStruct((2, 2, length), jnp.int32, sharding=self._replicated),
-                    scalar["?"],
-                ),
-            ),
-            Program(
-                key=self._denoise_key(plan),
-                function=build_denoise_program(
-                    self._modules["unet"],
-                    uses_cfg=plan.uses_cfg,
-                    dtype=self._dtype,
-                    input_sharding=plan.model_input,
-                ),
-                arguments=(
-                    weights["unet"],
-                    latents,
-                    latents,
-                    self._abstract_rows(plan),
-                    jax.ShapeDtypeStruct((MAX_STEPS, len(COLUMNS)), jnp.float32, sharding=self._replicated),
-                    jax.ShapeDtypeStruct((MAX_CHUNK, *latents.shape), jnp.float32, sharding=noise),
-                    scalar["f4"],
-                    scalar["i4"],
-                    scalar["i4"],
-                ),
-                donate=(1,),
-                out_shardings=(plan.latents, plan.latents),
-            ),
-            Program(
-                key=("decode", plan.shape, plan.images),
-                function=build_decode_program(self._modules["vae"], dtype=_dtype_of(self._weights["vae"])),
-                arguments=(weights["vae"], latents),
-            ),
-            Program(
-                key=("preview", plan.shape, plan.images),
-                function=self._latents_to_rgb.draw,
-                arguments=(latents,),
-                out_shardings=self._replicated,
+        programs = []
+        if "encode" in loaded:
+            programs.append(self._encode_program())
+        if "denoise" in loaded:
+            programs += [self._denoise_program(plan, latents), self._preview_program(plan, latents)]
+        if "decode" in loaded:
+            programs.append(self._decode_program(plan, latents))
+        return tuple(programs)
+
+    def _encode_program(self) -> Program:
+        encoders = (self._modules["text_encoder"], self._modules["text_encoder_2"])
+        ids = (len(encoders), 2, self._tokenizers[0].model_max_length)
+        return Program(
+            key=("encode",),
+            function=build_encode_program(encoders, zeroes_empty=self._zeroes_empty),
+            arguments=(
+                _abstract(self._weights["text_encoder"]),
+                _abstract(self._weights["text_encoder_2"]),
+                self._abstract_input(ids, jnp.int32),
+                self._abstract_input((), jnp.bool_),
             ),
         )
+
+    def _denoise_program(self, plan: _Plan, latents: jax.ShapeDtypeStruct) -> Program:
+        return Program(
+            key=self._denoise_key(plan),
+            function=build_denoise_program(
+                self._modules["unet"],
+                uses_cfg=plan.uses_cfg,
+                dtype=self._dtype,
+                input_sharding=plan.model_input,
+            ),
+            arguments=(
+                _abstract(self._weights["unet"]),
+                latents,
+                latents,
+                self._abstract_rows(plan),
+                self._abstract_input((MAX_STEPS, len(COLUMNS)), jnp.float32),
+                jax.ShapeDtypeStruct((MAX_CHUNK, *latents.shape), jnp.float32, sharding=self._noise_sharding(plan)),
+                self._abstract_input((), jnp.float32),
+                self._abstract_input((), jnp.int32),
+                self._abstract_input((), jnp.int32),
+            ),
+            donate=(1,),
+            out_shardings=(plan.latents, plan.latents),
+        )
+
+    def _decode_program(self, plan: _Plan, latents: jax.ShapeDtypeStruct) -> Program:
+        weights = self._weights["vae"]
+        return Program(
+            key=("decode", plan.shape, plan.images),
+            function=build_decode_program(self._modules["vae"], dtype=next(iter(weights.values())).dtype),
+            arguments=(_abstract(weights), latents),
+        )
+
+    def _preview_program(self, plan: _Plan, latents: jax.ShapeDtypeStruct) -> Program:
+        return Program(
+            key=("preview", plan.shape, plan.images),
+            function=self._latents_to_rgb.draw,
+            arguments=(latents,),
+            out_shardings=self._replicated,
+        )
+
+    def _abstract_input(self, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=self._replicated)
+
+    def _noise_sharding(self, plan: _Plan) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec(None, *plan.latents.spec))
 
     def _abstract_rows(self, plan: _Plan) -> dict[str, jax.ShapeDtypeStruct]:
         count = plan.images * (2 if plan.uses_cfg else 1)
@@ -339,7 +387,7 @@ class SdxlFamily:
         *,
         has_noise: bool,
     ) -> jax.Array:
-        sharded = NamedSharding(self.mesh, PartitionSpec(None, *plan.latents.spec))
+        sharded = self._noise_sharding(plan)
         size = (MAX_CHUNK, plan.images, *plan.latents_CHW)
         if not has_noise:
             if plan not in self._zero_noise:
@@ -407,13 +455,19 @@ def _load_part(
     return weights | {name: jax.device_put(value, replicated) for name, value in module.constant_buffers().items()}
 
 
+def _fill_rows(latents_BCHW: Any, images: int) -> Any:
+    """Latents read from a file hold only the pictures asked for; the program takes a full batch class."""
+    missing = images - len(latents_BCHW)
+    if not missing:
+        return latents_BCHW
+    return np.concatenate([latents_BCHW, np.zeros((missing, *latents_BCHW.shape[1:]), np.float32)])
+
+
 def _read_json(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text("utf-8"))
 
 
-def _abstract(array: jax.Array) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
-
-
-def _dtype_of(weights: Mapping[str, jax.Array]) -> Any:
-    return next(iter(weights.values())).dtype
+def _abstract(weights: Mapping[str, jax.Array]) -> dict[str, jax.ShapeDtypeStruct]:
+    return {
+        name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding) for name, array in weights.items()
+    }

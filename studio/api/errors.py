@@ -42,12 +42,10 @@ def _answer_expected(_request: Request, error: Exception) -> JSONResponse:
 
 def _answer_invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    fields = {
-        ".".join(str(part) for part in problem["loc"][1:]) or "body": PLAIN_MESSAGES.get(
-            problem["type"], problem["msg"].lower()
-        )
-        for problem in error.errors()
-    }
+    fields: dict[str, str] = {}
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"][1:]) or "body"
+        fields[name] = PLAIN_MESSAGES.get(problem["type"]) or problem["msg"].lower()
     detail = "; ".join(f"{name}: {message}" for name, message in fields.items())
     return make_error(422, title=RecipeError.title, detail=detail, fields=fields)
 

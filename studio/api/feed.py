@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from studio.database import Database
 from studio.jobs import events
@@ -24,7 +24,7 @@ class Feed:
         self._news = asyncio.Event()
         self._is_closed = False
 
-    async def follow(self, after: int | None) -> AsyncIterator[list[Event]]:
+    async def follow(self, after: int | None) -> AsyncGenerator[list[Event], None]:
         """Batches of events with ids above `after`, without gaps; an empty batch after `KEEPALIVE_S` of silence.
 
         None starts with what happens next, and so does an id that this database has not reached.

@@ -142,8 +142,9 @@ def _read_places(database: Database) -> dict[str, Place]:
     recipes = {row["id"]: Recipe.model_validate_json(row["recipe"]) for row in rows}
     line = [Waiting(id=row["id"], model=row["model"], overtaken=row["overtaken"]) for row in rows]
     is_coming_up = engine.state in (EngineState.STARTING, EngineState.PREPARING, EngineState.RESTARTING)
-    places = {}
-    resident, ready = engine.model, set[tuple[str, str]]()
+    places: dict[str, Place] = {}
+    resident = engine.model
+    ready: set[tuple[str, str]] = set()
     for turn in plan_turns(line, engine.model, history.load_s(engine.model)):
         recipe = recipes[turn.job_id]
         assert recipe.shape is not None, "queued recipes are resolved"
@@ -153,6 +154,7 @@ def _read_places(database: Database) -> dict[str, Place]:
         elapsed_s = None if elapsed_s is None or own_s is None else elapsed_s + own_s
         places[turn.job_id] = Place(reason=turn.reason or (engine.activity if is_coming_up else ""), eta_s=elapsed_s)
         if resident != recipe.model:
-            resident, ready = recipe.model, set()
+            resident = recipe.model
+            ready.clear()
         ready.add(key)
     return places

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from pipelines.metadata import make_png_chunks
 from pipelines.recipe import Recipe
-from studio.library.metadata import make_png_chunks
 
 THUMB_SIDE_PX = 384
 # zlib level 4 writes a 1024x1024 picture in 0.15 s instead of 0.3 s at PIL's default 6, and 2 % larger

@@ -1,7 +1,7 @@
 """The left column: what to make, and the Generate button.
 
-One prompt and one button are open; the rest has the model's defaults. Filled and read by static/js/controls.js, sizes.js
-and examples.js; limits and choices come from `GET /api/v1/models`.
+One prompt and one button are open; the rest has the model's defaults. Filled and read by static/js/controls.js,
+sizes.js and examples.js; limits and choices come from `GET /api/v1/models`.
 """
 
 from studio.ui.icons import icon
@@ -10,10 +10,11 @@ _PROMPT = f"""
 <div class="lu-field" data-field="prompt">
   <label class="lu-sr" for="lu-prompt">Prompt</label>
   <div class="lu-prompt-box">
-    <textarea id="lu-prompt" rows="4" maxlength="2000" placeholder="Describe the picture…" autocomplete="off" spellcheck="true"
-      aria-describedby="lu-prompt-message"></textarea>
+    <textarea id="lu-prompt" rows="4" maxlength="2000" placeholder="Describe the picture…" autocomplete="off"
+      spellcheck="true" aria-describedby="lu-prompt-message"></textarea>
     <div class="lu-prompt-foot">
-      <button type="button" class="lu-button lu-quiet" id="lu-negative-toggle" aria-expanded="false" aria-controls="lu-negative-box">{icon("minus")}Negative prompt</button>
+      <button type="button" class="lu-button lu-quiet" id="lu-negative-toggle" aria-expanded="false"
+        aria-controls="lu-negative-box">{icon("minus")}Negative prompt</button>
       <span class="lu-prompt-count lu-num" id="lu-prompt-count"></span>
     </div>
     <div class="lu-negative" id="lu-negative-box" data-field="negative_prompt" hidden>
@@ -24,8 +25,12 @@ _PROMPT = f"""
   <p class="lu-message" id="lu-prompt-message" role="alert" data-message="prompt"></p>
   <p class="lu-message" role="alert" data-message="negative_prompt"></p>
 </div>
-<div class="lu-examples" role="group" aria-label="Example prompts"><div class="lu-examples-row" id="lu-examples"></div></div>
-<details class="lu-knows" id="lu-knows" hidden><summary>{icon("chevron")}What this model knows</summary><p></p></details>
+<div class="lu-examples" role="group" aria-label="Example prompts">
+  <div class="lu-examples-row" id="lu-examples"></div>
+</div>
+<details class="lu-knows" id="lu-knows" hidden>
+  <summary>{icon("chevron")}What this model knows</summary><p></p>
+</details>
 """
 
 _MODEL_AND_SIZE = """
@@ -48,7 +53,8 @@ def _slider(field: str, label: str, *, step: str) -> str:
     return f"""
 <div class="lu-field lu-slider" data-field="{field}">
   <div class="lu-label"><label for="lu-{field}">{label}</label>
-    <input class="lu-slider-value" id="lu-{field}-value" type="number" step="{step}" inputmode="decimal" aria-label="{label}, as a number"></div>
+    <input class="lu-slider-value" id="lu-{field}-value" type="number" step="{step}" inputmode="decimal"
+      aria-label="{label}, as a number"></div>
   <input id="lu-{field}" type="range" step="{step}">
   <p class="lu-message" role="alert" data-message="{field}"></p>
 </div>"""
@@ -73,8 +79,10 @@ _SETTINGS = f"""
   <div class="lu-seed">
     <input class="lu-input" id="lu-seed" inputmode="numeric" autocomplete="off" placeholder="Random each time">
     <div class="lu-seed-buttons">
-      <button type="button" class="lu-icon-button" id="lu-seed-dice" aria-label="Draw a new seed" title="Draw a new seed and keep it">{icon("dice")}</button>
-      <button type="button" class="lu-icon-button" id="lu-seed-lock" aria-pressed="false" aria-label="Keep this seed" title="Keep this seed">{icon("unlock")}</button>
+      <button type="button" class="lu-icon-button" id="lu-seed-dice" aria-label="Draw a new seed"
+        title="Draw a new seed and keep it">{icon("dice")}</button>
+      <button type="button" class="lu-icon-button" id="lu-seed-lock" aria-pressed="false"
+        aria-label="Keep this seed" title="Keep this seed">{icon("unlock")}</button>
     </div>
   </div>
   <p class="lu-message" role="alert" data-message="seed"></p>
@@ -86,7 +94,8 @@ HTML = f"""
   <div class="lu-controls-scroll lu-scroll">{_PROMPT}{_MODEL_AND_SIZE}{_SETTINGS}</div>
   <div class="lu-dock">
     <p class="lu-message" role="alert" data-message="recipe"></p>
-    <button type="submit" class="lu-generate" id="lu-generate">{icon("spark")}<span>Generate</span><kbd>Ctrl ↵</kbd></button>
+    <button type="submit" class="lu-generate" id="lu-generate">
+      {icon("spark")}<span>Generate</span><kbd>Ctrl ↵</kbd></button>
   </div>
 </form>
 """

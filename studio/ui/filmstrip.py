@@ -4,5 +4,7 @@ Filled by static/js/filmstrip.js.
 """
 
 HTML = """
-<nav class="lu-film" id="lu-film" aria-label="Recent results" hidden><div class="lu-film-row" id="lu-film-row"></div></nav>
+<nav class="lu-film" id="lu-film" aria-label="Recent results" hidden>
+  <div class="lu-film-row" id="lu-film-row"></div>
+</nav>
 """

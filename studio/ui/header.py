@@ -14,10 +14,13 @@ HTML = f"""
     <span class="lu-engine-state" id="lu-engine-state" role="status">Connecting…</span>
   </div>
   <div class="lu-header-actions">
-    <button type="button" class="lu-icon-button lu-only-narrow lu-queue-toggle" id="lu-queue-toggle" aria-expanded="false"
-      aria-controls="lu-queue" aria-label="Queue" title="Queue">{icon("queue")}<span class="lu-badge" id="lu-queue-badge" hidden></span></button>
-    <button type="button" class="lu-icon-button" id="lu-keys-button" aria-label="Keyboard shortcuts" title="Keyboard shortcuts  ?">{icon("keyboard")}</button>
-    <button type="button" class="lu-icon-button" id="lu-theme" aria-label="Switch to the dark theme" title="Theme  T">{icon("moon")}</button>
+    <button type="button" class="lu-icon-button lu-only-narrow lu-queue-toggle" id="lu-queue-toggle"
+      aria-expanded="false" aria-controls="lu-queue" aria-label="Queue" title="Queue">{icon("queue")}
+      <span class="lu-badge" id="lu-queue-badge" hidden></span></button>
+    <button type="button" class="lu-icon-button" id="lu-keys-button" aria-label="Keyboard shortcuts"
+      title="Keyboard shortcuts  ?">{icon("keyboard")}</button>
+    <button type="button" class="lu-icon-button" id="lu-theme" aria-label="Switch to the dark theme"
+      title="Theme  T">{icon("moon")}</button>
   </div>
 </header>
 """

@@ -78,14 +78,13 @@ def _open_engine(settings: Settings) -> tuple[str, Loader]:
             model, on_progress=on_progress
         )
 
-    from pipelines import registry  # noqa: PLC0415 - imports jax, which takes seconds and takes the devices
+    from pipelines import registry  # here, not above: its families import jax, which takes seconds and the devices
 
     def load(model: Model, on_progress: OnProgress) -> Family:
         return registry.load(
             model,
             mesh=settings.mesh,
             cache_dir=settings.cache_dir,
-            data_dir=settings.data_dir,
             on_progress=on_progress,
         )
 

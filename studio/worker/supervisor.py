@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from studio.database import Database
 from studio.jobs import claims, engine
@@ -115,7 +116,7 @@ class Supervisor:
         return False
 
 
-def _open_log(file: Path):  # noqa: ANN202 - a binary file object
+def _open_log(file: Path) -> BinaryIO:
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.exists() and file.stat().st_size > MAX_LOG_BYTES:
         file.replace(file.with_name(f"{file.name}.1"))

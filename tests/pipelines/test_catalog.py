@@ -43,7 +43,7 @@ def test_every_shipped_id_is_there_once() -> None:
 
 
 def test_an_unknown_model_names_the_known_ones() -> None:
-    with pytest.raises(ModelError, match="no model 'nope'.*demo-sdxl"):
+    with pytest.raises(ModelError, match=r"no model 'nope'.*demo-sdxl"):
         load_catalog().get("nope")
 
 
@@ -66,5 +66,5 @@ def test_a_checkpoint_cannot_take_a_shipped_models_id(tmp_path: Path) -> None:
 def test_an_incomplete_checkpoint_says_what_to_do(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "half")
     (tmp_path / "half" / "vae" / "config.json").unlink()
-    with pytest.raises(ModelError, match="not a complete diffusers checkpoint.*Copy the whole folder"):
+    with pytest.raises(ModelError, match=r"not a complete diffusers checkpoint.*Copy the whole folder"):
         load_catalog(tmp_path)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipelines.metadata import format_parameters, read_recipe_of
 from pipelines.recipe import Recipe
 from studio.library.files import THUMB_SIDE_PX, save_pictures, write_whole
-from studio.library.metadata import format_parameters, read_recipe_of
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import pytest
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.fake import FakeFamily
+from pipelines.metadata import read_recipe_of
 from pipelines.stages import Family, OnProgress, Progress
 from studio.database import Database
 from studio.jobs import claims, estimates, events, queue
 from studio.jobs.engine import EngineState, read_engine
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
-from studio.library.metadata import read_recipe_of
 from studio.library.records import read_output
 from studio.worker.loop import Worker
 
@@ -64,7 +64,7 @@ class BrokenFamily(FakeFamily):
 
     error: Exception = RuntimeError("bolt missing")
 
-    def decode(self, recipe: object, latents_BHWC: object) -> object:
+    def decode(self, recipe: object, latents_BCHW: object) -> object:
         raise self.error
 
 
@@ -141,7 +141,7 @@ def test_every_phase_of_preparing_is_told(worker: Worker, database: Database) ->
     ]
 
 
-def test_preparing_stops_when_somebody_wants_another_model(worker: Worker, database: Database, submit: Submit) -> None:
+def test_preparing_stops_when_somebody_wants_another_model(worker: Worker, submit: Submit) -> None:
     other = worker.catalog.models[1]
 
     def load(model: Model, on_progress: OnProgress) -> Family:
@@ -206,7 +206,7 @@ def test_progress_of_a_job_that_was_taken_away_ends_the_work(
 ) -> None:
     job = submit()
 
-    def load(model: Model, on_progress: OnProgress) -> Family:
+    def load(_model: Model, on_progress: OnProgress) -> Family:
         claims.interrupt_running(database)
         on_progress(Progress(phase="loading", total=1, done=1))
         raise AssertionError("unreachable")

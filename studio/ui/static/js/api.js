@@ -45,6 +45,7 @@ async function call(method, path, body) {
 
 const JOBS = "api/v1/jobs";
 
+export const previewPath = (id) => `${JOBS}/${encodeURIComponent(id)}/preview.jpg`;
 export const readHealth = () => call("GET", "api/v1/health");
 export const readModels = () => call("GET", "api/v1/models");
 export const readJobs = (jobState) => call("GET", jobState ? `${JOBS}?state=${jobState}` : JOBS);

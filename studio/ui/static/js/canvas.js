@@ -1,11 +1,12 @@
-// The centre: nothing yet, pictures (live or finished), or a notice. One bar below says what happens or what to do next.
+// The centre: nothing yet, pictures (live or finished), or a notice (the bar below is bar.js).
 
 import { at } from "./api.js";
+import { drawBar } from "./bar.js";
 import { el, find, icon, keyed, setStyles, setText } from "./dom.js";
-import { ratioOf, schedulerName, seconds, shapeName } from "./format.js";
-import { cancel, copyPrompt, download, retry, reuseSeed, useSettings } from "./make.js";
-import { fractionOf, phaseText, progressLine, timeNumber, waitingLine } from "./progress.js";
-import { changed, dismiss, isFinal, modelOf, show, shownJob, state, waitingJobs } from "./store.js";
+import { ratioOf } from "./format.js";
+import { retry, useSettings } from "./make.js";
+import { phaseText, timeNumber } from "./progress.js";
+import { changed, dismiss, isFinal, isFocused, placeOf, show, shownJob, state } from "./store.js";
 import { openZoom } from "./zoom.js";
 
 const GAP_PX = 12;
@@ -29,7 +30,7 @@ export function drawCanvas() {
   if (shows === "frames") drawFrames(job);
   else find("lu-frames").replaceChildren(); // a retried job keeps its id, but not its last preview
   if (shows === "notice") drawNotice(job);
-  drawBar(job, shows);
+  drawBar(job, shows === "frames");
   announce(job);
   document.title = titleOf(job);
   tick(job);
@@ -68,11 +69,10 @@ function framesOf(job) {
   return isFocused(job) ? [all[state.view.image] ?? all[0]] : all;
 }
 
-const isFocused = (job) => job.state === "done" && !state.view.follows && state.view.image !== null;
-
 /** The widest frames that fit: tries every number of columns. */
 function fit(frames, count, ratio, natural_px) {
   const view = find("lu-view");
+  view.style.setProperty("--shown-ratio", count === 1 ? ratio : 1); // a phone gives the picture its own height
   const style = getComputedStyle(view);
   const width = view.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   const height = view.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
@@ -145,8 +145,6 @@ function drawWait(wait, job, index) {
   if (wait.textContent !== big + text) wait.replaceChildren(el("b", {}, big), el("span", {}, text));
 }
 
-const placeOf = (job) => waitingJobs().findIndex((other) => other.id === job.id) + 1;
-
 // Notices
 
 const NOTICES = {
@@ -186,99 +184,6 @@ function drawNotice(job) {
       el("button.lu-button.lu-quiet", { type: "button", onclick: () => dismiss(job) }, "Dismiss"),
     ),
   );
-}
-
-// The bar
-
-function drawBar(job, shows) {
-  const bar = find("lu-bar");
-  bar.hidden = shows !== "frames";
-  if (bar.hidden) return;
-  const key = `${job.id} ${job.state} ${state.view.image} ${job.cancel_requested}`;
-  if (bar.dataset.key !== key) {
-    bar.dataset.key = key;
-    bar.replaceChildren(...(job.state === "done" ? barOfResult(job) : barOfWork(job)));
-  }
-  if (job.state === "done") return;
-  setText(bar.querySelector(".lu-bar-main"), lineOf(job));
-  setText(bar.querySelector(".lu-bar-sub"), job.reason || job.recipe.prompt);
-  const progress = bar.querySelector(".lu-progress");
-  const fraction = job.state === "queued" ? 0 : fractionOf(job);
-  progress.setAttribute("aria-valuenow", String(Math.round(100 * fraction)));
-  progress.style.setProperty("--done", fraction);
-}
-
-function lineOf(job) {
-  if (state.connection === "lost")
-    return job.state === "queued" ? "Reconnecting…" : `Reconnecting… last seen: ${phaseText(job)}`;
-  return job.state === "queued" ? waitingLine(job, placeOf(job)) : progressLine(job);
-}
-
-function barOfWork(job) {
-  const button = el(
-    "button.lu-button",
-    { type: "button", id: "lu-cancel", onclick: () => cancel(job) },
-    icon("stop"),
-    el("span", {}, job.cancel_requested ? "Cancelling…" : "Cancel"),
-  );
-  button.disabled = Boolean(job.cancel_requested);
-  return [
-    el(
-      "div.lu-progress",
-      { role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 },
-      el("i"),
-    ),
-    el("div.lu-bar-text", {}, el("p.lu-bar-main.lu-num", { id: "lu-phase" }), el("p.lu-bar-sub")),
-    el("div.lu-bar-actions", {}, button),
-  ];
-}
-
-function barOfResult(job) {
-  const output = job.outputs[state.view.image ?? 0];
-  const isOne = job.outputs.length === 1 || isFocused(job);
-  const action = (name, label, onclick, { key, style = "lu-brief" } = {}) =>
-    el(
-      `button.lu-button.${style}`,
-      { type: "button", onclick, "aria-label": label, title: key ? `${label}  ${key}` : label },
-      icon(name),
-      el("span", {}, label),
-    );
-  const back =
-    job.outputs.length > 1 && isFocused(job) ? [action("grid", "All images", () => show(job.id), { key: "Esc" })] : [];
-  return [
-    el(
-      "div.lu-bar-text",
-      {},
-      el("p.lu-bar-main", { title: job.recipe.prompt }, job.recipe.prompt),
-      el("p.lu-bar-sub.lu-num", { title: factsOf(job, output, isOne) }, factsOf(job, output, isOne)),
-    ),
-    el(
-      "div.lu-bar-actions",
-      {},
-      ...back,
-      action("seed", "Reuse seed", reuseSeed),
-      action("copy", "Copy prompt", copyPrompt, { key: "C" }),
-      action("sliders", "Use settings", useSettings, { key: "U", style: "lu-long" }),
-      ...(isOne ? [action("download", "Download", download, { key: "D", style: "lu-long" })] : []),
-    ),
-  ];
-}
-
-function factsOf(job, output, isOne) {
-  const { recipe, timings } = job;
-  const seeds = isOne ? `Seed ${output.seed}` : `${job.outputs.length} images from seed ${job.outputs[0].seed}`;
-  const took = timings?.total_s ?? job.finished_at - job.started_at;
-  const facts = [
-    seeds,
-    seconds(took),
-    shapeName(recipe.shape),
-    `${recipe.steps} steps`,
-    `guidance ${recipe.guidance_scale}`,
-    schedulerName(recipe.scheduler),
-  ];
-  if (job.compiles) facts.push(`${job.compiles} program${job.compiles > 1 ? "s" : ""} compiled`);
-  facts.push(modelOf(recipe.model)?.title ?? recipe.model);
-  return facts.join(" · ");
 }
 
 // For those who do not see the canvas

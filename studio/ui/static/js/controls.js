@@ -1,9 +1,9 @@
 // The left column: what to make. Its values are this browser's draft and survive a refresh.
-// Not here: sending (make.js), the size cards (sizes.js).
+// Not here: sending (make.js), size cards (sizes.js), examples (examples.js).
 
 import { arrowsChoose, el, find, keyed, setIcon, setText } from "./dom.js";
+import { drawExamples } from "./examples.js";
 import { schedulerName } from "./format.js";
-import { skyOf, thingOf } from "./sky.js";
 import { drawSizes, mountSizes } from "./sizes.js";
 import { modelOf, shownOutput, state } from "./store.js";
 
@@ -57,10 +57,6 @@ export function useRecipe(recipe, seed) {
 
 export function useSeed(seed) {
   change({ seed: String(seed), keepsSeed: true });
-}
-
-export function usePrompt(prompt) {
-  change({ prompt });
 }
 
 export function focusPrompt() {
@@ -146,7 +142,10 @@ function drawModel(model) {
     for (const input of [find(`lu-${name}`), find(`lu-${name}-value`)])
       Object.assign(input, { min: low, max: model.limits[name] });
   }
-  drawExamples(model);
+  drawExamples(model.examples, (prompt) => {
+    change({ prompt });
+    submit();
+  });
 }
 
 function drawValues(model) {
@@ -223,40 +222,6 @@ function mountPrompt() {
 function openNegative() {
   find("lu-negative-box").hidden = false;
   find("lu-negative-toggle").setAttribute("aria-expanded", "true");
-}
-
-function drawExamples(model) {
-  const run = (prompt) => () => {
-    usePrompt(prompt);
-    submit();
-  };
-  const items = model.examples;
-  find("lu-examples").replaceChildren(
-    ...items.map((prompt) =>
-      el(
-        "button.lu-chip",
-        { type: "button", title: prompt, onclick: run(prompt) },
-        el("i.lu-swatch", { style: skyOf(prompt) }),
-        el("span", {}, prompt),
-      ),
-    ),
-  );
-  find("lu-cards").replaceChildren(
-    ...items
-      .slice(0, 6)
-      .map((prompt) =>
-        el(
-          "button.lu-card",
-          { type: "button", onclick: run(prompt) },
-          el(
-            "span.lu-card-sky",
-            { style: skyOf(prompt), data: thingOf(prompt) ? { thing: thingOf(prompt) } : {}, "aria-hidden": "true" },
-            el("i"),
-          ),
-          el("span.lu-card-text", {}, prompt),
-        ),
-      ),
-  );
 }
 
 function mountNumber(name) {

@@ -44,7 +44,7 @@ export function phaseText(job) {
 const starts = new Map(); // job id -> its phase and since when it lasts, as this page saw it
 
 /** The time beside the phase: what is left when it is known, else how long this phase has lasted. */
-export function timeText(job) {
+function timeText(job) {
   const left = secondsLeft(job);
   if (left !== null) return left < 0.5 ? "almost done" : `${wholeSeconds(left)} left`;
   const seen = starts.get(job.id);

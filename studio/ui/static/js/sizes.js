@@ -3,6 +3,7 @@
 
 import { arrowsChoose, el, find, keyed, setText } from "./dom.js";
 import { STATES, seconds, shapeName } from "./format.js";
+import { state } from "./store.js";
 
 const ART_PX = 30;
 const HINTS = {
@@ -56,7 +57,9 @@ function update(card, shape, chosen) {
 function hintOf(model, shape) {
   if (!model.is_resident && shape.state !== "warm") {
     const load = model.load_s ? ` (${seconds(model.load_s)})` : "";
-    return `Another model is in memory: this one is loaded first${load}.`;
+    return state.engine?.model
+      ? `Another model is in memory: this one is loaded first${load}.`
+      : `The model is loaded first${load}.`;
   }
   return HINTS[shape.state];
 }

@@ -73,7 +73,9 @@ export const waitingJobs = () =>
     .filter((job) => job.state === "queued")
     .sort((a, b) => (a.eta_s ?? Infinity) - (b.eta_s ?? Infinity) || a.created_at - b.created_at);
 export const endedJobs = () => [...state.jobs.values()].filter(isFinal).sort(byEnd);
-export const doneJobs = () => endedJobs().filter((job) => job.state === "done" && job.outputs.length);
+const doneJobs = () => endedJobs().filter((job) => job.state === "done" && job.outputs.length);
+
+export const placeOf = (job) => waitingJobs().findIndex((other) => other.id === job.id) + 1;
 
 export const modelOf = (id) => state.models.find((model) => model.id === id) ?? null;
 
@@ -97,6 +99,9 @@ export function shownOutput() {
   if (!job?.outputs?.length) return null;
   return job.outputs[state.view.image ?? 0];
 }
+
+/** Whether one image of a batch stands alone. */
+export const isFocused = (job) => job.state === "done" && !state.view.follows && state.view.image !== null;
 
 export function show(jobId, image = null) {
   state.view = { jobId, image, follows: false };

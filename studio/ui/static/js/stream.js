@@ -1,7 +1,7 @@
 // The one connection of this tab: events in, with everything read anew after a gap.
 
-import { at, readHealth, readJob, readJobs, readModels } from "./api.js";
-import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, state } from "./store.js";
+import { at, previewPath, readHealth, readJob, readJobs, readModels } from "./api.js";
+import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, runningJob, state } from "./store.js";
 
 const KINDS = [
   "job.queued",
@@ -18,19 +18,17 @@ const REFRESH_MS = 150; // several events often come at once
 const TRUSTED_HIDDEN_MS = 20_000;
 
 let source = null;
-let lastId = null;
+let lastId = 0;
+let attempt = 0;
+let retryTimer = 0;
 let modelsTimer = 0;
 let waitingTimer = 0;
-
 let tellEnd = () => undefined;
 
 /** `listener(job)` is called when a job ends while this page looks on. */
 export function onEnd(listener) {
   tellEnd = listener;
 }
-
-let attempt = 0;
-let retryTimer = 0;
 
 /** Reads the present, then follows from there; starts over whenever the server was gone. */
 export async function connect() {
@@ -65,6 +63,9 @@ async function readAll() {
   state.models = models.models;
   lastId = health.last_event_id;
   replaceJobs(jobs.jobs);
+  const running = runningJob();
+  // Who joins late sees the last preview at once; a "v" of its own, or the browser would show an older one.
+  if (running?.step > 0) putJob({ id: running.id, preview_url: at(`${previewPath(running.id)}?v=joined-${lastId}`) });
 }
 
 function receive(kind, message) {

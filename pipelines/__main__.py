@@ -1,0 +1,57 @@
+"""`python -m pipelines`: models, generate, encode, denoise, decode, train, bench.
+
+Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; anything the
+world does wrong (a gated model, a damaged file) ends with exit code 1 and one line as well.
+"""
+
+import sys
+
+import typer
+from typer.main import get_command
+
+from pipelines.commands import bench, generate, models, stages, train
+from pipelines.errors import LumeshError, RecipeError
+
+app = typer.Typer(
+    help="Pictures from prompts on a JAX mesh, without the studio.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"token_normalize_func": lambda name: name.replace("_", "-"), "help_option_names": ["-h", "--help"]},
+)
+app.command("models")(models.show_models)
+app.command("generate")(generate.make)
+app.command("encode")(stages.encode)
+app.command("denoise")(stages.denoise)
+app.command("decode")(stages.decode)
+app.command("train")(train.train_model)
+app.command("bench")(bench.run)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns the exit code."""
+    command = get_command(app)
+    try:
+        result = command.main(args=arguments, prog_name="python -m pipelines", standalone_mode=False)
+    except RecipeError as error:
+        return _fail(str(error), 2)
+    except LumeshError as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return _fail("stopped", 130)
+    except Exception as error:
+        # typer's usage errors share no public base class with ours; they all know how to put themselves in words.
+        if not hasattr(error, "format_message"):
+            raise
+        return _fail(error.format_message(), 2)  # pyright: ignore[reportAttributeAccessIssue]
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    typer.echo(f"lumesh: {line}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""One side of the bench, in a process of its own: reads its task as JSON on stdin, prints its figures as JSON."""
+
+import time
+
+STARTED = time.perf_counter()  # before any heavy import
+
+import json  # noqa: E402
+import resource  # noqa: E402
+import statistics  # noqa: E402
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+from pipelines.catalog import load_catalog  # noqa: E402
+from pipelines.recipe import Recipe, read_recipe  # noqa: E402
+
+
+def run_lumesh(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
+    from pipelines import registry
+    from pipelines.generate import generate
+
+    registry.start_jax(Path(task["cache_dir"]))
+    family = registry.load(
+        load_catalog(Path(task["models_dir"])).get(recipe.model),
+        mesh=task["mesh"],
+        cache_dir=Path(task["cache_dir"]),
+        on_progress=lambda _progress: None,
+    )
+    import_s = time.perf_counter() - STARTED - family.load_s
+    first = generate(family, recipe)
+    first_picture_s = time.perf_counter() - STARTED
+    seconds = []
+    for number in range(task["pictures"]):
+        clock = time.perf_counter()
+        generate(family, recipe.model_copy(update={"seed": (recipe.seed or 0) + number}))
+        seconds.append(time.perf_counter() - clock)
+    return {
+        "first_picture_s": first_picture_s,
+        "import_s": import_s,
+        "load_s": family.load_s,
+        "compile_s": first.timings.compile_s,
+        "warm_s": statistics.median(seconds),
+    }
+
+
+def run_diffusers(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
+    import torch
+    from diffusers import StableDiffusionXLPipeline
+
+    import_s = time.perf_counter() - STARTED
+    model = load_catalog(Path(task["models_dir"])).get(recipe.model)
+    pipeline = StableDiffusionXLPipeline.from_pretrained(model.path or model.repo, torch_dtype=torch.float32)
+    pipeline.set_progress_bar_config(disable=True)
+    load_s = time.perf_counter() - STARTED - import_s
+    shape = recipe.parsed_shape
+
+    def make(seed: int) -> None:
+        pipeline(
+            prompt=recipe.prompt,
+            negative_prompt=recipe.negative_prompt or None,
+            width=shape.width,
+            height=shape.height,
+            num_inference_steps=recipe.steps,
+            guidance_scale=recipe.guidance_scale,
+            generator=torch.Generator("cpu").manual_seed(seed),
+        )
+
+    make(recipe.seed or 0)
+    first_picture_s = time.perf_counter() - STARTED
+    seconds = []
+    for number in range(task["pictures"]):
+        clock = time.perf_counter()
+        make((recipe.seed or 0) + number)
+        seconds.append(time.perf_counter() - clock)
+    return {
+        "first_picture_s": first_picture_s,
+        "import_s": import_s,
+        "load_s": load_s,
+        "warm_s": statistics.median(seconds),
+    }
+
+
+if __name__ == "__main__":
+    found = json.load(sys.stdin)
+    side = {"lumesh": run_lumesh, "diffusers": run_diffusers}[found["side"]]
+    figures = side(found, read_recipe(found["recipe"]))
+    figures["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # kilobytes on Linux
+    print(json.dumps(figures))  # noqa: T201 - the result, read by bench.py

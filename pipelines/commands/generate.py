@@ -1,0 +1,104 @@
+"""`generate`: prompt to files in one go."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from PIL import Image
+
+from pipelines.commands import options
+from pipelines.commands.progress import TerminalProgress
+from pipelines.generate import generate
+from pipelines.metadata import make_png_chunks
+from pipelines.recipe import Recipe
+
+Output = Annotated[
+    Path | None,
+    typer.Option(help="File to write; a batch adds -0, -1, ... before the suffix.", show_default="{timestamp}.png"),
+]
+
+
+def make(
+    *,
+    model: options.ModelId,
+    prompt: options.Prompt,
+    negative_prompt: options.NegativePrompt = None,
+    shape: options.ShapeText = None,
+    height: options.Height = None,
+    width: options.Width = None,
+    num_inference_steps: options.Steps = None,
+    guidance_scale: options.GuidanceScale = None,
+    scheduler: options.Scheduler = None,
+    seed: options.Seed = None,
+    batch_size: options.BatchSize = 1,
+    warmup_steps: Annotated[int, typer.Option(min=0, help="Steps to run once before the timed picture.")] = 0,
+    mesh: options.MeshText = None,
+    output: Output = None,
+    as_json: options.AsJson = False,
+    data_dir: options.DataDir = options.DATA_DIR,
+) -> None:
+    """Makes pictures from a prompt.
+
+    Example: python -m pipelines generate --model demo-sdxl --prompt "A red sailboat on the ocean at sunset" --seed 42
+    """
+    place = options.Place(data_dir=data_dir)
+    recipe = options.make_recipe(
+        place.catalog,
+        {
+            "model": model,
+            "prompt": prompt,
+            "negative_prompt": negative_prompt,
+            "shape": options.choose_shape(shape, width, height),
+            "steps": num_inference_steps,
+            "guidance_scale": guidance_scale,
+            "scheduler": scheduler,
+            "seed": seed,
+            "batch_size": batch_size,
+        },
+    )
+    from pipelines import registry
+
+    with TerminalProgress(is_silent=as_json) as on_progress:
+        family = registry.load(
+            place.catalog.get(model), mesh=mesh, cache_dir=place.cache_dir, on_progress=on_progress
+        )
+        if warmup_steps:
+            generate(family, recipe.model_copy(update={"steps": warmup_steps}), on_progress=on_progress)
+        outcome = generate(family, recipe, on_progress=on_progress)
+    files = save_pictures(outcome.pixels, recipe, output or Path(time.strftime("%Y%m%d-%H%M%S.png")))
+    if as_json:
+        options.print_json(
+            {
+                "output": str(files[0]),
+                "outputs": [str(file) for file in files],
+                "model": recipe.model,
+                "shape": recipe.shape,
+                "seed": recipe.seed,
+                "compiles": outcome.compiles,
+                "timings": outcome.timings.to_json(),
+            }
+        )
+        return
+    for file in files:
+        typer.echo(file)
+    typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
+
+
+def save_pictures(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
+    """PNG files with the recipe inside; picture n of a batch carries its own seed."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    files = []
+    for index, picture in enumerate(pixels):
+        file = output if len(pixels) == 1 else output.with_stem(f"{output.stem}-{index}")
+        own = recipe.model_copy(update={"seed": (recipe.seed or 0) + index, "batch_size": 1})
+        Image.fromarray(picture).save(file, "PNG", pnginfo=make_png_chunks(own))
+        files.append(file)
+    return files
+
+
+def describe_timings(timings: dict[str, float], recipe: Recipe) -> str:
+    parts = [f"seed {recipe.seed}", f"load {timings['load_s']:.1f} s", f"compile {timings['compile_s']:.1f} s"]
+    parts.append(f"{recipe.steps} steps {timings['denoise_s']:.2f} s ({timings['step_ms']:.0f} ms each)")
+    parts.append(f"total {timings['total_s']:.2f} s")
+    return ", ".join(parts)

@@ -1,0 +1,75 @@
+"""Options that several commands share, and the one way each of them becomes a recipe and a loaded family."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import platformdirs
+import typer
+
+from pipelines.catalog import Catalog, Shape, load_catalog
+from pipelines.errors import RecipeError
+from pipelines.recipe import Recipe, read_recipe, resolve
+
+DataDir = Annotated[
+    Path,
+    typer.Option(
+        envvar="LUMESH_DATA_DIR",
+        help="Models, compilation cache and outputs.",
+        show_default="the system's folder for application data",
+    ),
+]
+DATA_DIR = platformdirs.user_data_path("lumesh")
+
+ModelId = Annotated[str, typer.Option(help="A model of the catalogue; `models` lists them.")]
+Prompt = Annotated[str, typer.Option(help="What the picture shows.")]
+NegativePrompt = Annotated[str | None, typer.Option(help="What it must not show.")]
+ShapeText = Annotated[str | None, typer.Option(help="WIDTHxHEIGHT, one of the model's shapes.")]
+Height = Annotated[int | None, typer.Option(help="Pixels; with --width instead of --shape.")]
+Width = Annotated[int | None, typer.Option(help="Pixels; with --height instead of --shape.")]
+Steps = Annotated[int | None, typer.Option(help="Denoising steps.")]
+GuidanceScale = Annotated[float | None, typer.Option(help="Classifier-free guidance; 1 or less turns it off.")]
+Scheduler = Annotated[str | None, typer.Option(help="euler, euler_ancestral, dpmpp_2m or ddim.")]
+Seed = Annotated[int | None, typer.Option(help="Same seed, same picture (as in diffusers); drawn when left out.")]
+BatchSize = Annotated[int, typer.Option(help="Pictures at once, with seeds seed, seed+1, ...")]
+MeshText = Annotated[str | None, typer.Option(help="Devices per axis, such as dp=2,sp=4; chosen when left out.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts, and no progress.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The data directory's parts that the command line uses."""
+
+    data_dir: Path
+
+    @property
+    def cache_dir(self) -> Path:
+        return self.data_dir / "cache" / "jax"
+
+    @property
+    def catalog(self) -> Catalog:
+        return load_catalog(self.data_dir / "models")
+
+
+def choose_shape(shape: str | None, width: int | None, height: int | None) -> str | None:
+    """`--shape`, or `--width` and `--height` together; raises RecipeError when they contradict or one is missing."""
+    if (width is None) != (height is None):
+        raise RecipeError({"shape": "--width and --height go together"})
+    if width is None or height is None:
+        return shape
+    if width < 1 or height < 1:
+        raise RecipeError({"shape": f"{width}x{height} is not a size in pixels"})
+    size = str(Shape(width=width, height=height))
+    if shape is not None and shape != size:
+        raise RecipeError({"shape": f"--shape {shape} contradicts --width {width} --height {height}"})
+    return size
+
+
+def make_recipe(catalog: Catalog, fields: dict[str, Any]) -> Recipe:
+    """A resolved recipe of the options that were given; raises RecipeError."""
+    return resolve(read_recipe({name: value for name, value in fields.items() if value is not None}), catalog)
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value))

@@ -1,0 +1,51 @@
+"""Progress on a terminal: one line per phase, a bar where there is something to count; silent for scripts."""
+
+import sys
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from pipelines.stages import Progress
+
+
+class TerminalProgress:
+    """An OnProgress; use as a context manager. Writes to stderr, so that stdout stays clean."""
+
+    def __init__(self, *, is_silent: bool) -> None:
+        self._bars = Bars(
+            TextColumn("{task.description:<28}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=is_silent or not sys.stderr.isatty(),
+        )
+        self._phase = ""
+        self._task = None
+        self._started = time.perf_counter()
+
+    def __enter__(self) -> "TerminalProgress":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._finish()
+        self._bars.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        title = f"{progress.phase} {progress.detail}".strip()
+        if title != self._phase:
+            self._finish()
+            self._phase = title
+            self._task = self._bars.add_task(title, total=progress.total or None)
+        if self._task is not None:
+            self._bars.update(self._task, completed=progress.done, total=progress.total or None)
+
+    def _finish(self) -> None:
+        if self._task is not None:
+            total = self._bars.tasks[self._task].total or 1
+            self._bars.update(self._task, completed=total, total=total)
+            self._task = None

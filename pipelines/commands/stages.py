@@ -1,0 +1,171 @@
+"""`encode`, `denoise`, `decode`: the three stages, each loading only its own part of the model.
+
+Encode once, then loop seeds through the other two; size, steps, guidance and seed may be set in `denoise`.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from pipelines import stage_files
+from pipelines.commands import options
+from pipelines.commands.generate import save_pictures
+from pipelines.commands.progress import TerminalProgress
+from pipelines.generate import uses_cfg
+from pipelines.recipe import Recipe
+
+STAGE_DIR = Path("stage_outputs")
+FOLDER_HELP = "Folder of the stage files."
+
+OutputDir = Annotated[Path, typer.Option(help=FOLDER_HELP)]
+InputDir = Annotated[Path, typer.Option(help=FOLDER_HELP)]
+
+
+def encode(
+    *,
+    model: options.ModelId,
+    prompt: options.Prompt,
+    negative_prompt: options.NegativePrompt = None,
+    output_dir: OutputDir = STAGE_DIR,
+    mesh: options.MeshText = None,
+    as_json: options.AsJson = False,
+    data_dir: options.DataDir = options.DATA_DIR,
+) -> None:
+    """Stage 1: prompt to embeddings.
+
+    Example: python -m pipelines encode --model demo-sdxl --prompt "A lighthouse at night" --output_dir out
+    """
+    place = options.Place(data_dir=data_dir)
+    recipe = options.make_recipe(
+        place.catalog, {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "seed": 0}
+    )
+    family = _load(place, recipe, "encode", mesh=mesh, is_silent=as_json)
+    embeddings = family.encode(recipe)
+    file = output_dir / stage_files.EMBEDDINGS_FILE
+    stage_files.write_tensors(file, embeddings, model_id=model)
+    stage_files.write_config(output_dir, _to_config(recipe))
+    _report(file, as_json=as_json)
+
+
+def denoise(
+    *,
+    input_dir: InputDir = STAGE_DIR,
+    output_dir: Annotated[Path | None, typer.Option(help=FOLDER_HELP, show_default="the input folder")] = None,
+    shape: options.ShapeText = None,
+    height: options.Height = None,
+    width: options.Width = None,
+    num_inference_steps: options.Steps = None,
+    guidance_scale: options.GuidanceScale = None,
+    scheduler: options.Scheduler = None,
+    seed: options.Seed = None,
+    batch_size: options.BatchSize = 1,
+    mesh: options.MeshText = None,
+    as_json: options.AsJson = False,
+    data_dir: options.DataDir = options.DATA_DIR,
+) -> None:
+    """Stage 2: embeddings to latents.
+
+    Example: python -m pipelines denoise --input_dir out --seed 7 --num_inference_steps 20
+    """
+    place = options.Place(data_dir=data_dir)
+    config = stage_files.read_config(input_dir)
+    given = {
+        "shape": options.choose_shape(shape, width, height),
+        "steps": num_inference_steps,
+        "guidance_scale": guidance_scale,
+        "scheduler": scheduler,
+        "seed": seed,
+        "batch_size": batch_size,
+    }
+    recipe = options.make_recipe(
+        place.catalog, _from_config(config) | {name: value for name, value in given.items() if value is not None}
+    )
+    family = _load(place, recipe, "denoise", mesh=mesh, is_silent=as_json)
+    embeddings = stage_files.read_tensors(
+        input_dir / stage_files.EMBEDDINGS_FILE, family.embedding_shapes(), model_id=recipe.model, stage="encode"
+    )
+    with TerminalProgress(is_silent=as_json) as on_progress:
+        latents = family.denoise(recipe, embeddings, on_progress=on_progress)
+    target = output_dir or input_dir
+    file = target / stage_files.LATENTS_FILE
+    kept = np.asarray(latents)[: recipe.batch_size]
+    stage_files.write_tensors(file, {"latents": kept}, model_id=recipe.model)
+    stage_files.write_config(target, _to_config(recipe))
+    _report(file, as_json=as_json)
+
+
+def decode(
+    *,
+    input_dir: InputDir = STAGE_DIR,
+    output: Annotated[
+        Path | None, typer.Option(help="File to write.", show_default="output_image.png in the input folder")
+    ] = None,
+    mesh: options.MeshText = None,
+    as_json: options.AsJson = False,
+    data_dir: options.DataDir = options.DATA_DIR,
+) -> None:
+    """Stage 3: latents to pictures.
+
+    Example: python -m pipelines decode --input_dir out --output lighthouse.png
+    """
+    place = options.Place(data_dir=data_dir)
+    recipe = options.make_recipe(place.catalog, _from_config(stage_files.read_config(input_dir)))
+    family = _load(place, recipe, "decode", mesh=mesh, is_silent=as_json)
+    latents = stage_files.read_tensors(
+        input_dir / stage_files.LATENTS_FILE,
+        {"latents": (recipe.batch_size, *family.latents_shape(recipe.parsed_shape))},
+        model_id=recipe.model,
+        stage="denoise",
+    )["latents"]
+    files = save_pictures(family.decode(recipe, latents), recipe, output or input_dir / "output_image.png")
+    for file in files:
+        _report(file, as_json=as_json)
+
+
+def _load(place: options.Place, recipe: Recipe, stage: str, *, mesh: str | None, is_silent: bool) -> Any:
+    from pipelines import registry
+
+    with TerminalProgress(is_silent=is_silent) as on_progress:
+        family = registry.load(
+            place.catalog.get(recipe.model),
+            mesh=mesh,
+            cache_dir=place.cache_dir,
+            on_progress=on_progress,
+            stages=(stage,),
+        )
+        family.warm(
+            recipe.parsed_shape, batch_size=recipe.batch_size, uses_cfg=uses_cfg(recipe), on_progress=on_progress
+        )
+    return family
+
+
+def _to_config(recipe: Recipe) -> dict[str, Any]:
+    shape = recipe.parsed_shape
+    return {
+        "prompt": recipe.prompt,
+        "negative_prompt": recipe.negative_prompt,
+        "width": shape.width,
+        "height": shape.height,
+        "num_inference_steps": recipe.steps,
+        "guidance_scale": recipe.guidance_scale,
+        "scheduler": recipe.scheduler,
+        "seed": recipe.seed,
+        "batch_size": recipe.batch_size,
+        "model_id": recipe.model,
+    }
+
+
+def _from_config(config: dict[str, Any]) -> dict[str, Any]:
+    names = {"num_inference_steps": "steps", "model_id": "model"}
+    fields = {names.get(name, name): value for name, value in config.items() if name not in ("width", "height")}
+    fields["shape"] = options.choose_shape(None, config.get("width"), config.get("height"))
+    return fields
+
+
+def _report(file: Path, *, as_json: bool) -> None:
+    if as_json:
+        options.print_json({"output": str(file)})
+    else:
+        typer.echo(file)

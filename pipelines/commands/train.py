@@ -1,0 +1,53 @@
+"""`train`: makes a demo model from nothing."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.commands import options
+from pipelines.errors import ModelError
+
+TRAINABLE = ("demo-sdxl",)
+
+
+def train_model(
+    model: Annotated[str, typer.Argument(help=f"One of: {', '.join(TRAINABLE)}.")],
+    *,
+    output: Annotated[
+        Path | None, typer.Option(help="Where the diffusers folder goes.", show_default="model/ in the training folder")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Checkpoints and data.", show_default="training/MODEL in the data directory")
+    ] = None,
+    mesh: options.MeshText = None,
+    max_minutes: Annotated[float | None, typer.Option(min=0.1, help="Stop after this long; run again to go on.")] = None,
+    data_dir: options.DataDir = options.DATA_DIR,
+) -> None:
+    """Trains a demo model; goes on where an earlier run stopped, even after kill -9.
+
+    Example: python -m pipelines train demo-sdxl
+    """
+    if model not in TRAINABLE:
+        raise ModelError(f"{model!r} cannot be trained here.", advice=f"Trainable: {', '.join(TRAINABLE)}.")
+    from pipelines import registry
+
+    registry.start_jax(options.Place(data_dir=data_dir).cache_dir)
+    import jax
+
+    from pipelines.runtime.mesh import build_mesh
+    from pipelines.training.demo_sdxl.run import Unfinished, train_demo_sdxl
+
+    folder = folder or data_dir / "training" / model
+    output = output or folder / "model"
+    try:
+        train_demo_sdxl(
+            mesh=build_mesh(mesh or f"dp={jax.device_count()}"),
+            folder=folder,
+            output=output,
+            stop_after_s=None if max_minutes is None else 60 * max_minutes,
+        )
+    except Unfinished:
+        typer.echo(f"Stopped after {max_minutes} minutes; run the same command again to go on.", err=True)
+        raise typer.Exit(0) from None
+    typer.echo(output)

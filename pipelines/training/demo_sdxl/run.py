@@ -1,0 +1,83 @@
+"""All stages in order, each skipped when its result is there and resumed when it was broken off."""
+
+import time
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from safetensors.numpy import load_file, save_file
+from transformers import CLIPTokenizer
+
+from pipelines.runtime.preview import LatentsToRgb, fit_map
+from pipelines.training.demo_sdxl import architecture
+from pipelines.training.demo_sdxl.autoencoder import train_autoencoder
+from pipelines.training.demo_sdxl.denoiser import STAGES, Album, build_network, draw_album, train_stage
+from pipelines.training.demo_sdxl.export import export
+from pipelines.training.demo_sdxl.tokenizer import build_tokenizer
+from pipelines.training.postcards import render
+
+PREVIEW_PICTURES = 128
+
+
+class Unfinished(Exception):  # noqa: N818 - asked for with stop_after_s
+    """The time given is over; the checkpoint is written and a later run goes on from it."""
+
+
+def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: float | None = None) -> None:
+    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished at the end of the time given."""
+    deadline = time.monotonic() + stop_after_s if stop_after_s else None
+    tokenizer_folder = folder / "tokenizer"
+    if not (tokenizer_folder / "vocab.json").exists():
+        build_tokenizer(tokenizer_folder)
+    tokenizer = CLIPTokenizer.from_pretrained(tokenizer_folder)
+
+    vae_file = folder / "vae.safetensors"
+    if not vae_file.exists():
+        trained = train_autoencoder(mesh=mesh, folder=folder / "autoencoder", stop_after_s=_left(deadline))
+        _check_time(deadline)
+        save_file({name: np.asarray(value) for name, value in trained.items()}, vae_file)
+    vae_values = load_file(vae_file)
+    vae, _ = architecture.trace_and_initialise(architecture.build_vae, seed=0)
+    vae_parameters = {name: jnp.asarray(value) for name, value in vae_values.items()}
+
+    network = build_network(tokenizer)
+    values = network.initial
+    for stage in STAGES:
+        file = folder / f"{stage.name}.safetensors"
+        albums = [draw_album(size, vae, vae_parameters, folder=folder / "albums") for size in stage.sizes]
+        if not file.exists():
+            values = train_stage(
+                stage,
+                network,
+                tokenizer,
+                albums,
+                values,
+                mesh=mesh,
+                folder=folder / stage.name,
+                stop_after_s=_left(deadline),
+            )
+            _check_time(deadline)
+            save_file(values, file)
+        values = load_file(file)
+    export(
+        vae=vae_values,
+        network=values,
+        tokenizer_folder=tokenizer_folder,
+        latents_to_rgb=_fit_preview(albums[0]),
+        folder=output,
+    )
+
+
+def _fit_preview(album: Album) -> LatentsToRgb:
+    pictures = [render(scene, album.width, album.height) for scene in album.scenes[:PREVIEW_PICTURES]]
+    return fit_map(album.latents[:PREVIEW_PICTURES].astype(np.float32), np.stack(pictures))
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(1.0, deadline - time.monotonic())
+
+
+def _check_time(deadline: float | None) -> None:
+    if deadline is not None and time.monotonic() > deadline:
+        raise Unfinished
