@@ -1,0 +1,114 @@
+"""How well the demo model follows prompts: 200 held-out ones, drawn and read by the committed judge.
+
+`python -m pipelines.training.demo_sdxl.quality` prints the share of right attributes and writes a contact sheet. The
+prompts ask for combinations of time, place, subject and colour that no training picture shows.
+"""
+
+import argparse
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from pipelines import registry
+from pipelines.catalog import Catalog, load_catalog
+from pipelines.generate import generate
+from pipelines.recipe import read_recipe, resolve
+from pipelines.stages import Family, ignore_progress
+from pipelines.training.postcards import Scene, held_out_prompts
+
+SHEET_PROMPTS = (
+    "A beautiful sunset over the ocean",
+    "A red sailboat on the ocean at sunset",
+    "A blue house in the snow at night",
+    "A white lighthouse by the sea at night",
+    "A purple hot-air balloon over the mountains at sunrise",
+    "A green cactus in the desert at noon with clouds",
+    "Orange pine trees in a meadow at sunrise",
+    "The city skyline at night",
+    "A yellow sailboat on the left and a red lighthouse on the right, ocean, noon",
+    "A green house and a purple balloon in the meadow at sunset",
+    "A portrait of an astronaut riding a dragon",
+    "snowy hills at sunrise under clouds",
+)
+COLUMNS = 4
+CAPTION_PX = 22
+
+
+def measure(family: Family, catalog: Catalog, *, shape: str, steps: int, count: int) -> Counter[tuple[str, bool]]:
+    """Counts (attribute, is right) over the held-out prompts."""
+    from pipelines.training.judge import judge, score
+
+    asked = held_out_prompts(count)
+    pictures = [
+        draw(family, catalog, prompt, shape=shape, steps=steps, seed=index) for index, (prompt, _) in enumerate(asked)
+    ]
+    counts: Counter[tuple[str, bool]] = Counter()
+    for verdict, (_, scene) in zip(judge(pictures), asked, strict=True):
+        counts.update((_group(name, scene), right) for name, right in score(verdict, scene).items())
+    return counts
+
+
+def draw(family: Family, catalog: Catalog, prompt: str, *, shape: str, steps: int, seed: int) -> np.ndarray:
+    fields = {"model": family.model.id, "prompt": prompt, "shape": shape, "steps": steps, "seed": seed}
+    return generate(family, resolve(read_recipe(fields), catalog)).pixels[0]
+
+
+def _group(attribute: str, scene: Scene) -> str:
+    """`sailboat colour` and `house colour` count together, apart for pictures with two subjects."""
+    kind = attribute.split()[-1]
+    return f"{kind}, two subjects" if len(scene.subjects) == 2 and kind in ("present", "colour") else kind
+
+
+def draw_sheet(family: Family, catalog: Catalog, *, shape: str, steps: int) -> Image.Image:
+    """The contact sheet of the README: each prompt with seed 7."""
+    font = ImageFont.load_default(12)
+    cells = []
+    for prompt in SHEET_PROMPTS:
+        picture = Image.fromarray(draw(family, catalog, prompt, shape=shape, steps=steps, seed=7))
+        cell = Image.new("RGB", (picture.width, picture.height + CAPTION_PX), "white")
+        cell.paste(picture)
+        text = prompt if len(prompt) < 44 else prompt[:42] + "..."
+        ImageDraw.Draw(cell).text((4, picture.height + 4), text, "black", font)
+        cells.append(cell)
+    width, height = cells[0].size
+    rows = -(-len(cells) // COLUMNS)
+    sheet = Image.new("RGB", (COLUMNS * width, rows * height), "white")
+    for index, cell in enumerate(cells):
+        sheet.paste(cell, (index % COLUMNS * width, index // COLUMNS * height))
+    return sheet
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models-dir", type=Path, default=None, help="measure a folder of this directory instead")
+    parser.add_argument("--model", default="demo-sdxl")
+    parser.add_argument("--shape", default="256x256")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--sheet", type=Path, default=None, help="where to write the contact sheet")
+    options = parser.parse_args()
+    catalog = load_catalog(options.models_dir)
+    with tempfile.TemporaryDirectory() as cache:
+        family = registry.load(
+            catalog.get(options.model), mesh="dp=1", cache_dir=Path(cache), on_progress=ignore_progress
+        )
+        if options.sheet:
+            sheet = draw_sheet(family, catalog, shape=options.shape, steps=options.steps)
+            sheet.save(options.sheet)
+        counts = measure(family, catalog, shape=options.shape, steps=options.steps, count=options.prompts)
+    names = sorted({name for name, _ in counts})
+    lines = [f"{name:<24}{_share(counts, name):7.1%}" for name in names]
+    right = sum(count for (_, is_right), count in counts.items() if is_right)
+    lines.append(f"{'all attributes':<24}{right / counts.total():7.1%}")
+    print("\n".join(lines))  # noqa: T201 - the result
+
+
+def _share(counts: Counter[tuple[str, bool]], name: str) -> float:
+    return counts[name, True] / (counts[name, True] + counts[name, False])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""What tests of real pipelines share: a tiny SDXL with random weights, in genuine diffusers layout, and eight devices.
+
+The checkpoint is written once and loaded once for each mesh. All programs of a test run share one compilation cache,
+because JAX opens its cache once a process.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# JAX reads these when it is imported.
+assert "jax" not in sys.modules, "set the number of devices before anything imports jax"
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
+
+import numpy as np
+import pytest
+
+from pipelines.catalog import Catalog, load_catalog
+from pipelines.recipe import Recipe, read_recipe, resolve
+from pipelines.stages import ignore_progress
+
+PROMPT = "a red sailboat on the ocean at sunset"
+SINGLE = "dp=1"
+
+# Two UNet levels with 2 and 4 heads, an autoencoder that shrinks 4 times: pictures of 64 x 64.
+TINY = {
+    "unet": {
+        "sample_size": 16,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+        "block_out_channels": (16, 32),
+        "layers_per_block": 1,
+        "transformer_layers_per_block": 1,
+        "attention_head_dim": (2, 4),
+        "norm_num_groups": 8,
+    },
+    "vae_channels": (8, 16, 16),
+}
+
+# Three levels, two layers a block, transformers of depth 2, another head count at each level.
+MIDDLE = {
+    "unet": {
+        "sample_size": 16,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+        "block_out_channels": (32, 64, 96),
+        "layers_per_block": 2,
+        "transformer_layers_per_block": (1, 2, 2),
+        "attention_head_dim": (2, 4, 6),
+        "norm_num_groups": 16,
+    },
+    "vae_channels": (16, 16, 32),
+}
+
+SDXL_SCHEDULER = {
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "beta_schedule": "scaled_linear",
+    "num_train_timesteps": 1000,
+    "prediction_type": "epsilon",
+    "timestep_spacing": "leading",
+    "steps_offset": 1,
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lets pass what runtime/platform.py silences for users: JAX narrows torch's int64 positions to int32."""
+    narrowing = pytest.mark.filterwarnings("ignore:Explicitly requested dtype:UserWarning")
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(narrowing)
+
+
+def write_checkpoint(folder: Path, tokenizer_folder: Path, sizes: dict[str, Any], *, seed: int) -> Path:
+    """Saves an SDXL of these sizes with PyTorch's own random weights, through diffusers' save_pretrained."""
+    import torch
+    from diffusers import AutoencoderKL, EulerDiscreteScheduler, StableDiffusionXLPipeline, UNet2DConditionModel
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
+
+    tokenizer = CLIPTokenizer.from_pretrained(tokenizer_folder)
+
+    def describe_text(width: int, layers: int) -> CLIPTextConfig:
+        return CLIPTextConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=width,
+            intermediate_size=4 * width,
+            projection_dim=width,
+            num_hidden_layers=layers,
+            num_attention_heads=4,
+            max_position_embeddings=tokenizer.model_max_length,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.eos_token_id,
+        )
+
+    torch.manual_seed(seed)
+    unet = UNet2DConditionModel(
+        **sizes["unet"],
+        cross_attention_dim=32 + 48,
+        addition_embed_type="text_time",
+        addition_time_embed_dim=8,
+        projection_class_embeddings_input_dim=48 + 6 * 8,
+        use_linear_projection=True,
+    )
+    vae = AutoencoderKL(
+        down_block_types=("DownEncoderBlock2D",) * len(sizes["vae_channels"]),
+        up_block_types=("UpDecoderBlock2D",) * len(sizes["vae_channels"]),
+        block_out_channels=sizes["vae_channels"],
+        latent_channels=4,
+        norm_num_groups=4,
+        scaling_factor=0.6,
+        force_upcast=True,
+    )
+    with torch.no_grad():
+        unet.conv_out.weight *= 3  # so that prompt and guidance show in the picture
+        for parameter in unet.add_embedding.parameters():
+            parameter *= 3
+        vae.decoder.conv_out.weight *= 2
+    pipeline = StableDiffusionXLPipeline(
+        vae=vae,
+        text_encoder=CLIPTextModel(describe_text(32, 2)),
+        text_encoder_2=CLIPTextModelWithProjection(describe_text(48, 3)),
+        tokenizer=tokenizer,
+        tokenizer_2=tokenizer,
+        unet=unet,
+        scheduler=EulerDiscreteScheduler(**SDXL_SCHEDULER),
+        add_watermarker=False,
+    )
+    pipeline.save_pretrained(folder, safe_serialization=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory whose `models/` holds the checkpoints `tiny` and `middle`."""
+    from pipelines.training.demo_sdxl.tokenizer import build_tokenizer
+
+    folder = tmp_path_factory.mktemp("data")
+    build_tokenizer(folder / "tokenizer", captions=300)
+    write_checkpoint(folder / "models" / "tiny", folder / "tokenizer", TINY, seed=0)
+    write_checkpoint(folder / "models" / "middle", folder / "tokenizer", MIDDLE, seed=1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cache_dir(data_dir: Path) -> Path:
+    """The compilation cache of this test run, in use."""
+    from pipelines.registry import start_jax
+
+    folder = data_dir / "cache" / "jax"
+    start_jax(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def local_catalog(data_dir: Path) -> Catalog:
+    return load_catalog(data_dir / "models")
+
+
+@pytest.fixture(scope="session")
+def load_family(local_catalog: Catalog, data_dir: Path, cache_dir: Path) -> Callable[..., Any]:
+    """Loads a model of the data directory on a mesh, once each."""
+    from pipelines.registry import load
+
+    loaded: dict[tuple[str, str], Any] = {}
+
+    def load_once(model_id: str = "tiny", mesh: str = SINGLE) -> Any:
+        key = (model_id, mesh)
+        if key not in loaded:
+            model = local_catalog.get(model_id)
+            loaded[key] = load(model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress)
+        return loaded[key]
+
+    return load_once
+
+
+@pytest.fixture(scope="session")
+def family(load_family: Callable[..., Any]) -> Any:
+    """The tiny SDXL on one device."""
+    return load_family()
+
+
+@pytest.fixture(scope="session")
+def draw_recipe(local_catalog: Catalog) -> Callable[..., Recipe]:
+    """A resolved recipe of the tiny SDXL, four steps short."""
+
+    def draw(**fields: Any) -> Recipe:
+        defaults = {"model": "tiny", "prompt": PROMPT, "seed": 5, "steps": 4, "guidance_scale": 4.0}
+        return resolve(read_recipe(defaults | fields), local_catalog)
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
+    """The pictures diffusers' own pipeline makes of a recipe in fp32, as uint8 (B, height, width, 3)."""
+    import torch
+    from diffusers import StableDiffusionXLPipeline
+
+    from pipelines.runtime.schedules import build_scheduler
+
+    loaded: dict[Path, tuple[Any, dict[str, Any]]] = {}
+
+    def ask(folder: Path, recipe: Recipe) -> np.ndarray:
+        if folder not in loaded:
+            pipeline = StableDiffusionXLPipeline.from_pretrained(folder, torch_dtype=torch.float32, add_watermarker=False)
+            pipeline.set_progress_bar_config(disable=True)
+            loaded[folder] = (pipeline, dict(pipeline.scheduler.config))
+        pipeline, scheduler_config = loaded[folder]
+        pipeline.scheduler = build_scheduler(recipe.scheduler, scheduler_config)
+        shape = recipe.parsed_shape
+        pictures = pipeline(
+            prompt=recipe.prompt,
+            negative_prompt=recipe.negative_prompt or None,
+            width=shape.width,
+            height=shape.height,
+            num_inference_steps=recipe.steps,
+            guidance_scale=recipe.guidance_scale,
+            num_images_per_prompt=recipe.batch_size,
+            generator=[torch.Generator("cpu").manual_seed(recipe.seed + index) for index in range(recipe.batch_size)],
+            output_type="np",
+        ).images
+        return (pictures * 255).round().astype(np.uint8)
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def find_difference() -> Callable[[np.ndarray, np.ndarray], int]:
+    """The largest difference of two uint8 pictures."""
+
+    def find(one: np.ndarray, other: np.ndarray) -> int:
+        assert one.shape == other.shape
+        return int(np.abs(one.astype(int) - other.astype(int)).max())
+
+    return find
