@@ -1,8 +1,8 @@
 """Which models there are, and in which fixed shapes each of them runs.
 
-A shape is a fixed resolution preset and means one compiled program; nothing outside a model's list ever runs, so nothing
-recompiles while people work. Read from `presets/models.toml`, plus every folder in diffusers layout under the data
-directory's `models/`.
+A shape is a fixed resolution preset and means one compiled program; nothing outside a model's list ever runs, so
+nothing recompiles while people work. Read from `presets/models.toml`, plus every folder in diffusers layout under the
+data directory's `models/`.
 Not here: loading weights (runtime/weights.py), which programs are warm (the worker knows).
 """
 

@@ -83,9 +83,13 @@ def read_tensors(
         raise StageFileError(f"{file} is damaged: {error}.", advice=again) from error
     for name, value in tensors.items():
         wanted = shapes[name]
-        if len(wanted) != value.ndim or any(want not in (0, size) for want, size in zip(wanted, value.shape, strict=True)):
+        if len(wanted) != value.ndim or any(
+            want not in (0, size) for want, size in zip(wanted, value.shape, strict=True)
+        ):
             readable = tuple("any" if size == 0 else size for size in wanted)
-            raise StageFileError(f"{name} in {file} has shape {value.shape}; {model_id} needs {readable}.", advice=again)
+            raise StageFileError(
+                f"{name} in {file} has shape {value.shape}; {model_id} needs {readable}.", advice=again
+            )
         if not np.isfinite(value).all():
             raise StageFileError(f"{name} in {file} holds values that are not finite.", advice=again)
     return tensors

@@ -60,9 +60,7 @@ def make(
     from pipelines import registry
 
     with TerminalProgress(is_silent=as_json) as on_progress:
-        family = registry.load(
-            place.catalog.get(model), mesh=mesh, cache_dir=place.cache_dir, on_progress=on_progress
-        )
+        family = registry.load(place.catalog.get(model), mesh=mesh, cache_dir=place.cache_dir, on_progress=on_progress)
         if warmup_steps:
             generate(family, recipe.model_copy(update={"steps": warmup_steps}), on_progress=on_progress)
         outcome = generate(family, recipe, on_progress=on_progress)

@@ -21,7 +21,9 @@ def train_model(
         Path | None, typer.Option(help="Checkpoints and data.", show_default="training/MODEL in the data directory")
     ] = None,
     mesh: options.MeshText = None,
-    max_minutes: Annotated[float | None, typer.Option(min=0.1, help="Stop after this long; run again to go on.")] = None,
+    max_minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="Stop after this long; run again to go on.")
+    ] = None,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
     """Trains a demo model; goes on where an earlier run stopped, even after kill -9.

@@ -55,7 +55,7 @@ def use_persistent_cache(folder: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What to compile: `arguments` are ShapeDtypeStructs with shardings; `donate` are positions given up by the caller."""
+    """What to compile: `arguments` are ShapeDtypeStructs with shardings, `donate` positions the caller gives up."""
 
     key: tuple[Any, ...]
     function: Callable[..., Any]

@@ -91,7 +91,7 @@ def _report_to(on_bytes: Callable[[int, int], None]) -> type[tqdm]:
     class Reported(tqdm):
         """Adds up the byte bars of all files; stays silent itself."""
 
-        def __init__(self, *args, **kwargs) -> None:  # noqa: ANN002, ANN003 - tqdm's own signature
+        def __init__(self, *args, **kwargs) -> None:
             kwargs.pop("name", None)
             kwargs["disable"] = True
             super().__init__(*args, **kwargs)

@@ -1,7 +1,7 @@
 """The device mesh: which axes there are and how many devices each has.
 
 `dp` carries images and the two halves of classifier-free guidance, `sp` rows of one image, `tp` slices of weights.
-A family names the axes it uses; all of them always exist, with size 1 when unused, so that sharding rules need no cases.
+A family names the axes it uses; all of them always exist, with size 1 when unused: sharding rules need no cases.
 """
 
 import re

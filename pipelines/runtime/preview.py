@@ -28,8 +28,8 @@ class LatentsToRgb:
         return (jnp.clip(rgb / 2 + 0.5, 0, 1) * 255).round().astype(jnp.uint8)
 
 
-# SDXL's autoencoder, as T. Vass fitted it by hand (huggingface.co/blog/TimothyAlexisVass/explaining-the-sdxl-latent-space):
-# bytes per unit of latent, here over 127.5 and around 0.
+# SDXL's autoencoder, as T. Vass published it ("Explaining the SDXL latent space", Hugging Face blog, 2024): bytes per
+# unit of latent, here over 127.5 and around 0.
 SDXL_LATENTS_TO_RGB = LatentsToRgb(
     matrix=np.array([[60, 60, 60], [-60, -5, 10], [25, 15, -5], [-70, -50, -35]], np.float32) / 127.5,
     bias=np.array([150, 140, 130], np.float32) / 127.5 - 1,

@@ -7,8 +7,8 @@ Every scheduler here moves the latents by a linear rule:
     latents = by_latents * latents + by_output * output + by_previous_x0 * previous x0 + by_noise * noise
 
 so the coefficients are read off diffusers' own `step` with unit vectors, rather than derived again: whatever the
-scheduler's config asks for (spacing, prediction type, Karras sigmas, final step) is right by construction. The tables are
-run-time inputs in fp32; step count and scheduler never recompile anything.
+scheduler's config asks for (spacing, prediction type, Karras sigmas, final step) is right by construction. The tables
+are run-time inputs in fp32; step count and scheduler never recompile anything.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class Schedule:
 
 
 def build_scheduler(name: str, config: Mapping[str, Any]) -> Any:
-    """diffusers' scheduler `name`, from the checkpoint's own scheduler config."""
+    """The diffusers scheduler `name`, from the checkpoint's own scheduler config."""
     class_name, overrides = SCHEDULERS[name]
     return getattr(diffusers, class_name).from_config(dict(config), **overrides)
 

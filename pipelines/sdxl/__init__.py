@@ -24,7 +24,6 @@ from pipelines.errors import ModelError
 from pipelines.recipe import Recipe
 from pipelines.runtime import hub
 from pipelines.runtime.compiled import CacheIndex, Program, Programs, counter
-from pipelines.runtime.mesh import describe_mesh
 from pipelines.runtime.preview import SDXL_LATENTS_TO_RGB, LatentsToRgb, read_map
 from pipelines.runtime.schedules import COLUMNS, MAX_STEPS, build_schedule
 from pipelines.runtime.sharding import Rules, apply_rules
@@ -99,7 +98,7 @@ class _Plan:
     shape: Shape
     images: int
     uses_cfg: bool
-    latents_CHW: tuple[int, int, int]
+    latents_CHW: tuple[int, int, int]  # noqa: N815
     latents: NamedSharding
     rows: NamedSharding
     model_input: NamedSharding
@@ -421,7 +420,7 @@ def _build_modules(folder: Path) -> dict[str, TracedModule]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"{folder} is not a complete SDXL checkpoint: {error}.",
-            advice="It needs model_index.json, unet, vae, text_encoder, text_encoder_2, tokenizer, tokenizer_2, scheduler.",
+            advice=f"It needs model_index.json, {', '.join(COMPONENTS)}.",
         ) from error
     if modules["unet"].config.addition_embed_type != "text_time":
         raise ModelError(

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from diffusers import AutoencoderKL
 
 from pipelines.runtime.torch_bridge import TracedModule
 
@@ -26,5 +25,5 @@ def build_decode_program(vae: TracedModule, *, dtype: Any) -> Any:
     return decode
 
 
-def _decode(vae: AutoencoderKL, latents):  # noqa: ANN001, ANN202 - torchax tensors
+def _decode(vae: Any, latents: Any) -> Any:
     return vae.decode(latents, return_dict=False)[0]

@@ -37,12 +37,12 @@ class NoiseSource:
 def build_denoise_program(unet: TracedModule, *, uses_cfg: bool, dtype: Any, input_sharding: NamedSharding) -> Any:
     """denoise(weights, latents, x0, embeddings, table, noise, guidance_scale, start, stop) -> (latents, x0).
 
-    latents and x0 (B, C, H, W) fp32; `embeddings` rows are [negative..., positive...] with guidance, else positive only;
+    latents and x0 (B, C, H, W) fp32; `embeddings` rows are [negative..., positive...] with guidance, else positive;
     `noise` (MAX_CHUNK, B, C, H, W) belongs to steps start.. of this chunk. `input_sharding` is how
     the UNet's batch lies on the mesh.
     """
 
-    def denoise(
+    def denoise(  # noqa: PLR0917 - a compiled program takes its arrays by position
         weights: Mapping[str, jax.Array],
         latents_BCHW: jax.Array,
         x0_BCHW: jax.Array,

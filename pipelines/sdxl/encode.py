@@ -1,7 +1,7 @@
 """Prompt to embeddings: two CLIP text encoders, read at their last but one layer.
 
-`prompt_embeds` (1, L, D1 + D2) are both encoders' penultimate hidden states side by side; `pooled_prompt_embeds` (1, D2)
-is the second encoder's projection. One program serves both prompts of classifier-free guidance.
+`prompt_embeds` (1, L, D1 + D2) are both encoders' penultimate hidden states side by side, `pooled_prompt_embeds`
+(1, D2) the second encoder's projection. One program serves both prompts of classifier-free guidance.
 """
 
 from collections.abc import Mapping
@@ -48,12 +48,12 @@ def build_encode_program(encoders: tuple[TracedModule, TracedModule], *, zeroes_
         ids_EBL: jax.Array,
         is_negative_empty: jax.Array,
     ) -> dict[str, jax.Array]:
-        hidden = []
-        for module, own, ids_BL in zip(encoders, (weights, weights_2), ids_EBL, strict=True):
-            output = module.call(own, ids_BL, output_hidden_states=True, return_dict=False)
-            hidden.append(output[-1][-2])
-        prompt_embeds = jnp.concatenate(hidden, axis=-1).astype(jnp.float32)
-        pooled = output[0].astype(jnp.float32)
+        outputs = [
+            module.call(own, ids_BL, output_hidden_states=True, return_dict=False)
+            for module, own, ids_BL in zip(encoders, (weights, weights_2), ids_EBL, strict=True)
+        ]
+        prompt_embeds = jnp.concatenate([output[-1][-2] for output in outputs], axis=-1).astype(jnp.float32)
+        pooled = outputs[1][0].astype(jnp.float32)
         keep = jnp.where(is_negative_empty, 0.0, 1.0) if zeroes_empty else jnp.float32(1)
         return {
             "negative_prompt_embeds": prompt_embeds[:1] * keep,

@@ -1,6 +1,6 @@
 """Training state on disk, whole or not at all.
 
-A checkpoint is written beside its final name, synced, then renamed: `kill -9` at any moment leaves the newest whole one.
+A checkpoint is written beside its final name, synced, then renamed: `kill -9` at any moment leaves a whole one.
 Two are kept, so that a disk that lies about syncing costs one interval and not the training.
 """
 

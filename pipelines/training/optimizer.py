@@ -7,6 +7,7 @@ norms and biases keep AdamW, as the method's author advises.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import optax
@@ -45,7 +46,7 @@ def build_optimizer(
     is_hidden: IsHidden,
 ) -> optax.GradientTransformation:
     """For torch-layout parameters: linear (out, in) and convolution (out, in, height, width)."""
-    matrices = {
+    matrices: Any = {
         name: MuonDimensionNumbers(reduction_axis=tuple(range(1, value.ndim)), output_axis=0)
         if value.ndim >= 2 and is_hidden(name)
         else None

@@ -74,7 +74,9 @@ def train(
     with tqdm(total=task.course.steps, initial=first_step, desc=task.name, unit="step", mininterval=2.0) as bar:
         for step, batch in _prefetch(task, first_step, mesh):
             started = time.monotonic()
-            loss, gradients = compute_gradients(state["parameters"], batch, jax.random.key(task.seed * 1_000_003 + step))
+            loss, gradients = compute_gradients(
+                state["parameters"], batch, jax.random.key(task.seed * 1_000_003 + step)
+            )
             state = update(state, gradients, step)
             value = float(loss)
             if not np.isfinite(value):

@@ -66,12 +66,19 @@ SDXL_SCHEDULER = {
 }
 
 
+# What runtime/platform.py silences for users (JAX narrows torch's int64 positions to int32), and what diffusers'
+# schedulers say when numpy 2 reads a torch tensor.
+HARMLESS_WARNINGS = (
+    "ignore:Explicitly requested dtype:UserWarning",
+    "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Lets pass what runtime/platform.py silences for users: JAX narrows torch's int64 positions to int32."""
-    narrowing = pytest.mark.filterwarnings("ignore:Explicitly requested dtype:UserWarning")
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(narrowing)
+            for warning in HARMLESS_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(warning))
 
 
 def write_checkpoint(folder: Path, tokenizer_folder: Path, sizes: dict[str, Any], *, seed: int) -> Path:
@@ -202,11 +209,12 @@ def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
 
     from pipelines.runtime.schedules import build_scheduler
 
+    torch.set_num_threads(1)  # these tensors are too small to share, and threads wait for each other on a busy machine
     loaded: dict[Path, tuple[Any, dict[str, Any]]] = {}
 
     def ask(folder: Path, recipe: Recipe) -> np.ndarray:
         if folder not in loaded:
-            pipeline = StableDiffusionXLPipeline.from_pretrained(folder, torch_dtype=torch.float32, add_watermarker=False)
+            pipeline = StableDiffusionXLPipeline.from_pretrained(folder, dtype=torch.float32, add_watermarker=False)
             pipeline.set_progress_bar_config(disable=True)
             loaded[folder] = (pipeline, dict(pipeline.scheduler.config))
         pipeline, scheduler_config = loaded[folder]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from diffusers import AutoencoderKL, UNet2DConditionModel
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
 
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
 
@@ -74,6 +74,12 @@ def text_config(*, vocabulary_size: int, bos_id: int, eos_id: int) -> CLIPTextCo
         eos_token_id=eos_id,
         pad_token_id=eos_id,
     )
+
+
+def special_ids(tokenizer: CLIPTokenizer) -> dict[str, int]:
+    """The begin and end tokens, as `text_config` takes them."""
+    bos_id, eos_id = tokenizer.convert_tokens_to_ids([str(tokenizer.bos_token), str(tokenizer.eos_token)])
+    return {"bos_id": bos_id, "eos_id": eos_id}
 
 
 def build_vae() -> AutoencoderKL:

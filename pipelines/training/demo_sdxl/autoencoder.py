@@ -7,11 +7,11 @@ quant convolutions, so that latents have mean 0 and deviation 1 a channel and th
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from diffusers import AutoencoderKL
 from jax.sharding import Mesh
 
 from pipelines.runtime.torch_bridge import TracedModule
@@ -28,7 +28,9 @@ CROPS = 10  # a step
 POOL = 1500  # pictures drawn once, cropped anew each step
 
 
-def train_autoencoder(*, mesh: Mesh, folder: Path, course: Course = COURSE, stop_after_s: float | None = None) -> Parameters:
+def train_autoencoder(
+    *, mesh: Mesh, folder: Path, course: Course = COURSE, stop_after_s: float | None = None
+) -> Parameters:
     """Returns AutoencoderKL parameters (torch names), latents normalised; resumes from `folder`."""
     module, initial = trace_and_initialise(build_vae, seed=0)
     pool = draw_pool(POOL)
@@ -113,7 +115,7 @@ def normalise_latents(module: TracedModule, parameters: Parameters, pictures_BHW
     mean, deviation = (jnp.asarray(value) for value in (latents.mean((0, 2, 3)), latents.std((0, 2, 3))))
     folded = dict(parameters)
     weight, bias = parameters["quant_conv.weight"], parameters["quant_conv.bias"]
-    # The second half is the log-variance, which diffusers samples from: constant, the noise the decoder was trained with.
+    # The second half is the log-variance diffusers samples from: constant, the noise the decoder was trained with.
     log_variance = jnp.full(LATENT_CHANNELS, 2 * jnp.log(LATENT_NOISE))
     folded["quant_conv.weight"] = jnp.concatenate(
         [weight[:LATENT_CHANNELS] / deviation[:, None, None, None], jnp.zeros_like(weight[LATENT_CHANNELS:])]
@@ -140,9 +142,9 @@ def measure_psnr(module: TracedModule, parameters: Mapping[str, jax.Array], pict
     return float(np.mean(ratios))
 
 
-def _encode(vae: AutoencoderKL, pixels):  # noqa: ANN001, ANN202 - torchax tensors
+def _encode(vae: Any, pixels: Any) -> Any:
     return vae.quant_conv(vae.encoder(pixels))
 
 
-def _decode(vae: AutoencoderKL, latents):  # noqa: ANN001, ANN202 - torchax tensors
+def _decode(vae: Any, latents: Any) -> Any:
     return vae.decoder(vae.post_quant_conv(latents))

@@ -1,7 +1,7 @@
 """Stages 2 and 3: both text encoders and the UNet, jointly and from scratch; 128 px first, then every shape.
 
-v-prediction (Salimans and Ho 2022) on a linear schedule whose last step is nearly pure noise, so that sampling may start
-from noise with trailing timesteps. Captions are drawn anew each step; some are dropped to train classifier-free
+v-prediction (Salimans and Ho 2022) on a linear schedule whose last step is nearly pure noise, so that sampling may
+start from noise with trailing timesteps. Captions are drawn anew each step; some are dropped to train classifier-free
 guidance, and some are words the model does not know, paired with an empty landscape: what it cannot draw becomes a calm
 view, never noise.
 """
@@ -29,11 +29,15 @@ UNKNOWN_SHARE = 0.04  # captions of unknown words
 EMPTY_SHARE = 0.02  # captions of no words
 DROPPED_SHARE = 0.08  # embeddings set to zero, as SDXL does for an empty negative prompt
 
-COMMON_WORDS = """a the of in on with and over under by near at from for to an some my your very old new big small tiny
-happy sad fast slow man woman child dog cat horse dragon robot astronaut portrait photo car train city-hall castle bridge
-forest river street table chair food pizza coffee flower garden music dance king queen knight space planet moonbase ship
-plane bicycle book computer phone market kitchen window door face hand eye smile anime style cinematic detailed 4k film
-oil watercolor sketch minimal abstract neon steampunk futuristic ancient""".split()
+COMMON_WORDS = (  # noqa: SIM905 - a list of a hundred quoted words reads worse
+    "a the of in on with and over under by near at from for "
+    "to an some my your very old new big small tiny happy sad fast "
+    "slow man woman child dog cat horse dragon robot astronaut portrait photo car train "
+    "city-hall castle bridge forest river street table chair food pizza coffee flower garden music "
+    "dance king queen knight space planet moonbase ship plane bicycle book computer phone market "
+    "kitchen window door face hand eye smile anime style cinematic detailed 4k film oil "
+    "watercolor sketch minimal abstract neon steampunk futuristic ancient"
+).split()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +100,7 @@ class Network:
 def build_network(tokenizer: CLIPTokenizer, *, seed: int = 0) -> Network:
     config = architecture.text_config(
         vocabulary_size=len(tokenizer),
-        bos_id=tokenizer.bos_token_id,
-        eos_id=tokenizer.eos_token_id,
+        **architecture.special_ids(tokenizer),
     )
     parts = {
         "text_encoder": architecture.trace_and_initialise(architecture.build_text_encoder, config, seed=seed),
@@ -173,7 +176,6 @@ def draw_album(size: AlbumSize, vae: TracedModule, vae_parameters: Parameters, *
         width=size.width,
         height=size.height,
         latents=np.load(file),
-
         scenes=scenes,
         empty_scenes=np.flatnonzero([not scene.subjects and scene.weather == "clear" for scene in scenes]),
     )
@@ -244,16 +246,16 @@ def _compute_loss(
 
 def embed(network: Network, parameters: Mapping[str, jax.Array], input_ids: jax.Array) -> tuple[jax.Array, jax.Array]:
     """As SDXL: last but one hidden states of both encoders side by side, and the second one's pooled projection."""
-    hidden = []
-    for part in ("text_encoder", "text_encoder_2"):
-        output = network.modules[part].call(
+    outputs = [
+        network.modules[part].call(
             _of(network, parameters, part),
             input_ids,
             output_hidden_states=True,
             return_dict=False,
         )
-        hidden.append(output[-1][-2])
-    return jnp.concatenate(hidden, axis=-1), output[0]
+        for part in ("text_encoder", "text_encoder_2")
+    ]
+    return jnp.concatenate([output[-1][-2] for output in outputs], axis=-1), outputs[1][0]
 
 
 def _of(network: Network, parameters: Mapping[str, jax.Array], part: str) -> dict[str, jax.Array]:

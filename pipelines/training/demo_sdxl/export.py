@@ -34,8 +34,7 @@ def export(
     tokenizer = CLIPTokenizer.from_pretrained(tokenizer_folder)
     config = architecture.text_config(
         vocabulary_size=len(tokenizer),
-        bos_id=tokenizer.bos_token_id,
-        eos_id=tokenizer.eos_token_id,
+        **architecture.special_ids(tokenizer),
     )
     folder.mkdir(parents=True, exist_ok=True)
     _save(architecture.build_vae(), vae, folder / "vae")
@@ -47,7 +46,8 @@ def export(
         shutil.copytree(tokenizer_folder, folder / name, dirs_exist_ok=True)
     # SDXL's own scheduler config has these too; DDIM and others read them.
     extra = {"clip_sample": False, "set_alpha_to_one": False, "skip_prk_steps": True}
-    EulerDiscreteScheduler.from_config(architecture.SCHEDULER_CONFIG | extra).save_pretrained(folder / "scheduler")
+    scheduler: Any = EulerDiscreteScheduler.from_config(architecture.SCHEDULER_CONFIG | extra)
+    scheduler.save_pretrained(folder / "scheduler")
     _write_json(folder / "model_index.json", _model_index())
     write_map(latents_to_rgb, folder)
 
@@ -66,7 +66,8 @@ def _save(module: Any, values: Values, folder: Path) -> None:
 
 def _restore_prefix(file: Path) -> None:
     tensors = {
-        name if name.startswith("text_model.") else f"text_model.{name}": value for name, value in load_file(file).items()
+        name if name.startswith("text_model.") else f"text_model.{name}": value
+        for name, value in load_file(file).items()
     }
     save_file(tensors, file, metadata={"format": "pt"})
 

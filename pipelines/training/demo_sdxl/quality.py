@@ -82,7 +82,7 @@ def draw_sheet(family: Family, catalog: Catalog, *, shape: str, steps: int) -> I
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="How well the demo model follows prompts.")
     parser.add_argument("--models-dir", type=Path, default=None, help="measure a folder of this directory instead")
     parser.add_argument("--model", default="demo-sdxl")
     parser.add_argument("--shape", default="256x256")

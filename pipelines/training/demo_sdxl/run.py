@@ -25,7 +25,7 @@ class Unfinished(Exception):  # noqa: N818 - asked for with stop_after_s
 
 
 def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: float | None = None) -> None:
-    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished at the end of the time given."""
+    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished when the time is over."""
     deadline = time.monotonic() + stop_after_s if stop_after_s else None
     tokenizer_folder = folder / "tokenizer"
     if not (tokenizer_folder / "vocab.json").exists():
@@ -43,6 +43,7 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
 
     network = build_network(tokenizer)
     values = network.initial
+    albums: list[Album] = []
     for stage in STAGES:
         file = folder / f"{stage.name}.safetensors"
         albums = [draw_album(size, vae, vae_parameters, folder=folder / "albums") for size in stage.sizes]

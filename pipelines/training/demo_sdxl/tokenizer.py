@@ -42,7 +42,8 @@ def build_tokenizer(folder: Path, *, captions: int = 20_000) -> CLIPTokenizer:
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     (folder / "special_tokens_map.json").write_text(
-        json.dumps({name: config[name] for name in ("bos_token", "eos_token", "unk_token", "pad_token")}, indent=2) + "\n",
+        json.dumps({name: config[name] for name in ("bos_token", "eos_token", "unk_token", "pad_token")}, indent=2)
+        + "\n",
         "utf-8",
     )
     return CLIPTokenizer.from_pretrained(folder)

@@ -1,0 +1,86 @@
+"""Programs are compiled once, counted, found again on disk, and remembered with their seconds."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pipelines.runtime.compiled import CacheIndex, Program, Programs, counter
+
+
+def make_program(factor: float, *key: Any) -> Program:
+    """A program nobody else compiles; the factor is part of it."""
+    return Program(
+        key=key,
+        function=lambda x: jnp.cos(x) * factor,
+        arguments=(jax.ShapeDtypeStruct((3,), jnp.float32),),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _use_the_cache(cache_dir: Path) -> None:
+    """Compiles into the cache of this test run."""
+
+
+def test_each_program_is_compiled_once() -> None:
+    programs = Programs()
+    wanted = [make_program(1.01, "a", 1), make_program(1.02, "a", 2)]
+    assert [programs.compile_all(wanted), programs.compile_all(wanted)] == [2, 0]
+
+
+def test_the_counter_counts_what_xla_builds_and_nothing_for_a_call() -> None:
+    programs = Programs()
+    built, compiled = counter.built, counter.compiled
+    programs.compile_all([make_program(1.11, "one"), make_program(1.12, "two")])
+    assert (counter.built - built, counter.compiled - compiled) == (2, 2)
+    argument = np.zeros(3, np.float32)
+    np.testing.assert_allclose(programs.get("two")(argument), 1.12, rtol=1e-6)
+    programs.get("two")(argument)
+    assert counter.built - built == 2
+
+
+def test_another_process_would_read_the_program_from_disk() -> None:
+    """A second `Programs` shares nothing with the first but the cache."""
+    Programs().compile_all([make_program(1.21, "same")])
+    compiled, from_cache = counter.compiled, counter.from_cache
+    Programs().compile_all([make_program(1.21, "same")])
+    assert (counter.compiled - compiled, counter.from_cache - from_cache) == (0, 1)
+
+
+def test_even_the_quickest_program_goes_to_disk(cache_dir: Path) -> None:
+    before = set(cache_dir.iterdir())
+    Programs().compile_all([make_program(1.31, "quick")])
+    assert set(cache_dir.iterdir()) > before
+
+
+def test_cleared_programs_are_gone() -> None:
+    programs = Programs()
+    programs.compile_all([make_program(1.41, "a")])
+    programs.clear()
+    assert not programs.has("a")
+
+
+def test_the_index_remembers_the_first_seconds(tmp_path: Path) -> None:
+    index = CacheIndex(tmp_path, context="model on 1 device")
+    assert index.find_seconds("shape", "64x64") is None
+    index.remember("shape", "64x64", seconds=12.3)
+    index.remember("shape", "64x64", seconds=0.4)  # read from the cache the second time
+    assert CacheIndex(tmp_path, context="model on 1 device").find_seconds("shape", "64x64") == 12.3
+
+
+def test_another_model_mesh_or_shape_is_another_entry(tmp_path: Path) -> None:
+    CacheIndex(tmp_path, context="model on 1 device").remember("shape", "64x64", seconds=12.3)
+    assert CacheIndex(tmp_path, context="model on 8 devices").find_seconds("shape", "64x64") is None
+    assert CacheIndex(tmp_path, context="model on 1 device").find_seconds("shape", "64x96") is None
+
+
+@pytest.mark.parametrize("content", ["", "{torn"])
+def test_a_damaged_index_counts_as_empty(tmp_path: Path, content: str) -> None:
+    index = CacheIndex(tmp_path, context="model")
+    (tmp_path / "lumesh-programs.json").write_text(content)
+    assert index.find_seconds("shape") is None
+    index.remember("shape", seconds=1.0)
+    assert index.find_seconds("shape") == 1.0

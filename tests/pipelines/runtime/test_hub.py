@@ -1,0 +1,256 @@
+"""Downloads against a hub of our own: the answers of the real API, given by a small HTTP server on this machine.
+
+huggingface_hub reads HF_ENDPOINT when it is imported, so each download runs in a process of its own.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+REPO = "someone/some-sdxl"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+FILES = {
+    "model_index.json": b'{"_class_name": "StableDiffusionXLPipeline"}',
+    "README.md": b"# words",
+    "unet/config.json": b"{}",
+    "unet/diffusion_pytorch_model.fp16.safetensors": bytes(range(256)) * 2000,
+    "unet/diffusion_pytorch_model.safetensors": b"twice as large",
+    "unet/diffusion_pytorch_model.bin": b"a pickle",
+    "tokenizer/vocab.json": b"{}",
+    "tokenizer/merges.txt": b"#version: 0.2",
+    "vae_1_0/config.json": b"{}",
+}
+WEIGHTS = "unet/diffusion_pytorch_model.fp16.safetensors"
+
+DOWNLOAD = """
+import json, sys
+from pipelines.catalog import Model, Shape
+from pipelines.errors import LumeshError
+from pipelines.runtime import hub
+
+seen = []
+def watch(done, total):
+    seen.append((done, total))
+    if sys.argv[2] == "stop":
+        raise KeyboardInterrupt
+
+square = Shape(width=64, height=64)
+model = Model(id="m", title="m", family="sdxl", shapes=(square,), default_shape=square, steps=1, guidance_scale=1.0,
+              scheduler="euler", schedulers=("euler",), repo=sys.argv[1], revision=sys.argv[3], variant="fp16")
+try:
+    folder = hub.locate(model, components=("unet", "tokenizer"), on_bytes=watch)
+    print(json.dumps({"folder": str(folder), "seen": seen}))
+except LumeshError as error:
+    print(json.dumps({"error": error.detail, "advice": error.advice, "kind": type(error).__name__}))
+"""
+
+
+@dataclass(kw_only=True)
+class Hub:
+    """What the stub serves, how it misbehaves, and what it was asked."""
+
+    url: str = ""
+    refusal: tuple[int, dict[str, str]] | None = None
+    breaks_after: int | None = None  # bytes of the weights after which the connection breaks, each time
+    breaks_left: int = 0
+    asked: list[tuple[str, str, str | None]] = field(default_factory=list)  # method, path, Range
+
+    def fetched(self) -> set[str]:
+        prefix = f"/{REPO}/resolve/{COMMIT}/"
+        return {path.removeprefix(prefix) for method, path, _ in self.asked if method == "GET" and path.startswith(prefix)}
+
+    def ranges(self) -> list[str | None]:
+        return [wanted for method, path, wanted in self.asked if method == "GET" and path.endswith(WEIGHTS)]
+
+
+def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """The three routes snapshot_download asks for: the revision, its tree, and the files."""
+
+        def do_HEAD(self) -> None:  # noqa: N802 - http.server's name
+            self._answer()
+
+        def do_GET(self) -> None:  # noqa: N802 - http.server's name
+            self._answer()
+
+        def log_message(self, *_arguments: Any) -> None:
+            """Keeps the test run quiet."""
+
+        def _answer(self) -> None:
+            path = self.path.partition("?")[0]
+            hub.asked.append((self.command, path, self.headers.get("Range")))
+            if hub.refusal is not None:
+                status, headers = hub.refusal
+                self._send(status, b'{"error": "refused"}', headers)
+            elif path.startswith(f"/api/models/{REPO}/revision/") and path.endswith((COMMIT, "/main")):
+                self._send(200, json.dumps({"id": REPO, "sha": COMMIT, "siblings": []}).encode())
+            elif path.startswith(f"/api/models/{REPO}/tree/{COMMIT}"):
+                self._send(200, json.dumps(_list_tree()).encode())
+            elif path.startswith(f"/{REPO}/resolve/{COMMIT}/"):
+                self._send_file(path.removeprefix(f"/{REPO}/resolve/{COMMIT}/"))
+            elif path.startswith(f"/api/models/{REPO}/"):
+                self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
+            else:
+                # the real hub answers 401 for what does not exist, so that private names do not leak
+                self._send(401, b"{}", {"X-Error-Code": "RepoNotFound"})
+
+        def _send_file(self, name: str) -> None:
+            content = FILES[name]
+            headers = {"ETag": f'"{_digest(content)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+            start = 0
+            if wanted := self.headers.get("Range"):
+                start = int(wanted.removeprefix("bytes=").partition("-")[0])
+                headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            part = content[start:]
+            must_break = name == WEIGHTS and self.command == "GET" and hub.breaks_left > 0
+            if must_break:
+                hub.breaks_left -= 1
+            self._send(206 if wanted else 200, part, headers, sent=hub.breaks_after if must_break else None)
+
+        def _send(
+            self, status: int, content: bytes, headers: dict[str, str] | None = None, *, sent: int | None = None
+        ) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content if sent is None else content[:sent])
+            self.close_connection = sent is not None
+
+    return Handler
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha1(content).hexdigest()
+
+
+def _list_tree() -> list[dict[str, Any]]:
+    return [
+        {"type": "file", "path": path, "size": len(content), "oid": _digest(content)} for path, content in FILES.items()
+    ]
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    hub = Hub()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(hub))
+    server.daemon_threads = True
+    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield hub
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def download(hub: Hub, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Locates the model in a new process, with the cache in this test's folder."""
+
+    def run(repo: str = REPO, *, revision: str = COMMIT, does: str = "go on", **environment: str) -> dict[str, Any]:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))},
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1",
+            **environment,
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", DOWNLOAD, repo, does, revision],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.stdout, done.stderr[-2000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def test_only_the_files_needed_are_fetched_once(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    needed = {"model_index.json", "unet/config.json", WEIGHTS, "tokenizer/vocab.json", "tokenizer/merges.txt"}
+    folder = Path(download()["folder"])
+    assert {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()} == needed
+    assert all((folder / name).read_bytes() == FILES[name] for name in needed)
+    assert hub.fetched() == needed
+
+    hub.asked.clear()
+    assert download()["folder"] == str(folder)
+    assert hub.fetched() == set()
+
+
+def test_progress_ends_at_the_size_of_all_files(download: Callable[..., dict[str, Any]]) -> None:
+    seen = download()["seen"]
+    needed = ("model_index.json", "unet/config.json", WEIGHTS, "tokenizer/vocab.json", "tokenizer/merges.txt")
+    total = sum(len(FILES[name]) for name in needed)
+    assert max(done for done, _ in seen) == seen[-1][1] == total
+    assert all(0 <= done <= of for done, of in seen)
+
+
+def test_a_broken_connection_goes_on_where_it_stopped(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    hub.breaks_after, hub.breaks_left = 100_000, 2
+    folder = Path(download()["folder"])
+    assert (folder / WEIGHTS).read_bytes() == FILES[WEIGHTS]
+    assert hub.ranges()[0] is None
+    assert len(hub.ranges()) == 3
+    starts = [int(wanted.removeprefix("bytes=").rstrip("-")) for wanted in hub.ranges()[1:]]
+    assert 0 < starts[0] < starts[1]
+
+
+def test_a_gated_model_tells_how_to_get_in(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    hub.refusal = (403, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to this model is restricted."})
+    answer = download()
+    assert (answer["kind"], answer["error"]) == ("ModelError", f"{REPO} is gated: its owner asks you to accept a licence.")
+    assert f"huggingface.co/{REPO}" in answer["advice"]
+    assert "HF_TOKEN" in answer["advice"]
+
+
+def test_an_unknown_or_private_repository_is_named(download: Callable[..., dict[str, Any]]) -> None:
+    answer = download("someone/nothing")
+    assert "no repository someone/nothing, or it is private" in answer["error"]
+    assert "HF_TOKEN" in answer["advice"]
+
+
+def test_a_wrong_token_is_told_as_such(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    hub.refusal = (401, {"X-Error-Message": "Invalid credentials in Authorization header"})
+    answer = download(HF_TOKEN="hf_wrong")
+    assert answer["error"] == f"The hub answered 401 for {REPO}."
+    assert "HF_TOKEN" in answer["advice"]
+
+
+def test_an_unknown_revision_is_named(download: Callable[..., dict[str, Any]]) -> None:
+    answer = download(revision="f" * 40)
+    assert answer["error"] == f"{REPO} has no revision {'f' * 40}."
+
+
+@pytest.mark.parametrize("environment", [{"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}])
+def test_without_a_network_the_advice_is_to_check_it(
+    download: Callable[..., dict[str, Any]], environment: dict[str, str]
+) -> None:
+    answer = download(**environment)
+    assert answer["error"] == f"{REPO} is not on this machine and the hub cannot be reached."
+    assert "HF_HUB_OFFLINE" in answer["advice"]
+
+
+def test_what_is_downloaded_works_offline(download: Callable[..., dict[str, Any]]) -> None:
+    folder = download()["folder"]
+    assert download(HF_HUB_OFFLINE="1")["folder"] == folder

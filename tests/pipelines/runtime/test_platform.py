@@ -1,0 +1,55 @@
+"""The backend is chosen before JAX is imported, and people see nothing of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A process without this test run's own settings for JAX."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("JAX_PLATFORMS", "XLA_FLAGS")}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=inherited | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+
+def test_jax_starts_without_a_word(tmp_path: Path) -> None:
+    code = f"""
+from pathlib import Path
+from pipelines.registry import describe_devices, start_jax
+start_jax(Path({str(tmp_path)!r}))
+start_jax(Path({str(tmp_path)!r}))
+import jax
+jax.jit(lambda x: x + 1)(1.0)
+print(describe_devices())
+"""
+    done = run(code, XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu")
+    assert (done.stdout, done.stderr) == ("CPU, 2 virtual devices\n", "")
+    assert any(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(Path("/dev/accel0").exists() or Path("/dev/nvidia0").exists(), reason="has an accelerator")
+def test_without_an_accelerator_the_cpu_is_chosen() -> None:
+    code = "import os; from pipelines.runtime import platform; platform.prepare_backend(); print(os.environ['JAX_PLATFORMS'])"
+    assert run(code).stdout == "cpu\n"
+
+
+def test_a_users_own_choice_is_respected() -> None:
+    code = "import os; from pipelines.runtime import platform; platform.prepare_backend(); print(os.environ['JAX_PLATFORMS'])"
+    assert run(code, JAX_PLATFORMS="cuda").stdout == "cuda\n"
+
+
+def test_the_floor_and_the_command_line_import_neither_jax_nor_torch() -> None:
+    code = "import sys, pipelines.__main__; print(sorted({'jax', 'torch', 'diffusers'} & set(sys.modules)))"
+    assert run(code).stdout == "[]\n"

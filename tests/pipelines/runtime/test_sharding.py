@@ -1,0 +1,87 @@
+"""Sharding rules are data that must fit: no weight without a rule, no rule without a weight, no uneven split.
+
+SDXL's own rules are held against the full-size UNet, built without memory.
+"""
+
+import math
+from collections.abc import Mapping
+
+import pytest
+from diffusers import UNet2DConditionModel
+from jax.sharding import PartitionSpec as P
+
+from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.sharding import ShardingRuleError, apply_rules, find_unused_rules
+from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
+from pipelines.sdxl.sharding import UNET_RULES, batch_class
+
+# unet/config.json of stabilityai/stable-diffusion-xl-base-1.0
+SDXL_BASE_UNET = {
+    "sample_size": 128,
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+    "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+    "block_out_channels": (320, 640, 1280),
+    "layers_per_block": 2,
+    "transformer_layers_per_block": (1, 2, 10),
+    "attention_head_dim": (5, 10, 20),
+    "cross_attention_dim": 2048,
+    "addition_embed_type": "text_time",
+    "addition_time_embed_dim": 256,
+    "projection_class_embeddings_input_dim": 2816,
+    "use_linear_projection": True,
+}
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@pytest.fixture(scope="module")
+def base_shapes() -> Shapes:
+    with parameters_on_meta():
+        return TracedModule(UNet2DConditionModel(**SDXL_BASE_UNET)).parameter_shapes()
+
+
+def test_the_first_rule_that_matches_wins() -> None:
+    rules = ((r"\.weight$", P("tp")), (r"", P()))
+    shardings = apply_rules(rules, {"a.weight": (8,), "a.bias": (8,)}, build_mesh("tp=4"))
+    assert {name: sharding.spec for name, sharding in shardings.items()} == {"a.weight": P("tp"), "a.bias": P()}
+
+
+def test_a_weight_without_a_rule_is_refused() -> None:
+    with pytest.raises(ShardingRuleError, match=r"no sharding rule names a\.bias \(8,\)"):
+        apply_rules(((r"\.weight$", P("tp")),), {"a.weight": (8,), "a.bias": (8,)}, build_mesh("tp=4"))
+
+
+@pytest.mark.parametrize("spec", [P("tp"), P(("dp", "tp"))])
+def test_an_uneven_split_is_refused(spec: P) -> None:
+    with pytest.raises(ShardingRuleError, match=r"a \(6, 2\) does not divide"):
+        apply_rules(((r"", spec),), {"a": (6, 2)}, build_mesh("dp=2,tp=4"))
+
+
+def test_rules_that_win_nothing_are_found() -> None:
+    rules = ((r"\.weight$", P("tp")), (r"\.wieght$", P()), (r"^a\.weight$", P()), (r"", P()))
+    assert find_unused_rules(rules, {"a.weight": (8,), "a.bias": (8,)}) == [r"\.wieght$", r"^a\.weight$"]
+
+
+def test_the_full_size_unet_uses_every_rule(base_shapes: Shapes) -> None:
+    assert sum(map(math.prod, base_shapes.values())) == 2_567_463_684  # as published
+    assert find_unused_rules(UNET_RULES, base_shapes) == []
+
+
+@pytest.mark.parametrize("mesh", ["tp=2", "tp=4", "tp=8", "dp=2,tp=4"])
+def test_the_full_size_unet_divides_over_the_mesh(base_shapes: Shapes, mesh: str) -> None:
+    assert apply_rules(UNET_RULES, base_shapes, build_mesh(mesh)).keys() == base_shapes.keys()
+
+
+def test_no_large_matrix_of_the_full_size_unet_is_replicated_by_accident(base_shapes: Shapes) -> None:
+    """Attention and feed-forward hold most weights; what stays whole are convolutions and what feeds them."""
+    shardings = apply_rules(UNET_RULES, base_shapes, build_mesh("tp=8"))
+    whole = {name: math.prod(shape) for name, shape in base_shapes.items() if shardings[name].is_fully_replicated}
+    in_transformers = {name for name, size in whole.items() if ".transformer_blocks." in name and size > 100_000}
+    assert in_transformers == set()
+    kinds = ("conv", "proj_in", "proj_out", "time_emb", "add_embedding", "time_embedding")
+    assert [name for name, size in whole.items() if size > 1_000_000 and not any(kind in name for kind in kinds)] == []
+
+
+@pytest.mark.parametrize(("images", "rows"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (8, 8)])
+def test_few_programs_serve_every_batch(images: int, rows: int) -> None:
+    assert batch_class(images) == rows
