@@ -7,7 +7,7 @@ its progress into ours.
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
@@ -59,7 +59,7 @@ def locate(model: Model, *, components: tuple[str, ...], on_bytes: Callable[[int
             f"The hub knows no repository {model.repo}, or it is private.",
             advice="Check the name; for a private one set HF_TOKEN to a token that may read it.",
         ) from error
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled, httpx.TransportError, ConnectionError) as error:
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, httpx2.TransportError, ConnectionError) as error:
         raise ModelError(
             f"{model.repo} is not on this machine and the hub cannot be reached.",
             advice="Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or put the diffusers folder into the data "

@@ -1,0 +1,50 @@
+"""However a recipe is spread over devices, it gives the picture of one device: at most 2 of 255 apart."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from pipelines.generate import generate
+from pipelines.recipe import Recipe
+
+MAX_DIFFERENCE = 2
+
+
+@pytest.mark.parametrize(
+    ("mesh", "fields"),
+    [
+        pytest.param("dp=2,sp=4", {}, id="guidance pair and rows"),
+        pytest.param("dp=8", {"batch_size": 4, "scheduler": "euler_ancestral"}, id="four guided pictures"),
+        pytest.param("dp=2,tp=4", {}, id="slices of weights"),
+    ],
+)
+def test_a_mesh_gives_the_picture_of_one_device(
+    load_family: Callable[..., Any],
+    draw_recipe: Callable[..., Recipe],
+    find_difference: Callable[[np.ndarray, np.ndarray], int],
+    mesh: str,
+    fields: dict[str, Any],
+) -> None:
+    recipe = draw_recipe(**fields)
+    sharded = generate(load_family(mesh=mesh), recipe)
+    assert find_difference(sharded.pixels, generate(load_family(), recipe).pixels) <= MAX_DIFFERENCE
+
+
+def test_weights_are_split_over_tp_and_each_device_holds_its_slice(load_family: Callable[..., Any]) -> None:
+    weights = load_family(mesh="dp=2,tp=4")._weights["unet"]
+    split = {name: array for name, array in weights.items() if not array.sharding.is_fully_replicated}
+    assert {name.rsplit(".", 2)[-2] for name in split} >= {"to_q", "to_k", "to_v", "proj", "2", "0"}
+    for array in split.values():
+        assert {shard.data.size for shard in array.addressable_shards} == {array.size // 4}
+
+
+def test_latents_are_spread_over_the_devices(load_family: Callable[..., Any], draw_recipe: Callable[..., Recipe]) -> None:
+    family = load_family(mesh="dp=2,sp=4")
+    recipe = draw_recipe()
+    generate(family, recipe)
+    latents = family.denoise(recipe, family.encode(recipe), on_progress=lambda _progress: None)
+    rows = {shard.data.shape[2] for shard in latents.addressable_shards}
+    assert (len(latents.sharding.device_set), rows) == (jax.device_count(), {latents.shape[2] // 4})

@@ -1,0 +1,146 @@
+"""The layers of the source, read from its syntax trees: imports point down, the app stays light, files say why."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Highest first. A module may import from its own layer's prefix and from lower layers; names in one layer do not see
+# each other.
+LAYERS = (
+    ("app",),
+    ("studio.ui", "studio.api", "studio.worker"),
+    ("studio.jobs", "studio.library"),
+    ("studio.database",),
+    ("studio.settings",),
+    ("pipelines.__main__",),
+    ("pipelines.commands",),
+    ("pipelines.training",),
+    ("pipelines.generate", "pipelines.registry"),
+    ("pipelines.sdxl", "pipelines.fake"),
+    ("pipelines.runtime",),
+    ("pipelines.stages", "pipelines.stage_files"),
+    ("pipelines.metadata",),
+    ("pipelines.recipe",),
+    ("pipelines.catalog",),
+    ("pipelines.errors",),
+)
+
+# Downward in spirit: the app starts the worker's supervisor, and the registry reaches the families only when called.
+ALLOWED = {("studio.worker", "pipelines.registry")}
+
+HEAVY = {"jax", "torch", "torchax", "diffusers", "transformers", "optax"}
+LIGHT_PACKAGES = ("app", "studio")
+FLOOR = ("errors", "catalog", "recipe", "stages", "generate", "metadata", "stage_files", "registry")
+MIN_FILES = 60  # a test that reads no files would pass forever
+
+
+def list_sources() -> list[Path]:
+    files = [ROOT / "app.py", *ROOT.glob("studio/**/*.py"), *ROOT.glob("pipelines/**/*.py")]
+    return sorted(file for file in files if "__pycache__" not in file.parts)
+
+
+def name_module(file: Path) -> str:
+    parts = list(file.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def find_imports(tree: ast.AST, *, is_top_level_only: bool = False) -> Iterator[str]:
+    nodes = tree.body if is_top_level_only and isinstance(tree, ast.Module) else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def find_layer(module: str) -> tuple[int, str] | None:
+    for level, names in enumerate(LAYERS):
+        for name in names:
+            if module == name or module.startswith(f"{name}."):
+                return level, name
+    return None
+
+
+def test_the_test_sees_the_source() -> None:
+    assert len(list_sources()) >= MIN_FILES
+
+
+def test_imports_point_down() -> None:
+    wrong = []
+    for file in list_sources():
+        here = find_layer(name_module(file))
+        if here is None:
+            continue
+        for imported in find_imports(ast.parse(file.read_text("utf-8"))):
+            there = find_layer(imported)
+            if there is None or there == here or (here[1], there[1]) in ALLOWED:
+                continue
+            if there[0] <= here[0]:
+                wrong.append(f"{file.relative_to(ROOT)} imports {imported}")
+    assert not wrong
+
+
+def test_every_module_belongs_to_a_layer() -> None:
+    packages = {"studio", "pipelines"}  # their __init__ only says what they are
+    homeless = [name_module(file) for file in list_sources() if find_layer(name_module(file)) is None]
+    assert set(homeless) <= packages
+
+
+@pytest.mark.parametrize("package", LIGHT_PACKAGES)
+def test_the_app_and_the_studio_never_import_heavy_libraries(package: str) -> None:
+    for file in list_sources():
+        if name_module(file).split(".")[0] == package:
+            roots = {name.split(".")[0] for name in find_imports(ast.parse(file.read_text("utf-8")))}
+            assert not roots & HEAVY, file
+
+
+@pytest.mark.parametrize("name", FLOOR)
+def test_the_floor_imports_without_heavy_libraries(name: str) -> None:
+    tree = ast.parse((ROOT / "pipelines" / f"{name}.py").read_text("utf-8"))
+    roots = {module.split(".")[0] for module in find_imports(tree)}
+    assert not roots & HEAVY
+
+
+def test_every_file_opens_with_why_it_exists() -> None:
+    silent = [file for file in list_sources() if not ast.get_docstring(ast.parse(file.read_text("utf-8")))]
+    assert not silent
+
+
+def test_no_route_is_async_without_awaiting() -> None:
+    """An `async def` route that blocks stops the whole server."""
+    wrong = []
+    for file in ROOT.glob("studio/api/*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.AsyncFunctionDef) and node.decorator_list:
+                waits = (ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Yield)
+                if not any(isinstance(inner, waits) for inner in ast.walk(node)):
+                    wrong.append(f"{file.name}: {node.name}")
+    assert not wrong
+
+
+def test_only_the_bridge_touches_torchax() -> None:
+    users = [
+        file.relative_to(ROOT).as_posix()
+        for file in list_sources()
+        if any(name.split(".")[0] == "torchax" for name in find_imports(ast.parse(file.read_text("utf-8"))))
+    ]
+    assert users == ["pipelines/runtime/torch_bridge.py"]
+
+
+def test_only_settings_and_start_up_read_the_environment() -> None:
+    allowed = {
+        "app.py",  # hands the environment to settings, and silences telemetry before gradio is imported
+        "pipelines/runtime/platform.py",  # chooses the backend before jax is imported
+        "pipelines/commands/bench.py",  # hands it on to the measured processes
+        "studio/settings.py",
+        "studio/worker/__main__.py",  # hands it to settings
+    }
+    readers = {
+        file.relative_to(ROOT).as_posix() for file in list_sources() if "os.environ" in file.read_text("utf-8")
+    }
+    assert readers <= allowed
