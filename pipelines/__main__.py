@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from pipelines.commands import bench, generate, models, stages, train
-from pipelines.errors import LumeshError, RecipeError
+from pipelines.errors import LumeshError, MeshError, RecipeError
 
 app = typer.Typer(
     help="Pictures from prompts on a JAX mesh, without the studio.",
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     command = get_command(app)
     try:
         result = command.main(args=arguments, prog_name="python -m pipelines", standalone_mode=False)
-    except RecipeError as error:
+    except (RecipeError, MeshError) as error:
         return _fail(str(error), 2)
     except LumeshError as error:
         return _fail(str(error), 1)

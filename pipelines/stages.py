@@ -76,6 +76,8 @@ class Family(Protocol):
 
     model: Model
     load_s: float
+    host_ms_per_chunk: float
+    """Of the last denoise: the host's own work, waiting for the devices left out."""
 
     def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
         """Compiles, or reads from the cache, every program this shape needs; returns the seconds it took."""

@@ -40,6 +40,7 @@ def run_lumesh(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
         "load_s": family.load_s,
         "compile_s": first.timings.compile_s,
         "warm_s": statistics.median(seconds),
+        "host_ms_per_chunk": family.host_ms_per_chunk,
     }
 
 

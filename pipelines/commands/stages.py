@@ -160,7 +160,9 @@ def _to_config(recipe: Recipe) -> dict[str, Any]:
 def _from_config(config: dict[str, Any]) -> dict[str, Any]:
     names = {"num_inference_steps": "steps", "model_id": "model"}
     fields = {names.get(name, name): value for name, value in config.items() if name not in ("width", "height")}
-    fields["shape"] = options.choose_shape(None, config.get("width"), config.get("height"))
+    if "width" in config or "height" in config:
+        # People edit this file: whatever stands there is checked with the rest of the recipe.
+        fields["shape"] = f"{config.get('width')}x{config.get('height')}"
     return fields
 
 

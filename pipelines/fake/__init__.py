@@ -45,6 +45,7 @@ class FakeFamily:
     ) -> None:
         self.model = model
         self.load_s = load_s
+        self.host_ms_per_chunk = 0.0
         self._compile_s = compile_s
         self._step_s = step_s
         self._warm: set[Shape] = set()

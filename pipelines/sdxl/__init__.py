@@ -4,10 +4,11 @@
 What differs from other families is in encode.py, denoise.py, decode.py and sharding.py, a screen each.
 """
 
+import contextlib
 import gc
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,11 @@ def load(
         on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
     )
     on_progress(Progress(phase="loading"))
-    parts = _build_modules(folder)
+    with _told_as_incomplete(folder):
+        parts = _build_modules(folder)
+        tokenizers = tuple(CLIPTokenizer.from_pretrained(folder / name) for name in ("tokenizer", "tokenizer_2"))
+        scheduler_config = _read_json(folder / "scheduler" / "scheduler_config.json")
+        zeroes_empty = bool(_read_json(folder / "model_index.json").get("force_zeros_for_empty_prompt", True))
     dtype = jnp.float32 if mesh.devices.flat[0].platform == "cpu" else jnp.bfloat16
     weights = {}
     for name, module in parts.items():
@@ -81,9 +86,9 @@ def load(
         mesh=mesh,
         modules=parts,
         weights=weights,
-        tokenizers=tuple(CLIPTokenizer.from_pretrained(folder / name) for name in ("tokenizer", "tokenizer_2")),
-        scheduler_config=_read_json(folder / "scheduler" / "scheduler_config.json"),
-        zeroes_empty=bool(_read_json(folder / "model_index.json").get("force_zeros_for_empty_prompt", True)),
+        tokenizers=tokenizers,
+        scheduler_config=scheduler_config,
+        zeroes_empty=zeroes_empty,
         latents_to_rgb=read_map(folder) or SDXL_LATENTS_TO_RGB,
         dtype=dtype,
         cache_dir=cache_dir,
@@ -137,6 +142,7 @@ class SdxlFamily:
         device = mesh.devices.flat[0]
         context = f"{model.id}@{model.revision} {dict(mesh.shape)} {device.device_kind} {jax.__version__}"
         self._index = CacheIndex(cache_dir, context=context)
+        self.host_ms_per_chunk = 0.0  # of the last denoise: the host's own work, waiting for the devices left out
         self._zero_noise: dict[_Plan, jax.Array] = {}
 
     def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
@@ -189,6 +195,7 @@ class SdxlFamily:
 
         # One chunk is always queued behind the running one, so the devices never wait for the host.
         start, chunk, clock = 0, 1, time.perf_counter()
+        began_s, waited_s, chunks = clock, 0.0, 0
         running: tuple[int, int, jax.Array] | None = None
         while start < schedule.steps or running is not None:
             queued = None
@@ -210,8 +217,10 @@ class SdxlFamily:
                 start = stop
             if running is not None:
                 began, ended, picture = running
+                waiting_s = time.perf_counter()
                 picture.block_until_ready()
                 now = time.perf_counter()
+                waited_s, chunks = waited_s + now - waiting_s, chunks + 1
                 step_s, clock = (now - clock) / (ended - began), now
                 chunk = int(np.clip(CHUNK_TARGET_S / max(step_s, 1e-6), 1, MAX_CHUNK))
                 on_progress(
@@ -223,6 +232,7 @@ class SdxlFamily:
                     )
                 )
             running = queued
+        self.host_ms_per_chunk = 1000 * (time.perf_counter() - began_s - waited_s) / chunks
         return latents
 
     def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
@@ -416,24 +426,28 @@ class SdxlFamily:
         return jax.device_put(value, self._replicated)
 
 
-def _build_modules(folder: Path) -> dict[str, TracedModule]:
+@contextlib.contextmanager
+def _told_as_incomplete(folder: Path) -> Iterator[None]:
+    """Turns a missing or damaged file into a ModelError that says what a checkpoint consists of."""
     try:
-        configs = {name: _read_json(folder / name / "config.json") for name in ("unet", "vae")}
-        text_configs = {
-            name: CLIPTextConfig.from_pretrained(folder / name) for name in ("text_encoder", "text_encoder_2")
-        }
-        with parameters_on_meta():
-            modules = {
-                "text_encoder": CLIPTextModel(text_configs["text_encoder"]),
-                "text_encoder_2": CLIPTextModelWithProjection(text_configs["text_encoder_2"]),
-                "unet": UNet2DConditionModel.from_config(configs["unet"]),
-                "vae": AutoencoderKL.from_config(configs["vae"]),
-            }
+        yield
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"{folder} is not a complete SDXL checkpoint: {error}.",
             advice=f"It needs model_index.json, {', '.join(COMPONENTS)}.",
         ) from error
+
+
+def _build_modules(folder: Path) -> dict[str, TracedModule]:
+    configs = {name: _read_json(folder / name / "config.json") for name in ("unet", "vae")}
+    text_configs = {name: CLIPTextConfig.from_pretrained(folder / name) for name in ("text_encoder", "text_encoder_2")}
+    with parameters_on_meta():
+        modules = {
+            "text_encoder": CLIPTextModel(text_configs["text_encoder"]),
+            "text_encoder_2": CLIPTextModelWithProjection(text_configs["text_encoder_2"]),
+            "unet": UNet2DConditionModel.from_config(configs["unet"]),
+            "vae": AutoencoderKL.from_config(configs["vae"]),
+        }
     if modules["unet"].config.addition_embed_type != "text_time":
         raise ModelError(
             f"{folder} holds a UNet without SDXL's size conditioning.",

@@ -81,9 +81,9 @@ STAGES = (
             AlbumSize(width=256, height=256, pictures=6144, batch_size=12, turns=5),
             AlbumSize(width=320, height=192, pictures=2048, batch_size=12, turns=2),
             AlbumSize(width=192, height=320, pictures=2048, batch_size=12, turns=2),
-            AlbumSize(width=128, height=128, pictures=4096, batch_size=32, turns=1),
+            AlbumSize(width=128, height=128, pictures=16_384, batch_size=32, turns=1),
         ),
-        course=Course(steps=1500, muon_learning_rate=0.008, adam_learning_rate=6e-4),
+        course=Course(steps=1250, muon_learning_rate=0.008, adam_learning_rate=6e-4),
     ),
 )
 

@@ -70,7 +70,9 @@ class Hub:
 
     def fetched(self) -> set[str]:
         prefix = f"/{REPO}/resolve/{COMMIT}/"
-        return {path.removeprefix(prefix) for method, path, _ in self.asked if method == "GET" and path.startswith(prefix)}
+        return {
+            path.removeprefix(prefix) for method, path, _ in self.asked if method == "GET" and path.startswith(prefix)
+        }
 
     def ranges(self) -> list[str | None]:
         return [wanted for method, path, wanted in self.asked if method == "GET" and path.endswith(WEIGHTS)]
@@ -80,10 +82,10 @@ def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """The three routes snapshot_download asks for: the revision, its tree, and the files."""
 
-        def do_HEAD(self) -> None:  # noqa: N802 - http.server's name
+        def do_HEAD(self) -> None:
             self._answer()
 
-        def do_GET(self) -> None:  # noqa: N802 - http.server's name
+        def do_GET(self) -> None:
             self._answer()
 
         def log_message(self, *_arguments: Any) -> None:
@@ -233,7 +235,10 @@ def test_a_connection_that_breaks_again_and_again_ends_in_advice(
 def test_a_gated_model_tells_how_to_get_in(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
     hub.refusal = (403, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to this model is restricted."})
     answer = download()
-    assert (answer["kind"], answer["error"]) == ("ModelError", f"{REPO} is gated: its owner asks you to accept a licence.")
+    assert (answer["kind"], answer["error"]) == (
+        "ModelError",
+        f"{REPO} is gated: its owner asks you to accept a licence.",
+    )
     assert f"huggingface.co/{REPO}" in answer["advice"]
     assert "HF_TOKEN" in answer["advice"]
 

@@ -9,6 +9,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
+CHOOSE = """
+import os
+from pipelines.runtime import platform
+platform.prepare_backend()
+print(os.environ["JAX_PLATFORMS"])
+"""
+
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A process without this test run's own settings for JAX."""
@@ -41,13 +48,11 @@ print(describe_devices())
 
 @pytest.mark.skipif(Path("/dev/accel0").exists() or Path("/dev/nvidia0").exists(), reason="has an accelerator")
 def test_without_an_accelerator_the_cpu_is_chosen() -> None:
-    code = "import os; from pipelines.runtime import platform; platform.prepare_backend(); print(os.environ['JAX_PLATFORMS'])"
-    assert run(code).stdout == "cpu\n"
+    assert run(CHOOSE).stdout == "cpu\n"
 
 
 def test_a_users_own_choice_is_respected() -> None:
-    code = "import os; from pipelines.runtime import platform; platform.prepare_backend(); print(os.environ['JAX_PLATFORMS'])"
-    assert run(code, JAX_PLATFORMS="cuda").stdout == "cuda\n"
+    assert run(CHOOSE, JAX_PLATFORMS="cuda").stdout == "cuda\n"
 
 
 def test_the_floor_and_the_command_line_import_neither_jax_nor_torch() -> None:

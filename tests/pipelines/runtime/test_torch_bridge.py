@@ -47,10 +47,11 @@ def run_both(function: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> t
     ("shape", "groups"), [((2, 8, 5, 7), 4), ((1, 6, 9), 1), ((3, 12), 3)], ids=["picture", "sequence", "vector"]
 )
 @pytest.mark.parametrize("is_affine", [True, False])
-def test_group_norm_is_torchs(shape: tuple[int, ...], groups: int, is_affine: bool) -> None:
-    channels = shape[1]
-    affine = (draw(channels, seed=1), draw(channels, seed=2)) if is_affine else (None, None)
-    expected, found = run_both(lambda x: functional.group_norm(x, groups, *affine, eps=1e-6), draw(*shape) * 3 + 5)
+def test_group_norm_is_torchs(shape: tuple[int, ...], groups: int, *, is_affine: bool) -> None:
+    affine = (draw(shape[1], seed=1), draw(shape[1], seed=2)) if is_affine else ()
+    expected, found = run_both(
+        lambda x, *affine: functional.group_norm(x, groups, *affine, eps=1e-6), draw(*shape) * 3 + 5, *affine
+    )
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
@@ -89,7 +90,7 @@ def test_statistics_stay_in_fp32_when_the_model_runs_in_bf16(norm: Callable[...,
     ids=str,
 )
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_conv2d_is_torchs(options: dict[str, Any], has_bias: bool) -> None:
+def test_conv2d_is_torchs(options: dict[str, Any], *, has_bias: bool) -> None:
     weight = draw(12, 8 // options.get("groups", 1), 3, 3, seed=1)
     bias = draw(12, seed=2) if has_bias else torch.zeros(12)
 

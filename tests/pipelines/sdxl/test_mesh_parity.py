@@ -41,7 +41,9 @@ def test_weights_are_split_over_tp_and_each_device_holds_its_slice(load_family: 
         assert {shard.data.size for shard in array.addressable_shards} == {array.size // 4}
 
 
-def test_latents_are_spread_over_the_devices(load_family: Callable[..., Any], draw_recipe: Callable[..., Recipe]) -> None:
+def test_latents_are_spread_over_the_devices(
+    load_family: Callable[..., Any], draw_recipe: Callable[..., Recipe]
+) -> None:
     family = load_family(mesh="dp=2,sp=4")
     recipe = draw_recipe()
     generate(family, recipe)
