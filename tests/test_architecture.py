@@ -140,7 +140,5 @@ def test_only_settings_and_start_up_read_the_environment() -> None:
         "studio/settings.py",
         "studio/worker/__main__.py",  # hands it to settings
     }
-    readers = {
-        file.relative_to(ROOT).as_posix() for file in list_sources() if "os.environ" in file.read_text("utf-8")
-    }
+    readers = {file.relative_to(ROOT).as_posix() for file in list_sources() if "os.environ" in file.read_text("utf-8")}
     assert readers <= allowed

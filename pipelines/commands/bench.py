@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.commands import options
-from pipelines.errors import LumeshError
+from pipelines.errors import LumeshError, RecipeError
 
 PROMPT = "A red sailboat on the ocean at sunset"
 RUNNER = "pipelines.commands.bench_runner"
@@ -39,7 +39,7 @@ def run(
     Example: python -m pipelines bench --vs diffusers
     """
     if vs not in (None, "diffusers"):
-        raise options.RecipeError({"vs": f"{vs!r} is not known; allowed: diffusers"})
+        raise RecipeError({"vs": f"{vs!r} is not known; allowed: diffusers"})
     place = options.Place(data_dir=data_dir)
     recipe = options.make_recipe(
         place.catalog,

@@ -50,7 +50,7 @@ def run_diffusers(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
 
     import_s = time.perf_counter() - STARTED
     model = load_catalog(Path(task["models_dir"])).get(recipe.model)
-    pipeline = StableDiffusionXLPipeline.from_pretrained(model.path or model.repo, torch_dtype=torch.float32)
+    pipeline = StableDiffusionXLPipeline.from_pretrained(model.path or model.repo, dtype=torch.float32)
     pipeline.set_progress_bar_config(disable=True)
     load_s = time.perf_counter() - STARTED - import_s
     shape = recipe.parsed_shape

@@ -9,6 +9,7 @@ from PIL import Image
 
 from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
+from pipelines.errors import RecipeError
 from pipelines.generate import generate
 from pipelines.metadata import make_png_chunks
 from pipelines.recipe import Recipe
@@ -43,6 +44,7 @@ def make(
     Example: python -m pipelines generate --model demo-sdxl --prompt "A red sailboat on the ocean at sunset" --seed 42
     """
     place = options.Place(data_dir=data_dir)
+    check_output(output)
     recipe = options.make_recipe(
         place.catalog,
         {
@@ -81,6 +83,16 @@ def make(
     for file in files:
         typer.echo(file)
     typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
+
+
+def check_output(output: Path | None) -> None:
+    """Refuses what could not be written, before any work is done; raises RecipeError."""
+    if output is None:
+        return
+    if output.suffix.lower() != ".png":
+        raise RecipeError({"output": f"{output} should end in .png, the format that carries the recipe"})
+    if output.is_dir():
+        raise RecipeError({"output": f"{output} is a folder; name a file in it"})
 
 
 def save_pictures(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:

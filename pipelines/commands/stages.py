@@ -11,7 +11,7 @@ import typer
 
 from pipelines import stage_files
 from pipelines.commands import options
-from pipelines.commands.generate import save_pictures
+from pipelines.commands.generate import check_output, save_pictures
 from pipelines.commands.progress import TerminalProgress
 from pipelines.generate import uses_cfg
 from pipelines.recipe import Recipe
@@ -111,6 +111,7 @@ def decode(
     Example: python -m pipelines decode --input_dir out --output lighthouse.png
     """
     place = options.Place(data_dir=data_dir)
+    check_output(output)
     recipe = options.make_recipe(place.catalog, _from_config(stage_files.read_config(input_dir)))
     family = _load(place, recipe, "decode", mesh=mesh, is_silent=as_json)
     latents = stage_files.read_tensors(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipelines.commands import options
-from pipelines.errors import ModelError
+from pipelines.errors import RecipeError
 
 TRAINABLE = ("demo-sdxl",)
 
@@ -31,7 +31,7 @@ def train_model(
     Example: python -m pipelines train demo-sdxl
     """
     if model not in TRAINABLE:
-        raise ModelError(f"{model!r} cannot be trained here.", advice=f"Trainable: {', '.join(TRAINABLE)}.")
+        raise RecipeError({"model": f"{model} cannot be trained here; allowed: {', '.join(TRAINABLE)}"})
     from pipelines import registry
 
     registry.start_jax(options.Place(data_dir=data_dir).cache_dir)

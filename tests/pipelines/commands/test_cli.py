@@ -272,3 +272,17 @@ def test_a_process_of_its_own_prints_nothing_but_the_object(data_dir: Path, cach
     )
     assert done.stderr == ""
     assert json.loads(done.stdout)["output"] == str(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("output", ["{out}", "{out}/picture.jpg"])
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(run: Run, output: str) -> None:
+    found = run(f"generate --model tiny --prompt x {SETTINGS} --output {output}")
+    assert found.code == 2
+    assert ".png" in found.err
+    assert found.err.count("\n") == 1
+
+
+def test_a_model_that_cannot_be_trained_is_refused_with_those_that_can(run: Run) -> None:
+    found = run("train nope")
+    assert found.code == 2
+    assert "demo-sdxl" in found.err

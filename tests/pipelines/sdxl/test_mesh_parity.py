@@ -34,7 +34,7 @@ def test_a_mesh_gives_the_picture_of_one_device(
 
 
 def test_weights_are_split_over_tp_and_each_device_holds_its_slice(load_family: Callable[..., Any]) -> None:
-    weights = load_family(mesh="dp=2,tp=4")._weights["unet"]
+    weights = load_family(mesh="dp=2,tp=4").parts.weights["unet"]
     split = {name: array for name, array in weights.items() if not array.sharding.is_fully_replicated}
     assert {name.rsplit(".", 2)[-2] for name in split} >= {"to_q", "to_k", "to_v", "proj", "2", "0"}
     for array in split.values():

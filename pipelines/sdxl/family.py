@@ -1,0 +1,216 @@
+"""A recipe's way through the compiled programs of a loaded SDXL."""
+
+import gc
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from pipelines.catalog import Model, Shape
+from pipelines.recipe import Recipe
+from pipelines.runtime.compiled import CacheIndex, Programs, counter
+from pipelines.runtime.schedules import build_schedule
+from pipelines.sdxl.denoise import MAX_CHUNK, NoiseSource, make_time_ids
+from pipelines.sdxl.encode import tokenize
+from pipelines.sdxl.parts import Parts
+from pipelines.sdxl.programs import ENCODE_KEY, Layout, lay_out, list_programs
+from pipelines.stages import Embeddings, OnProgress, Progress
+
+CHUNK_TARGET_S = 0.1  # how often the host looks: often enough for a smooth bar and a prompt cancel
+
+
+class SdxlFamily:
+    """See `stages.Family` for what each method promises."""
+
+    def __init__(self, model: Model, parts: Parts, *, cache_dir: Path, load_s: float) -> None:
+        self.model = model
+        self.load_s = load_s
+        self.host_ms_per_chunk = 0.0
+        self.parts = parts
+        self._programs = Programs()
+        self._replicated = NamedSharding(parts.mesh, PartitionSpec())
+        device = parts.mesh.devices.flat[0]
+        context = f"{model.id}@{model.revision} {dict(parts.mesh.shape)} {device.device_kind} {jax.__version__}"
+        self._index = CacheIndex(cache_dir, context=context)
+        self._zero_noise: dict[Layout, jax.Array] = {}
+
+    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
+        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg)
+        uses_cfg = layout.uses_cfg
+        programs = list_programs(self.parts, layout)
+        if all(self._programs.has(*program.key) for program in programs):
+            return 0.0
+        key = ("shape", shape, layout.images, uses_cfg)
+        known_s = self._index.find_seconds(*key)
+        detail = f"{shape}" if known_s is None else f"{shape} from the cache"
+        on_progress(Progress(phase="compiling", total=len(programs), detail=detail))
+        started = time.perf_counter()
+        self._programs.compile_all(programs)
+        seconds = time.perf_counter() - started
+        self._index.remember(*key, seconds=seconds)
+        return seconds
+
+    def shape_state(self, shape: Shape) -> str:
+        uses_cfg = self.model.guidance_scale > 1
+        layout = self._lay_out(shape, 1, uses_cfg=uses_cfg)
+        if all(self._programs.has(*key) for key in (layout.denoise_key, layout.decode_key)):
+            return "warm"
+        known_s = self._index.find_seconds("shape", shape, layout.images, uses_cfg)
+        return "cold" if known_s is None else "disk"
+
+    def encode(self, recipe: Recipe) -> Embeddings:
+        negative_prompt = recipe.negative_prompt or ""
+        ids = tokenize(self.parts.tokenizers, recipe.prompt, negative_prompt)
+        embeddings = self._programs.get(*ENCODE_KEY)(
+            self.parts.weights["text_encoder"],
+            self.parts.weights["text_encoder_2"],
+            self._put(ids),
+            self._put(np.asarray(not negative_prompt)),
+        )
+        return jax.device_get(embeddings)
+
+    def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> jax.Array:
+        shape = recipe.parsed_shape
+        scale = recipe.guidance_scale or 0.0
+        layout = self._choose_layout(shape, recipe.batch_size, uses_cfg=scale > 1)
+        schedule = build_schedule(recipe.scheduler or "", self.parts.scheduler_config, steps=recipe.steps or 1)
+        program = self._programs.get(*layout.denoise_key)
+        noise = NoiseSource(seed=recipe.seed or 0, images=layout.images, shape_CHW=layout.latents_CHW)
+        latents = jax.device_put(noise.draw() * np.float32(schedule.initial_scale), layout.latents)
+        x0 = jax.device_put(np.zeros(latents.shape, np.float32), layout.latents)
+        rows = self._put_rows(embeddings, layout)
+        table = self._put(schedule.table)
+        guidance_scale = self._put(np.float32(max(scale, 1.0)))
+
+        # One chunk is always queued behind the running one, so the devices never wait for the host.
+        start, chunk, clock = 0, 1, time.perf_counter()
+        began_s, waited_s, chunks = clock, 0.0, 0
+        running: tuple[int, int, jax.Array] | None = None
+        while start < schedule.steps or running is not None:
+            queued = None
+            if start < schedule.steps:
+                stop = min(start + chunk, schedule.steps)
+                chunk_noise = self._draw_chunk_noise(noise, layout, stop - start, has_noise=schedule.has_noise)
+                latents, x0 = program(
+                    self.parts.weights["unet"],
+                    latents,
+                    x0,
+                    rows,
+                    table,
+                    chunk_noise,
+                    guidance_scale,
+                    self._put(np.int32(start)),
+                    self._put(np.int32(stop)),
+                )
+                queued = (start, stop, x0)
+                start = stop
+            if running is not None:
+                began, ended, picture = running
+                waiting_s = time.perf_counter()
+                picture.block_until_ready()
+                now = time.perf_counter()
+                waited_s, chunks = waited_s + now - waiting_s, chunks + 1
+                step_s, clock = (now - clock) / (ended - began), now
+                chunk = int(np.clip(CHUNK_TARGET_S / max(step_s, 1e-6), 1, MAX_CHUNK))
+                on_progress(
+                    Progress(
+                        phase="denoising",
+                        done=ended,
+                        total=schedule.steps,
+                        draw_preview=lambda picture=picture: self._draw_preview(layout, picture)[: recipe.batch_size],
+                    )
+                )
+            running = queued
+        self.host_ms_per_chunk = 1000 * (time.perf_counter() - began_s - waited_s) / chunks
+        return latents
+
+    def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
+        layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
+        latents = jax.device_put(_fill_rows(latents_BCHW, layout.images), layout.latents)
+        pixels = self._programs.get(*layout.decode_key)(self.parts.weights["vae"], latents)
+        return np.asarray(pixels)[: recipe.batch_size]
+
+    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What `denoise` takes: one row each, as the stage files hold them."""
+        hidden = (1, self.parts.text_length, self.parts.text_width)
+        pooled = (1, self.parts.pooled_width)
+        return {
+            "prompt_embeds": hidden,
+            "negative_prompt_embeds": hidden,
+            "pooled_prompt_embeds": pooled,
+            "negative_pooled_prompt_embeds": pooled,
+        }
+
+    def latents_shape(self, shape: Shape) -> tuple[int, int, int]:
+        """(C, H, W) of one picture's latents."""
+        return self.parts.latents_CHW(shape)
+
+    def compile_count(self) -> int:
+        return counter.compiled
+
+    def unload(self) -> None:
+        self._programs.clear()
+        self._zero_noise.clear()
+        for weights in self.parts.weights.values():
+            for array in weights.values():
+                array.delete()
+        self.parts.weights.clear()
+        gc.collect()
+
+    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
+        return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
+
+    def _choose_layout(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
+        """One forward a step when guidance is off, unless only the guided program is warm.
+
+        At a scale of 1 that one gives the same picture, for a second forward instead of a compilation.
+        """
+        single, guided = (self._lay_out(shape, batch_size, uses_cfg=value) for value in (False, True))
+        is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
+        return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
+
+    def _put_rows(self, embeddings: Embeddings, layout: Layout) -> dict[str, jax.Array]:
+        """[negative..., positive...] rows with guidance, positive rows alone without."""
+        rows = {}
+        for name in ("prompt_embeds", "pooled_prompt_embeds"):
+            halves = [embeddings[f"negative_{name}"], embeddings[name]] if layout.uses_cfg else [embeddings[name]]
+            rows[name] = np.concatenate([np.repeat(np.asarray(half), layout.images, axis=0) for half in halves])
+        time_ids = make_time_ids(width=layout.shape.width, height=layout.shape.height)
+        rows["time_ids"] = np.repeat(time_ids, len(rows["prompt_embeds"]), axis=0)
+        return {name: jax.device_put(value.astype(np.float32), layout.rows) for name, value in rows.items()}
+
+    def _draw_chunk_noise(
+        self,
+        source: NoiseSource,
+        layout: Layout,
+        steps: int,
+        *,
+        has_noise: bool,
+    ) -> jax.Array:
+        sharded = layout.noise
+        size = (MAX_CHUNK, layout.images, *layout.latents_CHW)
+        if not has_noise:
+            if layout not in self._zero_noise:
+                self._zero_noise[layout] = jax.device_put(np.zeros(size, np.float32), sharded)
+            return self._zero_noise[layout]
+        noise = np.zeros(size, np.float32)
+        for step in range(steps):
+            noise[step] = source.draw()
+        return jax.device_put(noise, sharded)
+
+    def _draw_preview(self, layout: Layout, x0_BCHW: jax.Array) -> np.ndarray:
+        return np.asarray(self._programs.get(*layout.preview_key)(x0_BCHW))
+
+    def _put(self, value: Any) -> jax.Array:
+        return jax.device_put(value, self._replicated)
+
+
+def _fill_rows(latents_BCHW: Any, images: int) -> Any:
+    """Latents read from a file hold only the pictures asked for; the program takes a full batch class."""
+    missing = images - len(latents_BCHW)
+    if not missing:
+        return latents_BCHW
+    return np.concatenate([latents_BCHW, np.zeros((missing, *latents_BCHW.shape[1:]), np.float32)])

@@ -1,0 +1,175 @@
+"""Which programs a shape needs, and how their arrays lie on the mesh.
+
+The worker, the command line and ahead-of-time compilation for another machine all compile exactly these.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+from pipelines.catalog import Shape
+from pipelines.runtime.compiled import Program
+from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
+from pipelines.sdxl.decode import build_decode_program
+from pipelines.sdxl.denoise import MAX_CHUNK, build_denoise_program
+from pipelines.sdxl.encode import build_encode_program
+from pipelines.sdxl.parts import STAGE_OF, Parts
+from pipelines.sdxl.sharding import batch_class
+
+Key = tuple[Any, ...]
+
+ENCODE_KEY: Key = ("encode",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The arrays of one (shape, images, guidance): sizes and where they lie."""
+
+    shape: Shape
+    images: int
+    uses_cfg: bool
+    latents_CHW: tuple[int, int, int]  # noqa: N815
+    latents: NamedSharding
+    rows: NamedSharding
+    model_input: NamedSharding
+
+    @property
+    def noise(self) -> NamedSharding:
+        """Of the noise of a chunk of steps (steps, images, C, H, W)."""
+        return NamedSharding(self.latents.mesh, PartitionSpec(None, *self.latents.spec))
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the UNet's batch."""
+        return self.images * (2 if self.uses_cfg else 1)
+
+    @property
+    def denoise_key(self) -> Key:
+        return ("denoise", self.shape, self.images, self.uses_cfg)
+
+    @property
+    def decode_key(self) -> Key:
+        return ("decode", self.shape, self.images)
+
+    @property
+    def preview_key(self) -> Key:
+        return ("preview", self.shape, self.images)
+
+
+def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> Layout:
+    """Images over `dp` and rows of an image over `sp`, each where it divides; else replicated."""
+    images = batch_class(batch_size)
+    latents_CHW = parts.latents_CHW(shape)
+    dp, sp = parts.mesh.shape["dp"], parts.mesh.shape["sp"]
+    height = "sp" if latents_CHW[1] % sp == 0 else None
+    rows = "dp" if images * (2 if uses_cfg else 1) % dp == 0 else None
+    return Layout(
+        shape=shape,
+        images=images,
+        uses_cfg=uses_cfg,
+        latents_CHW=latents_CHW,
+        latents=NamedSharding(parts.mesh, PartitionSpec("dp" if images % dp == 0 else None, None, height)),
+        rows=NamedSharding(parts.mesh, PartitionSpec(rows)),
+        model_input=NamedSharding(parts.mesh, PartitionSpec(rows, None, height)),
+    )
+
+
+def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
+    """The programs of the loaded stages."""
+    loaded = {STAGE_OF[name] for name in parts.weights}
+    programs = []
+    if "encode" in loaded:
+        programs.append(_encode_program(parts))
+    if "denoise" in loaded:
+        programs += [_denoise_program(parts, layout), _preview_program(parts, layout)]
+    if "decode" in loaded:
+        programs.append(_decode_program(parts, layout))
+    return tuple(programs)
+
+
+def _encode_program(parts: Parts) -> Program:
+    encoders = (parts.modules["text_encoder"], parts.modules["text_encoder_2"])
+    return Program(
+        key=ENCODE_KEY,
+        function=build_encode_program(encoders, zeroes_empty=parts.zeroes_empty),
+        arguments=(
+            _abstract(parts.weights["text_encoder"]),
+            _abstract(parts.weights["text_encoder_2"]),
+            _abstract_input(parts, (len(encoders), 2, parts.text_length), jnp.int32),
+            _abstract_input(parts, (), jnp.bool_),
+        ),
+    )
+
+
+def _denoise_program(parts: Parts, layout: Layout) -> Program:
+    latents = _abstract_latents(layout)
+    return Program(
+        key=layout.denoise_key,
+        function=build_denoise_program(
+            parts.modules["unet"],
+            uses_cfg=layout.uses_cfg,
+            dtype=parts.dtype,
+            input_sharding=layout.model_input,
+        ),
+        arguments=(
+            _abstract(parts.weights["unet"]),
+            latents,
+            latents,
+            _abstract_rows(parts, layout),
+            _abstract_input(parts, (MAX_STEPS, len(COLUMNS)), jnp.float32),
+            jax.ShapeDtypeStruct((MAX_CHUNK, *latents.shape), jnp.float32, sharding=layout.noise),
+            _abstract_input(parts, (), jnp.float32),
+            _abstract_input(parts, (), jnp.int32),
+            _abstract_input(parts, (), jnp.int32),
+        ),
+        donate=(1,),
+        out_shardings=(layout.latents, layout.latents),
+    )
+
+
+def _decode_program(parts: Parts, layout: Layout) -> Program:
+    weights = parts.weights["vae"]
+    return Program(
+        key=layout.decode_key,
+        function=build_decode_program(parts.modules["vae"], dtype=next(iter(weights.values())).dtype),
+        arguments=(_abstract(weights), _abstract_latents(layout)),
+    )
+
+
+def _preview_program(parts: Parts, layout: Layout) -> Program:
+    return Program(
+        key=layout.preview_key,
+        function=parts.latents_to_rgb.draw,
+        arguments=(_abstract_latents(layout),),
+        out_shardings=NamedSharding(parts.mesh, PartitionSpec()),
+    )
+
+
+def _abstract_latents(layout: Layout) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((layout.images, *layout.latents_CHW), jnp.float32, sharding=layout.latents)
+
+
+def _abstract_rows(parts: Parts, layout: Layout) -> dict[str, jax.ShapeDtypeStruct]:
+    sizes = {
+        "prompt_embeds": (parts.text_length, parts.text_width),
+        "pooled_prompt_embeds": (parts.pooled_width,),
+        "time_ids": (6,),
+    }
+    return {
+        name: jax.ShapeDtypeStruct((layout.row_count, *size), jnp.float32, sharding=layout.rows)
+        for name, size in sizes.items()
+    }
+
+
+def _abstract_input(parts: Parts, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(parts.mesh, PartitionSpec()))
+
+
+def _abstract(weights: Mapping[str, jax.Array]) -> dict[str, jax.ShapeDtypeStruct]:
+    return {
+        name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding) for name, array in weights.items()
+    }
