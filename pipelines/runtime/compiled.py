@@ -82,7 +82,7 @@ class Programs:
         Tracing is one at a time: two traces of one torch module would see each other's weights.
         """
         missing = [program for program in programs if not self.has(*program.key)]
-        lowered = {program.key: _lower(program) for program in missing}
+        lowered = {program.key: lower(program) for program in missing}
         with ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile") as pool:
             done = dict(zip(lowered, pool.map(lambda one: one.compile(), lowered.values()), strict=True))
         self._compiled.update(done)
@@ -92,7 +92,8 @@ class Programs:
         self._compiled.clear()
 
 
-def _lower(program: Program) -> Any:
+def lower(program: Program) -> Any:
+    """Traces a program; `.compile()` of the result is the slow part."""
     options = {} if program.out_shardings is None else {"out_shardings": program.out_shardings}
     return jax.jit(program.function, donate_argnums=program.donate, **options).lower(*program.arguments)
 

@@ -28,7 +28,7 @@ def prepare_backend() -> None:
 
 
 def describe_devices() -> str:
-    """`8 TPU chips v6e`, `1 GPU (NVIDIA H100)` or `CPU`, for people."""
+    """`8 TPU chips v6e`, `1 GPU (NVIDIA H100)` or `CPU, demo models`, for people."""
     import jax
 
     devices = jax.devices()
@@ -38,4 +38,4 @@ def describe_devices() -> str:
         return f"{count} TPU {'chip' if count == 1 else 'chips'} {kind.removeprefix('TPU ').replace(' lite', 'e')}"
     if devices[0].platform == "gpu":
         return f"{count} {'GPU' if count == 1 else 'GPUs'} ({kind})"
-    return "CPU" if count == 1 else f"CPU, {count} virtual devices"
+    return "CPU, demo models" if count == 1 else f"CPU, {count} virtual devices, demo models"

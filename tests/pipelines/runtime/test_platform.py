@@ -42,7 +42,7 @@ jax.jit(lambda x: x + 1)(1.0)
 print(describe_devices())
 """
     done = run(code, XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu")
-    assert (done.stdout, done.stderr) == ("CPU, 2 virtual devices\n", "")
+    assert (done.stdout, done.stderr) == ("CPU, 2 virtual devices, demo models\n", "")
     assert any(tmp_path.iterdir())
 
 
