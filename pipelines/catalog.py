@@ -128,14 +128,15 @@ def _read_entry(entry: dict[str, Any]) -> Model:
 
 
 def _find_local(models_dir: Path, taken: set[str]) -> tuple[Model, ...]:
-    found = []
+    found: list[Model] = []
     for index_file in sorted(models_dir.glob("*/model_index.json")):
         folder = index_file.parent
         model_id = re.sub(r"[^a-z0-9.]+", "-", folder.name.lower()).strip("-")
-        if model_id not in taken:
-            found.append(_read_local(folder, model_id))
+        model = None if model_id in taken else _read_local(folder, model_id)
+        if model is not None:
+            found.append(model)
             taken.add(model_id)
-    return tuple(model for model in found if model is not None)
+    return tuple(found)
 
 
 def _read_local(folder: Path, model_id: str) -> Model | None:

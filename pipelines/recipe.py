@@ -125,4 +125,4 @@ def _field_of(error: Any) -> str:
 
 def _plain(error: Any) -> str:
     messages = {"missing": "is required", "extra_forbidden": "is not a field of a recipe"}
-    return messages.get(error["type"], error["msg"].lower())
+    return messages.get(str(error["type"]), str(error["msg"]).lower())

@@ -61,8 +61,8 @@ def run_diffusers(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
             negative_prompt=recipe.negative_prompt or None,
             width=shape.width,
             height=shape.height,
-            num_inference_steps=recipe.steps,
-            guidance_scale=recipe.guidance_scale,
+            num_inference_steps=recipe.steps or 1,
+            guidance_scale=recipe.guidance_scale or 0.0,
             generator=torch.Generator("cpu").manual_seed(seed),
         )
 

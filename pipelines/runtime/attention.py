@@ -26,8 +26,8 @@ def attend(
     if has_grouped_heads:
         repeats = query_BHLD.shape[-3] // key_BHLD.shape[-3]
         key_BHLD, value_BHLD = (jnp.repeat(x, repeats, axis=-3) for x in (key_BHLD, value_BHLD))
-    scale = query_BHLD.shape[-1] ** -0.5 if scale is None else scale
-    logits = jnp.einsum("...qd,...kd->...qk", query_BHLD, key_BHLD, preferred_element_type=jnp.float32) * scale
+    factor = query_BHLD.shape[-1] ** -0.5 if scale is None else scale
+    logits = jnp.einsum("...qd,...kd->...qk", query_BHLD, key_BHLD, preferred_element_type=jnp.float32) * factor
     if is_causal:
         allowed = jnp.tril(jnp.ones(logits.shape[-2:], bool))
         logits = jnp.where(allowed, logits, -jnp.inf)

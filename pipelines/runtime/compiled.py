@@ -33,7 +33,7 @@ class CompileCounter:
         """Programs that XLA really compiled (a cache hit passes through the same event)."""
         return self.built - self.from_cache
 
-    def _on_duration(self, event: str, _seconds: float, **_facts: Any) -> None:
+    def _on_duration(self, event: str, duration_secs: float, **_facts: Any) -> None:  # noqa: ARG002 - JAX's names
         if event == _BUILT:
             self.built += 1
 

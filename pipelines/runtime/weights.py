@@ -127,8 +127,9 @@ def load_weights(
     there. `on_tensor(done, total)` is called as it goes and may raise. Raises ModelError naming what is missing or of
     another shape.
     """
-    places = {name: _locate(name, stored, optional_prefix) for name in shapes}
-    missing = [name for name, place in places.items() if place is None]
+    found = {name: _locate(name, stored, optional_prefix) for name in shapes}
+    places = {name: place for name, place in found.items() if place is not None}
+    missing = [name for name in shapes if name not in places]
     if missing:
         raise ModelError(
             f"The checkpoint lacks {len(missing)} of {len(shapes)} weights, {missing[0]} first.",
@@ -146,7 +147,7 @@ def load_weights(
         loaded[name] = jax.make_array_from_callback(
             place.shape,
             shardings[name],
-            lambda index, place=place: place.read(index).astype(dtype),
+            lambda index, place=place: place.read(index or ()).astype(dtype),
         )
     on_tensor(len(places), len(places))
     return loaded

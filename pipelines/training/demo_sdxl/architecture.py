@@ -78,8 +78,8 @@ def text_config(*, vocabulary_size: int, bos_id: int, eos_id: int) -> CLIPTextCo
 
 def special_ids(tokenizer: CLIPTokenizer) -> dict[str, int]:
     """The begin and end tokens, as `text_config` takes them."""
-    bos_id, eos_id = tokenizer.convert_tokens_to_ids([str(tokenizer.bos_token), str(tokenizer.eos_token)])
-    return {"bos_id": bos_id, "eos_id": eos_id}
+    vocabulary = tokenizer.get_vocab()
+    return {"bos_id": vocabulary[str(tokenizer.bos_token)], "eos_id": vocabulary[str(tokenizer.eos_token)]}
 
 
 def build_vae() -> AutoencoderKL:
