@@ -77,7 +77,7 @@ class Studio:
             return False
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     studio = Studio(tmp_path_factory.mktemp("studio"))
     studio.start()
@@ -85,7 +85,7 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     studio.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     found = next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
     if found is None:
