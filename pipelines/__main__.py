@@ -40,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(str(error), 2)
     except LumeshError as error:
         return _fail(str(error), 1)
+    except PermissionError as error:
+        return _fail(f"{error.filename} may not be written or read. Choose another folder, or change its rights.", 1)
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except Exception as error:

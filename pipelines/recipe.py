@@ -50,6 +50,10 @@ class Recipe(BaseModel):
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True)
 
+    def of_picture(self, number: int) -> "Recipe":
+        """The recipe of one picture of a batch alone: picture n is drawn from seed + n."""
+        return self.model_copy(update={"seed": (self.seed or 0) + number, "batch_size": 1})
+
     @property
     def parsed_shape(self) -> Shape:
         """The shape of a resolved recipe."""

@@ -69,7 +69,8 @@ def _run_one(task: dict[str, Any]) -> dict[str, float]:
         env=os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"},
     )
     if done.returncode:
-        raise LumeshError(f"The bench of {task['side']} failed: {done.stderr.strip().splitlines()[-1]}")
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise LumeshError(f"The bench of {task['side']} failed: {last}", advice="An exit code of -9 is out of memory.")
     return json.loads(done.stdout.splitlines()[-1])
 
 

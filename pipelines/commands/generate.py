@@ -33,7 +33,7 @@ def make(
     scheduler: options.Scheduler = None,
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
-    warmup_steps: Annotated[int, typer.Option(min=0, help="Steps to run once before the timed picture.")] = 0,
+    warmup_steps: Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")] = 0,
     mesh: options.MeshText = None,
     output: Output = None,
     as_json: options.AsJson = False,
@@ -101,8 +101,7 @@ def save_pictures(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
     files = []
     for index, picture in enumerate(pixels):
         file = output if len(pixels) == 1 else output.with_stem(f"{output.stem}-{index}")
-        own = recipe.model_copy(update={"seed": (recipe.seed or 0) + index, "batch_size": 1})
-        Image.fromarray(picture).save(file, "PNG", pnginfo=make_png_chunks(own))
+        Image.fromarray(picture).save(file, "PNG", pnginfo=make_png_chunks(recipe.of_picture(index)))
         files.append(file)
     return files
 

@@ -43,7 +43,7 @@ def save_pictures(outputs_dir: Path, job_id: str, pixels: np.ndarray, recipe: Re
             outputs_dir,
             name=f"{day}/{job_id}-{number}",
             picture=Image.fromarray(picture),
-            recipe=recipe.model_copy(update={"seed": (recipe.seed or 0) + number, "batch_size": 1}),
+            recipe=recipe.of_picture(number),
         )
         for number, picture in enumerate(pixels)
     ]

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
+from safetensors.numpy import load_file
 
 from pipelines import registry
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.generate import generate
 from pipelines.recipe import read_recipe, resolve
 from pipelines.stages import Family, ignore_progress
-from pipelines.training.postcards import Scene, held_out_prompts
+from pipelines.training.postcards import Scene, held_out_prompts, render
 
 SHEET_PROMPTS = (
     "A beautiful sunset over the ocean",
@@ -34,6 +35,7 @@ SHEET_PROMPTS = (
     "snowy hills at sunrise under clouds",
 )
 COLUMNS = 4
+PSNR_PICTURES = 40
 CAPTION_PX = 22
 
 
@@ -49,6 +51,20 @@ def measure(family: Family, catalog: Catalog, *, shape: str, steps: int, count: 
     for verdict, (_, scene) in zip(judge(pictures), asked, strict=True):
         counts.update((_group(name, scene), right) for name, right in score(verdict, scene).items())
     return counts
+
+
+def measure_autoencoder(folder: Path) -> float:
+    """PSNR in dB of the stored autoencoder on held-out postcards at 256x256."""
+    import jax.numpy as jnp  # after registry.load, which chooses the backend before jax is imported
+
+    from pipelines.training.demo_sdxl.architecture import build_vae, trace_and_initialise
+    from pipelines.training.demo_sdxl.autoencoder import measure_psnr
+
+    vae, _ = trace_and_initialise(build_vae, seed=0)
+    stored = load_file(folder / "vae" / "diffusion_pytorch_model.safetensors")
+    parameters = {name: jnp.asarray(value, jnp.float32) for name, value in stored.items()}
+    pictures = np.stack([render(scene, 256, 256) for _, scene in held_out_prompts(PSNR_PICTURES)])
+    return measure_psnr(vae, parameters, pictures)
 
 
 def draw(family: Family, catalog: Catalog, prompt: str, *, shape: str, steps: int, seed: int) -> np.ndarray:
@@ -103,6 +119,9 @@ def main() -> None:
     lines = [f"{name:<24}{_share(counts, name):7.1%}" for name in names]
     right = sum(count for (_, is_right), count in counts.items() if is_right)
     lines.append(f"{'all attributes':<24}{right / counts.total():7.1%}")
+    folder = catalog.get(options.model).path
+    if folder is not None:
+        lines.append(f"{'autoencoder':<24}{measure_autoencoder(folder):7.1f} dB")
     print("\n".join(lines))  # noqa: T201 - the result
 
 
