@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from jax.sharding import NamedSharding
 
-from pipelines.runtime.schedules import COLUMNS
+from pipelines.runtime.solver import State, advance, read_row
 from pipelines.runtime.torch_bridge import TracedModule
 
 MAX_CHUNK = 8  # steps; bounds the noise that an ancestral scheduler needs on the devices at a time
@@ -35,28 +35,26 @@ class NoiseSource:
 
 
 def build_denoise_program(unet: TracedModule, *, uses_cfg: bool, dtype: Any, input_sharding: NamedSharding) -> Any:
-    """denoise(weights, latents, x0, embeddings, table, noise, guidance_scale, start, stop) -> (latents, x0).
+    """denoise(weights, state, embeddings, table, noise, guidance_scale, start, stop) -> state.
 
-    latents and x0 (B, C, H, W) fp32; `embeddings` rows are [negative..., positive...] with guidance, else positive;
-    `noise` (MAX_CHUNK, B, C, H, W) belongs to steps start.. of this chunk. `input_sharding` is how
-    the UNet's batch lies on the mesh.
+    The state's arrays are (B, C, H, W) fp32; `embeddings` rows are [negative..., positive...] with guidance, else
+    positive; `noise` (MAX_CHUNK, B, C, H, W) belongs to steps start.. of this chunk. `input_sharding` is how the
+    UNet's batch lies on the mesh.
     """
 
     def denoise(  # noqa: PLR0917 - a compiled program takes its arrays by position
         weights: Mapping[str, jax.Array],
-        latents_BCHW: jax.Array,
-        x0_BCHW: jax.Array,
+        state: State,
         embeddings: Mapping[str, jax.Array],
         table: jax.Array,
         noise_SBCHW: jax.Array,
         guidance_scale: jax.Array,
         start: jax.Array,
         stop: jax.Array,
-    ) -> tuple[jax.Array, jax.Array]:
-        def step(index: jax.Array, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            latents, previous_x0 = state
-            row = dict(zip(COLUMNS, table[index], strict=True))
-            model_input = row["in_scale"] * latents
+    ) -> State:
+        def step(index: jax.Array, state: State) -> State:
+            row = read_row(table, index)
+            model_input = row["in_scale"] * state.latents
             if uses_cfg:
                 model_input = jnp.concatenate([model_input, model_input])
             model_input = jax.lax.with_sharding_constraint(model_input, input_sharding)
@@ -75,11 +73,9 @@ def build_denoise_program(unet: TracedModule, *, uses_cfg: bool, dtype: Any, inp
             if uses_cfg:
                 negative, positive = jnp.split(output, 2)
                 output = negative + guidance_scale * (positive - negative)
-            x0 = row["x0_latents"] * latents + row["x0_output"] * output
-            moved = row["by_latents"] * latents + row["by_output"] * output + row["by_previous_x0"] * previous_x0
-            return moved + row["by_noise"] * noise_SBCHW[index - start], x0
+            return advance(row, state, output, noise_SBCHW[index - start])
 
-        return jax.lax.fori_loop(start, stop, step, (latents_BCHW, x0_BCHW))
+        return jax.lax.fori_loop(start, stop, step, state)
 
     return denoise
 

@@ -1,65 +1,41 @@
 """A recipe's way through the compiled programs of a loaded SDXL."""
 
-import gc
-import time
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
-from pipelines.runtime.compiled import CacheIndex, Programs, counter
+from pipelines.runtime.chunks import run_chunks
+from pipelines.runtime.loaded import LoadedModel
 from pipelines.runtime.schedules import build_schedule
+from pipelines.runtime.solver import State
 from pipelines.sdxl.denoise import MAX_CHUNK, NoiseSource, make_time_ids
 from pipelines.sdxl.encode import tokenize
 from pipelines.sdxl.parts import Parts
 from pipelines.sdxl.programs import ENCODE_KEY, Layout, lay_out, list_programs
 from pipelines.stages import Embeddings, OnProgress, Progress
 
-CHUNK_TARGET_S = 0.1  # how often the host looks: often enough for a smooth bar and a prompt cancel
 
-
-class SdxlFamily:
+class SdxlFamily(LoadedModel):
     """See `stages.Family` for what each method promises."""
 
     def __init__(self, model: Model, parts: Parts, *, cache_dir: Path, load_s: float) -> None:
-        self.model = model
-        self.load_s = load_s
-        self.host_ms_per_chunk = 0.0
+        super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
         self.parts = parts
-        self._programs = Programs()
-        self._replicated = NamedSharding(parts.mesh, PartitionSpec())
-        device = parts.mesh.devices.flat[0]
-        context = f"{model.id}@{model.revision} {dict(parts.mesh.shape)} {device.device_kind} {jax.__version__}"
-        self._index = CacheIndex(cache_dir, context=context)
         self._zero_noise: dict[Layout, jax.Array] = {}
 
     def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
         layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg)
-        uses_cfg = layout.uses_cfg
-        programs = list_programs(self.parts, layout)
-        if all(self._programs.has(*program.key) for program in programs):
-            return 0.0
-        key = ("shape", shape, layout.images, uses_cfg)
-        known_s = self._index.find_seconds(*key)
-        detail = f"{shape}" if known_s is None else f"{shape} from the cache"
-        on_progress(Progress(phase="compiling", total=len(programs), detail=detail))
-        started = time.perf_counter()
-        self._programs.compile_all(programs)
-        seconds = time.perf_counter() - started
-        self._index.remember(*key, seconds=seconds)
-        return seconds
+        return self._warm(
+            list_programs(self.parts, layout), name=_name(layout), title=str(shape), on_progress=on_progress
+        )
 
     def shape_state(self, shape: Shape) -> str:
-        uses_cfg = self.model.guidance_scale > 1
-        layout = self._lay_out(shape, 1, uses_cfg=uses_cfg)
-        if all(self._programs.has(*key) for key in (layout.denoise_key, layout.decode_key)):
-            return "warm"
-        known_s = self._index.find_seconds("shape", shape, layout.images, uses_cfg)
-        return "cold" if known_s is None else "disk"
+        layout = self._lay_out(shape, 1, uses_cfg=self.model.guidance_scale > 1)
+        return self._state_of((layout.denoise_key, layout.decode_key), name=_name(layout))
 
     def encode(self, recipe: Recipe) -> Embeddings:
         negative_prompt = recipe.negative_prompt or ""
@@ -79,53 +55,32 @@ class SdxlFamily:
         schedule = build_schedule(recipe.scheduler or "", self.parts.scheduler_config, steps=recipe.steps or 1)
         program = self._programs.get(*layout.denoise_key)
         noise = NoiseSource(seed=recipe.seed or 0, images=layout.images, shape_CHW=layout.latents_CHW)
-        latents = jax.device_put(noise.draw() * np.float32(schedule.initial_scale), layout.latents)
-        x0 = jax.device_put(np.zeros(latents.shape, np.float32), layout.latents)
+        latents = noise.draw() * np.float32(schedule.initial_scale)
+        state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
         rows = self._put_rows(embeddings, layout)
         table = self._put(schedule.table)
         guidance_scale = self._put(np.float32(max(scale, 1.0)))
 
-        # One chunk is always queued behind the running one, so the devices never wait for the host.
-        start, chunk, clock = 0, 1, time.perf_counter()
-        began_s, waited_s, chunks = clock, 0.0, 0
-        running: tuple[int, int, jax.Array] | None = None
-        while start < schedule.steps or running is not None:
-            queued = None
-            if start < schedule.steps:
-                stop = min(start + chunk, schedule.steps)
-                chunk_noise = self._draw_chunk_noise(noise, layout, stop - start, has_noise=schedule.has_noise)
-                latents, x0 = program(
-                    self.parts.weights["unet"],
-                    latents,
-                    x0,
-                    rows,
-                    table,
-                    chunk_noise,
-                    guidance_scale,
-                    self._put(np.int32(start)),
-                    self._put(np.int32(stop)),
-                )
-                queued = (start, stop, x0)
-                start = stop
-            if running is not None:
-                began, ended, picture = running
-                waiting_s = time.perf_counter()
-                picture.block_until_ready()
-                now = time.perf_counter()
-                waited_s, chunks = waited_s + now - waiting_s, chunks + 1
-                step_s, clock = (now - clock) / (ended - began), now
-                chunk = int(np.clip(CHUNK_TARGET_S / max(step_s, 1e-6), 1, MAX_CHUNK))
-                on_progress(
-                    Progress(
-                        phase="denoising",
-                        done=ended,
-                        total=schedule.steps,
-                        draw_preview=lambda picture=picture: self._draw_preview(layout, picture)[: recipe.batch_size],
-                    )
-                )
-            running = queued
-        self.host_ms_per_chunk = 1000 * (time.perf_counter() - began_s - waited_s) / chunks
-        return latents
+        def run(start: int, stop: int) -> jax.Array:
+            nonlocal state
+            state = program(
+                self.parts.weights["unet"],
+                state,
+                rows,
+                table,
+                self._draw_chunk_noise(noise, layout, stop - start, has_noise=schedule.has_noise),
+                guidance_scale,
+                self._number(start),
+                self._number(stop),
+            )
+            return state.x0
+
+        def report(done: int, picture: jax.Array) -> None:
+            draw = lambda: self._draw_preview(layout, picture)[: recipe.batch_size]  # noqa: E731
+            on_progress(Progress(phase="denoising", done=done, total=schedule.steps, draw_preview=draw))
+
+        self.host_ms_per_chunk = run_chunks(run, steps=schedule.steps, max_chunk=MAX_CHUNK, on_done=report)
+        return state.latents
 
     def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
         layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
@@ -148,17 +103,9 @@ class SdxlFamily:
         """(C, H, W) of one picture's latents."""
         return self.parts.latents_CHW(shape)
 
-    def compile_count(self) -> int:
-        return counter.compiled
-
     def unload(self) -> None:
-        self._programs.clear()
         self._zero_noise.clear()
-        for weights in self.parts.weights.values():
-            for array in weights.values():
-                array.delete()
-        self.parts.weights.clear()
-        gc.collect()
+        super().unload()
 
     def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
         return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
@@ -204,8 +151,10 @@ class SdxlFamily:
     def _draw_preview(self, layout: Layout, x0_BCHW: jax.Array) -> np.ndarray:
         return np.asarray(self._programs.get(*layout.preview_key)(x0_BCHW))
 
-    def _put(self, value: Any) -> jax.Array:
-        return jax.device_put(value, self._replicated)
+
+def _name(layout: Layout) -> tuple[object, ...]:
+    """What the cache index calls the programs of a layout."""
+    return ("shape", layout.shape, layout.images, layout.uses_cfg)
 
 
 def _fill_rows(latents_BCHW: Any, images: int) -> Any:

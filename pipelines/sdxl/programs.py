@@ -14,6 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from pipelines.catalog import Shape
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
+from pipelines.runtime.solver import State
 from pipelines.sdxl.decode import build_decode_program
 from pipelines.sdxl.denoise import MAX_CHUNK, build_denoise_program
 from pipelines.sdxl.encode import build_encode_program
@@ -117,8 +118,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
         ),
         arguments=(
             _abstract(parts.weights["unet"]),
-            latents,
-            latents,
+            State(latents, latents),
             _abstract_rows(parts, layout),
             _abstract_input(parts, (MAX_STEPS, len(COLUMNS)), jnp.float32),
             jax.ShapeDtypeStruct((MAX_CHUNK, *latents.shape), jnp.float32, sharding=layout.noise),
@@ -126,8 +126,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             _abstract_input(parts, (), jnp.int32),
             _abstract_input(parts, (), jnp.int32),
         ),
-        donate=(1,),
-        out_shardings=(layout.latents, layout.latents),
+        out_shardings=State(layout.latents, layout.latents),
     )
 
 

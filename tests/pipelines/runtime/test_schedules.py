@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 import torch
 
-from pipelines.runtime.schedules import COLUMNS, MAX_STEPS, SCHEDULERS, Schedule, build_schedule, build_scheduler
+from pipelines.runtime import solver
+from pipelines.runtime.schedules import COLUMNS, MAX_STEPS, Schedule, build_schedule, build_scheduler
 
 # the scheduler configs of SDXL base and of the demo model
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -33,6 +36,27 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "steps_offset": 0,
     },
 }
+# Wan's own scheduler config, and FLUX.2's
+FLOW_CONFIGS: dict[str, dict[str, Any]] = {
+    "wan": {
+        "num_train_timesteps": 1000,
+        "prediction_type": "flow_prediction",
+        "use_flow_sigmas": True,
+        "flow_shift": 3.0,
+        "solver_order": 2,
+        "solver_type": "bh2",
+        "lower_order_final": True,
+    },
+    "flux2": {
+        "num_train_timesteps": 1000,
+        "shift": 3.0,
+        "use_dynamic_shifting": True,
+        "time_shift_type": "exponential",
+        "base_shift": 0.5,
+        "max_shift": 1.15,
+    },
+}
+NOISE_TO_DATA = ("euler", "euler_ancestral", "dpmpp_2m", "ddim")
 
 
 def predict(latents: torch.Tensor, timestep: float) -> torch.Tensor:
@@ -40,45 +64,49 @@ def predict(latents: torch.Tensor, timestep: float) -> torch.Tensor:
     return torch.tanh(latents * 1.3 + timestep / 700)
 
 
-def run_diffusers(name: str, config: dict[str, Any], steps: int) -> torch.Tensor:
+def run_diffusers(scheduler: Any, **arguments: Any) -> torch.Tensor:
+    """The loop of a diffusers pipeline after `set_timesteps`."""
+    generator = torch.Generator().manual_seed(3)
+    latents = torch.randn(1, 64, generator=generator) * getattr(scheduler, "init_noise_sigma", 1.0)
+    if "EulerAncestral" in type(scheduler).__name__:
+        arguments = {"generator": generator}
+    for timestep in scheduler.timesteps:
+        seen = scheduler.scale_model_input(latents, timestep) if hasattr(scheduler, "scale_model_input") else latents
+        latents = scheduler.step(predict(seen, float(timestep)), timestep, latents, **arguments).prev_sample
+    return latents
+
+
+def run_table(schedule: Schedule, *, has_memory: bool = False) -> torch.Tensor:
+    """As the compiled program runs it, one step at a time."""
+    generator = torch.Generator().manual_seed(3)
+    latents = torch.randn(1, 64, generator=generator) * schedule.initial_scale
+    state = solver.begin(jnp.asarray(latents), has_memory=has_memory)
+    for index in range(schedule.steps):
+        row = solver.read_row(jnp.asarray(schedule.table), jnp.int32(index))
+        seen = torch.from_numpy(np.array(row["in_scale"] * state.latents))
+        output = jnp.asarray(predict(seen, float(row["timestep"])))
+        noise = jnp.asarray(torch.randn(1, 64, generator=generator)) if schedule.has_noise else None
+        state = solver.advance(row, state, output, noise)
+    return torch.from_numpy(np.array(state.latents))
+
+
+def prepare(name: str, config: dict[str, Any], steps: int) -> Any:
     scheduler = build_scheduler(name, config)
     scheduler.set_timesteps(steps)
-    generator = torch.Generator().manual_seed(3)
-    latents = torch.randn(64, generator=generator) * scheduler.init_noise_sigma
-    arguments = {"generator": generator} if name == "euler_ancestral" else {}
-    for timestep in scheduler.timesteps:
-        output = predict(scheduler.scale_model_input(latents, timestep), float(timestep))
-        latents = scheduler.step(output, timestep, latents, **arguments).prev_sample
-    return latents
-
-
-def run_table(schedule: Schedule) -> torch.Tensor:
-    """The three lines of the module's opening, as the compiled program runs them."""
-    generator = torch.Generator().manual_seed(3)
-    latents = torch.randn(64, generator=generator) * schedule.initial_scale
-    previous_x0 = torch.zeros(64)
-    for values in schedule.table[: schedule.steps]:
-        row = dict(zip(COLUMNS, map(float, values), strict=True))
-        output = predict(row["in_scale"] * latents, row["timestep"])
-        x0 = row["x0_latents"] * latents + row["x0_output"] * output
-        latents = row["by_latents"] * latents + row["by_output"] * output + row["by_previous_x0"] * previous_x0
-        if schedule.has_noise:
-            latents = latents + row["by_noise"] * torch.randn(64, generator=generator)
-        previous_x0 = x0
-    return latents
+    return scheduler
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7, 30, 60])
 @pytest.mark.parametrize("prediction", CONFIGS)
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("name", NOISE_TO_DATA)
 def test_a_table_does_what_diffusers_does(name: str, prediction: str, steps: int) -> None:
     config = CONFIGS[prediction]
     schedule = build_schedule(name, config, steps=steps)
     assert schedule.steps == steps
-    torch.testing.assert_close(run_table(schedule), run_diffusers(name, config, steps), atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(run_table(schedule), run_diffusers(prepare(name, config, steps)), atol=2e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("name", NOISE_TO_DATA)
 def test_the_expected_picture_is_diffusers_own(name: str) -> None:
     config = CONFIGS["v_prediction"]
     scheduler = build_scheduler(name, config)
@@ -92,7 +120,7 @@ def test_the_expected_picture_is_diffusers_own(name: str) -> None:
 
 
 def test_only_the_ancestral_scheduler_draws_noise_at_each_step() -> None:
-    noisy = [name for name in SCHEDULERS if build_schedule(name, CONFIGS["epsilon"], steps=4).has_noise]
+    noisy = [name for name in NOISE_TO_DATA if build_schedule(name, CONFIGS["epsilon"], steps=4).has_noise]
     assert noisy == ["euler_ancestral"]
 
 
@@ -105,5 +133,37 @@ def test_tables_have_one_size_for_every_step_count() -> None:
 def test_karras_sigmas_of_a_checkpoint_are_kept() -> None:
     config = CONFIGS["epsilon"] | {"use_karras_sigmas": True}
     torch.testing.assert_close(
-        run_table(build_schedule("euler", config, steps=8)), run_diffusers("euler", config, 8), atol=2e-4, rtol=1e-4
+        run_table(build_schedule("euler", config, steps=8)),
+        run_diffusers(prepare("euler", config, 8)),
+        atol=2e-4,
+        rtol=1e-4,
     )
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 8, 50])
+@pytest.mark.parametrize("flow_shift", [None, 1.0, 5.0])
+@pytest.mark.parametrize("name", ["unipc", "flow_match_euler"])
+def test_wans_two_schedulers_move_as_diffusers_does(name: str, flow_shift: float | None, steps: int) -> None:
+    config = FLOW_CONFIGS["wan"]
+    scheduler = build_scheduler(name, config, flow_shift=flow_shift)
+    scheduler.set_timesteps(steps)
+    schedule = build_schedule(name, config, steps=steps, flow_shift=flow_shift)
+    torch.testing.assert_close(run_table(schedule, has_memory=True), run_diffusers(scheduler), atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 4, 28])
+def test_flux_2_passes_its_own_noise_levels_and_shift(steps: int) -> None:
+    levels = np.linspace(1.0, 1 / steps, steps)
+    scheduler = build_scheduler("flow_match_euler", FLOW_CONFIGS["flux2"])
+    scheduler.set_timesteps(sigmas=levels, mu=1.7)
+    schedule = build_schedule("flow_match_euler", FLOW_CONFIGS["flux2"], steps=steps, sigmas=levels, mu=1.7)
+    assert schedule.steps == steps
+    torch.testing.assert_close(run_table(schedule), run_diffusers(scheduler), atol=2e-5, rtol=1e-5)
+
+
+def test_the_picture_a_flow_expects_is_the_latents_without_their_noise() -> None:
+    schedule = build_schedule("flow_match_euler", FLOW_CONFIGS["wan"], steps=4, flow_shift=3.0)
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in schedule.table[:4].tolist()]
+    assert [row["x0_latents"] for row in rows] == [1.0] * 4
+    for row in rows:
+        assert row["x0_output"] == pytest.approx(-row["timestep"] / 1000, rel=1e-5)

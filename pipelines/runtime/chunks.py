@@ -1,0 +1,47 @@
+"""Driving a compiled chunk of steps: the devices never wait for the host, and the host looks about ten times a second.
+
+One chunk is always queued behind the running one. Its length follows the measured step time, so that the bar moves
+smoothly and a cancel is prompt whether a step takes a millisecond or five seconds.
+"""
+
+import time
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+CHUNK_TARGET_S = 0.1
+
+
+def run_chunks(
+    run: Callable[[int, int], jax.Array],
+    *,
+    steps: int,
+    max_chunk: int,
+    on_done: Callable[[int, jax.Array], None],
+) -> float:
+    """Calls `run(start, stop)` until all steps are queued, and `on_done(steps done, its array)` as each chunk ends.
+
+    `run` must return at once with an array that is ready when the chunk is. Returns the host's own milliseconds a
+    chunk, waiting left out. What `on_done` raises ends the loop; the chunk queued behind runs out on its own.
+    """
+    start, chunk, clock = 0, 1, time.perf_counter()
+    began_s, waited_s, chunks = clock, 0.0, 0
+    running: tuple[int, int, jax.Array] | None = None
+    while start < steps or running is not None:
+        queued = None
+        if start < steps:
+            stop = min(start + chunk, steps)
+            queued = (start, stop, run(start, stop))
+            start = stop
+        if running is not None:
+            began, ended, picture = running
+            waiting_s = time.perf_counter()
+            picture.block_until_ready()
+            now = time.perf_counter()
+            waited_s, chunks = waited_s + now - waiting_s, chunks + 1
+            step_s, clock = (now - clock) / (ended - began), now
+            chunk = int(np.clip(CHUNK_TARGET_S / max(step_s, 1e-6), 1, max_chunk))
+            on_done(ended, picture)
+        running = queued
+    return 1000 * (time.perf_counter() - began_s - waited_s) / chunks
