@@ -1,7 +1,8 @@
 """Latents to a small picture by one linear map: what the image will be, long before it is decoded.
 
 A VAE's latents are nearly a small colour picture. The map (channels -> red, green, blue) is fitted once per VAE and
-stored with the model as `preview.json`; it costs one tiny program and no decoder.
+stored with the model as `preview.json`; it costs one tiny program and no decoder. Where a latent covers many pixels and
+has many channels, the map draws a square of `cells` x `cells` pixels for each.
 """
 
 import json
@@ -17,14 +18,18 @@ FILE_NAME = "preview.json"
 
 @dataclass(frozen=True, kw_only=True)
 class LatentsToRgb:
-    """`matrix` (channels, 3) and `bias` (3,), giving values in [-1, 1]."""
+    """`matrix` (channels, cells * cells * 3) and `bias` (cells * cells * 3,), giving values in [-1, 1]."""
 
     matrix: np.ndarray
     bias: np.ndarray
+    cells: int = 1
 
     def draw(self, latents_BCHW: jax.Array) -> jax.Array:
-        """uint8 (B, H, W, 3) at latent size; for use inside jit."""
+        """uint8 (B, H * cells, W * cells, 3); for use inside jit."""
+        batch, _, height, width = latents_BCHW.shape
         rgb = jnp.einsum("bchw,cr->bhwr", latents_BCHW, jnp.asarray(self.matrix, jnp.float32)) + jnp.asarray(self.bias)
+        rgb = rgb.reshape(batch, height, width, self.cells, self.cells, 3).transpose(0, 1, 3, 2, 4, 5)
+        rgb = rgb.reshape(batch, height * self.cells, width * self.cells, 3)
         return (jnp.clip(rgb / 2 + 0.5, 0, 1) * 255).round().astype(jnp.uint8)
 
 
@@ -45,19 +50,21 @@ def read_map(folder: Path) -> LatentsToRgb | None:
     return LatentsToRgb(
         matrix=np.asarray(stored["matrix"], np.float32),
         bias=np.asarray(stored["bias"], np.float32),
+        cells=stored.get("cells", 1),
     )
 
 
-def fit_map(latents_BCHW: np.ndarray, pixels_BHWC: np.ndarray) -> LatentsToRgb:
-    """Least squares from latents to uint8 pictures of `k` times their size, averaged over each k x k square."""
+def fit_map(latents_BCHW: np.ndarray, pixels_BHWC: np.ndarray, *, cells: int = 1) -> LatentsToRgb:
+    """Least squares from latents to uint8 pictures of `k` times their size, averaged over squares of k / cells."""
     batch, channels, height, width = latents_BCHW.shape
-    scale = pixels_BHWC.shape[1] // height
-    small = pixels_BHWC.reshape(batch, height, scale, width, scale, 3).mean((2, 4)) / 127.5 - 1
+    scale = pixels_BHWC.shape[1] // (height * cells)
+    small = pixels_BHWC.reshape(batch, height, cells, scale, width, cells, scale, 3).mean((3, 6)) / 127.5 - 1
+    small = small.transpose(0, 1, 3, 2, 4, 5).reshape(-1, cells * cells * 3)
     inputs = latents_BCHW.transpose(0, 2, 3, 1).reshape(-1, channels).astype(np.float64)
-    solution, *_ = np.linalg.lstsq(np.c_[inputs, np.ones(len(inputs))], small.reshape(-1, 3), rcond=None)
-    return LatentsToRgb(matrix=solution[:-1].astype(np.float32), bias=solution[-1].astype(np.float32))
+    solution, *_ = np.linalg.lstsq(np.c_[inputs, np.ones(len(inputs))], small, rcond=None)
+    return LatentsToRgb(matrix=solution[:-1].astype(np.float32), bias=solution[-1].astype(np.float32), cells=cells)
 
 
 def write_map(found: LatentsToRgb, folder: Path) -> None:
-    values = {"matrix": found.matrix.round(5).tolist(), "bias": found.bias.round(5).tolist()}
+    values = {"cells": found.cells, "matrix": found.matrix.round(5).tolist(), "bias": found.bias.round(5).tolist()}
     (folder / FILE_NAME).write_text(json.dumps(values, indent=1) + "\n", "utf-8")

@@ -40,6 +40,17 @@ def test_a_linear_autoencoder_is_fitted_exactly(latents: np.ndarray) -> None:
     np.testing.assert_allclose(found.bias, MAP.bias, atol=1e-5)
 
 
+def test_a_latent_may_draw_a_square_of_pixels(latents: np.ndarray) -> None:
+    """Every latent stands for 8 x 8 pixels, of which each quarter has a colour of its own."""
+    rng = np.random.default_rng(1)
+    matrix, bias = rng.normal(size=(4, 12)) * 0.1, rng.normal(size=12) * 0.1
+    colours = (np.einsum("bchw,cr->bhwr", latents, matrix) + bias).reshape(3, 5, 7, 2, 2, 3)
+    small = colours.transpose(0, 1, 3, 2, 4, 5).reshape(3, 10, 14, 3)
+    found = fit_map(latents, (np.kron(small, np.ones((1, 4, 4, 1))) + 1) * 127.5, cells=2)
+    drawn = np.asarray(jax.jit(found.draw)(latents))
+    np.testing.assert_allclose(drawn, (np.clip(small / 2 + 0.5, 0, 1) * 255).round(), atol=1)
+
+
 def test_a_stored_map_reads_back(tmp_path: Path) -> None:
     write_map(MAP, tmp_path)
     found = read_map(tmp_path)
