@@ -11,13 +11,17 @@ from transformers import CLIPTokenizer
 
 from pipelines.runtime.preview import LatentsToRgb, fit_map
 from pipelines.training.demo_sdxl import architecture
+from pipelines.training.demo_sdxl.album import Album, draw_album
 from pipelines.training.demo_sdxl.autoencoder import train_autoencoder
-from pipelines.training.demo_sdxl.denoiser import STAGES, Album, build_network, draw_album, train_stage
+from pipelines.training.demo_sdxl.denoiser import STAGES, train_stage
 from pipelines.training.demo_sdxl.export import export
+from pipelines.training.demo_sdxl.network import build_network
+from pipelines.training.demo_sdxl.text import train_text
 from pipelines.training.demo_sdxl.tokenizer import build_tokenizer
 from pipelines.training.postcards import render
 
 PREVIEW_PICTURES = 128
+PREVIEW_CELLS = 4  # preview pixels a latent, each way
 
 
 class Unfinished(Exception):  # noqa: N818 - asked for with stop_after_s
@@ -42,7 +46,12 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
     vae_parameters = {name: jnp.asarray(value) for name, value in vae_values.items()}
 
     network = build_network(tokenizer)
-    values = network.initial
+    text_file = folder / "text.safetensors"
+    if not text_file.exists():
+        values = train_text(network, tokenizer, mesh=mesh, folder=folder / "text", stop_after_s=_left(deadline))
+        _check_time(deadline)
+        save_file(values, text_file)
+    values = load_file(text_file)
     albums: list[Album] = []
     for stage in STAGES:
         file = folder / f"{stage.name}.safetensors"
@@ -72,7 +81,7 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
 
 def _fit_preview(album: Album) -> LatentsToRgb:
     pictures = [render(scene, album.width, album.height) for scene in album.scenes[:PREVIEW_PICTURES]]
-    return fit_map(album.latents[:PREVIEW_PICTURES].astype(np.float32), np.stack(pictures))
+    return fit_map(album.latents[:PREVIEW_PICTURES].astype(np.float32), np.stack(pictures), cells=PREVIEW_CELLS)
 
 
 def _left(deadline: float | None) -> float | None:

@@ -13,8 +13,8 @@ from safetensors.numpy import load_file
 from pipelines.catalog import load_catalog
 from pipelines.runtime.preview import LatentsToRgb, read_map
 from pipelines.training.demo_sdxl import architecture
-from pipelines.training.demo_sdxl.denoiser import build_network
 from pipelines.training.demo_sdxl.export import export
+from pipelines.training.demo_sdxl.network import build_network
 
 MAP = LatentsToRgb(matrix=np.full((4, 3), 0.25, np.float32), bias=np.zeros(3, np.float32))
 

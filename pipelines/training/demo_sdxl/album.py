@@ -1,0 +1,62 @@
+"""Postcards as latents: drawn and encoded once, learned from many times."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.training.demo_sdxl.autoencoder import encode_mean, to_pixels
+from pipelines.training.demo_sdxl.captions import is_empty
+from pipelines.training.postcards import Scene, draw_scene, render
+from pipelines.training.trainer import Parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Album:
+    """Pictures as latents, with the scenes they show; latents fp16 (N, 4, height / 8, width / 8)."""
+
+    width: int
+    height: int
+    latents: np.ndarray
+    scenes: tuple[Scene, ...]
+    empty_scenes: np.ndarray  # indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlbumSize:
+    """How many pictures of which size, and how many of them a step learns from."""
+
+    width: int
+    height: int
+    pictures: int
+    batch_size: int
+    turns: int = 1  # steps in a row of each round
+
+
+def draw_album(size: AlbumSize, vae: TracedModule, vae_parameters: Parameters, *, folder: Path) -> Album:
+    """Draws the postcards of one size and encodes them; kept in `folder`, so that a resumed run starts at once."""
+    rng = np.random.default_rng((4, size.width, size.height))
+    scenes = tuple(draw_scene(rng) for _ in range(size.pictures))
+    file = folder / f"album-{size.width}x{size.height}-{size.pictures}.npy"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        encode = jax.jit(lambda parameters, pixels: encode_mean(vae, parameters, pixels))
+        parts = [
+            np.asarray(encode(vae_parameters, to_pixels(np.stack(pictures))), np.float16)
+            for pictures in (
+                [render(scene, size.width, size.height) for scene in scenes[start : start + 16]]
+                for start in range(0, len(scenes), 16)
+            )
+        ]
+        partial = file.with_suffix(".partial.npy")
+        np.save(partial, np.concatenate(parts))
+        partial.rename(file)
+    return Album(
+        width=size.width,
+        height=size.height,
+        latents=np.load(file),
+        scenes=scenes,
+        empty_scenes=np.flatnonzero([is_empty(scene) for scene in scenes]),
+    )

@@ -1,0 +1,105 @@
+"""Stage 2: both text encoders learn to read captions, before there is any picture to paint.
+
+Real SDXL starts from CLIP encoders that were trained on captions for themselves; tiny ones that have to learn to read
+through the UNet's noisy gradient never get as far as the late words (after an hour, the weather was still at chance).
+So linear probes on what the UNet will see, the pooled embedding and the last but one hidden states, are asked for the
+attributes of the scene; the probes are thrown away afterwards. What a caption leaves unsaid is answered with its
+probability, which is what the UNet needs too.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh
+from transformers import CLIPTokenizer
+
+from pipelines.training.demo_sdxl import architecture
+from pipelines.training.demo_sdxl.captions import draw_caption, is_empty
+from pipelines.training.demo_sdxl.network import Network, embed, is_hidden
+from pipelines.training.optimizer import Course
+from pipelines.training.postcards import COLOURS, PLACES, SUBJECTS, TIMES, WEATHERS, Scene, draw_scene
+from pipelines.training.trainer import Batch, Parameters, Task, train
+
+COURSE = Course(steps=900, muon_learning_rate=0.02, adam_learning_rate=4e-3, ema_decay=0.99)
+BATCH_SIZE = 96
+
+# The questions, and how many answers each has. A subject is absent or has a colour; it stands alone, left or right.
+QUESTIONS = {
+    "time": len(TIMES),
+    "place": len(PLACES),
+    "weather": len(WEATHERS),
+    **{f"{kind} colour": 1 + len(COLOURS) for kind in SUBJECTS},
+    **{f"{kind} side": 4 for kind in SUBJECTS},
+}
+PROBES = {"pooled": architecture.TEXT_WIDTH, "tokens": 2 * architecture.TEXT_WIDTH}
+
+
+def train_text(
+    network: Network,
+    tokenizer: CLIPTokenizer,
+    *,
+    mesh: Mesh,
+    folder: Path,
+    course: Course = COURSE,
+    stop_after_s: float | None = None,
+) -> dict[str, np.ndarray]:
+    """Returns the network's initial parameters with text encoders that can read; resumes from `folder`."""
+    rng = np.random.default_rng(7)
+    answers = sum(QUESTIONS.values())
+    encoders = {name: value for name, value in network.initial.items() if name.startswith("text_encoder")}
+    probes = {f"probe.{name}": rng.normal(0, width**-0.5, (width, answers)) for name, width in PROBES.items()}
+    trained = train(
+        Task(
+            name="text",
+            loss=lambda parameters, batch, _key: measure_loss(network, parameters, batch),
+            draw_batch=lambda step: _draw_batch(tokenizer, -(-BATCH_SIZE // mesh.shape["dp"]) * mesh.shape["dp"], step),
+            course=course,
+            is_hidden=lambda name: is_hidden(name) and not name.startswith("probe."),
+        ),
+        encoders | {name: value.astype(np.float32) for name, value in probes.items()},
+        mesh=mesh,
+        folder=folder,
+        stop_after_s=stop_after_s,
+    )
+    return network.initial | {name: value for name, value in trained.items() if name.startswith("text_encoder")}
+
+
+def measure_loss(network: Network, parameters: Parameters, batch: Mapping[str, jax.Array]) -> jax.Array:
+    """Cross entropy in nats, summed over the questions, averaged over both probes."""
+    prompt_embeds, pooled = embed(network, parameters, batch["input_ids"])
+    logits = jnp.stack(
+        [pooled @ parameters["probe.pooled"], prompt_embeds[:, -1] @ parameters["probe.tokens"]],
+    )
+    starts = np.cumsum([0, *QUESTIONS.values()])
+    losses = [
+        optax.softmax_cross_entropy_with_integer_labels(logits[..., start:end], batch["answers"][None, :, index])
+        for index, (start, end) in enumerate(zip(starts[:-1], starts[1:], strict=True))
+    ]
+    return jnp.stack(losses).sum(axis=0).mean()
+
+
+def label(scene: Scene) -> list[int]:
+    """The answer to each of the QUESTIONS."""
+    answers = [TIMES.index(scene.time), PLACES.index(scene.place), WEATHERS.index(scene.weather)]
+    kinds = [subject.kind for subject in scene.subjects]
+    colours = {subject.kind: 1 + COLOURS.index(subject.colour) for subject in scene.subjects}
+    sides = {kind: 1 if len(kinds) == 1 else 2 + kinds.index(kind) for kind in kinds}
+    return [*answers, *(colours.get(kind, 0) for kind in SUBJECTS), *(sides.get(kind, 0) for kind in SUBJECTS)]
+
+
+def _draw_batch(tokenizer: CLIPTokenizer, batch_size: int, step: int) -> Batch:
+    rng = np.random.default_rng((8, step))
+    captions, answers = [], []
+    for _ in range(batch_size):
+        scene = draw_scene(rng)
+        caption, is_about_scene = draw_caption(scene, rng)
+        while not (is_about_scene or is_empty(scene)):
+            scene = draw_scene(rng)
+        captions.append(caption)
+        answers.append(label(scene))
+    ids = tokenizer(captions, padding="max_length", max_length=architecture.TEXT_LENGTH, truncation=True)
+    return {"input_ids": np.asarray(ids["input_ids"], np.int32), "answers": np.asarray(answers, np.int32)}
