@@ -10,6 +10,7 @@ from pipelines.catalog import Catalog
 from studio.api import errors, events, health, jobs, media, models, outputs
 from studio.api.access import Studio
 from studio.api.feed import Feed
+from studio.api.origin import OwnPagesOnly
 from studio.database import Database
 from studio.settings import Settings
 
@@ -29,4 +30,5 @@ def create_api(settings: Settings, database: Database, catalog: Catalog) -> Fast
     for module in (health, models, jobs, events, outputs, media):
         app.include_router(module.router, prefix="/api/v1")
     errors.install(app)
+    app.add_middleware(OwnPagesOnly)
     return app

@@ -13,12 +13,10 @@ from pipelines.errors import LumeshError
 from studio.api.feed import Feed
 from studio.database import Database
 from studio.jobs import queue
-from studio.jobs.job import Job
+from studio.jobs.job import LOCAL_OWNER, Job
 from studio.library import records
 from studio.library.records import Output
 from studio.settings import Settings
-
-LOCAL_OWNER = "local"
 
 
 class NotFoundError(LumeshError):

@@ -15,6 +15,8 @@ from studio.database import Transaction
 from studio.jobs import events
 from studio.jobs.states import MOVES, JobState
 
+LOCAL_OWNER = "local"  # everybody, as long as nobody logs in
+
 EVENT_OF_STATE = {
     JobState.QUEUED: "job.queued",
     JobState.RUNNING: "job.phase",

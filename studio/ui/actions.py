@@ -13,8 +13,7 @@ from pipelines.errors import LumeshError
 from pipelines.recipe import read_recipe, resolve
 from studio.database import Database
 from studio.jobs import queue
-
-OWNER = "local"
+from studio.jobs.job import LOCAL_OWNER
 
 
 def offer(database: Database, catalog: Catalog) -> None:
@@ -26,7 +25,7 @@ def offer(database: Database, catalog: Catalog) -> None:
             resolved = resolve(read_recipe(recipe), catalog)
         except LumeshError as error:
             raise gr.Error(str(error), title=error.title, print_exception=False) from error
-        return queue.submit(database, resolved, owner=OWNER).id
+        return queue.submit(database, resolved, owner=LOCAL_OWNER).id
 
     def status(job_id: str) -> dict[str, Any]:
         """The job as REST gives it: state, phase, step, outputs."""
@@ -40,7 +39,7 @@ def offer(database: Database, catalog: Catalog) -> None:
 
     def _find(job_id: str) -> queue.Job:
         job = queue.read_job(database, job_id)
-        if job is None or job.owner != OWNER:
+        if job is None or job.owner != LOCAL_OWNER:
             raise gr.Error(f"There is no job {job_id!r}.", title="Unknown job", print_exception=False)
         return job
 

@@ -1,4 +1,4 @@
-"""The worker process: `python -m studio.worker --data-dir DIR [--model ID] [--mesh M] [--fake]`.
+"""The worker process: `python -m studio.worker --data-dir DIR [--model ID] [--mesh M] [--fake] [--idle]`.
 
 It lives as long as its standard input: the app holds the other end, so when the app is gone, however it went, reading
 ends and the process exits at once. A lock on the data directory makes sure that there is never a second one.
@@ -20,7 +20,7 @@ from studio.jobs import engine
 from studio.jobs.engine import EngineState
 from studio.jobs.job import Card
 from studio.settings import Settings, read_settings
-from studio.worker import CANNOT_START_CODE
+from studio.worker import CANNOT_START_CODE, IDLE_FLAG
 from studio.worker.lock import hold_lock
 from studio.worker.loop import Worker
 from studio.worker.resident import Loader, Resident
@@ -34,12 +34,13 @@ def main() -> int:
     """Returns only when it cannot start: CANNOT_START_CODE, with the reason in the log and in the engine's row."""
     faulthandler.enable()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    settings = read_settings(sys.argv[1:], os.environ)
+    flags = [flag for flag in sys.argv[1:] if flag != IDLE_FLAG]
+    settings = read_settings(flags, os.environ)
     database = open_database(settings.database_file)
     threading.Thread(target=_follow_app, name="app", daemon=True).start()
     try:
         with hold_lock(settings.worker_lock, who="Another worker", timeout_s=LOCK_TIMEOUT_S):
-            _work(settings, database)
+            _work(settings, database, is_prepared=IDLE_FLAG in sys.argv)
     except LumeshError as error:
         logging.getLogger(__name__).error("%s", error)
         with database.write() as tx:
@@ -54,19 +55,23 @@ def _follow_app() -> None:
     os._exit(ORPHAN_EXIT_CODE)
 
 
-def _work(settings: Settings, database: Database) -> NoReturn:
+def _work(settings: Settings, database: Database, *, is_prepared: bool) -> NoReturn:
     catalog = load_catalog(settings.models_dir)
     with database.write() as tx:
         engine.describe(tx, EngineState.STARTING, activity="starting", pid=os.getpid(), model="", shapes={})
     device, load = _open_engine(settings)
     with database.write() as tx:
-        engine.describe(tx, EngineState.STARTING, activity="starting", device=device)
+        if is_prepared:
+            engine.describe(tx, EngineState.READY, activity="ready", device=device)
+        else:
+            engine.describe(tx, EngineState.STARTING, activity="starting", device=device)
     worker = Worker(
         settings=settings,
         database=database,
         catalog=catalog,
         resident=Resident(load),
         default_model=catalog.get(settings.model) if settings.model else catalog.default,
+        is_prepared=is_prepared,
     )
     worker.run()
 

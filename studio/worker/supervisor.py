@@ -19,7 +19,7 @@ from studio.jobs import claims, engine
 from studio.jobs.engine import EngineState
 from studio.jobs.job import Card
 from studio.settings import Settings
-from studio.worker import CANNOT_START_CODE
+from studio.worker import CANNOT_START_CODE, IDLE_FLAG
 from studio.worker.lock import hold_lock
 
 HEARTBEAT_TIMEOUT_S = 60.0  # the worker beats every second from a thread; imports and loads hold the lock for seconds
@@ -63,12 +63,15 @@ class Supervisor:
 
     def _keep_alive(self) -> None:
         delay_s = FIRST_DELAY_S
+        prepares = True
         while not self._stopping.is_set():
             started_s = time.monotonic()
-            card = self._run_worker()
+            card = self._run_worker(prepares=prepares)
             if self._stopping.is_set():
                 return
             log.warning("worker ended: %s", card.detail)
+            # A default model that brings its worker down is left alone until somebody asks for it.
+            prepares = prepares and engine.read_engine(self._database).state is not EngineState.PREPARING
             delay_s = FIRST_DELAY_S if time.monotonic() - started_s > HEALTHY_S else delay_s
             claims.fail_running(self._database, card)
             with self._database.write() as tx:
@@ -84,13 +87,14 @@ class Supervisor:
             self._stopping.wait(delay_s)
             delay_s = min(2 * delay_s, MAX_DELAY_S)
 
-    def _run_worker(self) -> Card:
+    def _run_worker(self, *, prepares: bool) -> Card:
         """One worker from start to end; the card says how it ended."""
         with self._database.write() as tx:
             engine.describe(tx, EngineState.STARTING, activity="starting", pid=None, model="", shapes={})
+        flags = self._settings.worker_flags() + ([] if prepares else [IDLE_FLAG])
         with _open_log(self._settings.worker_log) as worker_log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "studio.worker", *self._settings.worker_flags()],
+                [sys.executable, "-m", "studio.worker", *flags],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,  # its end tells the worker that the app is gone
                 stdout=worker_log,

@@ -138,3 +138,11 @@ def test_every_route_is_described(client: TestClient) -> None:
     for path, methods in client.get("/api/openapi.json").json()["paths"].items():
         for method, route in methods.items():
             assert route.get("description"), f"{method} {path}"
+
+
+@pytest.mark.parametrize(("came_from", "status"), [("cross-site", 403), ("same-site", 403), ("same-origin", 409)])
+def test_another_sites_page_changes_nothing(client: TestClient, catalog: Catalog, came_from: str, status: int) -> None:
+    job_id = post(client, catalog)
+    answer = client.post(f"/api/v1/jobs/{job_id}/retry", headers={"Sec-Fetch-Site": came_from})
+    assert answer.status_code == status
+    assert client.get(f"/api/v1/jobs/{job_id}", headers={"Sec-Fetch-Site": came_from}).json()["state"] == "queued"

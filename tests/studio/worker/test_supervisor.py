@@ -31,3 +31,20 @@ def test_a_worker_that_hangs_is_replaced_and_its_job_says_why(
     assert read_engine(database).pid != pid
     supervisor.stop()
     assert read_engine(database).state is EngineState.STOPPED
+
+
+def test_a_default_model_that_ends_its_worker_is_not_prepared_again(
+    settings: Settings, database: Database, submit: Callable[..., Job], wait_for: Callable[..., Any]
+) -> None:
+    supervisor = Supervisor(settings, database)
+    supervisor.start()
+    first = wait_for(
+        "a worker that prepares", lambda: (e := read_engine(database)).state is EngineState.PREPARING and e.pid
+    )
+    os.kill(first, signal.SIGKILL)
+    wait_for("the next worker", lambda: (e := read_engine(database)).pid != first and e.state is EngineState.READY)
+    assert read_engine(database).model == ""
+    job = submit()
+    wait_for("a job to be done", lambda: queue.read_job(database, job.id).state is JobState.DONE)
+    assert read_engine(database).model == job.recipe.model
+    supervisor.stop()
