@@ -146,6 +146,7 @@ def _flow_sigma(scheduler: Any, timestep: torch.Tensor) -> float | None:
     """The noise level before this step, for the flow scheduler that does not tell what picture it expects."""
     if not isinstance(scheduler, diffusers.FlowMatchEulerDiscreteScheduler):
         return None
-    if scheduler.step_index is None:
-        scheduler._init_step_index(timestep)  # noqa: SLF001 - `step` itself would do it first thing
-    return float(scheduler.sigmas[scheduler.step_index])
+    flow: Any = scheduler
+    if flow.step_index is None:
+        flow._init_step_index(timestep)  # noqa: SLF001 - `step` itself would do it first thing
+    return float(flow.sigmas[flow.step_index])

@@ -1,6 +1,6 @@
 """One step of any scheduler on the devices, from a row of its table (runtime/schedules.py)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +9,15 @@ from pipelines.runtime.schedules import BASIS, COLUMNS
 
 
 class State(NamedTuple):
-    """What a step hands to the next, all fp32 of the latents' shape; the last two only where a scheduler needs them."""
+    """What a step hands to the next, all fp32 of the latents' shape; the last two only where a scheduler needs them.
 
-    latents: jax.Array
-    x0: jax.Array
-    older_x0: jax.Array | None = None
-    anchor: jax.Array | None = None
+    The fields are arrays; where a program is described, what stands for them (shapes, shardings).
+    """
+
+    latents: Any
+    x0: Any
+    older_x0: Any = None
+    anchor: Any = None
 
 
 def begin(latents: jax.Array, *, has_memory: bool) -> State:
