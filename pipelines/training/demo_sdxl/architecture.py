@@ -1,8 +1,7 @@
 """Sizes of the tiny SDXL: the same classes, layout and conditioning as SDXL base, 1/400 of the weights.
 
-Four UNet levels, attention on the lower two only: what a picture shows is decided there, at a price that a small CPU
-can pay. No attention in the autoencoder's middle, so that training on crops carries over to whole pictures of any
-shape.
+Three UNet levels, attention on the lower two only, as SDXL has it. No attention in the autoencoder's middle, so that
+training on crops carries over to whole pictures of any shape.
 """
 
 from typing import Any
@@ -36,12 +35,12 @@ UNET_CONFIG: dict[str, Any] = {
     "sample_size": 32,
     "in_channels": LATENT_CHANNELS,
     "out_channels": LATENT_CHANNELS,
-    "down_block_types": ("DownBlock2D", "DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-    "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D", "UpBlock2D"),
-    "block_out_channels": (32, 64, 96, 112),
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+    "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+    "block_out_channels": (48, 96, 128),
     "layers_per_block": 1,
     "transformer_layers_per_block": 1,
-    "attention_head_dim": (1, 2, 3, 4),  # diffusers' name for the number of heads
+    "attention_head_dim": (3, 3, 4),  # diffusers' name for the number of heads
     "cross_attention_dim": 2 * TEXT_WIDTH,
     "addition_embed_type": "text_time",
     "addition_time_embed_dim": TIME_ID_WIDTH,

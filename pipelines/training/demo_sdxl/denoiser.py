@@ -38,17 +38,17 @@ STAGES = (
     Stage(
         name="denoiser-128",
         sizes=(AlbumSize(width=128, height=128, pictures=16_384, batch_size=32),),
-        course=Course(steps=500, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.98),
+        course=Course(steps=3000, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
     ),
     Stage(
         name="denoiser-256",
         sizes=(
-            AlbumSize(width=256, height=256, pictures=6144, batch_size=20, turns=6),
-            AlbumSize(width=320, height=192, pictures=2048, batch_size=20, turns=2),
-            AlbumSize(width=192, height=320, pictures=2048, batch_size=20, turns=2),
+            AlbumSize(width=256, height=256, pictures=6144, batch_size=12, turns=5),
+            AlbumSize(width=320, height=192, pictures=2048, batch_size=12, turns=2),
+            AlbumSize(width=192, height=320, pictures=2048, batch_size=12, turns=2),
             AlbumSize(width=128, height=128, pictures=16_384, batch_size=32, turns=1),
         ),
-        course=Course(steps=2600, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
+        course=Course(steps=1250, muon_learning_rate=0.008, adam_learning_rate=6e-4, ema_decay=0.998),
     ),
 )
 
