@@ -80,7 +80,7 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
             "shape": (recipe.shape or str(model.default_shape)).strip().lower(),
             "prompt": recipe.prompt.strip(),
             "negative_prompt": model.negative_prompt if recipe.negative_prompt is None else recipe.negative_prompt,
-            "seed": secrets.randbelow(MAX_SEED + 2 - max(1, recipe.batch_size)) if recipe.seed is None else recipe.seed,
+            "seed": secrets.randbelow(MAX_SEED - model.max_batch_size) if recipe.seed is None else recipe.seed,
             "steps": model.steps if recipe.steps is None else recipe.steps,
             "guidance_scale": model.guidance_scale if recipe.guidance_scale is None else recipe.guidance_scale,
             "scheduler": recipe.scheduler or model.scheduler,
@@ -112,7 +112,7 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
         value = getattr(recipe, name)
         if not low <= value <= high:  # also catches nan
             problems[name] = f"{value} is out of range; allowed: {low} to {high}"
-    if "seed" not in problems and (recipe.seed or 0) + recipe.batch_size - 1 > MAX_SEED:
+    if not problems.keys() & {"seed", "batch_size"} and (recipe.seed or 0) + recipe.batch_size - 1 > MAX_SEED:
         problems["seed"] = f"{recipe.seed} leaves no seed for picture {recipe.batch_size}; the last is {MAX_SEED}"
     if recipe.scheduler not in model.schedulers:
         problems["scheduler"] = f"{recipe.scheduler} is not known; allowed: {', '.join(model.schedulers)}"

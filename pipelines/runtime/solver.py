@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from pipelines.runtime.schedules import BASIS, COLUMNS
 
@@ -18,12 +17,6 @@ class State(NamedTuple):
     x0: Any
     older_x0: Any = None
     anchor: Any = None
-
-
-def begin(latents: jax.Array, *, has_memory: bool) -> State:
-    """The state before the first step: nothing expected yet."""
-    nothing = [jnp.zeros_like(latents) for _ in range(3 if has_memory else 1)]
-    return State(latents, *nothing)
 
 
 def read_row(table: jax.Array, index: jax.Array) -> dict[str, jax.Array]:

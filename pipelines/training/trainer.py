@@ -43,6 +43,12 @@ class Task:
     checkpoint_every_s: float = 120.0
 
 
+def fill_mesh(count: int, mesh: Mesh) -> int:
+    """The batch size, rounded up to what splits evenly over `dp`."""
+    dp = mesh.shape["dp"]
+    return -(-count // dp) * dp
+
+
 def train(
     task: Task,
     initial: Mapping[str, np.ndarray],

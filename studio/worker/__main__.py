@@ -62,7 +62,9 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool) -> NoRet
     device, load = _open_engine(settings)
     with database.write() as tx:
         if is_prepared:
-            engine.describe(tx, EngineState.READY, activity="ready", device=device)
+            engine.describe(
+                tx, EngineState.READY, activity="ready", device=device, error=_not_prepared(settings).to_json()
+            )
         else:
             engine.describe(tx, EngineState.STARTING, activity="starting", device=device)
     worker = Worker(
@@ -74,6 +76,14 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool) -> NoRet
         is_prepared=is_prepared,
     )
     worker.run()
+
+
+def _not_prepared(settings: Settings) -> Card:
+    return Card(
+        title="The default model is not loaded",
+        detail="The worker ended while it was preparing it, so it waits for a job.",
+        advice=f"Choose another model, or see why in {settings.worker_log}.",
+    )
 
 
 def _open_engine(settings: Settings) -> tuple[str, Loader]:

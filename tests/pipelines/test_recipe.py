@@ -50,6 +50,7 @@ def test_zero_is_a_seed_and_a_guidance_scale(catalog: Catalog) -> None:
         ({"steps": 0}, "steps", "allowed: 1 to"),
         ({"guidance_scale": math.nan}, "guidance_scale", "out of range"),
         ({"seed": MAX_SEED + 1}, "seed", "out of range"),
+        ({"batch_size": 10**12}, "batch_size", "out of range"),
         ({"seed": MAX_SEED - 1, "batch_size": 3}, "seed", "leaves no seed for picture 3"),
         ({"scheduler": "magic"}, "scheduler", "allowed: "),
         ({"schema": 2}, "schema", "reads schema 1"),

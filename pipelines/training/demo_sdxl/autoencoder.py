@@ -18,7 +18,7 @@ from pipelines.runtime.torch_bridge import TracedModule
 from pipelines.training.demo_sdxl.architecture import LATENT_CHANNELS, build_vae, trace_and_initialise
 from pipelines.training.optimizer import Course
 from pipelines.training.postcards import draw_scene, render
-from pipelines.training.trainer import Batch, Parameters, Task, train
+from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 COURSE = Course(steps=2200, muon_learning_rate=0.02, adam_learning_rate=2e-3, ema_decay=0.998)
 WHOLE_FROM = 0.85  # share of the steps after which whole pictures replace crops
@@ -38,7 +38,7 @@ def train_autoencoder(
         Task(
             name="autoencoder",
             loss=lambda parameters, batch, key: _compute_loss(module, parameters, batch, key),
-            draw_batch=lambda step: _draw_batch(pool, step, course, mesh.shape["dp"]),
+            draw_batch=lambda step: _draw_batch(pool, step, course, mesh),
             course=course,
             is_hidden=is_hidden,
         ),
@@ -74,23 +74,19 @@ def draw_pool(count: int) -> list[np.ndarray]:
     return [render(draw_scene(rng), sides[index % 3], sides[index % 3]) for index in range(count)]
 
 
-def _draw_batch(pool: list[np.ndarray], step: int, course: Course, dp: int) -> Batch:
+def _draw_batch(pool: list[np.ndarray], step: int, course: Course, mesh: Mesh) -> Batch:
     rng = np.random.default_rng((2, step))
     if step >= WHOLE_FROM * course.steps:
         side, count = ((256, 2), (128, 8))[step % 3 == 0]
         chosen = [picture for picture in pool if picture.shape[0] == side]
-        pictures = [chosen[rng.integers(len(chosen))] for _ in range(_round_up(count, dp))]
+        pictures = [chosen[rng.integers(len(chosen))] for _ in range(fill_mesh(count, mesh))]
     else:
         pictures = []
-        for _ in range(_round_up(CROPS, dp)):
+        for _ in range(fill_mesh(CROPS, mesh)):
             picture = pool[rng.integers(len(pool))]
             top, left = rng.integers(0, picture.shape[0] - CROP + 1, size=2)
             pictures.append(picture[top : top + CROP, left : left + CROP])
     return {"pixels": to_pixels(np.stack(pictures))}
-
-
-def _round_up(count: int, multiple: int) -> int:
-    return -(-count // multiple) * multiple
 
 
 def _compute_loss(

@@ -19,10 +19,10 @@ from transformers import CLIPTokenizer
 
 from pipelines.training.demo_sdxl import architecture
 from pipelines.training.demo_sdxl.album import Album, AlbumSize
-from pipelines.training.demo_sdxl.captions import draw_caption
+from pipelines.training.demo_sdxl.captions import draw_caption, tokenize
 from pipelines.training.demo_sdxl.network import Network, embed, is_hidden, part_of
 from pipelines.training.optimizer import Course
-from pipelines.training.trainer import Batch, Parameters, Task, train
+from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 DROPPED_SHARE = 0.08  # embeddings set to zero, as SDXL does for an empty negative prompt
 
@@ -71,7 +71,7 @@ def train_stage(
 
     def draw_batch(step: int) -> Batch:
         turn = step % len(rounds)
-        return _draw_batch(rounds[turn], tokenizer, _round_up(batch_sizes[turn], mesh.shape["dp"]), step)
+        return _draw_batch(rounds[turn], tokenizer, fill_mesh(batch_sizes[turn], mesh), step)
 
     return train(
         Task(
@@ -98,11 +98,10 @@ def _draw_batch(album: Album, tokenizer: CLIPTokenizer, batch_size: int, step: i
         captions.append(caption)
         if not is_about_scene:
             chosen[row] = rng.choice(album.empty_scenes)
-    ids = tokenizer(captions, padding="max_length", max_length=architecture.TEXT_LENGTH, truncation=True)
     size = [album.height, album.width, 0, 0, album.height, album.width]
     return {
         "latents": album.latents[chosen].astype(np.float32),
-        "input_ids": np.asarray(ids["input_ids"], np.int32),
+        "input_ids": tokenize(tokenizer, captions),
         "is_kept": (rng.random(batch_size) >= DROPPED_SHARE).astype(np.float32),
         "time_ids": np.tile(np.asarray(size, np.float32), (batch_size, 1)),
     }
@@ -142,7 +141,3 @@ def _compute_loss(
 def _ddpm_config() -> dict[str, Any]:
     names = ("num_train_timesteps", "beta_schedule", "beta_start", "beta_end")
     return {name: architecture.SCHEDULER_CONFIG[name] for name in names}
-
-
-def _round_up(count: int, multiple: int) -> int:
-    return -(-count // multiple) * multiple

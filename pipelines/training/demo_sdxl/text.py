@@ -18,11 +18,11 @@ from jax.sharding import Mesh
 from transformers import CLIPTokenizer
 
 from pipelines.training.demo_sdxl import architecture
-from pipelines.training.demo_sdxl.captions import draw_caption, is_empty
+from pipelines.training.demo_sdxl.captions import draw_caption, is_empty, tokenize
 from pipelines.training.demo_sdxl.network import Network, embed, is_hidden
 from pipelines.training.optimizer import Course
 from pipelines.training.postcards import COLOURS, PLACES, SUBJECTS, TIMES, WEATHERS, Scene, draw_scene
-from pipelines.training.trainer import Batch, Parameters, Task, train
+from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 COURSE = Course(steps=900, muon_learning_rate=0.02, adam_learning_rate=4e-3, ema_decay=0.99)
 BATCH_SIZE = 96
@@ -56,7 +56,7 @@ def train_text(
         Task(
             name="text",
             loss=lambda parameters, batch, _key: measure_loss(network, parameters, batch),
-            draw_batch=lambda step: _draw_batch(tokenizer, -(-BATCH_SIZE // mesh.shape["dp"]) * mesh.shape["dp"], step),
+            draw_batch=lambda step: _draw_batch(tokenizer, fill_mesh(BATCH_SIZE, mesh), step),
             course=course,
             is_hidden=lambda name: is_hidden(name) and not name.startswith("probe."),
         ),
@@ -101,5 +101,4 @@ def _draw_batch(tokenizer: CLIPTokenizer, batch_size: int, step: int) -> Batch:
             scene = draw_scene(rng)
         captions.append(caption)
         answers.append(label(scene))
-    ids = tokenizer(captions, padding="max_length", max_length=architecture.TEXT_LENGTH, truncation=True)
-    return {"input_ids": np.asarray(ids["input_ids"], np.int32), "answers": np.asarray(answers, np.int32)}
+    return {"input_ids": tokenize(tokenizer, captions), "answers": np.asarray(answers, np.int32)}

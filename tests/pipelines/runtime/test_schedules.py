@@ -80,7 +80,8 @@ def run_table(schedule: Schedule, *, has_memory: bool = False) -> torch.Tensor:
     """As the compiled program runs it, one step at a time."""
     generator = torch.Generator().manual_seed(3)
     latents = torch.randn(1, 64, generator=generator) * schedule.initial_scale
-    state = solver.begin(jnp.asarray(latents), has_memory=has_memory)
+    nothing = [jnp.zeros((1, 64)) for _ in range(3 if has_memory else 1)]
+    state = solver.State(jnp.asarray(latents), *nothing)
     for index in range(schedule.steps):
         row = solver.read_row(jnp.asarray(schedule.table), jnp.int32(index))
         seen = torch.from_numpy(np.array(row["in_scale"] * state.latents))

@@ -43,7 +43,8 @@ def test_a_default_model_that_ends_its_worker_is_not_prepared_again(
     )
     os.kill(first, signal.SIGKILL)
     wait_for("the next worker", lambda: (e := read_engine(database)).pid != first and e.state is EngineState.READY)
-    assert read_engine(database).model == ""
+    idle = read_engine(database)
+    assert (idle.model, idle.error["title"]) == ("", "The default model is not loaded")
     job = submit()
     wait_for("a job to be done", lambda: queue.read_job(database, job.id).state is JobState.DONE)
     assert read_engine(database).model == job.recipe.model
