@@ -47,7 +47,11 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used."""
+    """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used.
+
+    `fps` is set for models of video, `flow_shift` where the scheduler takes one, `max_images` where a recipe may bring
+    pictures to start from.
+    """
 
     id: str
     title: str
@@ -70,11 +74,18 @@ class Model:
     max_steps: int = 100
     max_guidance_scale: float = 20.0
     variant: str = ""
+    fps: int | None = None
+    flow_shift: float | None = None
+    max_images: int = 0
     is_demo: bool = False
 
     def __post_init__(self) -> None:
         assert self.default_shape in self.shapes, f"{self.id}: {self.default_shape} is not one of its shapes"
         assert self.scheduler in self.schedulers, f"{self.id}: {self.scheduler} is not one of its schedulers"
+
+    @property
+    def is_video(self) -> bool:
+        return self.fps is not None
 
     def shape_list(self) -> str:
         """The allowed shapes, for messages: `256x256, 320x192`."""

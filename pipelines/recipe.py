@@ -15,6 +15,8 @@ from pipelines.errors import ModelError, RecipeError
 
 SCHEMA = 1
 MAX_PROMPT_CHARS = 2000
+MAX_FLOW_SHIFT = 20
+MAX_FPS = 60
 MAX_SEED = 2**32 - 1  # numpy's and most user interfaces' limit; torch itself takes 64 bits
 
 
@@ -84,6 +86,8 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
             "steps": model.steps if recipe.steps is None else recipe.steps,
             "guidance_scale": model.guidance_scale if recipe.guidance_scale is None else recipe.guidance_scale,
             "scheduler": recipe.scheduler or model.scheduler,
+            "flow_shift": model.flow_shift if recipe.flow_shift is None else recipe.flow_shift,
+            "fps": model.fps if recipe.fps is None else recipe.fps,
         }
     )
     problems = _find_problems(filled, model)
@@ -116,12 +120,28 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
         problems["seed"] = f"{recipe.seed} leaves no seed for picture {recipe.batch_size}; the last is {MAX_SEED}"
     if recipe.scheduler not in model.schedulers:
         problems["scheduler"] = f"{recipe.scheduler} is not known; allowed: {', '.join(model.schedulers)}"
-    for name in ("loras", "images"):
-        if getattr(recipe, name):
-            problems[name] = f"{model.id} does not take {name} yet"
-    for name in ("flow_shift", "fps", "strength"):
-        if getattr(recipe, name) is not None:
+    if recipe.loras:
+        problems["loras"] = f"{model.id} does not take loras yet"
+    if len(recipe.images) > model.max_images:
+        allowed = f"at most {model.max_images}" if model.max_images else "no"
+        problems["images"] = f"{len(recipe.images)} given; {model.id} takes {allowed} images"
+    if recipe.strength is not None:
+        problems["strength"] = f"{model.id} has no strength; leave it out"
+    problems |= _find_flow_problems(recipe, model)
+    return problems
+
+
+def _find_flow_problems(recipe: Recipe, model: Model) -> dict[str, str]:
+    """Of the two fields that only some models have."""
+    problems: dict[str, str] = {}
+    for name, high in (("flow_shift", MAX_FLOW_SHIFT), ("fps", MAX_FPS)):
+        value = getattr(recipe, name)
+        if value is None:
+            continue
+        if getattr(model, name) is None:
             problems[name] = f"{model.id} has no {name}; leave it out"
+        elif not 1 <= value <= high:
+            problems[name] = f"{value} is out of range; allowed: 1 to {high}"
     return problems
 
 

@@ -1,8 +1,9 @@
 """From a catalogue entry to a loaded family. Imports jax and torch only when called.
 
-A new family is one folder and one line here.
+A new family is one folder and one name here.
 """
 
+import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.stages import STAGES, Family, OnProgress
+
+FAMILIES = ("sdxl",)
 
 
 def load(
@@ -52,8 +55,6 @@ def describe_devices() -> str:
 
 
 def _find_loader(family: str) -> Callable[..., Any]:
-    if family == "sdxl":
-        from pipelines import sdxl
-
-        return sdxl.load
-    raise ModelError(f"No code here runs the family {family!r}.", advice="Check presets/models.toml.")
+    if family not in FAMILIES:
+        raise ModelError(f"No code here runs the family {family!r}.", advice="Check presets/models.toml.")
+    return importlib.import_module(f"pipelines.{family}").load

@@ -39,3 +39,8 @@ def find_unused_rules(rules: Rules, shapes: Mapping[str, tuple[int, ...]]) -> li
     for name in shapes:
         used.add(next((pattern for pattern, _ in rules if re.search(pattern, name)), None))
     return [pattern for pattern, _ in rules if pattern not in used]
+
+
+def batch_class(images: int) -> int:
+    """Images per program: the next power of two, so that few programs serve every batch size."""
+    return 1 << (images - 1).bit_length()

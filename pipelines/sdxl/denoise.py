@@ -12,26 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import torch
 from jax.sharding import NamedSharding
 
 from pipelines.runtime.solver import State, advance, read_row
 from pipelines.runtime.torch_bridge import TracedModule
 
 MAX_CHUNK = 8  # steps; bounds the noise that an ancestral scheduler needs on the devices at a time
-
-
-class NoiseSource:
-    """The noise diffusers would draw: one CPU generator per image, the first picture and then one draw a step."""
-
-    def __init__(self, *, seed: int, images: int, shape_CHW: tuple[int, int, int]) -> None:
-        self._generators = [torch.Generator("cpu").manual_seed(seed + index) for index in range(images)]
-        self._shape = shape_CHW
-
-    def draw(self) -> np.ndarray:
-        """fp32 (B, C, H, W)."""
-        draws = [torch.randn((1, *self._shape), generator=generator) for generator in self._generators]
-        return torch.cat(draws).numpy()
 
 
 def build_denoise_program(unet: TracedModule, *, uses_cfg: bool, dtype: Any, input_sharding: NamedSharding) -> Any:

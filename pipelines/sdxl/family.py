@@ -10,9 +10,10 @@ from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
 from pipelines.runtime.chunks import run_chunks
 from pipelines.runtime.loaded import LoadedModel
+from pipelines.runtime.noise import NoiseSource
 from pipelines.runtime.schedules import build_schedule
 from pipelines.runtime.solver import State
-from pipelines.sdxl.denoise import MAX_CHUNK, NoiseSource, make_time_ids
+from pipelines.sdxl.denoise import MAX_CHUNK, make_time_ids
 from pipelines.sdxl.encode import tokenize
 from pipelines.sdxl.parts import Parts
 from pipelines.sdxl.programs import ENCODE_KEY, Layout, lay_out, list_programs
@@ -54,7 +55,7 @@ class SdxlFamily(LoadedModel):
         layout = self._choose_layout(shape, recipe.batch_size, uses_cfg=scale > 1)
         schedule = build_schedule(recipe.scheduler or "", self.parts.scheduler_config, steps=recipe.steps or 1)
         program = self._programs.get(*layout.denoise_key)
-        noise = NoiseSource(seed=recipe.seed or 0, images=layout.images, shape_CHW=layout.latents_CHW)
+        noise = NoiseSource(seed=recipe.seed or 0, images=layout.images, shape=layout.latents_CHW)
         latents = noise.draw() * np.float32(schedule.initial_scale)
         state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
         rows = self._put_rows(embeddings, layout)

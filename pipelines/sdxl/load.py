@@ -1,25 +1,20 @@
 """A checkpoint in diffusers layout to a loaded family: modules without weights, then weights onto the mesh."""
 
-import contextlib
-import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 from diffusers import AutoencoderKL, UNet2DConditionModel
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.runtime import hub
+from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
 from pipelines.runtime.preview import SDXL_LATENTS_TO_RGB, read_map
-from pipelines.runtime.sharding import Rules, apply_rules
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
-from pipelines.runtime.weights import find_weight_files, load_weights, read_headers
 from pipelines.sdxl import sharding
 from pipelines.sdxl.family import SdxlFamily
 from pipelines.sdxl.parts import COMPONENTS, STAGE_OF, Parts
@@ -45,18 +40,18 @@ def load(
         on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
     )
     on_progress(Progress(phase="loading"))
-    with _told_as_incomplete(folder):
+    with told_as_incomplete(folder, title="SDXL", components=COMPONENTS):
         modules = _build_modules(folder)
         tokenizers = tuple(CLIPTokenizer.from_pretrained(folder / name) for name in ("tokenizer", "tokenizer_2"))
-        scheduler_config = _read_json(folder / "scheduler" / "scheduler_config.json")
-        zeroes_empty = bool(_read_json(folder / "model_index.json").get("force_zeros_for_empty_prompt", True))
-    dtype = jnp.float32 if mesh.devices.flat[0].platform == "cpu" else jnp.bfloat16
+        scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
+        zeroes_empty = bool(read_json(folder / "model_index.json").get("force_zeros_for_empty_prompt", True))
+    dtype = choose_dtype(mesh)
     weights = {}
     for name, module in modules.items():
         if STAGE_OF[name] not in stages:
             continue
         needs_fp32 = name == "vae" and module.module.config.force_upcast
-        weights[name] = _load_part(
+        weights[name] = load_component(
             folder / name,
             module,
             mesh=mesh,
@@ -64,7 +59,7 @@ def load(
             dtype=jnp.float32 if needs_fp32 else dtype,
             variant=model.variant,
             on_progress=on_progress,
-            detail=name.replace("_", " "),
+            optional_prefix="text_model.",
         )
     parts = Parts(
         mesh=mesh,
@@ -79,20 +74,8 @@ def load(
     return SdxlFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
 
 
-@contextlib.contextmanager
-def _told_as_incomplete(folder: Path) -> Iterator[None]:
-    """Turns a missing or damaged file into a ModelError that says what a checkpoint consists of."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(
-            f"{folder} is not a complete SDXL checkpoint: {error}.",
-            advice=f"It needs model_index.json, {', '.join(COMPONENTS)}.",
-        ) from error
-
-
 def _build_modules(folder: Path) -> dict[str, TracedModule]:
-    configs = {name: _read_json(folder / name / "config.json") for name in ("unet", "vae")}
+    configs = {name: read_json(folder / name / "config.json") for name in ("unet", "vae")}
     text_configs = {name: CLIPTextConfig.from_pretrained(folder / name) for name in ("text_encoder", "text_encoder_2")}
     with parameters_on_meta():
         modules = {
@@ -107,31 +90,3 @@ def _build_modules(folder: Path) -> dict[str, TracedModule]:
             advice="Stable Diffusion 1.x and 2.x are other architectures and cannot run here.",
         )
     return {name: TracedModule(module) for name, module in modules.items()}
-
-
-def _load_part(
-    folder: Path,
-    module: TracedModule,
-    *,
-    mesh: Mesh,
-    rules: Rules,
-    dtype: Any,
-    variant: str,
-    on_progress: OnProgress,
-    detail: str,
-) -> dict[str, jax.Array]:
-    shapes = module.parameter_shapes()
-    weights = load_weights(
-        read_headers(find_weight_files(folder, variant=variant)),
-        shapes,
-        apply_rules(rules, shapes, mesh),
-        dtype=dtype,
-        optional_prefix="text_model.",
-        on_tensor=lambda done, total: on_progress(Progress(phase="sharding", done=done, total=total, detail=detail)),
-    )
-    replicated = NamedSharding(mesh, PartitionSpec())
-    return weights | {name: jax.device_put(value, replicated) for name, value in module.constant_buffers().items()}
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    return json.loads(file.read_text("utf-8"))

@@ -3,7 +3,6 @@
 The worker, the command line and ahead-of-time compilation for another machine all compile exactly these.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +12,14 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
 from pipelines.runtime.compiled import Program
+from pipelines.runtime.components import abstract_input, abstract_weights
 from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
+from pipelines.runtime.sharding import batch_class
 from pipelines.runtime.solver import State
 from pipelines.sdxl.decode import build_decode_program
 from pipelines.sdxl.denoise import MAX_CHUNK, build_denoise_program
 from pipelines.sdxl.encode import build_encode_program
 from pipelines.sdxl.parts import STAGE_OF, Parts
-from pipelines.sdxl.sharding import batch_class
 
 Key = tuple[Any, ...]
 
@@ -98,10 +98,10 @@ def _encode_program(parts: Parts) -> Program:
         key=ENCODE_KEY,
         function=build_encode_program(encoders, zeroes_empty=parts.zeroes_empty),
         arguments=(
-            _abstract(parts.weights["text_encoder"]),
-            _abstract(parts.weights["text_encoder_2"]),
-            _abstract_input(parts, (len(encoders), 2, parts.text_length), jnp.int32),
-            _abstract_input(parts, (), jnp.bool_),
+            abstract_weights(parts.weights["text_encoder"]),
+            abstract_weights(parts.weights["text_encoder_2"]),
+            abstract_input(parts.mesh, (len(encoders), 2, parts.text_length), jnp.int32),
+            abstract_input(parts.mesh, (), jnp.bool_),
         ),
     )
 
@@ -117,14 +117,14 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             input_sharding=layout.model_input,
         ),
         arguments=(
-            _abstract(parts.weights["unet"]),
+            abstract_weights(parts.weights["unet"]),
             State(latents, latents),
             _abstract_rows(parts, layout),
-            _abstract_input(parts, (MAX_STEPS, len(COLUMNS)), jnp.float32),
+            abstract_input(parts.mesh, (MAX_STEPS, len(COLUMNS)), jnp.float32),
             jax.ShapeDtypeStruct((MAX_CHUNK, *latents.shape), jnp.float32, sharding=layout.noise),
-            _abstract_input(parts, (), jnp.float32),
-            _abstract_input(parts, (), jnp.int32),
-            _abstract_input(parts, (), jnp.int32),
+            abstract_input(parts.mesh, (), jnp.float32),
+            abstract_input(parts.mesh, (), jnp.int32),
+            abstract_input(parts.mesh, (), jnp.int32),
         ),
         out_shardings=State(layout.latents, layout.latents),
     )
@@ -135,7 +135,7 @@ def _decode_program(parts: Parts, layout: Layout) -> Program:
     return Program(
         key=layout.decode_key,
         function=build_decode_program(parts.modules["vae"], dtype=next(iter(weights.values())).dtype),
-        arguments=(_abstract(weights), _abstract_latents(layout)),
+        arguments=(abstract_weights(weights), _abstract_latents(layout)),
     )
 
 
@@ -161,14 +161,4 @@ def _abstract_rows(parts: Parts, layout: Layout) -> dict[str, jax.ShapeDtypeStru
     return {
         name: jax.ShapeDtypeStruct((layout.row_count, *size), jnp.float32, sharding=layout.rows)
         for name, size in sizes.items()
-    }
-
-
-def _abstract_input(parts: Parts, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(parts.mesh, PartitionSpec()))
-
-
-def _abstract(weights: Mapping[str, jax.Array]) -> dict[str, jax.ShapeDtypeStruct]:
-    return {
-        name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding) for name, array in weights.items()
     }

@@ -17,8 +17,3 @@ UNET_RULES = (
     (r"", P()),
 )
 REPLICATED = ((r"", P()),)
-
-
-def batch_class(images: int) -> int:
-    """Images per program: the next power of two, so that few programs serve every batch size."""
-    return 1 << (images - 1).bit_length()

@@ -11,9 +11,9 @@ from diffusers import UNet2DConditionModel
 from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.mesh import build_mesh
-from pipelines.runtime.sharding import ShardingRuleError, apply_rules, find_unused_rules
+from pipelines.runtime.sharding import ShardingRuleError, apply_rules, batch_class, find_unused_rules
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
-from pipelines.sdxl.sharding import UNET_RULES, batch_class
+from pipelines.sdxl.sharding import UNET_RULES
 
 # unet/config.json of stabilityai/stable-diffusion-xl-base-1.0
 SDXL_BASE_UNET = {
