@@ -55,7 +55,7 @@ def test_zero_is_a_seed_and_a_guidance_scale(catalog: Catalog) -> None:
         ({"scheduler": "magic"}, "scheduler", "allowed: "),
         ({"schema": 2}, "schema", "reads schema 1"),
         ({"strength": 0.5}, "strength", "leave it out"),
-        ({"images": ["abc"]}, "images", "does not take images"),
+        ({"images": ["abc"]}, "images", "takes no images"),
     ],
 )
 def test_each_wrong_field_is_named_with_what_is_allowed(
