@@ -26,8 +26,9 @@ Embeddings = Mapping[str, Any]
 class Progress:
     """Where the work stands. `done` of `total` in the phase's own unit (steps, files, bytes).
 
-    `draw_preview()` gives the picture so far as uint8 (B, height, width, 3) at latent size; it is cheap but costs one
-    small device program, so callers ask at most about twice a second.
+    `draw_preview()` gives the picture so far as uint8 (B, height, width, 3) at about latent size, a video as a few
+    frames of it (B, F, height, width, 3); it is cheap but costs one small device program, so callers ask at most about
+    twice a second.
     """
 
     phase: str
@@ -63,7 +64,10 @@ class Timings:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a generation gave: uint8 pixels (B, height, width, 3), seconds, and how many programs were compiled."""
+    """What a generation gave: uint8 pixels, seconds, and how many programs were compiled.
+
+    Pixels are (B, height, width, 3), those of video (B, F, height, width, 3).
+    """
 
     pixels: np.ndarray
     timings: Timings
@@ -90,11 +94,11 @@ class Family(Protocol):
     def encode(self, recipe: Recipe) -> Embeddings: ...
 
     def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> Any:
-        """Latents (B, C, H, W) on the devices; raises Cancelled when on_progress does."""
+        """Latents (B, C, H, W) on the devices, of video (B, C, T, H, W); raises Cancelled when on_progress does."""
         ...
 
     def decode(self, recipe: Recipe, latents_BCHW: Any) -> np.ndarray:
-        """uint8 (B, height, width, 3)."""
+        """uint8 (B, height, width, 3), of video (B, F, height, width, 3)."""
         ...
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
