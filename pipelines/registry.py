@@ -4,6 +4,7 @@ A new family is one folder and one name here.
 """
 
 import importlib
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from pipelines.errors import ModelError
 from pipelines.stages import STAGES, Family, OnProgress
 
 FAMILIES = ("sdxl",)
+LEFTOVER_BYTES = 1_000_000  # a few constants of JAX itself stay
+
+log = logging.getLogger(__name__)
 
 
 def load(
@@ -31,6 +35,7 @@ def load(
     from pipelines.runtime.mesh import build_mesh
 
     load_family = _find_loader(model.family)
+    _check_memory()
     return load_family(model, mesh=build_mesh(mesh), cache_dir=cache_dir, on_progress=on_progress, stages=stages)
 
 
@@ -52,6 +57,15 @@ def describe_devices() -> str:
     from pipelines.runtime import platform
 
     return platform.describe_devices()
+
+
+def _check_memory() -> None:
+    """One model at a time: what the last one left on the devices is a mistake of ours, worth a line in the log."""
+    from pipelines.runtime.memory import count_live_bytes
+
+    left = count_live_bytes()
+    if left > LEFTOVER_BYTES:
+        log.warning("%.1f MB of an earlier model are still on the devices", left / 1e6)
 
 
 def _find_loader(family: str) -> Callable[..., Any]:

@@ -14,7 +14,17 @@ from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
 
 # In the order in which a job passes them. The words are shown to people and streamed as they are.
-PHASES = ("downloading", "loading", "sharding", "compiling", "encoding", "denoising", "decoding", "saving")
+PHASES = (
+    "unloading",
+    "downloading",
+    "loading",
+    "sharding",
+    "compiling",
+    "encoding",
+    "denoising",
+    "decoding",
+    "saving",
+)
 
 STAGES = ("encode", "denoise", "decode")
 
@@ -84,7 +94,10 @@ class Family(Protocol):
     """Of the last denoise: the host's own work, waiting for the devices left out."""
 
     def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
-        """Compiles, or reads from the cache, every program this shape needs; returns the seconds it took."""
+        """Compiles, or reads from the cache, every program this shape needs; returns the seconds it took.
+
+        Calls `on_progress` often enough that Cancelled ends the waiting at once; what is being compiled is not lost.
+        """
         ...
 
     def shape_state(self, shape: Shape) -> str:

@@ -23,7 +23,10 @@ EXAMPLES = """examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the studio was started with. `model` is the one loaded while idle; None means the catalogue's default."""
+    """What the studio was started with. `model` is the one loaded while idle; None means the catalogue's default.
+
+    `prewarm` names shapes to compile while idle, or is ("all",).
+    """
 
     host: str
     port: int
@@ -31,6 +34,7 @@ class Settings:
     model: str | None = None
     mesh: str | None = None
     fake: bool = False
+    prewarm: tuple[str, ...] = ()
 
     @property
     def database_file(self) -> Path:
@@ -66,6 +70,8 @@ class Settings:
         for name, value in (("--model", self.model), ("--mesh", self.mesh)):
             if value is not None:
                 flags += [name, value]
+        if self.prewarm:
+            flags += ["--prewarm", ",".join(self.prewarm)]
         return [*flags, "--fake"] if self.fake else flags
 
 
@@ -80,6 +86,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         model=found.model,
         mesh=found.mesh,
         fake=found.fake,
+        prewarm=tuple(name.strip().lower() for name in (found.prewarm or "").split(",") if name.strip()),
     )
 
 
@@ -99,7 +106,7 @@ def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
         "data_dir": platformdirs.user_data_dir("lumesh", appauthor=False),
         "engine": "local",
     }
-    for name in ("host", "port", "data_dir", "engine", "model", "mesh", "fake"):
+    for name in ("host", "port", "data_dir", "engine", "model", "mesh", "fake", "prewarm"):
         if value := environment.get(f"LUMESH_{name.upper()}"):
             defaults[name] = value
     return defaults
@@ -119,6 +126,7 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument("--engine", type=_parse_engine, help="where the worker runs: local (ray is planned)")
     parser.add_argument("--model", help="id of the model to load while idle (default: the catalogue's first)")
     parser.add_argument("--mesh", help="how to split the devices, such as dp=2,tp=4 (default: from their number)")
+    parser.add_argument("--prewarm", help="shapes to compile while nobody waits: 512x512,1024x1024 or all")
     parser.add_argument("--fake", action="store_true", help="serve every model by a numpy drawing, without jax")
     parser.set_defaults(**{**defaults, "fake": defaults.get("fake", "").lower() in ("1", "true", "yes", "on")})
     return parser

@@ -8,12 +8,15 @@ there and how long they took, so that the size picker can say warm, disk or cold
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ALL_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
+
+COMPILE_THREADS = 4
+WAIT_S = 0.1
 
 _BUILT = "/jax/core/compile/backend_compile_duration"
 _FROM_CACHE = "/jax/compilation_cache/cache_hits"
@@ -65,10 +68,16 @@ class Program:
 
 
 class Programs:
-    """One loaded model's compiled programs, by key."""
+    """One loaded model's compiled programs, by key.
+
+    Compilation runs on threads of its own: whoever waits for it may give up, and the program is there when it is wanted
+    again.
+    """
 
     def __init__(self) -> None:
         self._compiled: dict[tuple[Any, ...], Any] = {}
+        self._compiling: dict[tuple[Any, ...], Future[Any]] = {}
+        self._pool = ThreadPoolExecutor(max_workers=COMPILE_THREADS, thread_name_prefix="compile")
 
     def has(self, *key: Any) -> bool:
         return key in self._compiled
@@ -76,19 +85,29 @@ class Programs:
     def get(self, *key: Any) -> Any:
         return self._compiled[key]
 
-    def compile_all(self, programs: Sequence[Program]) -> int:
+    def compile_all(self, programs: Sequence[Program], *, on_wait: Callable[[int], None] = lambda _done: None) -> int:
         """Compiles those that are missing, side by side, and returns how many there were.
 
-        Tracing is one at a time: two traces of one torch module would see each other's weights.
+        `on_wait(how many are done)` is called some ten times a second and may raise to stop waiting. Tracing is one at
+        a time: two traces of one torch module would see each other's weights.
         """
         missing = [program for program in programs if not self.has(*program.key)]
-        lowered = {program.key: lower(program) for program in missing}
-        with ThreadPoolExecutor(max_workers=4, thread_name_prefix="compile") as pool:
-            done = dict(zip(lowered, pool.map(lambda one: one.compile(), lowered.values()), strict=True))
-        self._compiled.update(done)
-        return len(done)
+        for program in missing:
+            on_wait(0)
+            if program.key not in self._compiling:
+                self._compiling[program.key] = self._pool.submit(lower(program).compile)
+        waiting = {program.key: self._compiling[program.key] for program in missing}
+        while pending := wait(waiting.values(), timeout=WAIT_S, return_when=ALL_COMPLETED).not_done:
+            on_wait(len(waiting) - len(pending))
+        for key, future in waiting.items():
+            del self._compiling[key]
+            self._compiled[key] = future.result()
+        return len(waiting)
 
     def clear(self) -> None:
+        """Drops all; what is still compiling ends in the background and is dropped too."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._compiling.clear()
         self._compiled.clear()
 
 

@@ -53,9 +53,9 @@ class LoadedModel:
             return 0.0
         known_s = self._index.find_seconds(*name)
         detail = title if known_s is None else f"{title} from the cache"
-        on_progress(Progress(phase="compiling", total=len(programs), detail=detail))
         started = time.perf_counter()
-        self._programs.compile_all(programs)
+        report = lambda done: on_progress(Progress(phase="compiling", done=done, total=len(programs), detail=detail))  # noqa: E731
+        self._programs.compile_all(programs, on_wait=report)
         seconds = time.perf_counter() - started
         self._index.remember(*name, seconds=seconds)
         return seconds

@@ -1,20 +1,22 @@
 """Claim, run, save, tell: the worker's whole life.
 
 A job that fails ends as a card and the loop goes on; only the process itself can end the loop. While nobody waits, the
-default model is loaded and its default shape compiled, so that the first prompt is fast.
+default model is loaded and its default shape compiled, so that the first prompt is fast; then the shapes of `--prewarm`
+are compiled for whatever model is loaded, until somebody wants something.
 """
 
 import errno
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NoReturn
 
-from pipelines.catalog import Catalog, Model
+from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import Cancelled, LumeshError
 from pipelines.generate import generate
-from pipelines.stages import Outcome, Progress
+from pipelines.stages import OnProgress, Outcome, Progress
 from studio.database import Database
 from studio.jobs import claims, engine, estimates, events
 from studio.jobs.engine import EngineState
@@ -41,6 +43,8 @@ class Worker:
     resident: Resident
     default_model: Model
     is_prepared: bool = False
+    given_up: set[tuple[str, Shape]] = field(default_factory=set)
+    """Shapes whose compilation failed while idle; a job may still try them."""
 
     def run(self) -> NoReturn:
         """Never returns: the process ends with the app (__main__.py)."""
@@ -53,7 +57,7 @@ class Worker:
         """Runs the next job, or else prepares the default model once; False when there was nothing to do."""
         job = claims.claim_next(self.database, resident=self.resident.model_id)
         if job is None and self.is_prepared:
-            return False
+            return self._prewarm()
         self.is_prepared = True  # after a job, what is resident is what people want
         if job is None:
             self._prepare()
@@ -69,16 +73,7 @@ class Worker:
     def _prepare(self) -> None:
         """Loads and warms the default model, unless somebody wants another one meanwhile."""
         model = self.default_model
-        phase, reported_s = "", 0.0
-
-        def show(progress: Progress) -> None:
-            nonlocal phase, reported_s
-            if claims.find_next_model(self.database, resident=model.id) not in (None, model.id):
-                raise Cancelled
-            if progress.phase != phase or time.perf_counter() - reported_s >= ENGINE_INTERVAL_S:
-                phase, reported_s = progress.phase, time.perf_counter()
-                self._describe(EngineState.PREPARING, _say(progress, model), progress=progress)
-
+        show = self._show_preparing(model, lambda wanted: wanted not in (None, model.id))
         self._describe(EngineState.PREPARING, f"loading {model.title}")
         error = None
         try:
@@ -91,16 +86,68 @@ class Worker:
             log.exception("preparing %s", model.id)
             error = self._explain(problem)
         else:
-            measured = estimates.Measured(
-                model=model.id,
-                shape=str(model.default_shape),
-                batch_size=1,
-                load_s=load_s,
-                **_name_warm_s(warm_s, compiles=family.compile_count() - compiles_before),
-            )
-            with self.database.write() as tx:
-                estimates.record(tx, measured)
+            self._record_warm(model.default_shape, warm_s, compiles_before=compiles_before, load_s=load_s)
         self._describe(EngineState.READY, "ready", error=error)
+
+    def _prewarm(self) -> bool:
+        """Compiles the next shape of `--prewarm` that is not warm; False when there is none, or a job came."""
+        family = self.resident.family
+        if family is None or not self.settings.prewarm:
+            return False
+        names = self.settings.prewarm
+        shape = next(
+            (
+                one
+                for one in family.model.shapes
+                if (names == ("all",) or str(one) in names) and (family.model.id, one) not in self.given_up
+                if family.shape_state(one) != "warm"
+            ),
+            None,
+        )
+        if shape is None:
+            return False
+        show = self._show_preparing(family.model, lambda wanted: wanted is not None)
+        compiles_before = family.compile_count()
+        error = None
+        try:
+            warm_s = family.warm(shape, batch_size=1, uses_cfg=family.model.guidance_scale > 1, on_progress=show)
+        except Cancelled:
+            log.info("a job came while %s was being compiled; it goes on in the background", shape)
+        except Exception as problem:
+            log.exception("prewarming %s %s", family.model.id, shape)
+            self.given_up.add((family.model.id, shape))
+            error = self._explain(problem)
+        else:
+            self._record_warm(shape, warm_s, compiles_before=compiles_before, load_s=None)
+        self._describe(EngineState.READY, "ready", error=error)
+        return True
+
+    def _show_preparing(self, model: Model, ends: Callable[[str | None], bool]) -> OnProgress:
+        """An OnProgress that tells what is being prepared, and raises Cancelled when the next job's model `ends` it."""
+        phase, reported_s = "", 0.0
+
+        def show(progress: Progress) -> None:
+            nonlocal phase, reported_s
+            if ends(claims.find_next_model(self.database, resident=model.id)):
+                raise Cancelled
+            if progress.phase != phase or time.perf_counter() - reported_s >= ENGINE_INTERVAL_S:
+                phase, reported_s = progress.phase, time.perf_counter()
+                self._describe(EngineState.PREPARING, _say(progress, model), progress=progress)
+
+        return show
+
+    def _record_warm(self, shape: Shape, warm_s: float, *, compiles_before: int, load_s: float | None) -> None:
+        family = self.resident.family
+        assert family is not None
+        measured = estimates.Measured(
+            model=family.model.id,
+            shape=str(shape),
+            batch_size=1,
+            load_s=load_s,
+            **_name_warm_s(warm_s, compiles=family.compile_count() - compiles_before),
+        )
+        with self.database.write() as tx:
+            estimates.record(tx, measured)
 
     def _run_job(self, job: Job) -> None:
         self._describe(EngineState.BUSY, f"running job {job.id}")
@@ -129,8 +176,6 @@ class Worker:
 
     def _make(self, job: Job, progress: JobProgress) -> tuple[float | None, Outcome]:
         model = self.catalog.get(job.recipe.model)
-        if self.resident.model_id != model.id:
-            progress.report(Progress(phase="loading", detail=model.title))
         family, load_s = self.resident.become(model, progress.report)
         return load_s, generate(family, job.recipe, on_progress=progress.report)
 

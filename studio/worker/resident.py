@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipelines.catalog import Model
-from pipelines.stages import Family, OnProgress
+from pipelines.stages import Family, OnProgress, Progress
 
 Loader = Callable[[Model, OnProgress], Family]
 
@@ -28,6 +28,7 @@ class Resident:
         if self.family is not None and self.family.model.id == model.id:
             return self.family, None
         if self.family is not None:
+            on_progress(Progress(phase="unloading", detail=self.family.model.title))
             self.family.unload()
             self.family = None
         self.family = self.load(model, on_progress)

@@ -1,5 +1,7 @@
 """Programs are compiled once, counted, found again on disk, and remembered with their seconds."""
 
+import dataclasses
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pipelines.errors import Cancelled
 from pipelines.runtime.compiled import CacheIndex, Program, Programs, counter
 
 
@@ -61,6 +64,47 @@ def test_cleared_programs_are_gone() -> None:
     programs.compile_all([make_program(1.41, "a")])
     programs.clear()
     assert not programs.has("a")
+
+
+def test_who_gives_up_waiting_finds_the_program_later() -> None:
+    programs, wanted = Programs(), [make_program(1.51, "slow")]
+
+    def give_up(_done: int) -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        programs.compile_all(wanted, on_wait=give_up)
+    calls = []
+
+    def give_up_later(done: int) -> None:
+        calls.append(done)
+        if len(calls) == 2:  # the first call is before tracing, the second while it compiles
+            raise Cancelled
+
+    release = threading.Event()
+    slow = dataclasses.replace(wanted[0], function=lambda x: jnp.cos(x) * 1.52)
+    programs._pool.submit(release.wait)
+    for _ in range(3):
+        programs._pool.submit(release.wait)
+    with pytest.raises(Cancelled):
+        programs.compile_all([slow], on_wait=give_up_later)
+    release.set()
+    built = counter.built
+    assert programs.compile_all([slow]) == 1
+    assert counter.built - built == 1
+
+
+def test_a_program_that_does_not_compile_may_be_tried_again() -> None:
+    programs = Programs()
+
+    def fail(_x: jax.Array) -> jax.Array:
+        raise ValueError("no such program")
+
+    broken = dataclasses.replace(make_program(1.61, "broken"), function=fail)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no such program"):
+            programs.compile_all([broken])
+    assert programs.compile_all([make_program(1.62, "broken")]) == 1
 
 
 def test_the_index_remembers_the_first_seconds(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """The worker's life in one process: every job ends, whatever it does, and the loop goes on."""
 
+import dataclasses
 import errno
 import itertools
 from collections.abc import Callable
 
 import pytest
 
-from pipelines.catalog import Model
+from pipelines.catalog import Model, Shape
 from pipelines.errors import ModelError
 from pipelines.fake import FakeFamily
 from pipelines.metadata import read_recipe_of
@@ -186,6 +187,62 @@ def test_a_swap_unloads_before_it_loads(worker: Worker, submit: Submit) -> None:
         submit(model=model_id)
         worker.run_next()
     assert order == [f"load {first}", f"unload {first}", f"load {second}", f"unload {second}", f"load {first}"]
+
+
+def test_a_swap_tells_that_the_old_model_goes_first(worker: Worker, database: Database, submit: Submit) -> None:
+    first, second = (model.id for model in worker.catalog.models[:2])
+    submit(model=first)
+    worker.run_next()
+    after = events.read_after(database, 0)[-1].id
+    job = submit(model=second)
+    worker.run_next()
+    told = [event for event in events.read_after(database, after) if event.job_id == job.id]
+    first_phase = next(
+        event for event in told if event.kind == "job.phase" and '"state":"running","job"' not in event.data
+    )
+    assert "unloading" in first_phase.data
+
+
+@pytest.fixture
+def prewarmer(worker: Worker) -> Worker:
+    """Prepared, with the default model resident, and told to warm all of its shapes."""
+    worker.settings = dataclasses.replace(worker.settings, prewarm=("all",))
+    worker.run_next()
+    return worker
+
+
+def test_an_idle_worker_warms_the_shapes_it_was_told_to(prewarmer: Worker, database: Database) -> None:
+    shapes = prewarmer.default_model.shapes
+    assert [prewarmer.run_next() for _ in shapes] == [True] * (len(shapes) - 1) + [False]
+    assert set(read_engine(database).shapes.values()) == {"warm"}
+    assert all(estimates.read_history(database).has_run(prewarmer.default_model.id, str(shape)) for shape in shapes)
+
+
+def test_a_job_that_comes_while_prewarming_runs_at_once(prewarmer: Worker, database: Database, submit: Submit) -> None:
+    family = prewarmer.resident.family
+    jobs = []
+
+    def warm(shape: Shape, *, on_progress: OnProgress, **_options: object) -> float:
+        if not jobs:
+            jobs.append(submit())
+        on_progress(Progress(phase="compiling", detail=str(shape)))
+        return 0.0
+
+    family.warm = warm
+    assert prewarmer.run_next()
+    assert read_engine(database).error is None
+    prewarmer.run_next()
+    assert queue.read_job(database, jobs[0].id).state is JobState.DONE
+
+
+def test_a_shape_that_cannot_be_warmed_is_left_alone(prewarmer: Worker, database: Database) -> None:
+    def warm(**_options: object) -> float:
+        raise RuntimeError("RESOURCE_EXHAUSTED")
+
+    prewarmer.resident.family.warm = lambda _shape, **_options: warm()
+    turns = len(prewarmer.default_model.shapes) - 1
+    assert [prewarmer.run_next() for _ in range(turns + 1)] == [True] * turns + [False]
+    assert read_engine(database).error["title"] == "Out of memory"
 
 
 def test_reports_of_an_unbroken_phase_are_thinned(worker: Worker, database: Database, submit: Submit) -> None:

@@ -4,7 +4,8 @@ import { capitalized, shapeName, wholeSeconds } from "./format.js";
 
 // How far along a job is when a phase begins and ends. Denoising is what takes long once a shape is warm.
 const SPANS = {
-  downloading: [0, 0.04],
+  unloading: [0, 0.005],
+  downloading: [0.005, 0.04],
   loading: [0.04, 0.08],
   sharding: [0.08, 0.1],
   compiling: [0.1, 0.14],
