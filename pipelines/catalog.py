@@ -10,7 +10,7 @@ import functools
 import json
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,19 @@ PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
 
 # diffusers' pipeline class, as model_index.json names it -> our family
-FAMILY_OF_PIPELINE = {"StableDiffusionXLPipeline": "sdxl"}
+FAMILY_OF_PIPELINE = {
+    "StableDiffusionXLPipeline": "sdxl",
+    "Flux2KleinPipeline": "flux2",
+    "Flux2Pipeline": "flux2",
+}
+
+# The shipped model whose shapes and defaults a folder of that class takes.
+_TEMPLATE_OF_PIPELINE = {
+    "StableDiffusionXLPipeline": "sdxl-base",
+    "Flux2KleinPipeline": "flux2-klein-4b",
+    "Flux2Pipeline": "flux2-dev",
+}
+_UNDISTILLED_KLEIN = {"steps": 50, "guidance_scale": 4.0}  # as Black Forest Labs runs klein's base models
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -157,27 +169,42 @@ def _read_local(folder: Path, model_id: str) -> Model | None:
         family = FAMILY_OF_PIPELINE.get(index["_class_name"])
         if family is None:
             return None
-        unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
-        vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
-        scale = 2 ** (len(vae["block_out_channels"]) - 1)
-        side = int(unet["sample_size"]) * scale
+        template = _find_template(index)
+        side = _read_side(folder, family)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"The model folder {folder} is not a complete diffusers checkpoint: {error}.",
             advice="Copy the whole folder that save_pretrained() wrote, or remove it.",
         ) from error
-    template = next(model for model in _read_shipped(CATALOG_FILE) if model.id == "sdxl-base")
     shapes = template.shapes if side >= 1024 else (Shape(width=side, height=side),)
-    return Model(
+    return replace(
+        template,
         id=model_id,
         title=folder.name,
-        family=family,
         path=folder,
+        repo="",
+        revision="",
+        variant="",
+        licence="",
+        description="Your own checkpoint, from the data directory.",
+        examples=(),
+        negative_prompt="",
         shapes=shapes,
         default_shape=shapes[0],
-        steps=template.steps,
-        guidance_scale=template.guidance_scale,
-        scheduler=template.scheduler,
-        schedulers=template.schedulers,
-        description="Your own checkpoint, from the data directory.",
     )
+
+
+def _find_template(index: dict[str, Any]) -> Model:
+    name = _TEMPLATE_OF_PIPELINE[index["_class_name"]]
+    template = next(model for model in _read_shipped(CATALOG_FILE) if model.id == name)
+    is_undistilled_klein = index["_class_name"] == "Flux2KleinPipeline" and not index.get("is_distilled", False)
+    return replace(template, **_UNDISTILLED_KLEIN) if is_undistilled_klein else template
+
+
+def _read_side(folder: Path, family: str) -> int:
+    """Pixels of the square the checkpoint was made for."""
+    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    if family == "flux2":
+        return int(vae["sample_size"])
+    unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
+    return int(unet["sample_size"]) * 2 ** (len(vae["block_out_channels"]) - 1)
