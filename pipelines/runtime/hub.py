@@ -82,7 +82,7 @@ def _choose_files(components: tuple[str, ...], variant: str) -> list[str]:
     """Patterns for the components used, in one precision only (a repository often holds several)."""
     patterns = ["model_index.json"]
     for component in components:
-        patterns += [f"{component}/*.json", f"{component}/*.txt", f"{component}/*.model"]
+        patterns += [f"{component}/*.{ending}" for ending in ("json", "txt", "model", "jinja")]
         patterns.append(f"{component}/*.{variant}*.safetensors" if variant else f"{component}/*.safetensors")
     return patterns
 

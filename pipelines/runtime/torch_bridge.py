@@ -9,6 +9,7 @@ each backend the layout that it runs fastest.
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -57,6 +58,17 @@ class TracedModule:
         saved = self.module.state_dict()
         buffers = {name: value for name, value in self.module.named_buffers() if name not in saved}
         return {name: jnp.asarray(value.numpy()) for name, value in buffers.items()}
+
+    def call_after(self, pattern: str, function: Callable[[jax.Array], jax.Array]) -> None:
+        """From now on, what submodules of a matching name give passes through `function`."""
+
+        def run(_module: torch.nn.Module, _args: Any, output: Any) -> Any:
+            environment = _environment()
+            return environment.j2t_iso(function(environment.t2j_iso(output)))
+
+        for name, submodule in self.module.named_modules():
+            if re.search(pattern, name):
+                submodule.register_forward_hook(run)
 
     def call(
         self,
