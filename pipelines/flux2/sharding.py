@@ -1,0 +1,135 @@
+"""How FLUX.2 lies on the mesh: heads and gates on `tp`, pictures and guidance pairs on `dp`, rows of a picture on `sp`.
+
+The transformer runs inside `shard_map` over `tp`: each device calls the unmodified module with its slice of the
+weights, which is the same module with fewer heads and narrower gates, and what the last projection of a branch gives is
+summed over the devices. For that the packed projections are dealt out at load (runtime/packed.py). `dp` and `sp` are
+left to the compiler, and so is the text encoder, whose projections are not packed.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from pipelines.catalog import Model
+from pipelines.errors import MeshError
+from pipelines.runtime.components import read_json
+from pipelines.runtime.packed import PackedTensor
+from pipelines.runtime.sharding import Rules, apply_rules
+from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.weights import StoredTensor, WeightSource
+
+_DOUBLE = r"^transformer_blocks\.\d+\."
+_SINGLE = r"^single_transformer_blocks\.\d+\."
+
+# torch layout: linear (out, in)
+TRANSFORMER_RULES = (
+    (_DOUBLE + r"attn\.(to_[qkv]|add_[qkv]_proj)\.weight$", P("tp", None)),
+    (_DOUBLE + r"attn\.(to_out\.0|to_add_out)\.weight$", P(None, "tp")),
+    (_DOUBLE + r"ff(_context)?\.linear_in\.weight$", P("tp", None)),
+    (_DOUBLE + r"ff(_context)?\.linear_out\.weight$", P(None, "tp")),
+    (_SINGLE + r"attn\.to_qkv_mlp_proj\.weight$", P("tp", None)),
+    (_SINGLE + r"attn\.to_out\.weight$", P(None, "tp")),
+    (r"", P()),
+)
+REPLICATED = ((r"", P()),)
+
+# The last projection of each branch: with its inputs split, every device has only a part of the sum.
+_SUMMED = rf"{_DOUBLE}(attn\.(to_out\.0|to_add_out)|ff(_context)?\.linear_out)$|{_SINGLE}attn\.to_out$"
+
+
+def choose_sizes(model: Model, device_count: int) -> dict[str, int]:
+    """As many slices of weights as the heads allow, the rest of the devices on rows of the picture.
+
+    The hub's checkpoints have 24, 32 and 48 heads and fit on no single chip as soon as their text encoder is counted.
+    """
+    heads = device_count
+    if model.path is not None and (file := model.path / "transformer" / "config.json").exists():
+        heads = read_json(file).get("num_attention_heads", device_count)
+    slices = math.gcd(heads, device_count)
+    return {"tp": slices, "sp": device_count // slices}
+
+
+def check_heads(transformer: Any, mesh: Mesh) -> None:
+    """Raises MeshError when heads or gates cannot be dealt out evenly."""
+    parts, heads = mesh.shape["tp"], transformer.config.num_attention_heads
+    if heads % parts or _mlp_width(transformer.config) % parts:
+        raise MeshError(
+            f"tp={parts} does not divide this model's {heads} attention heads.",
+            advice=f"Use a tp that divides {heads}, or sp=... instead.",
+        )
+
+
+def sum_over_devices(transformer: TracedModule) -> None:
+    """Makes the module right for slices of its weights; from then on it runs only in `call_transformer`."""
+    transformer.call_after(_SUMMED, lambda output: jax.lax.psum(output, "tp"))
+
+
+def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, StoredTensor]], dict[str, WeightSource]]:
+    """How the packed projections are read: every device's part of each block side by side."""
+    attention, gates = _inner_width(transformer.config), _mlp_width(transformer.config)
+    packed = {
+        "attn.to_qkv_mlp_proj.weight": (0, (attention, attention, attention, gates, gates)),
+        "ff.linear_in.weight": (0, (gates, gates)),
+        "ff_context.linear_in.weight": (0, (gates, gates)),
+    }
+
+    def find_blocks(name: str) -> tuple[int, tuple[int, ...]] | None:
+        if name.startswith("single_") and name.endswith(".attn.to_out.weight"):
+            return 1, (attention, gates)
+        return next((blocks for ending, blocks in packed.items() if name.endswith(f".{ending}")), None)
+
+    def arrange(stored: Mapping[str, StoredTensor]) -> dict[str, WeightSource]:
+        arranged: dict[str, WeightSource] = dict(stored)
+        for name, tensor in stored.items():
+            if (found := find_blocks(name)) is not None:
+                axis, blocks = found
+                arranged[name] = PackedTensor(stored=tensor, axis=axis, blocks=blocks, parts=mesh.shape["tp"])
+        return arranged
+
+    return arrange
+
+
+def call_transformer(
+    transformer: TracedModule, weights: Mapping[str, jax.Array], *, mesh: Mesh, **inputs: Any
+) -> jax.Array:
+    """The transformer's output (B, L, C), each device of `tp` with its own heads and gates; for use inside jit."""
+    inputs = {name: jnp.asarray(value) for name, value in inputs.items() if value is not None}
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    specs = {name: sharding.spec for name, sharding in apply_rules(TRANSFORMER_RULES, shapes, mesh).items()}
+
+    def forward(weights: Mapping[str, jax.Array], inputs: Mapping[str, Any]) -> jax.Array:
+        (output,) = transformer.call(weights, **inputs, return_dict=False)
+        return output
+
+    sharded = jax.shard_map(
+        forward, mesh=mesh, in_specs=(specs, P()), out_specs=P(), axis_names={"tp"}, check_vma=False
+    )
+    return sharded(dict(weights), inputs)
+
+
+def make_text_rules(config: Any, mesh: Mesh) -> Rules:
+    """A language model's projections on `tp` where heads divide, with its embeddings; the rest replicated."""
+    parts = mesh.shape["tp"]
+    if config.num_attention_heads % parts or config.intermediate_size % parts or config.hidden_size % parts:
+        return REPLICATED
+    grouped = P("tp", None) if config.num_key_value_heads % parts == 0 else P()
+    return (
+        (r"\.(k_proj|v_proj)\.weight$", grouped),
+        (r"\.(q_proj|gate_proj|up_proj)\.weight$", P("tp", None)),
+        (r"\.(o_proj|down_proj)\.weight$", P(None, "tp")),
+        (r"^embed_tokens\.weight$", P(None, "tp")),
+        (r"", P()),
+    )
+
+
+def _inner_width(config: Any) -> int:
+    return config.num_attention_heads * config.attention_head_dim
+
+
+def _mlp_width(config: Any) -> int:
+    return int(_inner_width(config) * config.mlp_ratio)
