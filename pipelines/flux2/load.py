@@ -53,7 +53,7 @@ def load(
         tokenizer, text_length = _load_tokenizer(folder, variant)
         scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
     sharding.check_heads(modules["transformer"].module, mesh)
-    sharding.sum_over_devices(modules["transformer"])
+    sharding.sum_over_devices(modules["transformer"], mesh)
     rules = {
         "text_encoder": sharding.make_text_rules(modules["text_encoder"].module.config, mesh),
         "transformer": sharding.TRANSFORMER_RULES,

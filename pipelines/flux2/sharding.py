@@ -64,8 +64,10 @@ def check_heads(transformer: Any, mesh: Mesh) -> None:
         )
 
 
-def sum_over_devices(transformer: TracedModule) -> None:
+def sum_over_devices(transformer: TracedModule, mesh: Mesh) -> None:
     """Makes the module right for slices of its weights; from then on it runs only in `call_transformer`."""
+    if mesh.shape["tp"] == 1:  # XLA refuses a sum over one device while other axes are left to it
+        return
     transformer.call_after(_SUMMED, lambda output: jax.lax.psum(output, "tp"))
 
 
@@ -106,6 +108,8 @@ def call_transformer(
         (output,) = transformer.call(weights, **inputs, return_dict=False)
         return output
 
+    if mesh.shape["tp"] == 1:
+        return forward(weights, inputs)
     sharded = jax.shard_map(
         forward, mesh=mesh, in_specs=(specs, P()), out_specs=P(), axis_names={"tp"}, check_vma=False
     )
