@@ -7,7 +7,7 @@ from typing import Any
 
 from diffusers import AutoencoderKLFlux2, Flux2Transformer2DModel
 from jax.sharding import Mesh
-from transformers import AutoConfig, AutoModel, AutoProcessor, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
@@ -15,7 +15,7 @@ from pipelines.flux2 import sharding
 from pipelines.flux2.encode import cut_layers
 from pipelines.flux2.family import Flux2Family
 from pipelines.flux2.parts import COMPONENTS, STAGE_OF, Parts
-from pipelines.flux2.variants import DEV, MAX_TEXT_LENGTH, VARIANT_OF_PIPELINE, Variant, find_guidance
+from pipelines.flux2.variants import MAX_TEXT_LENGTH, VARIANT_OF_PIPELINE, Variant, find_guidance
 from pipelines.runtime import hub
 from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
 from pipelines.runtime.preview import read_map
@@ -118,11 +118,9 @@ def _build_modules(folder: Path, variant: Variant) -> tuple[dict[str, TracedModu
 
 
 def _load_tokenizer(folder: Path, variant: Variant) -> tuple[Any, int]:
-    """The tokenizer, or dev's processor around it, and how many tokens every prompt gets."""
-    reader: Any = AutoProcessor if variant is DEV else AutoTokenizer
-    tokenizer = reader.from_pretrained(folder / "tokenizer")
-    limit = getattr(tokenizer, "tokenizer", tokenizer).model_max_length
-    length = min(MAX_TEXT_LENGTH, limit)
+    """The tokenizer, and how many tokens every prompt gets: 512, or fewer where its own `model_max_length` says so."""
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    length = min(MAX_TEXT_LENGTH, tokenizer.model_max_length)
     variant.tokenize(tokenizer, "", length)  # a missing chat template shows here
     return tokenizer, length
 

@@ -22,7 +22,7 @@ PATCH = 2  # latents of the autoencoder along each side of a token
 class Parts:
     """`weights` holds only the components of the loaded stages; `dtype` is what all of them compute in.
 
-    `tokenizer` is klein's tokenizer or dev's processor; `text_length` counts tokens, padding included.
+    `text_length` counts tokens, padding included.
     """
 
     mesh: Mesh

@@ -35,19 +35,22 @@ def _tokenize_klein(tokenizer: Any, prompt: str, length: int) -> tuple[list[int]
     return inputs["input_ids"], inputs["attention_mask"]
 
 
-def _tokenize_dev(processor: Any, prompt: str, length: int) -> tuple[list[int], list[int]]:
-    """Mistral's chat after FLUX.2's system message, without the answer's opening."""
-    inputs = processor.apply_chat_template(
-        format_input([prompt], system_message=SYSTEM_MESSAGE),
+def _tokenize_dev(tokenizer: Any, prompt: str, length: int) -> tuple[list[int], list[int]]:
+    """Mistral's chat after FLUX.2's system message, without the answer's opening.
+
+    diffusers goes through the processor around this tokenizer, which adds only what pictures need (and torchvision).
+    """
+    (messages,) = format_input([prompt], system_message=SYSTEM_MESSAGE)
+    inputs = tokenizer.apply_chat_template(
+        messages,
         add_generation_prompt=False,
         tokenize=True,
         return_dict=True,
-        return_tensors="pt",
         padding="max_length",
         truncation=True,
         max_length=length,
     )
-    return inputs["input_ids"][0].tolist(), inputs["attention_mask"][0].tolist()
+    return inputs["input_ids"], inputs["attention_mask"]
 
 
 KLEIN = Variant(out_layers=(9, 18, 27), tokenize=_tokenize_klein)

@@ -19,11 +19,24 @@ from pipelines.stages import ignore_progress
 
 PROMPT = "a red boat"
 SINGLE = "dp=1"
-TEXT_LENGTH = 64
+TEXT_LENGTH = {"klein": 64, "distilled": 64, "dev": 240}  # dev's system message alone has 190 bytes
 SIDE = 64  # pixels
 OUT_LAYERS = (1, 2, 3)
 
-CHAT = """{% for message in messages %}<|im_start|>{{ message.role }}
+TEXT_SIZES = {
+    "vocab_size": 256 + 7,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "initializer_range": 0.3,
+    "text_encoder_out_layers": list(OUT_LAYERS),
+}
+
+SYMBOLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]")
+KLEIN_CHAT = """{% for message in messages %}<|im_start|>{{ message.role }}
 {{ message.content }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% if enable_thinking is defined and enable_thinking is false %}<think>
@@ -32,21 +45,31 @@ CHAT = """{% for message in messages %}<|im_start|>{{ message.role }}
 
 {% endif %}{% endif %}"""
 
+DEV_CHAT = (
+    "{% for message in messages %}{% if message.role == 'system' %}[SYSTEM_PROMPT]{{ message.content[0].text }}"
+    "[/SYSTEM_PROMPT]{% else %}[INST]{{ message.content[0].text }}[/INST]{% endif %}{% endfor %}"
+)
 
-def write_tokenizer(**options: Any) -> Any:
+
+def make_tokenizer(chat_template: str, *, length: int, padding_side: str) -> Any:
     """Bytes as tokens: no vocabulary to learn, and every prompt has its own ids."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import Qwen2TokenizerFast
 
-    symbols = (*sorted(pre_tokenizers.ByteLevel.alphabet()), "<|endoftext|>", "<|im_start|>", "<|im_end|>")
+    symbols = (*sorted(pre_tokenizers.ByteLevel.alphabet()), *SYMBOLS)
     vocabulary = {symbol: index for index, symbol in enumerate(symbols)}
     core = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     tokenizer = Qwen2TokenizerFast(
-        tokenizer_object=core, vocab=vocabulary, merges=[], model_max_length=TEXT_LENGTH, **options
+        tokenizer_object=core,
+        vocab=vocabulary,
+        merges=[],
+        model_max_length=length,
+        padding_side=padding_side,
+        additional_special_tokens=list(SYMBOLS),
     )
-    tokenizer.chat_template = CHAT
+    tokenizer.chat_template = chat_template
     return tokenizer
 
 
@@ -105,27 +128,38 @@ def write_klein(folder: Path) -> None:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(0)
-    tokenizer = write_tokenizer()
-    text_encoder = Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=len(tokenizer),
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=4,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=8,
-            max_position_embeddings=TEXT_LENGTH,
-            initializer_range=0.3,
-            text_encoder_out_layers=list(OUT_LAYERS),
-        )
-    )
     Flux2KleinPipeline(
         scheduler=make_scheduler(),
         vae=make_vae(),
-        text_encoder=text_encoder,
-        tokenizer=tokenizer,
+        text_encoder=Qwen3ForCausalLM(Qwen3Config(**TEXT_SIZES, max_position_embeddings=TEXT_LENGTH["klein"])),
+        tokenizer=make_tokenizer(KLEIN_CHAT, length=TEXT_LENGTH["klein"], padding_side="right"),
         transformer=make_transformer(guidance_embeds=False),
+    ).save_pretrained(folder)
+
+
+def write_dev(folder: Path) -> None:
+    import torch
+    from diffusers import Flux2Pipeline
+    from transformers import Mistral3Config, Mistral3ForConditionalGeneration
+
+    torch.manual_seed(1)
+    config = Mistral3Config(
+        text_config={"model_type": "mistral", "max_position_embeddings": TEXT_LENGTH["dev"], **TEXT_SIZES},
+        vision_config={
+            "model_type": "pixtral",
+            "hidden_size": 16,
+            "intermediate_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "head_dim": 8,
+        },
+    )
+    Flux2Pipeline(
+        scheduler=make_scheduler(),
+        vae=make_vae(),
+        text_encoder=Mistral3ForConditionalGeneration(config),
+        tokenizer=make_tokenizer(DEV_CHAT, length=TEXT_LENGTH["dev"], padding_side="left"),
+        transformer=make_transformer(guidance_embeds=True),
     ).save_pretrained(folder)
 
 
@@ -136,7 +170,12 @@ def change_json(file: Path, **changes: Any) -> None:
 @pytest.fixture(scope="session")
 def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("flux2") / "models"
+    from pipelines.runtime.preview import LatentsToRgb, write_map
+
     write_klein(folder / "klein")
+    write_dev(folder / "dev")
+    colours = np.random.default_rng(0).normal(size=(16, 12)).astype(np.float32)
+    write_map(LatentsToRgb(matrix=colours, bias=np.zeros(12, np.float32), cells=2), folder / "klein")
     shutil.copytree(folder / "klein", folder / "distilled")
     change_json(folder / "distilled" / "model_index.json", is_distilled=True)
     return folder
@@ -196,7 +235,7 @@ def ask_diffusers(flux2_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
             guidance_scale=recipe.guidance_scale,
             num_images_per_prompt=recipe.batch_size,
             generator=[torch.Generator("cpu").manual_seed(recipe.seed + index) for index in range(recipe.batch_size)],
-            max_sequence_length=TEXT_LENGTH,
+            max_sequence_length=TEXT_LENGTH[recipe.model],
             text_encoder_out_layers=OUT_LAYERS,
             output_type="np",
             **options,

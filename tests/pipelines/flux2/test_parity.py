@@ -22,6 +22,8 @@ Find = Callable[[np.ndarray, np.ndarray], int]
         pytest.param({"guidance_scale": 1.0, "steps": 11}, id="unguided, more than a chunk of steps"),
         pytest.param({"batch_size": 3, "seed": 40}, id="batch of three"),
         pytest.param({"model": "distilled", "guidance_scale": 4.0, "steps": 4}, id="distilled"),
+        pytest.param({"model": "dev"}, id="embedded guidance"),
+        pytest.param({"model": "dev", "guidance_scale": 1.0, "batch_size": 2, "prompt": "boat " * 20}, id="long text"),
     ],
 )
 def test_the_picture_is_diffusers_own(
@@ -37,13 +39,25 @@ def test_the_picture_is_diffusers_own(
 
 
 @pytest.mark.parametrize(
-    "fields", [{"prompt": "a green tree"}, {"guidance_scale": 1.0}, {"negative_prompt": "a blue house"}, {"seed": 6}]
+    ("model", "fields"),
+    [
+        ("klein", {"prompt": "a green tree"}),
+        ("klein", {"guidance_scale": 1.0}),
+        ("klein", {"negative_prompt": "a blue house"}),
+        ("klein", {"seed": 6}),
+        ("klein", {"steps": 4}),
+        ("dev", {"prompt": "a green tree"}),
+        ("dev", {"guidance_scale": 1.0}),
+    ],
 )
 def test_the_comparison_would_notice(
     load_flux2: Callable[..., Any],
     draw_recipe: Callable[..., Recipe],
     find_difference: Find,
+    model: str,
     fields: dict[str, Any],
 ) -> None:
-    pixels = generate(load_flux2(), draw_recipe()).pixels
-    assert find_difference(pixels, generate(load_flux2(), draw_recipe(**fields)).pixels) > 5 * MAX_DIFFERENCE
+    pixels, others = (
+        generate(load_flux2(model), draw_recipe(model=model, **changed)).pixels for changed in ({}, fields)
+    )
+    assert find_difference(pixels, others) > 5 * MAX_DIFFERENCE
