@@ -13,6 +13,7 @@ from pipelines.errors import RecipeError
 from pipelines.generate import generate
 from pipelines.metadata import make_png_chunks
 from pipelines.recipe import Recipe
+from pipelines.stages import STAGES
 
 Output = Annotated[
     Path | None,
@@ -35,6 +36,11 @@ def make(
     batch_size: options.BatchSize = 1,
     warmup_steps: Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")] = 0,
     mesh: options.MeshText = None,
+    text_encoder_url: options.TextEncoderUrl = None,
+    text_encoder_token: options.TextEncoderToken = None,
+    remote_encoder: Annotated[
+        bool, typer.Option("--remote-encoder", help="Says that --remote_url is meant; for scripts that pass both.")
+    ] = False,
     output: Output = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -45,6 +51,8 @@ def make(
     """
     place = options.Place(data_dir=data_dir)
     check_output(output)
+    if remote_encoder and text_encoder_url is None:
+        raise RecipeError({"remote_encoder": "needs --remote_url http://host:port too"})
     recipe = options.make_recipe(
         place.catalog,
         {
@@ -60,12 +68,24 @@ def make(
         },
     )
     from pipelines import registry
+    from pipelines.runtime.remote_encoder import RemoteEncoder
 
     with TerminalProgress(is_silent=as_json) as on_progress:
-        family = registry.load(place.catalog.get(model), mesh=mesh, cache_dir=place.cache_dir, on_progress=on_progress)
+        family = registry.load(
+            place.catalog.get(model),
+            mesh=mesh,
+            cache_dir=place.cache_dir,
+            on_progress=on_progress,
+            stages=STAGES if text_encoder_url is None else ("denoise", "decode"),
+        )
+        encode = None
+        if text_encoder_url is not None:
+            shapes = family.embedding_shapes()
+            encode = RemoteEncoder(text_encoder_url, shapes=shapes, token=text_encoder_token).encode
         if warmup_steps:
-            generate(family, recipe.model_copy(update={"steps": warmup_steps}), on_progress=on_progress)
-        outcome = generate(family, recipe, on_progress=on_progress)
+            warmup = recipe.model_copy(update={"steps": warmup_steps})
+            generate(family, warmup, on_progress=on_progress, encode=encode)
+        outcome = generate(family, recipe, on_progress=on_progress, encode=encode)
     files = save_pictures(outcome.pixels, recipe, output or Path(time.strftime("%Y%m%d-%H%M%S.png")))
     if as_json:
         options.print_json(

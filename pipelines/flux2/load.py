@@ -44,6 +44,7 @@ def load(
         model,
         components=COMPONENTS,
         on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+        without_weights=[name for name, stage in STAGE_OF.items() if stage not in stages],
     )
     on_progress(Progress(phase="loading"))
     with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
