@@ -10,6 +10,7 @@ import functools
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,6 @@ FAMILY_OF_PIPELINE = {
     "Flux2KleinPipeline": "flux2",
     "Flux2Pipeline": "flux2",
 }
-
-# The shipped model whose shapes and defaults a folder of that class takes.
-_TEMPLATE_OF_PIPELINE = {
-    "StableDiffusionXLPipeline": "sdxl-base",
-    "Flux2KleinPipeline": "flux2-klein-4b",
-    "Flux2Pipeline": "flux2-dev",
-}
-_UNDISTILLED_KLEIN = {"steps": 50, "guidance_scale": 4.0}  # as Black Forest Labs runs klein's base models
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -163,20 +156,23 @@ def _find_local(models_dir: Path, taken: set[str]) -> tuple[Model, ...]:
 
 
 def _read_local(folder: Path, model_id: str) -> Model | None:
-    """A user's folder as a catalogue entry; None when its pipeline is of no family we have."""
+    """A user's folder as a catalogue entry; None when its pipeline is of no family we have.
+
+    Shapes and defaults are those of the shipped model it resembles most.
+    """
     try:
         index = json.loads((folder / "model_index.json").read_text("utf-8"))
         family = FAMILY_OF_PIPELINE.get(index["_class_name"])
         if family is None:
             return None
-        template = _find_template(index)
-        side = _read_side(folder, family)
+        template_id, shapes = _LOCAL_READERS[family](folder, index)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"The model folder {folder} is not a complete diffusers checkpoint: {error}.",
             advice="Copy the whole folder that save_pretrained() wrote, or remove it.",
         ) from error
-    shapes = template.shapes if side >= 1024 else (Shape(width=side, height=side),)
+    template = next(model for model in _read_shipped(CATALOG_FILE) if model.id == template_id)
+    shapes = shapes or template.shapes
     return replace(
         template,
         id=model_id,
@@ -194,17 +190,22 @@ def _read_local(folder: Path, model_id: str) -> Model | None:
     )
 
 
-def _find_template(index: dict[str, Any]) -> Model:
-    name = _TEMPLATE_OF_PIPELINE[index["_class_name"]]
-    template = next(model for model in _read_shipped(CATALOG_FILE) if model.id == name)
-    is_undistilled_klein = index["_class_name"] == "Flux2KleinPipeline" and not index.get("is_distilled", False)
-    return replace(template, **_UNDISTILLED_KLEIN) if is_undistilled_klein else template
-
-
-def _read_side(folder: Path, family: str) -> int:
-    """Pixels of the square the checkpoint was made for."""
-    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
-    if family == "flux2":
-        return int(vae["sample_size"])
+def _read_local_sdxl(folder: Path, _index: dict[str, Any]) -> tuple[str, tuple[Shape, ...]]:
     unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
-    return int(unet["sample_size"]) * 2 ** (len(vae["block_out_channels"]) - 1)
+    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    side = int(unet["sample_size"]) * 2 ** (len(vae["block_out_channels"]) - 1)
+    return "sdxl-base", () if side >= 1024 else (Shape(width=side, height=side),)
+
+
+def _read_local_flux2(folder: Path, index: dict[str, Any]) -> tuple[str, tuple[Shape, ...]]:
+    """Only distilled models make do with klein's few steps; its base models want as many as dev."""
+    side = int(json.loads((folder / "vae" / "config.json").read_text("utf-8"))["sample_size"])
+    template_id = "flux2-klein-4b" if index.get("is_distilled") else "flux2-dev"
+    return template_id, () if side >= 1024 else (Shape(width=side, height=side),)
+
+
+_LOCAL_READERS: dict[str, Callable[[Path, dict[str, Any]], tuple[str, tuple[Shape, ...]]]] = {
+    "sdxl": _read_local_sdxl,
+    "flux2": _read_local_flux2,
+}
+"""Family -> the shipped model that a folder resembles, and its shapes where they are not that model's."""

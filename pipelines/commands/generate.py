@@ -35,6 +35,9 @@ def make(
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
     warmup_steps: Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")] = 0,
+    image: Annotated[
+        list[Path] | None, typer.Option(help="Picture to edit or to refer to; give it again for more.")
+    ] = None,
     mesh: options.MeshText = None,
     text_encoder_url: options.TextEncoderUrl = None,
     text_encoder_token: options.TextEncoderToken = None,
@@ -65,6 +68,7 @@ def make(
             "scheduler": scheduler,
             "seed": seed,
             "batch_size": batch_size,
+            "images": [str(file) for file in image or ()] or None,
         },
     )
     from pipelines import registry
@@ -116,7 +120,11 @@ def check_output(output: Path | None) -> None:
 
 
 def save_pictures(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
-    """PNG files with the recipe inside; picture n of a batch carries its own seed."""
+    """PNG files with the recipe inside; picture n of a batch carries its own seed.
+
+    Of the pictures it started from only the names are kept, not where they lie on this machine.
+    """
+    recipe = recipe.model_copy(update={"images": tuple(Path(image).name for image in recipe.images)})
     output.parent.mkdir(parents=True, exist_ok=True)
     files = []
     for index, picture in enumerate(pixels):

@@ -11,6 +11,7 @@ from pipelines.flux2.denoise import MAX_CHUNK, choose_steps
 from pipelines.flux2.encode import tokenize
 from pipelines.flux2.parts import Parts
 from pipelines.flux2.programs import ENCODE_KEY, Layout, lay_out, list_programs
+from pipelines.flux2.references import read_references
 from pipelines.flux2.variants import Guidance
 from pipelines.recipe import Recipe
 from pipelines.runtime.chunks import run_chunks
@@ -21,7 +22,7 @@ from pipelines.stages import Embeddings, OnProgress, Progress
 
 
 class Flux2Family(LoadedModel):
-    """See `stages.Family` for what each method promises."""
+    """See `stages.Family` for what each method promises. A recipe's `images` are files on this machine."""
 
     def __init__(self, model: Model, parts: Parts, *, cache_dir: Path, load_s: float) -> None:
         super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
@@ -51,6 +52,9 @@ class Flux2Family(LoadedModel):
     def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
         layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1)
+        references = None
+        if recipe.images:
+            layout, references = self._encode_references(recipe, layout, on_progress=on_progress)
         schedule = choose_steps(
             recipe.scheduler or "", self.parts.scheduler_config, steps=recipe.steps or 1, tokens=layout.tokens
         )
@@ -67,6 +71,7 @@ class Flux2Family(LoadedModel):
                 self.parts.weights["transformer"],
                 state,
                 rows,
+                references,
                 table,
                 guidance_scale,
                 self._number(start),
@@ -113,6 +118,27 @@ class Flux2Family(LoadedModel):
         is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
         return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
 
+    def _encode_references(
+        self, recipe: Recipe, layout: Layout, *, on_progress: OnProgress
+    ) -> tuple[Layout, jax.Array]:
+        """The layout with the recipe's pictures beside the new one, and their latents.
+
+        What a size and number of pictures needs is compiled when they first come, not by `warm`.
+        """
+        pixels, size = read_references(recipe.images, self.model.shapes)
+        layout = lay_out(
+            self.parts,
+            layout.shape,
+            batch_size=layout.images,
+            uses_cfg=layout.uses_cfg,
+            references=len(pixels),
+            reference_size=size,
+        )
+        title = f"{layout.shape} with {len(pixels)} of {size}"
+        self._warm(list_programs(self.parts, layout), name=_name(layout), title=title, on_progress=on_progress)
+        program = self._programs.get(*layout.reference_key)
+        return layout, program(self.parts.weights["vae"], self._put(pixels))
+
     def _put_rows(self, embeddings: Embeddings, layout: Layout) -> jax.Array:
         """[negative..., positive...] rows with guidance, positive rows alone without."""
         names = ("negative_prompt_embeds", "prompt_embeds") if layout.uses_cfg else ("prompt_embeds",)
@@ -125,7 +151,7 @@ class Flux2Family(LoadedModel):
 
 def _name(layout: Layout) -> tuple[object, ...]:
     """What the cache index calls the programs of a layout."""
-    return ("shape", layout.shape, layout.images, layout.uses_cfg)
+    return ("shape", layout.shape, layout.images, layout.uses_cfg, layout.references_NCHW)
 
 
 def _fill_rows(latents_BCHW: Any, images: int) -> Any:

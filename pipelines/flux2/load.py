@@ -14,7 +14,7 @@ from pipelines.errors import ModelError
 from pipelines.flux2 import sharding
 from pipelines.flux2.encode import cut_layers
 from pipelines.flux2.family import Flux2Family
-from pipelines.flux2.parts import COMPONENTS, STAGE_OF, Parts
+from pipelines.flux2.parts import COMPONENTS, STAGES_OF, Parts
 from pipelines.flux2.variants import MAX_TEXT_LENGTH, VARIANT_OF_PIPELINE, Variant, find_guidance
 from pipelines.runtime import hub
 from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
@@ -44,7 +44,7 @@ def load(
         model,
         components=COMPONENTS,
         on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
-        without_weights=[name for name, stage in STAGE_OF.items() if stage not in stages],
+        without_weights=[name for name, used in STAGES_OF.items() if not {*used} & {*stages}],
     )
     on_progress(Progress(phase="loading"))
     with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
@@ -77,10 +77,11 @@ def load(
             arrange=arrange.get(name),
         )
         for name, module in modules.items()
-        if STAGE_OF[name] in stages
+        if {*STAGES_OF[name]} & {*stages}
     }
     parts = Parts(
         mesh=mesh,
+        stages=tuple(stages),
         variant=variant,
         guidance=find_guidance(variant, is_distilled=bool(index.get("is_distilled", False))),
         modules=modules,

@@ -13,19 +13,21 @@ from pipelines.runtime.preview import LatentsToRgb
 from pipelines.runtime.torch_bridge import TracedModule
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")
-STAGE_OF = {"text_encoder": "encode", "transformer": "denoise", "vae": "decode"}
+# The autoencoder decodes pictures, and reads the references that denoising starts from.
+STAGES_OF = {"text_encoder": ("encode",), "transformer": ("denoise",), "vae": ("denoise", "decode")}
 
 PATCH = 2  # latents of the autoencoder along each side of a token
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """`weights` holds only the components of the loaded stages; `dtype` is what all of them compute in.
+    """`weights` holds only the components of the loaded `stages`; `dtype` is what all of them compute in.
 
     `text_length` counts tokens, padding included.
     """
 
     mesh: Mesh
+    stages: tuple[str, ...]
     variant: Variant
     guidance: Guidance
     modules: Mapping[str, TracedModule]

@@ -14,7 +14,8 @@ from pipelines.catalog import Shape
 from pipelines.flux2.decode import build_decode_program
 from pipelines.flux2.denoise import build_denoise_program
 from pipelines.flux2.encode import build_encode_program
-from pipelines.flux2.parts import STAGE_OF, Parts
+from pipelines.flux2.parts import Parts
+from pipelines.flux2.references import build_reference_program
 from pipelines.flux2.variants import Guidance
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.components import abstract_input, abstract_weights
@@ -38,6 +39,8 @@ class Layout:
     latents: NamedSharding
     rows: NamedSharding
     model_input: NamedSharding
+    references_NCHW: tuple[int, ...] | None  # noqa: N815
+    reference_size: Shape | None
 
     @property
     def tokens(self) -> int:
@@ -51,7 +54,11 @@ class Layout:
 
     @property
     def denoise_key(self) -> Key:
-        return ("denoise", self.shape, self.images, self.uses_cfg)
+        return ("denoise", self.shape, self.images, self.uses_cfg, self.references_NCHW)
+
+    @property
+    def reference_key(self) -> Key:
+        return ("reference", self.references_NCHW)
 
     @property
     def decode_key(self) -> Key:
@@ -62,10 +69,19 @@ class Layout:
         return ("preview", self.shape, self.images)
 
 
-def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> Layout:
+def lay_out(
+    parts: Parts,
+    shape: Shape,
+    *,
+    batch_size: int,
+    uses_cfg: bool,
+    references: int = 0,
+    reference_size: Shape | None = None,
+) -> Layout:
     """Images over `dp` and rows of an image over `sp`, each where it divides; else replicated.
 
-    `uses_cfg` asks for a pair of forwards, which only a model with classic guidance has.
+    So many `references` of one size are tokens beside the new picture's. `uses_cfg` asks for a pair of forwards, which
+    only a model with classic guidance has.
     """
     images = batch_class(batch_size)
     has_pair = uses_cfg and parts.guidance is Guidance.PAIR
@@ -81,20 +97,23 @@ def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> L
         latents=NamedSharding(parts.mesh, PartitionSpec("dp" if images % dp == 0 else None, None, height)),
         rows=NamedSharding(parts.mesh, PartitionSpec(rows)),
         model_input=NamedSharding(parts.mesh, PartitionSpec(rows, None, height)),
+        references_NCHW=(references, *parts.latents_CHW(reference_size)) if reference_size else None,
+        reference_size=reference_size,
     )
 
 
 def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
     """The programs of the loaded stages."""
-    loaded = {STAGE_OF[name] for name in parts.weights}
     programs = []
-    if "encode" in loaded:
+    if "encode" in parts.stages:
         programs.append(_encode_program(parts))
-    if "denoise" in loaded:
+    if "denoise" in parts.stages:
         programs.append(_denoise_program(parts, layout))
+        if layout.reference_size is not None:
+            programs.append(_reference_program(parts, layout, layout.reference_size))
         if parts.latents_to_rgb is not None:
             programs.append(_preview_program(layout, parts.latents_to_rgb.draw))
-    if "decode" in loaded:
+    if "decode" in parts.stages:
         programs.append(_decode_program(parts, layout))
     return tuple(programs)
 
@@ -129,12 +148,24 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_weights(parts.weights["transformer"]),
             State(latents, latents),
             jax.ShapeDtypeStruct(embeddings, parts.dtype, sharding=layout.rows),
+            layout.references_NCHW and abstract_input(parts.mesh, layout.references_NCHW, jnp.float32),
             abstract_input(parts.mesh, (MAX_STEPS, len(COLUMNS)), jnp.float32),
             abstract_input(parts.mesh, (), jnp.float32),
             abstract_input(parts.mesh, (), jnp.int32),
             abstract_input(parts.mesh, (), jnp.int32),
         ),
         out_shardings=State(layout.latents, layout.latents),
+    )
+
+
+def _reference_program(parts: Parts, layout: Layout, size: Shape) -> Program:
+    assert layout.references_NCHW is not None
+    pictures = (layout.references_NCHW[0], 3, size.height, size.width)
+    return Program(
+        key=layout.reference_key,
+        function=build_reference_program(parts.modules["vae"], dtype=parts.dtype),
+        arguments=(abstract_weights(parts.weights["vae"]), abstract_input(parts.mesh, pictures, jnp.float32)),
+        out_shardings=NamedSharding(parts.mesh, PartitionSpec()),
     )
 
 

@@ -92,6 +92,8 @@ def make_transformer(*, guidance_embeds: bool) -> Any:
         for name, parameter in transformer.named_parameters():
             if "embedder" in name or "modulation" in name:
                 parameter *= 3
+            if "to_q" in name or "to_k" in name:
+                parameter *= 2
     return transformer
 
 
@@ -110,6 +112,7 @@ def make_vae() -> Any:
         sample_size=SIDE,
     )
     with torch.no_grad():
+        vae.encoder.conv_out.weight *= 20
         vae.decoder.conv_out.weight *= 2
         vae.bn.running_mean.normal_()
         vae.bn.running_var.uniform_(0.5, 2)
