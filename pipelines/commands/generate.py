@@ -1,5 +1,6 @@
 """`generate`: prompt to files in one go."""
 
+import functools
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,20 +73,21 @@ def make(
         },
     )
     from pipelines import registry
+    from pipelines.runtime.pictures import open_picture
     from pipelines.runtime.remote_encoder import RemoteEncoder
 
+    for file in image or ():
+        open_picture(file)  # refused here, before a large model is loaded
+    remote = RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None
     with TerminalProgress(is_silent=as_json) as on_progress:
         family = registry.load(
             place.catalog.get(model),
             mesh=mesh,
             cache_dir=place.cache_dir,
             on_progress=on_progress,
-            stages=STAGES if text_encoder_url is None else ("denoise", "decode"),
+            stages=("denoise", "decode") if remote else STAGES,
         )
-        encode = None
-        if text_encoder_url is not None:
-            shapes = family.embedding_shapes()
-            encode = RemoteEncoder(text_encoder_url, shapes=shapes, token=text_encoder_token).encode
+        encode = remote and functools.partial(remote.encode, shapes=family.embedding_shapes())
         if warmup_steps:
             warmup = recipe.model_copy(update={"steps": warmup_steps})
             generate(family, warmup, on_progress=on_progress, encode=encode)

@@ -32,13 +32,12 @@ MAX_ANSWER_BYTES = 2**28  # dev's embeddings are 31 MB in fp32
 
 
 class RemoteEncoder:
-    """`encode` is a family's own, asked from `url`; `shapes` is what the family's `embedding_shapes` says."""
+    """A server at `url`; raises RemoteEncoderError when that is no address."""
 
     def __init__(
         self,
         url: str,
         *,
-        shapes: Mapping[str, tuple[int, ...]],
         token: str | None = None,
         transport: httpx.BaseTransport | None = None,
         wait: Callable[[float], None] = time.sleep,
@@ -48,23 +47,25 @@ class RemoteEncoder:
             raise RemoteEncoderError(f"{url!r} is not an address.", advice="Write it as http://host:port.")
         self._is_ours = parts.path in ("", "/", ENCODE_PATH)
         self._url = url.rstrip("/") + ENCODE_PATH if parts.path in ("", "/") else url
-        self._shapes = shapes
         self._wait = wait
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx.Client(timeout=TIMEOUT, headers=headers, transport=transport)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._transport = transport
 
-    def encode(self, recipe: Recipe) -> Embeddings:
-        """Raises RemoteEncoderError when the server refuses, is not there, or answers with something else."""
+    def encode(self, recipe: Recipe, *, shapes: Mapping[str, tuple[int, ...]]) -> Embeddings:
+        """The embeddings named in `shapes`, as the family's `embedding_shapes` says.
+
+        Raises RemoteEncoderError when the server refuses, is not there, or answers with something else.
+        """
         texts = {"prompt_embeds": recipe.prompt, "negative_prompt_embeds": recipe.negative_prompt or ""}
         if self._is_ours:
             question = {"model": recipe.model, "prompt": recipe.prompt, "negative_prompt": recipe.negative_prompt}
             found = self._read_tensors(self._ask(question))
         else:
-            unknown = self._shapes.keys() - texts.keys()
+            unknown = shapes.keys() - texts.keys()
             if unknown:
                 raise RemoteEncoderError(f"{self._url} cannot make {', '.join(sorted(unknown))} for {recipe.model}.")
-            found = {name: self._read_torch(self._ask({"prompt": texts[name]})) for name in self._shapes}
-        return {name: self._check(name, found) for name in self._shapes}
+            found = {name: self._read_torch(self._ask({"prompt": texts[name]})) for name in shapes}
+        return {name: self._check(name, found, wanted) for name, wanted in shapes.items()}
 
     def _ask(self, question: Mapping[str, Any]) -> bytes:
         for attempt in range(TRIES):
@@ -72,7 +73,7 @@ class RemoteEncoder:
                 self._wait(2.0 ** (attempt - 1))
             is_last = attempt == TRIES - 1
             try:
-                with self._client.stream("POST", self._url, json=question) as answer:
+                with self._connect() as client, client.stream("POST", self._url, json=question) as answer:
                     if answer.status_code in BUSY and not is_last:
                         continue
                     return self._read(answer)
@@ -86,6 +87,9 @@ class RemoteEncoder:
                     advice="Check that the server runs and that its address and port are right.",
                 ) from cause
         raise AssertionError("the last try returns or raises")
+
+    def _connect(self) -> httpx.Client:
+        return httpx.Client(timeout=TIMEOUT, headers=self._headers, transport=self._transport)
 
     def _read(self, answer: httpx.Response) -> bytes:
         content = bytearray()
@@ -129,10 +133,10 @@ class RemoteEncoder:
             advice="Ours is an address without a path; one with a path must answer like FLUX.2's public encoder.",
         )
 
-    def _check(self, name: str, found: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _check(self, name: str, found: Mapping[str, np.ndarray], wanted: tuple[int, ...]) -> np.ndarray:
         if name not in found:
             raise RemoteEncoderError(f"{self._url} sent no {name}.", advice="Check that it serves the same model.")
-        value, wanted = found[name], self._shapes[name]
+        value = found[name]
         if value.shape != wanted:
             raise RemoteEncoderError(
                 f"{self._url} sent {name} of shape {value.shape}; {wanted} is needed.",

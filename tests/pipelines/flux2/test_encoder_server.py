@@ -1,5 +1,6 @@
 """The text encoder on one machine and the rest on another give the picture of one machine."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -33,15 +34,16 @@ def server(load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recipe], f
     return TestClient(build_app(family, flux2_catalog, token="secret"))
 
 
-def connect(server: TestClient, family: Any, token: str | None = "secret") -> RemoteEncoder:
-    return RemoteEncoder("http://encoder:8888", shapes=family.embedding_shapes(), token=token, transport=Wire(server))
+def connect(server: TestClient, family: Any, token: str | None = "secret") -> Callable[[Recipe], Any]:
+    remote = RemoteEncoder("http://encoder:8888", token=token, transport=Wire(server))
+    return functools.partial(remote.encode, shapes=family.embedding_shapes())
 
 
 def test_a_remote_encoder_gives_the_same_picture(
     server: TestClient, load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recipe]
 ) -> None:
     family, recipe = load_flux2(), draw_recipe(negative_prompt="a blue house")
-    remote = generate(family, recipe, encode=connect(server, family).encode)
+    remote = generate(family, recipe, encode=connect(server, family))
     assert (remote.pixels == generate(family, recipe).pixels).all()
 
 
@@ -50,14 +52,14 @@ def test_without_the_token_nothing_is_encoded(
     server: TestClient, load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recipe], token: str | None
 ) -> None:
     with pytest.raises(RemoteEncoderError, match="401: the bearer token is missing or wrong. It wants a token"):
-        connect(server, load_flux2(), token).encode(draw_recipe())
+        connect(server, load_flux2(), token)(draw_recipe())
 
 
 def test_another_model_is_told(
     server: TestClient, load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recipe]
 ) -> None:
     with pytest.raises(RemoteEncoderError, match="409: this server encodes for klein, not for dev"):
-        connect(server, load_flux2()).encode(draw_recipe(model="dev"))
+        connect(server, load_flux2())(draw_recipe(model="dev"))
 
 
 def test_an_empty_prompt_is_refused_in_the_words_of_a_recipe(server: TestClient) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipelines.catalog import Catalog
+from pipelines.flux2 import choose_sizes
 from pipelines.flux2.programs import lay_out, list_programs
 from pipelines.generate import generate
 from pipelines.recipe import Recipe
@@ -25,6 +27,21 @@ def test_a_mesh_gives_the_picture_of_one_device(
     recipe = draw_recipe()
     sharded = generate(load_flux2(mesh=mesh), recipe)
     assert find_difference(sharded.pixels, generate(load_flux2(), recipe).pixels) <= MAX_DIFFERENCE
+
+
+@pytest.mark.parametrize(
+    ("model", "devices", "expected"),
+    [
+        ("flux2-dev", 8, {"tp": 8, "sp": 1}),
+        ("klein", 8, {"tp": 8, "sp": 1}),
+        ("klein", 12, {"tp": 4, "sp": 3}),
+        ("klein", 3, {"tp": 1, "sp": 3}),
+    ],
+)
+def test_without_a_wish_weights_are_split_as_far_as_heads_go(
+    flux2_catalog: Catalog, model: str, devices: int, expected: dict[str, int]
+) -> None:
+    assert choose_sizes(flux2_catalog.get(model), devices) == expected
 
 
 def test_every_device_holds_its_part_of_each_packed_block(load_flux2: Callable[..., Any]) -> None:

@@ -45,12 +45,11 @@ class Server:
     def ask(self, url: str = OURS, *, shapes: Any = None, token: str | None = None) -> Any:
         encoder = RemoteEncoder(
             url,
-            shapes=shapes or SHAPES,
             token=token,
             transport=httpx.MockTransport(self),
             wait=self.waits.append,
         )
-        return encoder.encode(RECIPE)
+        return encoder.encode(RECIPE, shapes=shapes or SHAPES)
 
 
 def answer_ours(**tensors: np.ndarray) -> httpx.Response:
@@ -154,4 +153,4 @@ def test_a_refusal_is_told_at_once(answer: httpx.Response, message: str) -> None
 @pytest.mark.parametrize("url", ["", "localhost:8888", "file:///etc/passwd", "http://"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(RemoteEncoderError, match="is not an address"):
-        RemoteEncoder(url, shapes=SHAPES)
+        RemoteEncoder(url)
