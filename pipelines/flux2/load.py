@@ -115,6 +115,7 @@ def _build_modules(folder: Path, variant: Variant) -> tuple[dict[str, TracedModu
         transformer = Flux2Transformer2DModel.from_config(configs["transformer"])
         vae = AutoencoderKLFlux2.from_config(configs["vae"])
     cut_layers(text_encoder, out_layers)
+    sharding.stack_layers(transformer)
     modules = {"text_encoder": text_encoder, "transformer": transformer, "vae": vae}
     return {name: TracedModule(module) for name, module in modules.items()}, out_layers
 

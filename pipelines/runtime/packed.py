@@ -1,15 +1,20 @@
-"""Packed projections, dealt out so that tensor parallelism splits them on heads and gates.
+"""Weights that are read in another order than they are stored in: packed projections, and layers in one stack.
+
+Packed projections are dealt out so that tensor parallelism splits them on heads and gates.
 
 One weight often holds several projections, one after the other (q|k|v|gate|up). Cut in even parts, a device would get
-all of q and a piece of k; dealt out, part p holds slice p of every block, which is the same layer, smaller. The order
-is made while reading, so no second copy of the weight ever exists.
+all of q and a piece of k; dealt out, part p holds slice p of every block, which is the same layer, smaller.
+
+Layers that run as a scan (torch_bridge.ScannedLayers) have one weight for all, with the layers along its first axis.
+Both orders are made while reading, slice by slice.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.runtime.weights import StoredTensor
+from pipelines.runtime.weights import StoredTensor, WeightSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,3 +44,17 @@ class PackedTensor:
                 pieces.append(self.stored.read((*index[: self.axis], place, *index[self.axis + 1 :])))
                 offset += block
         return np.concatenate(pieces, self.axis)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackedTensor:
+    """The same weight of several layers, one after the other along a new first axis."""
+
+    layers: Sequence[WeightSource]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.layers), *self.layers[0].shape)
+
+    def read(self, index: tuple[slice, ...]) -> np.ndarray:
+        return np.stack([layer.read(index[1:]) for layer in self.layers[index[0]]])

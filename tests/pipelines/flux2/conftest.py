@@ -1,7 +1,7 @@
 """Tiny FLUX.2 checkpoints with random weights, in genuine diffusers layout, and diffusers' own pictures of them.
 
-`klein` has classic guidance (as the base models), `distilled` is the same without, `dev` has a Mistral 3 text encoder
-and embedded guidance. Eight heads, so that every split of eight devices has something to hold.
+`klein` has classic guidance (as the base models), `distilled` is the same without, `dev` has a Mistral 3 text encoder,
+embedded guidance, and layers enough to run as scans. Eight heads, so that each of eight devices has something to hold.
 """
 
 import json
@@ -73,14 +73,14 @@ def make_tokenizer(chat_template: str, *, length: int, padding_side: str) -> Any
     return tokenizer
 
 
-def make_transformer(*, guidance_embeds: bool) -> Any:
+def make_transformer(*, guidance_embeds: bool, layers: int) -> Any:
     import torch
     from diffusers import Flux2Transformer2DModel
 
     transformer = Flux2Transformer2DModel(
         in_channels=16,
-        num_layers=2,
-        num_single_layers=2,
+        num_layers=layers,
+        num_single_layers=layers,
         attention_head_dim=16,
         num_attention_heads=8,
         joint_attention_dim=len(OUT_LAYERS) * 32,
@@ -92,7 +92,7 @@ def make_transformer(*, guidance_embeds: bool) -> Any:
         for name, parameter in transformer.named_parameters():
             if "embedder" in name or "modulation" in name:
                 parameter *= 3
-            if "to_q" in name or "to_k" in name:
+            if "norm_" in name and "out" not in name:  # of queries and keys: sharper attention
                 parameter *= 2
     return transformer
 
@@ -136,7 +136,7 @@ def write_klein(folder: Path) -> None:
         vae=make_vae(),
         text_encoder=Qwen3ForCausalLM(Qwen3Config(**TEXT_SIZES, max_position_embeddings=TEXT_LENGTH["klein"])),
         tokenizer=make_tokenizer(KLEIN_CHAT, length=TEXT_LENGTH["klein"], padding_side="right"),
-        transformer=make_transformer(guidance_embeds=False),
+        transformer=make_transformer(guidance_embeds=False, layers=2),
     ).save_pretrained(folder)
 
 
@@ -162,7 +162,7 @@ def write_dev(folder: Path) -> None:
         vae=make_vae(),
         text_encoder=Mistral3ForConditionalGeneration(config),
         tokenizer=make_tokenizer(DEV_CHAT, length=TEXT_LENGTH["dev"], padding_side="left"),
-        transformer=make_transformer(guidance_embeds=True),
+        transformer=make_transformer(guidance_embeds=True, layers=5),
     ).save_pretrained(folder)
 
 

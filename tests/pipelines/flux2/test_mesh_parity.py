@@ -17,16 +17,26 @@ from pipelines.runtime.compiled import lower
 MAX_DIFFERENCE = 2
 
 
-@pytest.mark.parametrize("mesh", ["tp=2", "tp=4", "tp=8", "dp=2,sp=4", "dp=2,sp=2,tp=2"])
+@pytest.mark.parametrize(
+    ("model", "mesh"),
+    [
+        ("klein", "tp=2"),
+        ("dev", "tp=4"),
+        ("klein", "tp=8"),
+        ("klein", "dp=2,sp=4"),
+        ("dev", "dp=2,sp=2,tp=2"),
+    ],
+)
 def test_a_mesh_gives_the_picture_of_one_device(
     load_flux2: Callable[..., Any],
     draw_recipe: Callable[..., Recipe],
     find_difference: Callable[[np.ndarray, np.ndarray], int],
+    model: str,
     mesh: str,
 ) -> None:
-    recipe = draw_recipe()
-    sharded = generate(load_flux2(mesh=mesh), recipe)
-    assert find_difference(sharded.pixels, generate(load_flux2(), recipe).pixels) <= MAX_DIFFERENCE
+    recipe = draw_recipe(model=model)
+    sharded = generate(load_flux2(model, mesh), recipe)
+    assert find_difference(sharded.pixels, generate(load_flux2(model), recipe).pixels) <= MAX_DIFFERENCE
 
 
 @pytest.mark.parametrize(
@@ -54,8 +64,11 @@ def test_every_device_holds_its_part_of_each_packed_block(load_flux2: Callable[.
     assert (np.asarray(split[name].addressable_shards[1].data) == np.concatenate(expected)).all()
 
 
-def test_a_step_on_tp_sums_each_branch_and_moves_nothing_else(load_flux2: Callable[..., Any]) -> None:
-    family = load_flux2(mesh="tp=8")
+@pytest.mark.parametrize(("model", "mesh"), [("klein", "tp=8"), ("dev", "tp=4")])
+def test_a_step_on_tp_sums_each_branch_and_moves_nothing_else(
+    load_flux2: Callable[..., Any], model: str, mesh: str
+) -> None:
+    family = load_flux2(model, mesh)
     layout = lay_out(family.parts, family.model.default_shape, batch_size=1, uses_cfg=True)
     (program,) = (one for one in list_programs(family.parts, layout) if one.key == layout.denoise_key)
     text = lower(program).compile().as_text()

@@ -46,7 +46,7 @@ def test_the_picture_is_diffusers_own(
         ("klein", {"negative_prompt": "a blue house"}),
         ("klein", {"seed": 6}),
         ("klein", {"steps": 4}),
-        ("dev", {"prompt": "a green tree"}),
+        ("dev", {"prompt": "THE CITY AT NIGHT, from above"}),
         ("dev", {"guidance_scale": 1.0}),
     ],
 )
