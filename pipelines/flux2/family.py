@@ -10,6 +10,7 @@ from pipelines.catalog import Model, Shape
 from pipelines.flux2.denoise import MAX_CHUNK, choose_steps
 from pipelines.flux2.encode import tokenize
 from pipelines.flux2.parts import Parts
+from pipelines.flux2.preview import PreviewMap
 from pipelines.flux2.programs import ENCODE_KEY, Layout, lay_out, list_programs
 from pipelines.flux2.references import read_references
 from pipelines.flux2.variants import Guidance
@@ -24,9 +25,10 @@ from pipelines.stages import Embeddings, OnProgress, Progress
 class Flux2Family(LoadedModel):
     """See `stages.Family` for what each method promises. A recipe's `images` are files on this machine."""
 
-    def __init__(self, model: Model, parts: Parts, *, cache_dir: Path, load_s: float) -> None:
+    def __init__(self, model: Model, parts: Parts, preview: PreviewMap, *, cache_dir: Path, load_s: float) -> None:
         super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
         self.parts = parts
+        self._preview = preview
 
     def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
         layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg)
@@ -81,10 +83,7 @@ class Flux2Family(LoadedModel):
 
         def report(done: int, picture: jax.Array) -> None:
             draw = lambda: self._draw_preview(layout, picture)[: recipe.batch_size]  # noqa: E731
-            has_map = self.parts.latents_to_rgb is not None
-            on_progress(
-                Progress(phase="denoising", done=done, total=schedule.steps, draw_preview=draw if has_map else None)
-            )
+            on_progress(Progress(phase="denoising", done=done, total=schedule.steps, draw_preview=draw))
 
         self.host_ms_per_chunk = run_chunks(run, steps=schedule.steps, max_chunk=MAX_CHUNK, on_done=report)
         return state.latents
@@ -93,7 +92,10 @@ class Flux2Family(LoadedModel):
         layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
         latents = jax.device_put(_fill_rows(latents_BCHW, layout.images), layout.latents)
         pixels = self._programs.get(*layout.decode_key)(self.parts.weights["vae"], latents)
-        return np.asarray(pixels)[: recipe.batch_size]
+        pictures = np.asarray(pixels)[: recipe.batch_size]
+        if not self._preview.is_learnt:
+            self._preview.learn(np.asarray(latents)[: recipe.batch_size], pictures)
+        return pictures
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
         """What `denoise` takes: one row each, as the stage files hold them."""
@@ -146,7 +148,10 @@ class Flux2Family(LoadedModel):
         return jax.device_put(np.concatenate(rows).astype(self.parts.dtype), layout.rows)
 
     def _draw_preview(self, layout: Layout, x0_BCHW: jax.Array) -> np.ndarray:
-        return np.asarray(self._programs.get(*layout.preview_key)(x0_BCHW))
+        matrix, bias = (
+            self._put(value.astype(np.float32)) for value in (self._preview.map.matrix, self._preview.map.bias)
+        )
+        return np.asarray(self._programs.get(*layout.preview_key)(matrix, bias, x0_BCHW))
 
 
 def _name(layout: Layout) -> tuple[object, ...]:

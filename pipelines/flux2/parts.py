@@ -9,7 +9,6 @@ from jax.sharding import Mesh
 
 from pipelines.catalog import Shape
 from pipelines.flux2.variants import Guidance, Variant
-from pipelines.runtime.preview import LatentsToRgb
 from pipelines.runtime.torch_bridge import TracedModule
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")
@@ -36,7 +35,6 @@ class Parts:
     text_length: int
     out_layers: tuple[int, ...]
     scheduler_config: Mapping[str, Any]
-    latents_to_rgb: LatentsToRgb | None
     dtype: Any
 
     @property

@@ -14,7 +14,8 @@ from pipelines.catalog import Shape
 from pipelines.flux2.decode import build_decode_program
 from pipelines.flux2.denoise import build_denoise_program
 from pipelines.flux2.encode import build_encode_program
-from pipelines.flux2.parts import Parts
+from pipelines.flux2.parts import PATCH, Parts
+from pipelines.flux2.preview import draw_preview
 from pipelines.flux2.references import build_reference_program
 from pipelines.flux2.variants import Guidance
 from pipelines.runtime.compiled import Program
@@ -111,8 +112,7 @@ def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
         programs.append(_denoise_program(parts, layout))
         if layout.reference_size is not None:
             programs.append(_reference_program(parts, layout, layout.reference_size))
-        if parts.latents_to_rgb is not None:
-            programs.append(_preview_program(layout, parts.latents_to_rgb.draw))
+        programs.append(_preview_program(parts, layout))
     if "decode" in parts.stages:
         programs.append(_decode_program(parts, layout))
     return tuple(programs)
@@ -177,11 +177,16 @@ def _decode_program(parts: Parts, layout: Layout) -> Program:
     )
 
 
-def _preview_program(layout: Layout, draw: Any) -> Program:
+def _preview_program(parts: Parts, layout: Layout) -> Program:
+    colours = 3 * PATCH**2
     return Program(
         key=layout.preview_key,
-        function=draw,
-        arguments=(_abstract_latents(layout),),
+        function=draw_preview,
+        arguments=(
+            abstract_input(parts.mesh, (layout.latents_CHW[0], colours), jnp.float32),
+            abstract_input(parts.mesh, (colours,), jnp.float32),
+            _abstract_latents(layout),
+        ),
         out_shardings=NamedSharding(layout.latents.mesh, PartitionSpec()),
     )
 

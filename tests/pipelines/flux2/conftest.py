@@ -173,12 +173,8 @@ def change_json(file: Path, **changes: Any) -> None:
 @pytest.fixture(scope="session")
 def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("flux2") / "models"
-    from pipelines.runtime.preview import LatentsToRgb, write_map
-
     write_klein(folder / "klein")
     write_dev(folder / "dev")
-    colours = np.random.default_rng(0).normal(size=(16, 12)).astype(np.float32)
-    write_map(LatentsToRgb(matrix=colours, bias=np.zeros(12, np.float32), cells=2), folder / "klein")
     shutil.copytree(folder / "klein", folder / "distilled")
     change_json(folder / "distilled" / "model_index.json", is_distilled=True)
     return folder
