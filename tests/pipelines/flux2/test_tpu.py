@@ -38,7 +38,7 @@ def move_to(parts: Parts, mesh: Any) -> Parts:
 
 def test_every_program_compiles_for_v6e_8_on_all_three_axes(topology: Any, load_flux2: Callable[..., Any]) -> None:
     mesh = "dp=2,sp=2,tp=2"
-    family = load_flux2(mesh=mesh)
+    family = load_flux2("dev", mesh)
     parts = move_to(family.parts, build_mesh(mesh, devices=topology.devices))
     layout = lay_out(parts, family.model.default_shape, batch_size=1, uses_cfg=True)
     compiled = {program.key[0]: lower(program).compile() for program in list_programs(parts, layout)}
