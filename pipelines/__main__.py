@@ -1,4 +1,4 @@
-"""`python -m pipelines`: models, generate, encode, denoise, decode, train, bench.
+"""`python -m pipelines`: models, generate, encode, denoise, decode, train, bench, encoder-server.
 
 Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; anything the
 world does wrong (a gated model, a damaged file) ends with exit code 1 and one line as well.
@@ -9,7 +9,7 @@ import sys
 import typer
 from typer.main import get_command
 
-from pipelines.commands import bench, generate, models, stages, train
+from pipelines.commands import bench, encoder_server, generate, models, stages, train
 from pipelines.errors import LumeshError, MeshError, RecipeError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command("denoise")(stages.denoise)
 app.command("decode")(stages.decode)
 app.command("train")(train.train_model)
 app.command("bench")(bench.run)
+app.command("encoder-server")(encoder_server.serve)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,7 +10,8 @@ import functools
 import json
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,11 @@ PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
 
 # diffusers' pipeline class, as model_index.json names it -> our family
-FAMILY_OF_PIPELINE = {"StableDiffusionXLPipeline": "sdxl"}
+FAMILY_OF_PIPELINE = {
+    "StableDiffusionXLPipeline": "sdxl",
+    "Flux2KleinPipeline": "flux2",
+    "Flux2Pipeline": "flux2",
+}
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -151,33 +156,56 @@ def _find_local(models_dir: Path, taken: set[str]) -> tuple[Model, ...]:
 
 
 def _read_local(folder: Path, model_id: str) -> Model | None:
-    """A user's folder as a catalogue entry; None when its pipeline is of no family we have."""
+    """A user's folder as a catalogue entry; None when its pipeline is of no family we have.
+
+    Shapes and defaults are those of the shipped model it resembles most.
+    """
     try:
         index = json.loads((folder / "model_index.json").read_text("utf-8"))
         family = FAMILY_OF_PIPELINE.get(index["_class_name"])
         if family is None:
             return None
-        unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
-        vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
-        scale = 2 ** (len(vae["block_out_channels"]) - 1)
-        side = int(unet["sample_size"]) * scale
+        template_id, shapes = _LOCAL_READERS[family](folder, index)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"The model folder {folder} is not a complete diffusers checkpoint: {error}.",
             advice="Copy the whole folder that save_pretrained() wrote, or remove it.",
         ) from error
-    template = next(model for model in _read_shipped(CATALOG_FILE) if model.id == "sdxl-base")
-    shapes = template.shapes if side >= 1024 else (Shape(width=side, height=side),)
-    return Model(
+    template = next(model for model in _read_shipped(CATALOG_FILE) if model.id == template_id)
+    shapes = shapes or template.shapes
+    return replace(
+        template,
         id=model_id,
         title=folder.name,
-        family=family,
         path=folder,
+        repo="",
+        revision="",
+        variant="",
+        licence="",
+        description="Your own checkpoint, from the data directory.",
+        examples=(),
+        negative_prompt="",
         shapes=shapes,
         default_shape=shapes[0],
-        steps=template.steps,
-        guidance_scale=template.guidance_scale,
-        scheduler=template.scheduler,
-        schedulers=template.schedulers,
-        description="Your own checkpoint, from the data directory.",
     )
+
+
+def _read_local_sdxl(folder: Path, _index: dict[str, Any]) -> tuple[str, tuple[Shape, ...]]:
+    unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
+    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    side = int(unet["sample_size"]) * 2 ** (len(vae["block_out_channels"]) - 1)
+    return "sdxl-base", () if side >= 1024 else (Shape(width=side, height=side),)
+
+
+def _read_local_flux2(folder: Path, index: dict[str, Any]) -> tuple[str, tuple[Shape, ...]]:
+    """Only distilled models make do with klein's few steps; its base models want as many as dev."""
+    side = int(json.loads((folder / "vae" / "config.json").read_text("utf-8"))["sample_size"])
+    template_id = "flux2-klein-4b" if index.get("is_distilled") else "flux2-dev"
+    return template_id, () if side >= 1024 else (Shape(width=side, height=side),)
+
+
+_LOCAL_READERS: dict[str, Callable[[Path, dict[str, Any]], tuple[str, tuple[Shape, ...]]]] = {
+    "sdxl": _read_local_sdxl,
+    "flux2": _read_local_flux2,
+}
+"""Family -> the shipped model that a folder resembles, and its shapes where they are not that model's."""

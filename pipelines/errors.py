@@ -46,6 +46,12 @@ class StageFileError(LumeshError):
     title = "This stage file cannot be used"
 
 
+class RemoteEncoderError(LumeshError):
+    """A text encoder on another machine that does not answer, or answers with something else."""
+
+    title = "The remote text encoder cannot be used"
+
+
 class MeshError(LumeshError):
     """A mesh that does not fit the devices."""
 

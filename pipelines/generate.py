@@ -5,13 +5,23 @@ worker, bench) is in `on_progress`.
 """
 
 import time
+from collections.abc import Callable
 
 from pipelines.recipe import Recipe
-from pipelines.stages import Family, OnProgress, Outcome, Progress, Timings, ignore_progress
+from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress, Timings, ignore_progress
 
 
-def generate(family: Family, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Outcome:
-    """Runs a resolved recipe; raises Cancelled when `on_progress` does, LumeshError when the recipe cannot run."""
+def generate(
+    family: Family,
+    recipe: Recipe,
+    *,
+    on_progress: OnProgress = ignore_progress,
+    encode: Callable[[Recipe], Embeddings] | None = None,
+) -> Outcome:
+    """Runs a resolved recipe; raises Cancelled when `on_progress` does, LumeshError when the recipe cannot run.
+
+    `encode` takes the place of the family's own text encoder, which then need not be loaded.
+    """
     started = time.perf_counter()
     compiles_before = family.compile_count()
     timings = Timings(load_s=family.load_s)
@@ -24,7 +34,7 @@ def generate(family: Family, recipe: Recipe, *, on_progress: OnProgress = ignore
 
     on_progress(Progress(phase="encoding", total=1))
     clock = time.perf_counter()
-    embeddings = family.encode(recipe)
+    embeddings = (encode or family.encode)(recipe)
     timings.encode_s = time.perf_counter() - clock
 
     clock = time.perf_counter()

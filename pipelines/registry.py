@@ -1,11 +1,13 @@
 """From a catalogue entry to a loaded family. Imports jax and torch only when called.
 
-A new family is one folder and one name here.
+A new family is one folder and one name here: a package with `load`, and with `choose_sizes(model, device_count)` where
+it wants another mesh than runtime/mesh.py would choose.
 """
 
+import functools
 import importlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.stages import STAGES, Family, OnProgress
 
-FAMILIES = ("sdxl",)
+FAMILIES = ("sdxl", "flux2")
 LEFTOVER_BYTES = 1_000_000  # a few constants of JAX itself stay
 
 log = logging.getLogger(__name__)
@@ -32,11 +34,13 @@ def load(
     Raises ModelError or MeshError.
     """
     start_jax(cache_dir)
-    from pipelines.runtime.mesh import build_mesh
+    from pipelines.runtime.mesh import build_mesh, choose_sizes
 
-    load_family = _find_loader(model.family)
     _check_memory()
-    return load_family(model, mesh=build_mesh(mesh), cache_dir=cache_dir, on_progress=on_progress, stages=stages)
+    family = _import_family(model.family)
+    choose = functools.partial(family.choose_sizes, model) if hasattr(family, "choose_sizes") else choose_sizes
+    built = build_mesh(mesh, choose=choose)
+    return family.load(model, mesh=built, cache_dir=cache_dir, on_progress=on_progress, stages=stages)
 
 
 def start_jax(cache_dir: Path) -> None:
@@ -68,7 +72,7 @@ def _check_memory() -> None:
         log.warning("%.1f MB of an earlier model are still on the devices", left / 1e6)
 
 
-def _find_loader(family: str) -> Callable[..., Any]:
+def _import_family(family: str) -> Any:
     if family not in FAMILIES:
         raise ModelError(f"No code here runs the family {family!r}.", advice="Check presets/models.toml.")
-    return importlib.import_module(f"pipelines.{family}").load
+    return importlib.import_module(f"pipelines.{family}")

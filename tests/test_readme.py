@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.catalog import load_catalog
-from pipelines.commands import generate, stages
+from pipelines.commands import encoder_server, generate, stages
 from studio.api import create_api
 from studio.database import open_database
 from studio.settings import read_settings
@@ -57,7 +57,7 @@ def test_every_variable_of_the_settings_table_is_read(tmp_path: Path) -> None:
 def test_every_flag_of_the_commands_exists() -> None:
     known = {
         name.replace("_", "-")
-        for command in (generate.make, stages.encode, stages.denoise, stages.decode)
+        for command in (generate.make, stages.encode, stages.denoise, stages.decode, encoder_server.serve)
         for name in command.__annotations__
     } | {"json", "vs"}
     section = README[README.index("## Command line") : README.index("## REST")]

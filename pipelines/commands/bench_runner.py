@@ -4,6 +4,7 @@ import time
 
 STARTED = time.perf_counter()  # before any heavy import
 
+import inspect  # noqa: E402
 import json  # noqa: E402
 import resource  # noqa: E402
 import statistics  # noqa: E402
@@ -46,19 +47,20 @@ def run_lumesh(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
 
 def run_diffusers(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
     import torch
-    from diffusers import StableDiffusionXLPipeline
+    from diffusers import DiffusionPipeline
 
     import_s = time.perf_counter() - STARTED
     model = load_catalog(Path(task["models_dir"])).get(recipe.model)
-    pipeline = StableDiffusionXLPipeline.from_pretrained(model.path or model.repo, dtype=torch.float32)
+    pipeline: Any = DiffusionPipeline.from_pretrained(model.path or model.repo, dtype=torch.float32)
     pipeline.set_progress_bar_config(disable=True)
     load_s = time.perf_counter() - STARTED - import_s
     shape = recipe.parsed_shape
+    options = _find_options(pipeline, recipe)
 
     def make(seed: int) -> None:
         pipeline(
             prompt=recipe.prompt,
-            negative_prompt=recipe.negative_prompt or None,
+            **options,
             width=shape.width,
             height=shape.height,
             num_inference_steps=recipe.steps or 1,
@@ -79,6 +81,21 @@ def run_diffusers(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
         "load_s": load_s,
         "warm_s": statistics.median(seconds),
     }
+
+
+def _find_options(pipeline: Any, recipe: Recipe) -> dict[str, Any]:
+    """What only some pipelines take: a negative prompt; FLUX.2's prompt length and the layers that are read."""
+    taken = inspect.signature(pipeline.__call__).parameters
+    options: dict[str, Any] = {}
+    if "negative_prompt" in taken:
+        options["negative_prompt"] = recipe.negative_prompt or None
+    if "text_encoder_out_layers" in taken:
+        tokenizer = getattr(pipeline.tokenizer, "tokenizer", pipeline.tokenizer)
+        options["max_sequence_length"] = min(512, tokenizer.model_max_length)
+        text_config = pipeline.text_encoder.config.get_text_config()
+        if (layers := getattr(text_config, "text_encoder_out_layers", None)) is not None:
+            options["text_encoder_out_layers"] = tuple(layers)
+    return options
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`generate`: prompt to files in one go."""
 
+import functools
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from pipelines.errors import RecipeError
 from pipelines.generate import generate
 from pipelines.metadata import make_png_chunks
 from pipelines.recipe import Recipe
+from pipelines.stages import STAGES
 from pipelines.video import write_mp4
 
 Output = Annotated[
@@ -41,7 +43,15 @@ def make(
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
     warmup_steps: Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")] = 0,
+    image: Annotated[
+        list[Path] | None, typer.Option(help="Picture to edit or to refer to; give it again for more.")
+    ] = None,
     mesh: options.MeshText = None,
+    text_encoder_url: options.TextEncoderUrl = None,
+    text_encoder_token: options.TextEncoderToken = None,
+    remote_encoder: Annotated[
+        bool, typer.Option("--remote-encoder", help="Says that --remote_url is meant; for scripts that pass both.")
+    ] = False,
     output: Output = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -53,6 +63,8 @@ def make(
     place = options.Place(data_dir=data_dir)
     suffix = suffix_of(place.catalog.get(model))
     check_output(output, suffix)
+    if remote_encoder and text_encoder_url is None:
+        raise RecipeError({"remote_encoder": "needs --remote_url http://host:port too"})
     recipe = options.make_recipe(
         place.catalog,
         {
@@ -67,15 +79,29 @@ def make(
             "fps": fps,
             "seed": seed,
             "batch_size": batch_size,
+            "images": [str(file) for file in image or ()] or None,
         },
     )
     from pipelines import registry
+    from pipelines.runtime.pictures import open_picture
+    from pipelines.runtime.remote_encoder import RemoteEncoder
 
+    for file in image or ():
+        open_picture(file)  # refused here, before a large model is loaded
+    remote = RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None
     with TerminalProgress(is_silent=as_json) as on_progress:
-        family = registry.load(place.catalog.get(model), mesh=mesh, cache_dir=place.cache_dir, on_progress=on_progress)
+        family = registry.load(
+            place.catalog.get(model),
+            mesh=mesh,
+            cache_dir=place.cache_dir,
+            on_progress=on_progress,
+            stages=("denoise", "decode") if remote else STAGES,
+        )
+        encode = remote and functools.partial(remote.encode, shapes=family.embedding_shapes())
         if warmup_steps:
-            generate(family, recipe.model_copy(update={"steps": warmup_steps}), on_progress=on_progress)
-        outcome = generate(family, recipe, on_progress=on_progress)
+            warmup = recipe.model_copy(update={"steps": warmup_steps})
+            generate(family, warmup, on_progress=on_progress, encode=encode)
+        outcome = generate(family, recipe, on_progress=on_progress, encode=encode)
     files = save_outputs(outcome.pixels, recipe, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
     if as_json:
         options.print_json(
@@ -111,7 +137,11 @@ def check_output(output: Path | None, suffix: str) -> None:
 
 
 def save_outputs(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
-    """PNG or MP4 files with the recipe inside; output n of a batch carries its own seed."""
+    """PNG or MP4 files with the recipe inside; output n of a batch carries its own seed.
+
+    Of the pictures it started from only the names are kept, not where they lie on this machine.
+    """
+    recipe = recipe.model_copy(update={"images": tuple(Path(image).name for image in recipe.images)})
     output.parent.mkdir(parents=True, exist_ok=True)
     files = []
     for index, one in enumerate(pixels):

@@ -37,6 +37,17 @@ Scheduler = Annotated[str | None, typer.Option(help="One of the model's schedule
 Seed = Annotated[int | None, typer.Option(help="Same seed, same picture (as in diffusers); drawn when left out.")]
 BatchSize = Annotated[int, typer.Option(help="Pictures at once, with seeds seed, seed+1, ...")]
 MeshText = Annotated[str | None, typer.Option(help="Devices per axis, such as dp=2,sp=4; chosen when left out.")]
+TextEncoderUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--text-encoder-url",
+        "--remote-url",
+        help="Let another machine read the prompt: http://host:port of an encoder-server, or a public FLUX.2 encoder.",
+    ),
+]
+TextEncoderToken = Annotated[
+    str | None, typer.Option(envvar="LUMESH_TEXT_ENCODER_TOKEN", help="Bearer token for --text_encoder_url.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts, and no progress.")]
 
 

@@ -33,5 +33,8 @@ def attend(
         logits = jnp.where(allowed, logits, -jnp.inf)
     if mask is not None:
         logits = jnp.where(mask, logits, -jnp.inf) if mask.dtype == jnp.bool_ else logits + mask.astype(jnp.float32)
-    weights = jax.nn.softmax(logits, axis=-1).astype(value_BHLD.dtype)
+    weights = jax.nn.softmax(logits, axis=-1)
+    if mask is not None and mask.dtype == jnp.bool_:
+        weights = jnp.where(mask, weights, 0)  # a query that may attend to nothing gives zeros, as in PyTorch
+    weights = weights.astype(value_BHLD.dtype)
     return jnp.einsum("...qk,...kd->...qd", weights, value_BHLD)

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pipelines.errors import ModelError
 from pipelines.runtime.sharding import Rules, apply_rules
 from pipelines.runtime.torch_bridge import TracedModule
-from pipelines.runtime.weights import find_weight_files, load_weights, read_headers
+from pipelines.runtime.weights import StoredTensor, WeightSource, find_weight_files, load_weights, read_headers
 from pipelines.stages import OnProgress, Progress
 
 
@@ -48,12 +48,17 @@ def load_component(
     variant: str,
     on_progress: OnProgress,
     optional_prefix: str = "",
+    arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] | None = None,
 ) -> dict[str, jax.Array]:
-    """Parameters and constants of one component, each placed by the first rule that matches its name."""
+    """Parameters and constants of one component, each placed by the first rule that matches its name.
+
+    `arrange` may rename what the files hold, or put it into another order (runtime/packed.py).
+    """
     detail = folder.name.replace("_", " ")
     shapes = module.parameter_shapes()
+    stored = read_headers(find_weight_files(folder, variant=variant))
     weights = load_weights(
-        read_headers(find_weight_files(folder, variant=variant)),
+        arrange(stored) if arrange else stored,
         shapes,
         apply_rules(rules, shapes, mesh),
         dtype=dtype,

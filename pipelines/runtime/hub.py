@@ -4,7 +4,7 @@ huggingface_hub does the work (resumes, checks, caches); this file turns its exc
 its progress into ours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import httpx2
@@ -23,9 +23,16 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 
 
-def locate(model: Model, *, components: tuple[str, ...], on_bytes: Callable[[int, int], None]) -> Path:
+def locate(
+    model: Model,
+    *,
+    components: tuple[str, ...],
+    on_bytes: Callable[[int, int], None],
+    without_weights: Collection[str] = (),
+) -> Path:
     """The model's folder in diffusers layout, downloaded when need be; `on_bytes(done, total)` may raise to stop.
 
+    Of the components named in `without_weights` only the settings are downloaded.
     Raises ModelError for a gated or unknown repository, a missing token, and a network that is not there.
     """
     if model.path is not None:
@@ -40,7 +47,7 @@ def locate(model: Model, *, components: tuple[str, ...], on_bytes: Callable[[int
             snapshot_download(
                 model.repo,
                 revision=model.revision,
-                allow_patterns=_choose_files(components, model.variant),
+                allow_patterns=_choose_files(components, model.variant, without_weights),
                 tqdm_class=_report_to(on_bytes),
             )
         )
@@ -78,12 +85,13 @@ def locate(model: Model, *, components: tuple[str, ...], on_bytes: Callable[[int
         ) from error
 
 
-def _choose_files(components: tuple[str, ...], variant: str) -> list[str]:
+def _choose_files(components: tuple[str, ...], variant: str, without_weights: Collection[str] = ()) -> list[str]:
     """Patterns for the components used, in one precision only (a repository often holds several)."""
     patterns = ["model_index.json"]
     for component in components:
-        patterns += [f"{component}/*.json", f"{component}/*.txt", f"{component}/*.model"]
-        patterns.append(f"{component}/*.{variant}*.safetensors" if variant else f"{component}/*.safetensors")
+        patterns += [f"{component}/*.{ending}" for ending in ("json", "txt", "model", "jinja")]
+        if component not in without_weights:
+            patterns.append(f"{component}/*.{variant}*.safetensors" if variant else f"{component}/*.safetensors")
     return patterns
 
 

@@ -5,7 +5,7 @@ A family names the axes it uses; all of them always exist, with size 1 when unus
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -41,10 +41,18 @@ def choose_sizes(device_count: int) -> dict[str, int]:
     return {"dp": 2, "sp": device_count // 2}
 
 
-def build_mesh(text: str | None = None, devices: Sequence[Any] | None = None) -> Mesh:
-    """The mesh over all devices, or over as many as `text` asks for; raises MeshError when there are too few."""
+def build_mesh(
+    text: str | None = None,
+    devices: Sequence[Any] | None = None,
+    *,
+    choose: Callable[[int], dict[str, int]] = choose_sizes,
+) -> Mesh:
+    """The mesh over all devices, or over as many as `text` asks for; raises MeshError when there are too few.
+
+    Without `text`, `choose` says how so many devices are used best.
+    """
     devices = jax.devices() if devices is None else devices
-    sizes = parse_mesh(text) if text else choose_sizes(len(devices))
+    sizes = parse_mesh(text) if text else choose(len(devices))
     shape = tuple(sizes.get(axis, 1) for axis in AXES)
     wanted = int(np.prod(shape))
     if wanted > len(devices):

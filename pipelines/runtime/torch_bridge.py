@@ -9,6 +9,7 @@ each backend the layout that it runs fastest.
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -58,6 +59,17 @@ class TracedModule:
         buffers = {name: value for name, value in self.module.named_buffers() if name not in saved}
         return {name: jnp.asarray(value.numpy()) for name, value in buffers.items()}
 
+    def call_after(self, pattern: str, function: Callable[[jax.Array], jax.Array]) -> None:
+        """From now on, what submodules of a matching name give passes through `function`."""
+
+        def run(_module: torch.nn.Module, _args: Any, output: Any) -> Any:
+            environment = _environment()
+            return environment.j2t_iso(function(environment.t2j_iso(output)))
+
+        for name, submodule in self.module.named_modules():
+            if re.search(pattern, name):
+                submodule.register_forward_hook(run)
+
     def call(
         self,
         weights: Mapping[str, jax.Array],
@@ -72,6 +84,43 @@ class TracedModule:
         with environment, torch.nn.utils.stateless._reparametrize_module(self.module, weights_t):  # noqa: SLF001 - functional_call reaches only forward
             result = run(self.module, *args_t, **kwargs_t)
         return environment.t2j_iso(result)
+
+
+class ScannedLayers(torch.nn.Module):
+    """A list of identical layers that runs as one `jax.lax.scan`, so that a program holds one layer and not all.
+
+    Takes the place of the ModuleList in a model whose forward goes through it with `for layer in layers`. A parameter
+    `layers.0.x`, `layers.1.x`, ... becomes one `layers.layer.x` with the layers along its first axis. `carried` names
+    the inputs that each layer hands to the next, in the order in which it returns them.
+    """
+
+    def __init__(self, layers: torch.nn.ModuleList, *, carried: tuple[str, ...]) -> None:
+        super().__init__()
+        self.layer = layers[0]
+        self._carried = carried
+        for module in self.layer.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                stacked = torch.empty((len(layers), *parameter.shape), device="meta", dtype=parameter.dtype)
+                module.register_parameter(name, torch.nn.Parameter(stacked, requires_grad=False))
+
+    def __iter__(self) -> Iterator["ScannedLayers"]:
+        yield self
+
+    def forward(self, **inputs: Any) -> Any:
+        environment = _environment()
+        carry = environment.t2j_iso(tuple(inputs.pop(name) for name in self._carried))
+        stacked = environment.t2j_iso(dict(self.layer.named_parameters()))
+
+        def step(carry: tuple[jax.Array, ...], weights: dict[str, jax.Array]) -> tuple[tuple[jax.Array, ...], None]:
+            carry_t, weights_t = environment.j2t_iso((carry, weights))
+            carried = dict(zip(self._carried, carry_t, strict=True))
+            with torch.nn.utils.stateless._reparametrize_module(self.layer, weights_t):  # noqa: SLF001 - as in TracedModule
+                result = self.layer(**carried, **inputs)
+            return environment.t2j_iso(result if isinstance(result, tuple) else (result,)), None
+
+        last, _ = jax.lax.scan(step, carry, stacked)
+        result = environment.j2t_iso(last)
+        return result if len(result) > 1 else result[0]
 
 
 def to_jax_dtype(dtype: torch.dtype) -> Any:

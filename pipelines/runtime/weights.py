@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import ml_dtypes
@@ -28,6 +28,15 @@ _DTYPES = {
     "I64": np.int64,
     "I32": np.int32,
 }
+
+
+class WeightSource(Protocol):
+    """What a weight is read from, a slice at a time."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def read(self, index: tuple[slice, ...]) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +122,7 @@ def _truncated(file: Path) -> ModelError:
 
 
 def load_weights(
-    stored: Mapping[str, StoredTensor],
+    stored: Mapping[str, WeightSource],
     shapes: Mapping[str, tuple[int, ...]],
     shardings: Mapping[str, Sharding],
     *,
@@ -153,5 +162,5 @@ def load_weights(
     return loaded
 
 
-def _locate(name: str, stored: Mapping[str, StoredTensor], prefix: str) -> StoredTensor | None:
+def _locate(name: str, stored: Mapping[str, WeightSource], prefix: str) -> WeightSource | None:
     return stored.get(name) or stored.get(prefix + name) or stored.get(name.removeprefix(prefix))

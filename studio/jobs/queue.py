@@ -8,7 +8,7 @@ import secrets
 import time
 from dataclasses import dataclass
 
-from pipelines.errors import LumeshError
+from pipelines.errors import LumeshError, RecipeError
 from pipelines.recipe import Recipe
 from studio.database import Database
 from studio.jobs.engine import EngineState, read_engine
@@ -33,7 +33,12 @@ class Place:
 
 
 def submit(database: Database, recipe: Recipe, *, owner: str) -> Job:
-    """Queues a resolved recipe. From here on the job is the server's: the page may close."""
+    """Queues a resolved recipe. From here on the job is the server's: the page may close.
+
+    Raises RecipeError for pictures to start from: families read them as files, and paths never come from clients.
+    """
+    if recipe.images:
+        raise RecipeError({"images": "cannot be uploaded here yet; `python -m pipelines generate --image` takes files"})
     now = time.time()
     with database.write() as tx:
         row = tx.execute(

@@ -171,7 +171,7 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
         ("generate --model tiny --prompt x --width 64", "--width and --height go together"),
         ("generate --model tiny --prompt x --width -64 --height 64", "-64x64 is not a size in pixels"),
         ("generate --model tiny --prompt x --shape 64x64 --width 32 --height 32", "contradicts"),
-        ("generate --model nope --prompt x", "Known models: demo-sdxl, sdxl-base, middle, tiny"),
+        ("generate --model nope --prompt x", "Known models: demo-sdxl, sdxl-base, flux2-klein-4b"),
         ("generate --model tiny --prompt ''", "prompt: write what the picture should show"),
         ("generate --model tiny", "--prompt"),
         ("generate --model tiny --prompt x --num_inference_steps 0", "steps: 0 is out of range; allowed: 1 to"),

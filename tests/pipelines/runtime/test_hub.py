@@ -51,7 +51,8 @@ square = Shape(width=64, height=64)
 model = Model(id="m", title="m", family="sdxl", shapes=(square,), default_shape=square, steps=1, guidance_scale=1.0,
               scheduler="euler", schedulers=("euler",), repo=sys.argv[1], revision=sys.argv[3], variant="fp16")
 try:
-    folder = hub.locate(model, components=("unet", "tokenizer"), on_bytes=watch)
+    skipped = ("unet",) if sys.argv[2] == "settings" else ()
+    folder = hub.locate(model, components=("unet", "tokenizer"), on_bytes=watch, without_weights=skipped)
     print(json.dumps({"folder": str(folder), "seen": seen}))
 except LumeshError as error:
     print(json.dumps({"error": error.detail, "advice": error.advice, "kind": type(error).__name__}))
@@ -199,6 +200,11 @@ def test_only_the_files_needed_are_fetched_once(hub: Hub, download: Callable[...
     hub.asked.clear()
     assert download()["folder"] == str(folder)
     assert hub.fetched() == set()
+
+
+def test_of_a_part_that_is_not_used_only_the_settings_come(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    download(does="settings")
+    assert hub.fetched() == {"model_index.json", "unet/config.json", "tokenizer/vocab.json", "tokenizer/merges.txt"}
 
 
 def test_progress_ends_at_the_size_of_all_files(download: Callable[..., dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from pipelines.catalog import Catalog
+from pipelines.errors import RecipeError
 from studio.database import Database
 from studio.jobs import claims, engine, events, queue
 from studio.jobs.engine import EngineState
@@ -26,6 +27,13 @@ def test_a_submitted_job_waits_and_says_so(database: Database, submit: Submit) -
     job = submit()
     assert queue.read_job(database, job.id).state is JobState.QUEUED
     assert read_kinds(database) == ["job.queued"]
+
+
+def test_pictures_to_start_from_are_refused_because_paths_never_come_from_clients(
+    database: Database, submit: Submit
+) -> None:
+    with pytest.raises(RecipeError, match="images: cannot be uploaded here yet"):
+        submit(model="flux2-klein-4b", images=["/etc/passwd"])
 
 
 def test_every_state_has_a_meaning_and_a_way_in() -> None:

@@ -1,0 +1,167 @@
+"""A recipe's way through the compiled programs of a loaded FLUX.2."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from pipelines.catalog import Model, Shape
+from pipelines.flux2.denoise import MAX_CHUNK, choose_steps
+from pipelines.flux2.encode import tokenize
+from pipelines.flux2.parts import Parts
+from pipelines.flux2.preview import PreviewMap
+from pipelines.flux2.programs import ENCODE_KEY, Layout, lay_out, list_programs
+from pipelines.flux2.references import read_references
+from pipelines.flux2.variants import Guidance
+from pipelines.recipe import Recipe
+from pipelines.runtime.chunks import run_chunks
+from pipelines.runtime.loaded import LoadedModel
+from pipelines.runtime.noise import NoiseSource
+from pipelines.runtime.solver import State
+from pipelines.stages import Embeddings, OnProgress, Progress
+
+
+class Flux2Family(LoadedModel):
+    """See `stages.Family` for what each method promises. A recipe's `images` are files on this machine."""
+
+    def __init__(self, model: Model, parts: Parts, preview: PreviewMap, *, cache_dir: Path, load_s: float) -> None:
+        super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
+        self.parts = parts
+        self._preview = preview
+
+    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
+        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg)
+        return self._warm(
+            list_programs(self.parts, layout), name=_name(layout), title=str(shape), on_progress=on_progress
+        )
+
+    def shape_state(self, shape: Shape) -> str:
+        layout = self._lay_out(shape, 1, uses_cfg=self.model.guidance_scale > 1)
+        return self._state_of((layout.denoise_key, layout.decode_key), name=_name(layout))
+
+    def encode(self, recipe: Recipe) -> Embeddings:
+        names = ("prompt_embeds",)
+        prompts = [recipe.prompt]
+        if self.parts.guidance is Guidance.PAIR:
+            names = ("negative_prompt_embeds", *names)
+            prompts = [recipe.negative_prompt or "", *prompts]
+        rows = self._programs.get(*ENCODE_KEY)(
+            self.parts.weights["text_encoder"], self._put(tokenize(self.parts, prompts))
+        )
+        return {name: row[None] for name, row in zip(names, jax.device_get(rows), strict=True)}
+
+    def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> jax.Array:
+        scale = recipe.guidance_scale or 0.0
+        layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1)
+        references = None
+        if recipe.images:
+            layout, references = self._encode_references(recipe, layout, on_progress=on_progress)
+        schedule = choose_steps(
+            recipe.scheduler or "", self.parts.scheduler_config, steps=recipe.steps or 1, tokens=layout.tokens
+        )
+        program = self._programs.get(*layout.denoise_key)
+        latents = NoiseSource(seed=recipe.seed or 0, images=layout.images, shape=layout.latents_CHW).draw()
+        state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
+        rows = self._put_rows(embeddings, layout)
+        table = self._put(schedule.table)
+        guidance_scale = self._put(np.float32(max(scale, 1.0) if layout.uses_cfg else scale))
+
+        def run(start: int, stop: int) -> jax.Array:
+            nonlocal state
+            state = program(
+                self.parts.weights["transformer"],
+                state,
+                rows,
+                references,
+                table,
+                guidance_scale,
+                self._number(start),
+                self._number(stop),
+            )
+            return state.x0
+
+        def report(done: int, picture: jax.Array) -> None:
+            draw = lambda: self._draw_preview(layout, picture)[: recipe.batch_size]  # noqa: E731
+            on_progress(Progress(phase="denoising", done=done, total=schedule.steps, draw_preview=draw))
+
+        self.host_ms_per_chunk = run_chunks(run, steps=schedule.steps, max_chunk=MAX_CHUNK, on_done=report)
+        return state.latents
+
+    def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
+        layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
+        latents = jax.device_put(_fill_rows(latents_BCHW, layout.images), layout.latents)
+        pixels = self._programs.get(*layout.decode_key)(self.parts.weights["vae"], latents)
+        pictures = np.asarray(pixels)[: recipe.batch_size]
+        if not self._preview.is_learnt:
+            self._preview.learn(np.asarray(latents)[: recipe.batch_size], pictures)
+        return pictures
+
+    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What `denoise` takes: one row each, as the stage files hold them."""
+        hidden = (1, self.parts.text_length, self.parts.text_width)
+        if self.parts.guidance is Guidance.PAIR:
+            return {"prompt_embeds": hidden, "negative_prompt_embeds": hidden}
+        return {"prompt_embeds": hidden}
+
+    def latents_shape(self, shape: Shape) -> tuple[int, int, int]:
+        """(C, H, W) of one picture's latents, in patches."""
+        return self.parts.latents_CHW(shape)
+
+    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
+        return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
+
+    def _choose_layout(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
+        """One forward a step when guidance is off, unless only the guided program is warm.
+
+        At a scale of 1 that one gives the same picture, for a second forward instead of a compilation.
+        """
+        single, guided = (self._lay_out(shape, batch_size, uses_cfg=value) for value in (False, True))
+        is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
+        return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
+
+    def _encode_references(
+        self, recipe: Recipe, layout: Layout, *, on_progress: OnProgress
+    ) -> tuple[Layout, jax.Array]:
+        """The layout with the recipe's pictures beside the new one, and their latents.
+
+        What a size and number of pictures needs is compiled when they first come, not by `warm`.
+        """
+        pixels, size = read_references(recipe.images, self.model.shapes)
+        layout = lay_out(
+            self.parts,
+            layout.shape,
+            batch_size=layout.images,
+            uses_cfg=layout.uses_cfg,
+            references=len(pixels),
+            reference_size=size,
+        )
+        title = f"{layout.shape} with {len(pixels)} of {size}"
+        self._warm(list_programs(self.parts, layout), name=_name(layout), title=title, on_progress=on_progress)
+        program = self._programs.get(*layout.reference_key)
+        return layout, program(self.parts.weights["vae"], self._put(pixels))
+
+    def _put_rows(self, embeddings: Embeddings, layout: Layout) -> jax.Array:
+        """[negative..., positive...] rows with guidance, positive rows alone without."""
+        names = ("negative_prompt_embeds", "prompt_embeds") if layout.uses_cfg else ("prompt_embeds",)
+        rows = [np.repeat(np.asarray(embeddings[name]), layout.images, axis=0) for name in names]
+        return jax.device_put(np.concatenate(rows).astype(self.parts.dtype), layout.rows)
+
+    def _draw_preview(self, layout: Layout, x0_BCHW: jax.Array) -> np.ndarray:
+        matrix, bias = (
+            self._put(value.astype(np.float32)) for value in (self._preview.map.matrix, self._preview.map.bias)
+        )
+        return np.asarray(self._programs.get(*layout.preview_key)(matrix, bias, x0_BCHW))
+
+
+def _name(layout: Layout) -> tuple[object, ...]:
+    """What the cache index calls the programs of a layout."""
+    return ("shape", layout.shape, layout.images, layout.uses_cfg, layout.references_NCHW)
+
+
+def _fill_rows(latents_BCHW: Any, images: int) -> Any:
+    """Latents read from a file hold only the pictures asked for; the program takes a full batch class."""
+    missing = images - len(latents_BCHW)
+    if not missing:
+        return latents_BCHW
+    return np.concatenate([latents_BCHW, np.zeros((missing, *latents_BCHW.shape[1:]), np.float32)])

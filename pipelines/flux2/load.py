@@ -1,0 +1,135 @@
+"""A checkpoint in diffusers layout to a loaded family: modules without weights, then weights onto the mesh."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from diffusers import AutoencoderKLFlux2, Flux2Transformer2DModel
+from jax.sharding import Mesh
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from pipelines.catalog import Model
+from pipelines.errors import ModelError
+from pipelines.flux2 import sharding
+from pipelines.flux2.encode import cut_layers
+from pipelines.flux2.family import Flux2Family
+from pipelines.flux2.parts import COMPONENTS, STAGES_OF, Parts
+from pipelines.flux2.preview import PreviewMap
+from pipelines.flux2.variants import MAX_TEXT_LENGTH, VARIANT_OF_PIPELINE, Variant, find_guidance
+from pipelines.runtime import hub
+from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
+from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
+from pipelines.runtime.weights import StoredTensor
+from pipelines.stages import STAGES, OnProgress, Progress
+
+# Where a language model's weights stand in what transformers has saved over time: klein's, dev's now, dev's before.
+_TEXT_PREFIXES = ("model.", "model.language_model.", "language_model.model.", "language_model.", "")
+
+
+def load(
+    model: Model,
+    *,
+    mesh: Mesh,
+    cache_dir: Path,
+    on_progress: OnProgress,
+    stages: Sequence[str] = STAGES,
+) -> Flux2Family:
+    """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
+
+    With fewer `stages` only their weights are read, and only their methods may be called.
+    """
+    started = time.perf_counter()
+    folder = hub.locate(
+        model,
+        components=COMPONENTS,
+        on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+        without_weights=[name for name, used in STAGES_OF.items() if not {*used} & {*stages}],
+    )
+    on_progress(Progress(phase="loading"))
+    with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
+        index = read_json(folder / "model_index.json")
+        variant = VARIANT_OF_PIPELINE[index["_class_name"]]
+        modules, out_layers = _build_modules(folder, variant)
+        tokenizer, text_length = _load_tokenizer(folder, variant)
+        scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
+    sharding.check_heads(modules["transformer"].module, mesh)
+    sharding.sum_over_devices(modules["transformer"], mesh)
+    rules = {
+        "text_encoder": sharding.make_text_rules(modules["text_encoder"].module.config, mesh),
+        "transformer": sharding.TRANSFORMER_RULES,
+        "vae": sharding.REPLICATED,
+    }
+    arrange = {
+        "text_encoder": _strip_prefix,
+        "transformer": sharding.deal_out(modules["transformer"].module, mesh),
+    }
+    dtype = choose_dtype(mesh)
+    weights = {
+        name: load_component(
+            folder / name,
+            module,
+            mesh=mesh,
+            rules=rules[name],
+            dtype=dtype,
+            variant=model.variant,
+            on_progress=on_progress,
+            arrange=arrange.get(name),
+        )
+        for name, module in modules.items()
+        if {*STAGES_OF[name]} & {*stages}
+    }
+    parts = Parts(
+        mesh=mesh,
+        stages=tuple(stages),
+        variant=variant,
+        guidance=find_guidance(variant, is_distilled=bool(index.get("is_distilled", False))),
+        modules=modules,
+        weights=weights,
+        tokenizer=tokenizer,
+        text_length=text_length,
+        out_layers=out_layers,
+        scheduler_config=scheduler_config,
+        dtype=dtype,
+    )
+    learnt_folder = cache_dir.parent / "previews" / model.id
+    preview = PreviewMap(folder, learnt_folder, channels=parts.config_of("transformer").in_channels)
+    return Flux2Family(model, parts, preview, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+
+
+def _build_modules(folder: Path, variant: Variant) -> tuple[dict[str, TracedModule], tuple[int, ...]]:
+    """The modules, and which hidden states of the text encoder are read."""
+    configs = {name: read_json(folder / name / "config.json") for name in ("transformer", "vae")}
+    text_config = AutoConfig.from_pretrained(folder / "text_encoder").get_text_config()
+    # A text encoder of fewer layers names its own: `text_encoder_out_layers` in its config.json, as the argument of
+    # diffusers' pipelines is called.
+    out_layers = tuple(getattr(text_config, "text_encoder_out_layers", variant.out_layers))
+    text_width = len(out_layers) * text_config.hidden_size
+    if max(out_layers) > text_config.num_hidden_layers or text_width != configs["transformer"]["joint_attention_dim"]:
+        raise ModelError(
+            f"{folder} reads hidden states {out_layers} of a text encoder with {text_config.num_hidden_layers} layers "
+            f"of {text_config.hidden_size}; its transformer takes {configs['transformer']['joint_attention_dim']}.",
+            advice='Set "text_encoder_out_layers" in text_encoder/config.json to the layers it was trained with.',
+        )
+    with parameters_on_meta():
+        text_encoder = AutoModel.from_config(text_config)
+        transformer = Flux2Transformer2DModel.from_config(configs["transformer"])
+        vae = AutoencoderKLFlux2.from_config(configs["vae"])
+    cut_layers(text_encoder, out_layers)
+    sharding.stack_layers(transformer)
+    modules = {"text_encoder": text_encoder, "transformer": transformer, "vae": vae}
+    return {name: TracedModule(module) for name, module in modules.items()}, out_layers
+
+
+def _load_tokenizer(folder: Path, variant: Variant) -> tuple[Any, int]:
+    """The tokenizer, and how many tokens every prompt gets: 512, or fewer where its own `model_max_length` says so."""
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    length = min(MAX_TEXT_LENGTH, tokenizer.model_max_length)
+    variant.tokenize(tokenizer, "", length)  # a missing chat template shows here
+    return tokenizer, length
+
+
+def _strip_prefix(stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    """The language model's own names."""
+    prefix = next((prefix for prefix in _TEXT_PREFIXES if f"{prefix}embed_tokens.weight" in stored), "")
+    return {name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)}

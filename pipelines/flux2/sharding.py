@@ -1,0 +1,171 @@
+"""How FLUX.2 lies on the mesh: heads and gates on `tp`, pictures and guidance pairs on `dp`, rows of a picture on `sp`.
+
+The transformer runs inside `shard_map` over `tp`: each device calls the unmodified module with its slice of the
+weights, which is the same module with fewer heads and narrower gates, and what the last projection of a branch gives is
+summed over the devices. For that the packed projections are dealt out at load (runtime/packed.py). `dp` and `sp` are
+left to the compiler, and so is the text encoder, whose projections are not packed.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from pipelines.catalog import Model
+from pipelines.errors import MeshError
+from pipelines.runtime.components import read_json
+from pipelines.runtime.packed import PackedTensor, StackedTensor
+from pipelines.runtime.sharding import Rules, apply_rules
+from pipelines.runtime.torch_bridge import ScannedLayers, TracedModule
+from pipelines.runtime.weights import StoredTensor, WeightSource
+
+# Fewer layers stay as they are: little to gain, and a scan copies each layer's weights, which a CPU feels.
+SCAN_FROM = 5
+
+
+def _name_first(layer: str) -> str:
+    """What comes first in a branch of a block: each device makes its own heads and gates."""
+    double = rf"^transformer_blocks\.{layer}\.(attn\.(to_[qkv]|add_[qkv]_proj)|ff(_context)?\.linear_in)"
+    return rf"({double}|^single_transformer_blocks\.{layer}\.attn\.to_qkv_mlp_proj)"
+
+
+def _name_last(layer: str) -> str:
+    """What comes last: with its inputs split, every device has only a part of the sum."""
+    double = rf"^transformer_blocks\.{layer}\.(attn\.(to_out\.0|to_add_out)|ff(_context)?\.linear_out)"
+    return rf"({double}|^single_transformer_blocks\.{layer}\.attn\.to_out)"
+
+
+# torch layout: linear (out, in), in a stack behind the layers
+TRANSFORMER_RULES = (
+    (_name_first(r"\d+") + r"\.weight$", P("tp", None)),
+    (_name_last(r"\d+") + r"\.weight$", P(None, "tp")),
+    (_name_first("layer") + r"\.weight$", P(None, "tp", None)),
+    (_name_last("layer") + r"\.weight$", P(None, None, "tp")),
+    (r"", P()),
+)
+REPLICATED = ((r"", P()),)
+
+
+def choose_sizes(model: Model, device_count: int) -> dict[str, int]:
+    """As many slices of weights as the heads allow, the rest of the devices on rows of the picture.
+
+    The hub's checkpoints have 24, 32 and 48 heads and fit on no single chip as soon as their text encoder is counted.
+    """
+    heads = device_count
+    if model.path is not None and (file := model.path / "transformer" / "config.json").exists():
+        heads = read_json(file).get("num_attention_heads", device_count)
+    slices = math.gcd(heads, device_count)
+    return {"tp": slices, "sp": device_count // slices}
+
+
+def check_heads(transformer: Any, mesh: Mesh) -> None:
+    """Raises MeshError when heads or gates cannot be dealt out evenly."""
+    parts, heads = mesh.shape["tp"], transformer.config.num_attention_heads
+    if heads % parts or _mlp_width(transformer.config) % parts:
+        raise MeshError(
+            f"tp={parts} does not divide this model's {heads} attention heads.",
+            advice=f"Use a tp that divides {heads}, or sp=... instead.",
+        )
+
+
+def sum_over_devices(transformer: TracedModule, mesh: Mesh) -> None:
+    """Makes the module right for slices of its weights; from then on it runs only in `call_transformer`."""
+    if mesh.shape["tp"] == 1:  # XLA refuses a sum over one device while other axes are left to it
+        return
+    transformer.call_after(_name_last(r"(\d+|layer)") + "$", lambda output: jax.lax.psum(output, "tp"))
+
+
+def stack_layers(transformer: Any) -> None:
+    """Runs long lists of blocks as scans: minutes of compilation and hundreds of MB of code less for dev's 56."""
+    if len(transformer.transformer_blocks) >= SCAN_FROM:
+        transformer.transformer_blocks = ScannedLayers(
+            transformer.transformer_blocks, carried=("encoder_hidden_states", "hidden_states")
+        )
+    if len(transformer.single_transformer_blocks) >= SCAN_FROM:
+        transformer.single_transformer_blocks = ScannedLayers(
+            transformer.single_transformer_blocks, carried=("hidden_states",)
+        )
+
+
+def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, StoredTensor]], dict[str, WeightSource]]:
+    """How the weights are read: every device's part of packed projections side by side, stacks of layers as one."""
+    attention, gates = _inner_width(transformer.config), _mlp_width(transformer.config)
+    packed = {
+        "attn.to_qkv_mlp_proj.weight": (0, (attention, attention, attention, gates, gates)),
+        "ff.linear_in.weight": (0, (gates, gates)),
+        "ff_context.linear_in.weight": (0, (gates, gates)),
+    }
+
+    def find_blocks(name: str) -> tuple[int, tuple[int, ...]] | None:
+        if name.startswith("single_") and name.endswith(".attn.to_out.weight"):
+            return 1, (attention, gates)
+        return next((blocks for ending, blocks in packed.items() if name.endswith(f".{ending}")), None)
+
+    def arrange(stored: Mapping[str, StoredTensor]) -> dict[str, WeightSource]:
+        arranged: dict[str, WeightSource] = dict(stored)
+        for name, tensor in stored.items():
+            if (found := find_blocks(name)) is not None:
+                axis, blocks = found
+                arranged[name] = PackedTensor(stored=tensor, axis=axis, blocks=blocks, parts=mesh.shape["tp"])
+        return arranged | _find_stacks(transformer, arranged)
+
+    return arrange
+
+
+def _find_stacks(transformer: Any, stored: Mapping[str, WeightSource]) -> dict[str, WeightSource]:
+    """The weights of stacked layers, those of which every layer is there."""
+    stacks: dict[str, WeightSource] = {}
+    for name, shape in ((name, weight.shape) for name, weight in transformer.state_dict(keep_vars=True).items()):
+        if ".layer." in name:
+            layers = [stored.get(name.replace(".layer.", f".{index}.", 1)) for index in range(shape[0])]
+            complete = [layer for layer in layers if layer is not None]
+            if len(complete) == len(layers):
+                stacks[name] = StackedTensor(layers=complete)
+    return stacks
+
+
+def call_transformer(
+    transformer: TracedModule, weights: Mapping[str, jax.Array], *, mesh: Mesh, **inputs: Any
+) -> jax.Array:
+    """The transformer's output (B, L, C), each device of `tp` with its own heads and gates; for use inside jit."""
+    inputs = {name: jnp.asarray(value) for name, value in inputs.items() if value is not None}
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    specs = {name: sharding.spec for name, sharding in apply_rules(TRANSFORMER_RULES, shapes, mesh).items()}
+
+    def forward(weights: Mapping[str, jax.Array], inputs: Mapping[str, Any]) -> jax.Array:
+        (output,) = transformer.call(weights, **inputs, return_dict=False)
+        return output
+
+    if mesh.shape["tp"] == 1:
+        return forward(weights, inputs)
+    sharded = jax.shard_map(
+        forward, mesh=mesh, in_specs=(specs, P()), out_specs=P(), axis_names={"tp"}, check_vma=False
+    )
+    return sharded(dict(weights), inputs)
+
+
+def make_text_rules(config: Any, mesh: Mesh) -> Rules:
+    """A language model's projections on `tp` where heads divide, with its embeddings; the rest replicated."""
+    parts = mesh.shape["tp"]
+    if config.num_attention_heads % parts or config.intermediate_size % parts or config.hidden_size % parts:
+        return REPLICATED
+    grouped = P("tp", None) if config.num_key_value_heads % parts == 0 else P()
+    return (
+        (r"\.(k_proj|v_proj)\.weight$", grouped),
+        (r"\.(q_proj|gate_proj|up_proj)\.weight$", P("tp", None)),
+        (r"\.(o_proj|down_proj)\.weight$", P(None, "tp")),
+        (r"^embed_tokens\.weight$", P(None, "tp")),
+        (r"", P()),
+    )
+
+
+def _inner_width(config: Any) -> int:
+    return config.num_attention_heads * config.attention_head_dim
+
+
+def _mlp_width(config: Any) -> int:
+    return int(_inner_width(config) * config.mlp_ratio)

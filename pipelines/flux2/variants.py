@@ -1,0 +1,66 @@
+"""How klein and dev read a prompt, and what guides them: exactly as diffusers' two pipelines do."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from diffusers.pipelines.flux2.pipeline_flux2 import SYSTEM_MESSAGE, format_input
+
+MAX_TEXT_LENGTH = 512  # tokens; diffusers' default max_sequence_length
+
+
+class Guidance(Enum):
+    """What a guidance scale does."""
+
+    PAIR = "classifier-free guidance: a negative and a positive forward"
+    EMBEDDED = "the scale is an input of the transformer, one forward"
+    NONE = "nothing: the model is distilled, one forward"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """`out_layers` are the hidden states that make up a prompt's embeddings; `tokenize` gives padded ids and mask."""
+
+    out_layers: tuple[int, ...]
+    tokenize: Callable[[Any, str, int], tuple[list[int], list[int]]]
+
+
+def _tokenize_klein(tokenizer: Any, prompt: str, length: int) -> tuple[list[int], list[int]]:
+    """One turn of Qwen3's chat, thinking switched off."""
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True, enable_thinking=False
+    )
+    inputs = tokenizer(text, padding="max_length", truncation=True, max_length=length)
+    return inputs["input_ids"], inputs["attention_mask"]
+
+
+def _tokenize_dev(tokenizer: Any, prompt: str, length: int) -> tuple[list[int], list[int]]:
+    """Mistral's chat after FLUX.2's system message, without the answer's opening.
+
+    diffusers goes through the processor around this tokenizer, which adds only what pictures need (and torchvision).
+    """
+    (messages,) = format_input([prompt], system_message=SYSTEM_MESSAGE)
+    inputs = tokenizer.apply_chat_template(
+        messages,
+        add_generation_prompt=False,
+        tokenize=True,
+        return_dict=True,
+        padding="max_length",
+        truncation=True,
+        max_length=length,
+    )
+    return inputs["input_ids"], inputs["attention_mask"]
+
+
+KLEIN = Variant(out_layers=(9, 18, 27), tokenize=_tokenize_klein)
+DEV = Variant(out_layers=(10, 20, 30), tokenize=_tokenize_dev)
+
+# diffusers' pipeline class, as model_index.json names it
+VARIANT_OF_PIPELINE = {"Flux2KleinPipeline": KLEIN, "Flux2Pipeline": DEV}
+
+
+def find_guidance(variant: Variant, *, is_distilled: bool) -> Guidance:
+    if variant is DEV:
+        return Guidance.EMBEDDED
+    return Guidance.NONE if is_distilled else Guidance.PAIR

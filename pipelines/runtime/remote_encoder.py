@@ -1,0 +1,155 @@
+"""Embeddings from a text encoder on another machine, so that this one need not hold it.
+
+Two kinds of server are understood. Ours (`python -m pipelines encoder-server`) is an address without a path and answers
+with safetensors. The public FLUX.2 encoders are an address with one (.../predict): a prompt a request, and a tensor as
+torch.save writes it, read without running anything it may contain. Either way, nothing goes on that has another shape
+or is not finite.
+"""
+
+import contextlib
+import io
+import json
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from pipelines.errors import RemoteEncoderError
+from pipelines.recipe import Recipe
+from pipelines.stages import Embeddings
+
+ENCODE_PATH = "/encode"
+TIMEOUT = httpx.Timeout(120.0, connect=10.0)  # seconds; a 24B encoder takes half a minute on a CPU
+TRIES = 3
+BUSY = (429, 502, 503, 504)
+MAX_ANSWER_BYTES = 2**28  # dev's embeddings are 31 MB in fp32
+
+
+class RemoteEncoder:
+    """A server at `url`; raises RemoteEncoderError when that is no address."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        transport: httpx.BaseTransport | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise RemoteEncoderError(f"{url!r} is not an address.", advice="Write it as http://host:port.")
+        self._is_ours = parts.path in ("", "/", ENCODE_PATH)
+        self._url = url.rstrip("/") + ENCODE_PATH if parts.path in ("", "/") else url
+        self._wait = wait
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._transport = transport
+
+    def encode(self, recipe: Recipe, *, shapes: Mapping[str, tuple[int, ...]]) -> Embeddings:
+        """The embeddings named in `shapes`, as the family's `embedding_shapes` says.
+
+        Raises RemoteEncoderError when the server refuses, is not there, or answers with something else.
+        """
+        texts = {"prompt_embeds": recipe.prompt, "negative_prompt_embeds": recipe.negative_prompt or ""}
+        if self._is_ours:
+            question = {"model": recipe.model, "prompt": recipe.prompt, "negative_prompt": recipe.negative_prompt}
+            found = self._read_tensors(self._ask(question))
+        else:
+            unknown = shapes.keys() - texts.keys()
+            if unknown:
+                raise RemoteEncoderError(f"{self._url} cannot make {', '.join(sorted(unknown))} for {recipe.model}.")
+            found = {name: self._read_torch(self._ask({"prompt": texts[name]})) for name in shapes}
+        return {name: self._check(name, found, wanted) for name, wanted in shapes.items()}
+
+    def _ask(self, question: Mapping[str, Any]) -> bytes:
+        for attempt in range(TRIES):
+            if attempt:
+                self._wait(2.0 ** (attempt - 1))
+            is_last = attempt == TRIES - 1
+            try:
+                with self._connect() as client, client.stream("POST", self._url, json=question) as answer:
+                    if answer.status_code in BUSY and not is_last:
+                        continue
+                    return self._read(answer)
+            except httpx.TimeoutException as error:
+                problem, cause = "did not answer in time", error
+            except httpx.TransportError as error:
+                problem, cause = f"cannot be reached: {error}", error
+            if is_last:
+                raise RemoteEncoderError(
+                    f"{self._url} {problem}.",
+                    advice="Check that the server runs and that its address and port are right.",
+                ) from cause
+        raise AssertionError("the last try returns or raises")
+
+    def _connect(self) -> httpx.Client:
+        return httpx.Client(timeout=TIMEOUT, headers=self._headers, transport=self._transport)
+
+    def _read(self, answer: httpx.Response) -> bytes:
+        content = bytearray()
+        for chunk in answer.iter_bytes():
+            content += chunk
+            if len(content) > MAX_ANSWER_BYTES:
+                raise RemoteEncoderError(f"{self._url} answers with more than {MAX_ANSWER_BYTES // 2**20} MiB.")
+        if answer.is_success:
+            return bytes(content)
+        advice = {
+            401: "It wants a token: set --text_encoder_token, or LUMESH_TEXT_ENCODER_TOKEN.",
+            403: "The token may not use this encoder: check --text_encoder_token.",
+            404: "Check the address: ours ends with the port, a public one with /predict.",
+            503: "It is busy or still loading its model: try again in a minute.",
+        }
+        said = _find_detail(bytes(content))
+        raise RemoteEncoderError(
+            f"{self._url} answered {answer.status_code}{f': {said}' if said else ''}.",
+            advice=advice.get(answer.status_code, "Look at the server's log."),
+        )
+
+    def _read_tensors(self, content: bytes) -> dict[str, np.ndarray]:
+        try:
+            return load(content)
+        except (SafetensorError, KeyError) as error:
+            raise self._strange_answer(error) from error
+
+    def _read_torch(self, content: bytes) -> np.ndarray:
+        import torch
+
+        try:
+            tensor = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+            return tensor.float().numpy()
+        except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError, ValueError) as error:
+            raise self._strange_answer(error) from error
+
+    def _strange_answer(self, error: Exception) -> RemoteEncoderError:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return RemoteEncoderError(
+            f"{self._url} answered with something that is no tensor file: {reason}.",
+            advice="Ours is an address without a path; one with a path must answer like FLUX.2's public encoder.",
+        )
+
+    def _check(self, name: str, found: Mapping[str, np.ndarray], wanted: tuple[int, ...]) -> np.ndarray:
+        if name not in found:
+            raise RemoteEncoderError(f"{self._url} sent no {name}.", advice="Check that it serves the same model.")
+        value = found[name]
+        if value.shape != wanted:
+            raise RemoteEncoderError(
+                f"{self._url} sent {name} of shape {value.shape}; {wanted} is needed.",
+                advice="Check that it serves the same model.",
+            )
+        if not np.isfinite(value.astype(np.float32)).all():
+            raise RemoteEncoderError(f"{self._url} sent {name} with values that are not finite.")
+        return value
+
+
+def _find_detail(content: bytes) -> str:
+    """What the server says about it, on one line; nothing when that is a web page."""
+    text = content[:500].decode("utf-8", "replace")
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        text = str(json.loads(content)["detail"])
+    return "" if text.lstrip().startswith("<") else " ".join(text.split())[:200]

@@ -1,0 +1,76 @@
+"""However a recipe is spread over devices, it gives the picture of one device: at most 2 of 255 apart."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines.catalog import Catalog
+from pipelines.flux2 import choose_sizes
+from pipelines.flux2.programs import lay_out, list_programs
+from pipelines.generate import generate
+from pipelines.recipe import Recipe
+from pipelines.runtime.compiled import lower
+
+MAX_DIFFERENCE = 2
+
+
+@pytest.mark.parametrize(
+    ("model", "mesh"),
+    [
+        ("klein", "tp=2"),
+        ("dev", "tp=4"),
+        ("klein", "tp=8"),
+        ("klein", "dp=2,sp=4"),
+        ("dev", "dp=2,sp=2,tp=2"),
+    ],
+)
+def test_a_mesh_gives_the_picture_of_one_device(
+    load_flux2: Callable[..., Any],
+    draw_recipe: Callable[..., Recipe],
+    find_difference: Callable[[np.ndarray, np.ndarray], int],
+    model: str,
+    mesh: str,
+) -> None:
+    recipe = draw_recipe(model=model)
+    sharded = generate(load_flux2(model, mesh), recipe)
+    assert find_difference(sharded.pixels, generate(load_flux2(model), recipe).pixels) <= MAX_DIFFERENCE
+
+
+@pytest.mark.parametrize(
+    ("model", "devices", "expected"),
+    [
+        ("flux2-dev", 8, {"tp": 8, "sp": 1}),
+        ("klein", 8, {"tp": 8, "sp": 1}),
+        ("klein", 12, {"tp": 4, "sp": 3}),
+        ("klein", 3, {"tp": 1, "sp": 3}),
+    ],
+)
+def test_without_a_wish_weights_are_split_as_far_as_heads_go(
+    flux2_catalog: Catalog, model: str, devices: int, expected: dict[str, int]
+) -> None:
+    assert choose_sizes(flux2_catalog.get(model), devices) == expected
+
+
+def test_every_device_holds_its_part_of_each_packed_block(load_flux2: Callable[..., Any]) -> None:
+    """Device 1 of 8 has the second head's rows of q, k, v and the second eighth of both gates, in the file's values."""
+    whole, split = (load_flux2(mesh=mesh).parts.weights["transformer"] for mesh in ("dp=1", "tp=8"))
+    name = "single_transformer_blocks.1.attn.to_qkv_mlp_proj.weight"
+    rows = np.asarray(whole[name])
+    expected = [rows[start + 16 : start + 32] for start in (0, 128, 256)]
+    expected += [rows[start + 48 : start + 96] for start in (384, 768)]
+    assert (np.asarray(split[name].addressable_shards[1].data) == np.concatenate(expected)).all()
+
+
+@pytest.mark.parametrize(("model", "mesh"), [("klein", "tp=8"), ("dev", "tp=4")])
+def test_a_step_on_tp_sums_each_branch_and_moves_nothing_else(
+    load_flux2: Callable[..., Any], model: str, mesh: str
+) -> None:
+    family = load_flux2(model, mesh)
+    layout = lay_out(family.parts, family.model.default_shape, batch_size=1, uses_cfg=True)
+    (program,) = (one for one in list_programs(family.parts, layout) if one.key == layout.denoise_key)
+    text = lower(program).compile().as_text()
+    assert "all-reduce" in text
+    assert not {"all-gather", "all-to-all", "collective-permute"} & set(re.findall(r"[a-z]+-[a-z-]+", text))
