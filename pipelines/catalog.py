@@ -10,7 +10,8 @@ import functools
 import json
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,14 @@ from pipelines.errors import ModelError
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
+VIDEO_STRIDE = 4  # frames to a latent frame after the first
 
 # diffusers' pipeline class, as model_index.json names it -> our family
-FAMILY_OF_PIPELINE = {"StableDiffusionXLPipeline": "sdxl"}
+FAMILY_OF_PIPELINE = {
+    "StableDiffusionXLPipeline": "sdxl",
+    "WanPipeline": "wan",
+    "WanImageToVideoPipeline": "wan",
+}
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -49,8 +55,10 @@ class Shape:
 class Model:
     """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used.
 
-    `fps` is set for models of video, `flow_shift` where the scheduler takes one, `max_images` where a recipe may bring
-    pictures to start from.
+    `fps` is set for models of video, `flow_shift` where the scheduler takes one (`flow_shifts` for some shapes alone),
+    `guidance_scale_2` where a second expert ends the denoising, `max_images` where a recipe may bring pictures to start
+    from and `min_images` where it must. `text_length` is the longest prompt in tokens, padding included, where a
+    family's tokenizer does not say less.
     """
 
     id: str
@@ -76,16 +84,28 @@ class Model:
     variant: str = ""
     fps: int | None = None
     flow_shift: float | None = None
+    flow_shifts: Mapping[str, float] = field(default_factory=dict[str, float])
+    guidance_scale_2: float | None = None
+    text_length: int = 512
+    min_images: int = 0
     max_images: int = 0
     is_demo: bool = False
 
     def __post_init__(self) -> None:
         assert self.default_shape in self.shapes, f"{self.id}: {self.default_shape} is not one of its shapes"
         assert self.scheduler in self.schedulers, f"{self.id}: {self.scheduler} is not one of its schedulers"
+        assert not self.flow_shifts.keys() - set(map(str, self.shapes)), f"{self.id}: flow_shifts of unknown shapes"
+        for shape in self.shapes:
+            fits = shape.frames % VIDEO_STRIDE == 1 if self.is_video else shape.frames == 1
+            assert fits, f"{self.id}: {shape} has {shape.frames} frames; videos have 4n + 1 and pictures 1"
 
     @property
     def is_video(self) -> bool:
         return self.fps is not None
+
+    def choose_flow_shift(self, shape: str) -> float | None:
+        """The default for a shape: larger pictures are denoised at higher noise levels."""
+        return self.flow_shifts.get(shape, self.flow_shift)
 
     def shape_list(self) -> str:
         """The allowed shapes, for messages: `256x256, 320x192`."""
@@ -151,33 +171,60 @@ def _find_local(models_dir: Path, taken: set[str]) -> tuple[Model, ...]:
 
 
 def _read_local(folder: Path, model_id: str) -> Model | None:
-    """A user's folder as a catalogue entry; None when its pipeline is of no family we have."""
+    """A user's folder as a catalogue entry; None when its pipeline is of no family we have.
+
+    Shapes and defaults are those of the shipped model it resembles most.
+    """
     try:
         index = json.loads((folder / "model_index.json").read_text("utf-8"))
         family = FAMILY_OF_PIPELINE.get(index["_class_name"])
         if family is None:
             return None
-        unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
-        vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
-        scale = 2 ** (len(vae["block_out_channels"]) - 1)
-        side = int(unet["sample_size"]) * scale
+        template_id, shapes = _LOCAL_READERS[family](folder, index)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"The model folder {folder} is not a complete diffusers checkpoint: {error}.",
             advice="Copy the whole folder that save_pretrained() wrote, or remove it.",
         ) from error
-    template = next(model for model in _read_shipped(CATALOG_FILE) if model.id == "sdxl-base")
-    shapes = template.shapes if side >= 1024 else (Shape(width=side, height=side),)
-    return Model(
+    template = next(model for model in _read_shipped(CATALOG_FILE) if model.id == template_id)
+    shapes = shapes or template.shapes
+    return replace(
+        template,
         id=model_id,
         title=folder.name,
-        family=family,
+        repo="",
+        revision="",
+        variant="",
         path=folder,
+        licence="",
+        description="Your own checkpoint, from the data directory.",
+        examples=(),
+        negative_prompt="",
         shapes=shapes,
         default_shape=shapes[0],
-        steps=template.steps,
-        guidance_scale=template.guidance_scale,
-        scheduler=template.scheduler,
-        schedulers=template.schedulers,
-        description="Your own checkpoint, from the data directory.",
     )
+
+
+def _read_local_sdxl(folder: Path, _index: dict[str, Any]) -> tuple[str, tuple[Shape, ...]]:
+    unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
+    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    side = int(unet["sample_size"]) * 2 ** (len(vae["block_out_channels"]) - 1)
+    return "sdxl-base", () if side >= 1024 else (Shape(width=side, height=side),)
+
+
+def _read_local_wan(folder: Path, index: dict[str, Any]) -> tuple[str, tuple[Shape, ...]]:
+    """Any size fits a transformer over space and time, so only the kind of model counts."""
+    transformer = json.loads((folder / "transformer" / "config.json").read_text("utf-8"))
+    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    if index.get("expand_timesteps"):
+        return "wan2.2-ti2v-5b", ()
+    if index.get("boundary_ratio") is not None:
+        return "wan2.2-a14b", ()
+    return "wan2.1-1.3b" if transformer["in_channels"] == vae["z_dim"] else "wan2.1-i2v-14b", ()
+
+
+_LOCAL_READERS: dict[str, Callable[[Path, dict[str, Any]], tuple[str, tuple[Shape, ...]]]] = {
+    "sdxl": _read_local_sdxl,
+    "wan": _read_local_wan,
+}
+"""Family -> the shipped model that a folder resembles, and its shapes where they are not that model's."""

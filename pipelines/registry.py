@@ -12,7 +12,7 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.stages import STAGES, Family, OnProgress
 
-FAMILIES = ("sdxl",)
+FAMILIES = ("sdxl", "wan")
 
 
 def load(
