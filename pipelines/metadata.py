@@ -1,7 +1,7 @@
-"""The recipe inside the file: whoever has the picture can make it again.
+"""The recipe inside the file: whoever has the picture or the video can make it again.
 
 A PNG carries the full recipe as JSON in an iTXt chunk named `lumesh`, and the same in the words of A1111's `parameters`
-chunk, which most tools and sites read.
+chunk, which most tools and sites read. An MP4 has the JSON in its `comment` tag (video.py writes it).
 Not here: reading other tools' files.
 """
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from PIL import Image, PngImagePlugin
 
 from pipelines.recipe import Recipe
+from pipelines.video import read_comment
 
 KEY = "lumesh"
 
@@ -45,7 +46,10 @@ def format_parameters(recipe: Recipe) -> str:
 
 
 def read_recipe_of(file: Path) -> Recipe | None:
-    """The recipe inside one of our pictures; None when the file carries none."""
+    """The recipe inside one of our files; None when it carries none."""
+    if file.suffix == ".mp4":
+        text = read_comment(file)
+        return Recipe.model_validate_json(text) if text and text.startswith("{") else None
     with Image.open(file) as picture:
         text = picture.info.get(KEY)
     return Recipe.model_validate_json(text) if text else None

@@ -1,8 +1,8 @@
 """What a family of models must offer: encode, denoise, decode.
 
-`generate.py` and the studio's worker see only this Protocol; `sdxl`, `wan` and `fake` (numpy only, for page tests)
-implement it.
-Importable without jax, so arrays are typed as `Any` here: they live on the devices until `decode` returns.
+`generate.py` and the studio's worker see only this Protocol; each family and `fake` (numpy only, for page tests)
+implement it. Importable without jax, so arrays are typed as `Any` here: they live on the devices until `decode`
+returns.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,9 +27,9 @@ Embeddings = Mapping[str, Any]
 class Progress:
     """Where the work stands. `done` of `total` in the phase's own unit (steps, files, bytes).
 
-    `draw_preview()` gives the picture so far as uint8 (B, height, width, 3) at about latent size, of a video a few
-    evenly spaced frames (B, frames, height, width, 3). It is cheap but costs one small device program, so callers ask
-    at most about twice a second.
+    `draw_preview()` gives the picture so far as uint8 (B, height, width, 3) at about latent size, a video as a few
+    frames of it (B, F, height, width, 3); it is cheap but costs one small device program, so callers ask at most about
+    twice a second.
     """
 
     phase: str
@@ -65,9 +65,9 @@ class Timings:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a generation gave: pixels, seconds, and how many programs were compiled.
+    """What a generation gave: uint8 pixels, seconds, and how many programs were compiled.
 
-    `pixels` are uint8 (B, height, width, 3), of videos (B, frames, height, width, 3).
+    Pixels are (B, height, width, 3), those of video (B, F, height, width, 3).
     """
 
     pixels: np.ndarray
@@ -95,11 +95,11 @@ class Family(Protocol):
     def encode(self, recipe: Recipe) -> Embeddings: ...
 
     def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> Any:
-        """Latents (B, C, H, W), of videos (B, C, T, H, W), on the devices; raises Cancelled when on_progress does."""
+        """Latents (B, C, H, W) on the devices, of video (B, C, T, H, W); raises Cancelled when on_progress does."""
         ...
 
-    def decode(self, recipe: Recipe, latents: Any, /) -> np.ndarray:
-        """uint8 (B, height, width, 3), of videos (B, F, height, width, 3)."""
+    def decode(self, recipe: Recipe, latents_BCHW: Any) -> np.ndarray:
+        """uint8 (B, height, width, 3), of video (B, F, height, width, 3)."""
         ...
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:

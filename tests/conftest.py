@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pipelines.catalog import Catalog, Model, load_catalog
+from pipelines.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.fake import FakeFamily
 from pipelines.recipe import Recipe, resolve
 from pipelines.stages import OnProgress
@@ -23,6 +23,20 @@ from studio.jobs.job import Job
 from studio.settings import Settings
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
+
+CLIPS = Model(
+    id="clips",
+    title="Clips",
+    family="fake",
+    shapes=(Shape(width=96, height=64, frames=9),),
+    default_shape=Shape(width=96, height=64, frames=9),
+    steps=3,
+    guidance_scale=5.0,
+    scheduler="unipc",
+    schedulers=("unipc", "flow_match_euler"),
+    fps=8,
+    flow_shift=3.0,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 20.0
@@ -57,7 +71,8 @@ def database(settings: Settings) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def catalog() -> Catalog:
-    return load_catalog()
+    """The shipped one, and a small model of video for the fake family."""
+    return Catalog((*load_catalog().models, CLIPS))
 
 
 @pytest.fixture

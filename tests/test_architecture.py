@@ -24,6 +24,7 @@ LAYERS = (
     ("pipelines.runtime",),
     ("pipelines.stages", "pipelines.stage_files"),
     ("pipelines.metadata",),
+    ("pipelines.video",),
     ("pipelines.recipe",),
     ("pipelines.catalog",),
     ("pipelines.errors",),
@@ -34,7 +35,7 @@ ALLOWED = {("studio.worker", "pipelines.registry")}
 
 HEAVY = {"jax", "torch", "torchax", "diffusers", "transformers", "optax"}
 LIGHT_PACKAGES = ("app", "studio")
-FLOOR = ("errors", "catalog", "recipe", "stages", "generate", "metadata", "stage_files", "registry")
+FLOOR = ("errors", "catalog", "recipe", "stages", "generate", "metadata", "video", "stage_files", "registry")
 MIN_FILES = 60  # a test that reads no files would pass forever
 
 

@@ -7,16 +7,20 @@ from typing import Annotated, Any
 import typer
 from PIL import Image
 
+from pipelines.catalog import Model
 from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.generate import generate
 from pipelines.metadata import make_png_chunks
 from pipelines.recipe import Recipe
+from pipelines.video import write_mp4
 
 Output = Annotated[
     Path | None,
-    typer.Option(help="File to write; a batch adds -0, -1, ... before the suffix.", show_default="{timestamp}.png"),
+    typer.Option(
+        help="File to write; a batch adds -0, -1, ... before the suffix.", show_default="{timestamp}.png or .mp4"
+    ),
 ]
 
 
@@ -28,9 +32,12 @@ def make(
     shape: options.ShapeText = None,
     height: options.Height = None,
     width: options.Width = None,
+    frames: options.Frames = None,
     num_inference_steps: options.Steps = None,
     guidance_scale: options.GuidanceScale = None,
     scheduler: options.Scheduler = None,
+    flow_shift: options.FlowShift = None,
+    fps: options.Fps = None,
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
     warmup_steps: Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")] = 0,
@@ -39,22 +46,25 @@ def make(
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
-    """Makes pictures from a prompt.
+    """Makes pictures or video from a prompt.
 
     Example: python -m pipelines generate --model demo-sdxl --prompt "A red sailboat on the ocean at sunset" --seed 42
     """
     place = options.Place(data_dir=data_dir)
-    check_output(output)
+    suffix = suffix_of(place.catalog.get(model))
+    check_output(output, suffix)
     recipe = options.make_recipe(
         place.catalog,
         {
             "model": model,
             "prompt": prompt,
             "negative_prompt": negative_prompt,
-            "shape": options.choose_shape(shape, width, height),
+            "shape": options.choose_shape(shape, width, height, frames),
             "steps": num_inference_steps,
             "guidance_scale": guidance_scale,
             "scheduler": scheduler,
+            "flow_shift": flow_shift,
+            "fps": fps,
             "seed": seed,
             "batch_size": batch_size,
         },
@@ -66,7 +76,7 @@ def make(
         if warmup_steps:
             generate(family, recipe.model_copy(update={"steps": warmup_steps}), on_progress=on_progress)
         outcome = generate(family, recipe, on_progress=on_progress)
-    files = save_pictures(outcome.pixels, recipe, output or Path(time.strftime("%Y%m%d-%H%M%S.png")))
+    files = save_outputs(outcome.pixels, recipe, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
     if as_json:
         options.print_json(
             {
@@ -85,23 +95,31 @@ def make(
     typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
 
 
-def check_output(output: Path | None) -> None:
+def suffix_of(model: Model) -> str:
+    """Of the files this model's outputs become."""
+    return ".mp4" if model.is_video else ".png"
+
+
+def check_output(output: Path | None, suffix: str) -> None:
     """Refuses what could not be written, before any work is done; raises RecipeError."""
     if output is None:
         return
-    if output.suffix.lower() != ".png":
-        raise RecipeError({"output": f"{output} should end in .png, the format that carries the recipe"})
+    if output.suffix.lower() != suffix:
+        raise RecipeError({"output": f"{output} should end in {suffix}, the format that carries the recipe"})
     if output.is_dir():
         raise RecipeError({"output": f"{output} is a folder; name a file in it"})
 
 
-def save_pictures(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
-    """PNG files with the recipe inside; picture n of a batch carries its own seed."""
+def save_outputs(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
+    """PNG or MP4 files with the recipe inside; output n of a batch carries its own seed."""
     output.parent.mkdir(parents=True, exist_ok=True)
     files = []
-    for index, picture in enumerate(pixels):
+    for index, one in enumerate(pixels):
         file = output if len(pixels) == 1 else output.with_stem(f"{output.stem}-{index}")
-        Image.fromarray(picture).save(file, "PNG", pnginfo=make_png_chunks(recipe.of_picture(index)))
+        if file.suffix.lower() == ".mp4":
+            write_mp4(file, one, recipe.of_picture(index))
+        else:
+            Image.fromarray(one).save(file, "PNG", pnginfo=make_png_chunks(recipe.of_picture(index)))
         files.append(file)
     return files
 

@@ -25,12 +25,15 @@ DATA_DIR = platformdirs.user_data_path("lumesh")
 ModelId = Annotated[str, typer.Option(help="A model of the catalogue; `models` lists them.")]
 Prompt = Annotated[str, typer.Option(help="What the picture shows.")]
 NegativePrompt = Annotated[str | None, typer.Option(help="What it must not show.")]
-ShapeText = Annotated[str | None, typer.Option(help="WIDTHxHEIGHT, one of the model's shapes.")]
+ShapeText = Annotated[str | None, typer.Option(help="WIDTHxHEIGHT[xFRAMES], one of the model's shapes.")]
 Height = Annotated[int | None, typer.Option(help="Pixels; with --width instead of --shape.")]
 Width = Annotated[int | None, typer.Option(help="Pixels; with --height instead of --shape.")]
+Frames = Annotated[int | None, typer.Option(help="Of a video, 4n+1; with --width and --height.")]
+FlowShift = Annotated[float | None, typer.Option(help="Moves the steps of flow models towards the noise.")]
+Fps = Annotated[int | None, typer.Option(help="Frames a second of a video.")]
 Steps = Annotated[int | None, typer.Option(help="Denoising steps.")]
 GuidanceScale = Annotated[float | None, typer.Option(help="Classifier-free guidance; 1 or less turns it off.")]
-Scheduler = Annotated[str | None, typer.Option(help="euler, euler_ancestral, dpmpp_2m or ddim.")]
+Scheduler = Annotated[str | None, typer.Option(help="One of the model's schedulers; `models --json` lists them.")]
 Seed = Annotated[int | None, typer.Option(help="Same seed, same picture (as in diffusers); drawn when left out.")]
 BatchSize = Annotated[int, typer.Option(help="Pictures at once, with seeds seed, seed+1, ...")]
 MeshText = Annotated[str | None, typer.Option(help="Devices per axis, such as dp=2,sp=4; chosen when left out.")]
@@ -52,17 +55,21 @@ class Place:
         return load_catalog(self.data_dir / "models")
 
 
-def choose_shape(shape: str | None, width: int | None, height: int | None) -> str | None:
-    """`--shape`, or `--width` and `--height` together; raises RecipeError when they contradict or one is missing."""
+def choose_shape(shape: str | None, width: int | None, height: int | None, frames: int | None = None) -> str | None:
+    """`--shape`, or `--width` and `--height` [and `--frames`]; raises RecipeError when they contradict or one lacks."""
     if (width is None) != (height is None):
         raise RecipeError({"shape": "--width and --height go together"})
     if width is None or height is None:
+        if frames is not None and (shape is None or Shape.parse(shape).frames != frames):
+            raise RecipeError({"shape": "--frames goes with --width and --height"})
         return shape
     if width < 1 or height < 1:
         raise RecipeError({"shape": f"{width}x{height} is not a size in pixels"})
-    size = str(Shape(width=width, height=height))
+    if frames is not None and (frames < 1 or frames % 4 != 1):
+        raise RecipeError({"shape": f"{frames} frames: a video has 4n+1 of them, such as 17, 33 or 81"})
+    size = str(Shape(width=width, height=height, frames=frames or 1))
     if shape is not None and shape != size:
-        raise RecipeError({"shape": f"--shape {shape} contradicts --width {width} --height {height}"})
+        raise RecipeError({"shape": f"--shape {shape} contradicts --width, --height and --frames, which say {size}"})
     return size
 
 

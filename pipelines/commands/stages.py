@@ -11,7 +11,7 @@ import typer
 
 from pipelines import stage_files
 from pipelines.commands import options
-from pipelines.commands.generate import check_output, save_pictures
+from pipelines.commands.generate import check_output, save_outputs, suffix_of
 from pipelines.commands.progress import TerminalProgress
 from pipelines.generate import uses_cfg
 from pipelines.recipe import Recipe
@@ -56,9 +56,11 @@ def denoise(
     shape: options.ShapeText = None,
     height: options.Height = None,
     width: options.Width = None,
+    frames: options.Frames = None,
     num_inference_steps: options.Steps = None,
     guidance_scale: options.GuidanceScale = None,
     scheduler: options.Scheduler = None,
+    flow_shift: options.FlowShift = None,
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
     mesh: options.MeshText = None,
@@ -72,10 +74,11 @@ def denoise(
     place = options.Place(data_dir=data_dir)
     config = stage_files.read_config(input_dir)
     given = {
-        "shape": options.choose_shape(shape, width, height),
+        "shape": options.choose_shape(shape, width, height, frames),
         "steps": num_inference_steps,
         "guidance_scale": guidance_scale,
         "scheduler": scheduler,
+        "flow_shift": flow_shift,
         "seed": seed,
         "batch_size": batch_size,
     }
@@ -100,19 +103,23 @@ def decode(
     *,
     input_dir: InputDir = STAGE_DIR,
     output: Annotated[
-        Path | None, typer.Option(help="File to write.", show_default="output_image.png in the input folder")
+        Path | None,
+        typer.Option(help="File to write.", show_default="output_image.png or output_video.mp4 in the input folder"),
     ] = None,
+    fps: options.Fps = None,
     mesh: options.MeshText = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
-    """Stage 3: latents to pictures.
+    """Stage 3: latents to pictures or video.
 
     Example: python -m pipelines decode --input_dir out --output lighthouse.png
     """
     place = options.Place(data_dir=data_dir)
-    check_output(output)
-    recipe = options.make_recipe(place.catalog, _from_config(stage_files.read_config(input_dir)))
+    fields = _from_config(stage_files.read_config(input_dir))
+    recipe = options.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
+    suffix = suffix_of(place.catalog.get(recipe.model))
+    check_output(output, suffix)
     family = _load(place, recipe, "decode", mesh=mesh, is_silent=as_json)
     latents = stage_files.read_tensors(
         input_dir / stage_files.LATENTS_FILE,
@@ -120,7 +127,8 @@ def decode(
         model_id=recipe.model,
         stage="denoise",
     )["latents"]
-    files = save_pictures(family.decode(recipe, latents), recipe, output or input_dir / "output_image.png")
+    name = "output_video.mp4" if suffix == ".mp4" else "output_image.png"
+    files = save_outputs(family.decode(recipe, latents), recipe, output or input_dir / name)
     for file in files:
         _report(file, as_json=as_json)
 
@@ -155,15 +163,17 @@ def _to_config(recipe: Recipe) -> dict[str, Any]:
         "seed": recipe.seed,
         "batch_size": recipe.batch_size,
         "model_id": recipe.model,
+        **({"frames": shape.frames, "fps": recipe.fps, "flow_shift": recipe.flow_shift} if recipe.fps else {}),
     }
 
 
 def _from_config(config: dict[str, Any]) -> dict[str, Any]:
     names = {"num_inference_steps": "steps", "model_id": "model"}
-    fields = {names.get(name, name): value for name, value in config.items() if name not in ("width", "height")}
+    sizes = ("width", "height", "frames")
+    fields = {names.get(name, name): value for name, value in config.items() if name not in sizes}
     if "width" in config or "height" in config:
         # People edit this file: whatever stands there is checked with the rest of the recipe.
-        fields["shape"] = f"{config.get('width')}x{config.get('height')}"
+        fields["shape"] = "x".join(str(config.get(name)) for name in sizes if name != "frames" or name in config)
     return fields
 
 

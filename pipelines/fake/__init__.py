@@ -38,7 +38,10 @@ def load(model: Model, *, on_progress: OnProgress) -> "FakeFamily":
 
 
 class FakeFamily:
-    """Family (pipelines/stages.py) without weights; its latents are float pictures, BCHW with three channels."""
+    """Family (pipelines/stages.py) without weights; its latents are float pictures, BCHW with three channels.
+
+    A video is one picture that drifts to the left.
+    """
 
     def __init__(
         self, model: Model, *, load_s: float = 0.0, compile_s: float = COMPILE_S, step_s: float = STEP_S
@@ -89,11 +92,12 @@ class FakeFamily:
                 os.kill(os.getpid(), signal.SIGKILL)
             share = (done / recipe.steps) ** 1.5
             latents = share * pictures + (1 - share) * noise
-            on_progress(Progress(phase="denoising", done=done, total=recipe.steps, draw_preview=_previewer(latents)))
+            draw = _previewer(latents, frames=recipe.parsed_shape.frames)
+            on_progress(Progress(phase="denoising", done=done, total=recipe.steps, draw_preview=draw))
         return latents
 
-    def decode(self, recipe: Recipe, latents_BCHW: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        return _to_pixels(latents_BCHW)
+    def decode(self, recipe: Recipe, latents_BCHW: np.ndarray) -> np.ndarray:
+        return _to_frames(_to_pixels(latents_BCHW), recipe.parsed_shape.frames)
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
         return {}  # its embeddings are pictures of any size
@@ -113,9 +117,18 @@ def _seeds(recipe: Recipe) -> range:
     return range(recipe.seed, recipe.seed + recipe.batch_size)
 
 
-def _previewer(latents_BCHW: np.ndarray) -> Callable[[], np.ndarray]:
+def _previewer(latents_BCHW: np.ndarray, *, frames: int) -> Callable[[], np.ndarray]:
     small = latents_BCHW[:, :, ::PREVIEW_SCALE, ::PREVIEW_SCALE]
-    return lambda: _to_pixels(small)
+    return lambda: _to_frames(_to_pixels(small), frames)
+
+
+def _to_frames(pixels_BHWC: np.ndarray, frames: int) -> np.ndarray:
+    """The pictures themselves, or `frames` of each, drifting by a quarter of the width."""
+    if frames == 1:
+        return pixels_BHWC
+    width = pixels_BHWC.shape[2]
+    shifts = [round(-width / 4 * index / frames) for index in range(frames)]
+    return np.stack([np.roll(pixels_BHWC, shift, axis=2) for shift in shifts], axis=1)
 
 
 def _to_pixels(latents_BCHW: np.ndarray) -> np.ndarray:

@@ -4,17 +4,20 @@ Paths come from our own rows, never from a client. Outputs never change under th
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import FileResponse, Response
 
+from pipelines.video import encode_animation, read_mp4
 from studio.api.access import NotFoundError, Visit, Visitor
+from studio.library.files import poster_of
 from studio.library.records import Output
 
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 router = APIRouter(tags=["media"])
+Animation = Literal["gif", "webp"]
 IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
 
 
@@ -34,12 +37,23 @@ def get_file(
     output_id: str,
     visit: Visitor,
     download: Annotated[bool, Query(description="save under its name instead of showing it")] = False,  # noqa: FBT002
+    as_: Annotated[Animation | None, Query(alias="as", description="of a video: an endless animation instead")] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """The full file with its recipe inside; honours Range."""
     output = visit.get_output(output_id)
     disposition = "attachment" if download else "inline"
+    if as_ is not None:
+        return _animate(visit, output, as_, disposition=disposition)
     return _send(visit, output, output.file, if_none_match=if_none_match, disposition=disposition)
+
+
+@router.get("/outputs/{output_id}/poster", response_class=FileResponse)
+def get_poster(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
+    """A video's middle frame as WebP, in full size."""
+    output = visit.get_output(output_id)
+    _require_video(output)
+    return _send(visit, output, poster_of(output.file), if_none_match=if_none_match, disposition="inline")
 
 
 @router.get("/outputs/{output_id}/thumb", response_class=FileResponse)
@@ -49,10 +63,33 @@ def get_thumb(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None)
     return _send(visit, output, output.thumb, if_none_match=if_none_match, disposition="inline")
 
 
-def _send(visit: Visit, output: Output, name: str, *, if_none_match: str | None, disposition: str) -> Response:
+def _animate(visit: Visit, output: Output, suffix: str, *, disposition: str) -> Response:
+    """Made anew each time: it is seldom asked for, and a GIF is larger than the video it comes from."""
+    _require_video(output)
+    file = _find(visit, output, output.file)
+    frames = read_mp4(file, width=output.width, height=output.height)
+    name = f"{file.stem}.{suffix}"
+    return Response(
+        encode_animation(frames, fps=output.recipe.fps or 1, suffix=f".{suffix}"),
+        media_type=f"image/{suffix}",
+        headers={"Content-Disposition": f'{disposition}; filename="{name}"', **FOREVER},
+    )
+
+
+def _require_video(output: Output) -> None:
+    if output.kind != "video":
+        raise NotFoundError(f"Output {output.id!r} is a picture, not a video.")
+
+
+def _find(visit: Visit, output: Output, name: str) -> Path:
     file = visit.studio.settings.outputs_dir / name
     if not file.is_file():
         raise NotFoundError(f"The file of output {output.id!r} is gone from the outputs folder.")
+    return file
+
+
+def _send(visit: Visit, output: Output, name: str, *, if_none_match: str | None, disposition: str) -> Response:
+    file = _find(visit, output, name)
     response = FileResponse(
         file,
         filename=f"{Path(name).name}",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.catalog import Catalog, Model, Shape
-from pipelines.recipe import Recipe
+from pipelines.recipe import MAX_FLOW_SHIFT, MAX_FPS, Recipe
 from studio.database import Database, Transaction
 from studio.jobs.engine import Engine, read_engine
 
@@ -128,11 +128,16 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
                 "steps": model.steps,
                 "guidance_scale": model.guidance_scale,
                 "scheduler": model.scheduler,
+                "flow_shift": model.flow_shift,
+                "fps": model.fps,
             },
             "limits": {
                 "steps": model.max_steps,
                 "guidance_scale": model.max_guidance_scale,
                 "batch_size": model.max_batch_size,
+                "images": model.max_images,
+                "flow_shift": MAX_FLOW_SHIFT,
+                "fps": MAX_FPS,
             },
             "schedulers": list(model.schedulers),
             "shapes": [_describe_shape(engine, history, model, shape) for shape in model.shapes],

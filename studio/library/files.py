@@ -7,68 +7,104 @@ name. Names are made here, from a job's id; they never come from a client.
 import io
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 from PIL import Image
 
 from pipelines.metadata import make_png_chunks
 from pipelines.recipe import Recipe
+from pipelines.video import write_mp4
 
 THUMB_SIDE_PX = 384
 # zlib level 4 writes a 1024x1024 picture in 0.15 s instead of 0.3 s at PIL's default 6, and 2 % larger
 PNG_LEVEL = 4
+VIDEO_NDIM = 5  # batch, frames, height, width, colours
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedFile:
-    """A saved output; `file` and `thumb` are relative to the outputs folder."""
+    """A saved output; `file` and `thumb` are relative to the outputs folder, `kind` is image or video."""
 
+    kind: str
     file: str
     thumb: str
     width: int
     height: int
+    frames: int
     recipe: Recipe
 
 
-def save_pictures(outputs_dir: Path, job_id: str, pixels: np.ndarray, recipe: Recipe) -> list[SavedFile]:
-    """Saves uint8 pixels (B, height, width, 3) as `YYYY-MM-DD/<job>-<n>.png`, each with the recipe of that one picture.
+def save_outputs(outputs_dir: Path, job_id: str, pixels: np.ndarray, recipe: Recipe) -> list[SavedFile]:
+    """Saves uint8 pixels as `YYYY-MM-DD/<job>-<n>.png` or `.mp4`, each with the recipe of that one output.
 
-    Picture n of a batch was drawn from seed + n, so its own recipe has that seed and a batch of one.
+    Pictures are (B, height, width, 3), videos (B, F, height, width, 3). Output n of a batch was drawn from seed + n, so
+    its own recipe has that seed and a batch of one.
     """
     day = time.strftime("%Y-%m-%d")
+    save = _save_video if pixels.ndim == VIDEO_NDIM else _save_picture
     return [
-        _save_picture(
-            outputs_dir,
-            name=f"{day}/{job_id}-{number}",
-            picture=Image.fromarray(picture),
-            recipe=recipe.of_picture(number),
-        )
-        for number, picture in enumerate(pixels)
+        save(outputs_dir, f"{day}/{job_id}-{number}", one, recipe.of_picture(number))
+        for number, one in enumerate(pixels)
     ]
 
 
 def write_whole(file: Path, content: bytes) -> None:
     """Puts `content` at `file`, or leaves what was there."""
+
+    def write(part: Path) -> None:
+        part.write_bytes(content)
+
+    _put_whole(file, write)
+
+
+def _put_whole(file: Path, write: Callable[[Path], None]) -> None:
+    """`write` fills a file beside the place, with the same suffix; only when it is on the disk it takes the name."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f".{file.name}.part")
-    with part.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(file)
+    part = file.with_name(f".{file.stem}.part{file.suffix}")
+    try:
+        write(part)
+        with part.open("rb") as stream:
+            os.fsync(stream.fileno())
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
 
 
-def _save_picture(outputs_dir: Path, *, name: str, picture: Image.Image, recipe: Recipe) -> SavedFile:
-    file, thumb = f"{name}.png", f"{name}.thumb.webp"
+def _save_picture(outputs_dir: Path, name: str, pixels_HWC: np.ndarray, recipe: Recipe) -> SavedFile:
+    file, picture = f"{name}.png", Image.fromarray(pixels_HWC)
     png = io.BytesIO()
     picture.save(png, "PNG", pnginfo=make_png_chunks(recipe), compress_level=PNG_LEVEL)
     write_whole(outputs_dir / file, png.getvalue())
+    thumb = _save_webp(outputs_dir, f"{name}.thumb.webp", picture, side_px=THUMB_SIDE_PX)
+    return SavedFile(
+        kind="image", file=file, thumb=thumb, width=picture.width, height=picture.height, frames=1, recipe=recipe
+    )
 
+
+def _save_video(outputs_dir: Path, name: str, frames_FHWC: np.ndarray, recipe: Recipe) -> SavedFile:
+    """The MP4, and its middle frame as poster (whole) and as thumbnail."""
+    file, count = f"{name}.mp4", len(frames_FHWC)
+    _put_whole(outputs_dir / file, lambda part: write_mp4(part, frames_FHWC, recipe))
+    middle = Image.fromarray(frames_FHWC[count // 2])
+    _save_webp(outputs_dir, poster_of(file), middle, side_px=max(middle.size))
+    thumb = _save_webp(outputs_dir, f"{name}.thumb.webp", middle, side_px=THUMB_SIDE_PX)
+    return SavedFile(
+        kind="video", file=file, thumb=thumb, width=middle.width, height=middle.height, frames=count, recipe=recipe
+    )
+
+
+def poster_of(file: str) -> str:
+    """The still that stands for a video, beside it."""
+    return str(PurePosixPath(file).with_suffix(".poster.webp"))
+
+
+def _save_webp(outputs_dir: Path, name: str, picture: Image.Image, *, side_px: int) -> str:
     small = picture.copy()
-    small.thumbnail((THUMB_SIDE_PX, THUMB_SIDE_PX))
+    small.thumbnail((side_px, side_px))
     webp = io.BytesIO()
     small.save(webp, "WEBP", quality=82)
-    write_whole(outputs_dir / thumb, webp.getvalue())
-    return SavedFile(file=file, thumb=thumb, width=picture.width, height=picture.height, recipe=recipe)
+    write_whole(outputs_dir / name, webp.getvalue())
+    return name

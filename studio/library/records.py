@@ -11,7 +11,7 @@ from studio.library.files import SavedFile
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """One finished picture; `file` and `thumb` are relative to the outputs folder and never leave the server."""
+    """One finished picture or video; `file` and `thumb` lie in the outputs folder, and never leave the server."""
 
     id: str
     job_id: str
@@ -46,11 +46,13 @@ class Output:
 
     def link(self) -> dict[str, Any]:
         """The output as a job lists it."""
+        poster = {"poster_url": f"/api/v1/outputs/{self.id}/poster"} if self.kind == "video" else {}
         return {
             "id": self.id,
             "kind": self.kind,
             "url": f"/api/v1/outputs/{self.id}/file",
             "thumb_url": f"/api/v1/outputs/{self.id}/thumb",
+            **poster,
             "width": self.width,
             "height": self.height,
             "frames": self.frames,
@@ -72,15 +74,17 @@ def add(tx: Transaction, saved: SavedFile, *, job_id: str, owner: str, number: i
     assert saved.recipe.seed is not None, "outputs come from resolved recipes"
     row = tx.execute(
         "INSERT INTO outputs (id, job_id, owner, kind, file, thumb, width, height, frames, seed, model, prompt, "
-        "recipe, created_at) VALUES (?, ?, ?, 'image', ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) RETURNING *",
+        "recipe, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
         (
             f"{job_id}-{number}",
             job_id,
             owner,
+            saved.kind,
             saved.file,
             saved.thumb,
             saved.width,
             saved.height,
+            saved.frames,
             saved.recipe.seed,
             saved.recipe.model,
             saved.recipe.prompt,

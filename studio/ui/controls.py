@@ -74,6 +74,9 @@ _SETTINGS = f"""
     <p class="lu-message" role="alert" data-message="batch_size"></p>
   </div>
 </div>
+<div class="lu-field-row" id="lu-flow">
+  {_slider("flow_shift", "Flow shift", step="0.5")}{_slider("fps", "Frames a second", step="1")}
+</div>
 <div class="lu-field" data-field="seed">
   <label class="lu-label" for="lu-seed">Seed</label>
   <div class="lu-seed">

@@ -140,7 +140,7 @@ class Worker:
         timings.load_s = load_s or 0.0
         progress.report(Progress(phase="saving", total=len(outcome.pixels)))
         clock = time.perf_counter()
-        saved = files.save_pictures(self.settings.outputs_dir, job.id, outcome.pixels, job.recipe)
+        saved = files.save_outputs(self.settings.outputs_dir, job.id, outcome.pixels, job.recipe)
         save_s = time.perf_counter() - clock
         created_at = time.time()
         with self.database.write() as tx:

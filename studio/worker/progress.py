@@ -19,10 +19,12 @@ from studio.database import Database
 from studio.jobs import claims
 from studio.jobs.estimates import History
 from studio.jobs.job import Job
+from studio.library.files import VIDEO_NDIM
 
 PREVIEW_INTERVAL_S = 0.5
 PREVIEW_SIDE_PX = 256  # of one picture; the page scales up
 PREVIEW_QUALITY = 80
+PREVIEW_FRAMES = 4  # of a video; static/js/canvas.js counts on it
 # A phase that counts bytes or files may report thousands of times; people read ten a second at most.
 SAME_PHASE_INTERVAL_S = 0.1
 
@@ -94,7 +96,15 @@ class JobProgress:
 
 
 def encode_preview(pixels: np.ndarray) -> bytes:
-    """uint8 pictures (B, height, width, 3) as one JPEG; a batch becomes a contact sheet, row by row."""
+    """uint8 pictures (B, height, width, 3) as one JPEG; a batch becomes a contact sheet, row by row.
+
+    A video (B, F, height, width, 3) has PREVIEW_FRAMES of its frames side by side in its place; the page plays them.
+    """
+    frames = 1
+    if pixels.ndim == VIDEO_NDIM:
+        frames = PREVIEW_FRAMES
+        chosen = pixels[:, np.linspace(0, pixels.shape[1] - 1, frames).round().astype(int)]
+        pixels = np.concatenate(list(chosen.swapaxes(0, 1)), axis=2)
     count, height, width, _ = pixels.shape
     columns = math.ceil(math.sqrt(count))
     rows = math.ceil(count / columns)
@@ -102,7 +112,7 @@ def encode_preview(pixels: np.ndarray) -> bytes:
     for number, picture in enumerate(pixels):
         row, column = divmod(number, columns)
         sheet.paste(Image.fromarray(picture), (column * width, row * height))
-    sheet.thumbnail((columns * PREVIEW_SIDE_PX, rows * PREVIEW_SIDE_PX))
+    sheet.thumbnail((columns * frames * PREVIEW_SIDE_PX, rows * PREVIEW_SIDE_PX))
     jpeg = io.BytesIO()
     sheet.save(jpeg, "JPEG", quality=PREVIEW_QUALITY)
     return jpeg.getvalue()

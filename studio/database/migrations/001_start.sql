@@ -49,7 +49,7 @@ CREATE TABLE outputs (
     id TEXT PRIMARY KEY,
     job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
     owner TEXT NOT NULL,
-    kind TEXT NOT NULL,                           -- image
+    kind TEXT NOT NULL,                           -- image or video
     file TEXT NOT NULL,                           -- inside outputs/
     thumb TEXT NOT NULL,                          -- inside outputs/
     width INTEGER NOT NULL,

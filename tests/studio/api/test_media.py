@@ -1,9 +1,11 @@
 """Files with ranges and entity tags, and previews that are there exactly while a job runs."""
 
+import io
 from collections.abc import Callable
 
 import pytest
 from fastapi.testclient import TestClient
+from PIL import Image
 
 from studio.database import Database
 from studio.jobs import claims
@@ -47,6 +49,35 @@ def test_a_file_that_is_gone_says_so(client: TestClient, file_url: str, worker: 
         file.unlink()
     answer = client.get(file_url)
     assert (answer.status_code, answer.json()["error"]["title"]) == (404, "Not found")
+
+
+@pytest.fixture
+def video_url(worker: Worker, submit: Callable[..., Job]) -> str:
+    job = submit(model="clips")
+    worker.run_next()
+    return f"/api/v1/outputs/{job.id}-0/file"
+
+
+def test_a_video_plays_in_parts_and_has_a_poster(client: TestClient, video_url: str) -> None:
+    whole = client.get(video_url)
+    assert whole.headers["content-type"] == "video/mp4"
+    assert client.get(video_url, headers={"Range": "bytes=0-99"}).content == whole.content[:100]
+    poster = client.get(video_url.replace("/file", "/poster"))
+    assert (poster.status_code, poster.headers["content-type"]) == (200, "image/webp")
+
+
+@pytest.mark.parametrize("suffix", ["gif", "webp"])
+def test_a_video_can_be_had_as_an_animation(client: TestClient, video_url: str, suffix: str) -> None:
+    answer = client.get(f"{video_url}?as={suffix}&download=1")
+    assert answer.headers["content-disposition"].endswith(f'-0.{suffix}"')
+    with Image.open(io.BytesIO(answer.content)) as animation:
+        assert (animation.format, animation.size, animation.n_frames) == (suffix.upper(), (96, 64), 9)
+
+
+def test_a_picture_is_no_video(client: TestClient, file_url: str) -> None:
+    for url in (f"{file_url}?as=gif", file_url.replace("/file", "/poster")):
+        assert (client.get(url).status_code, client.get(url).json()["error"]["title"]) == (404, "Not found")
+    assert client.get(f"{file_url}?as=exe").status_code == 422
 
 
 def test_a_preview_is_there_while_the_job_runs(

@@ -9,7 +9,7 @@ from PIL import Image
 
 from pipelines.metadata import format_parameters, read_recipe_of
 from pipelines.recipe import Recipe
-from studio.library.files import THUMB_SIDE_PX, save_pictures, write_whole
+from studio.library.files import THUMB_SIDE_PX, poster_of, save_outputs, write_whole
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_pixels_and_recipe_come_back_from_the_file(
     tmp_path: Path, pixels: np.ndarray, make_recipe: Callable[..., Recipe]
 ) -> None:
     recipe = make_recipe("Ein Häuschen am Meer 🌅", negative_prompt="fog", batch_size=2)
-    saved = save_pictures(tmp_path, "abc", pixels, recipe)
+    saved = save_outputs(tmp_path, "abc", pixels, recipe)
     for number, file in enumerate(saved):
         with Image.open(tmp_path / file.file) as picture:
             assert np.array_equal(np.asarray(picture), pixels[number])
@@ -34,13 +34,13 @@ def test_pixels_and_recipe_come_back_from_the_file(
 def test_names_hold_the_day_the_job_and_the_number(
     tmp_path: Path, pixels: np.ndarray, make_recipe: Callable[..., Recipe]
 ) -> None:
-    files = [Path(saved.file) for saved in save_pictures(tmp_path, "abc", pixels, make_recipe())]
+    files = [Path(saved.file) for saved in save_outputs(tmp_path, "abc", pixels, make_recipe())]
     assert [file.name for file in files] == ["abc-0.png", "abc-1.png"]
     assert all(len(file.parent.name.split("-")) == 3 for file in files)
 
 
 def test_thumbnails_are_small(tmp_path: Path, pixels: np.ndarray, make_recipe: Callable[..., Recipe]) -> None:
-    saved = save_pictures(tmp_path, "abc", pixels, make_recipe())[0]
+    saved = save_outputs(tmp_path, "abc", pixels, make_recipe())[0]
     with Image.open(tmp_path / saved.thumb) as thumb:
         assert (thumb.format, max(thumb.size)) == ("WEBP", THUMB_SIDE_PX)
 
@@ -65,3 +65,16 @@ def test_parameters_read_like_a1111s(make_recipe: Callable[..., Recipe]) -> None
         f"A sailboat\nSteps: 12, Sampler: Euler a, CFG scale: 4.0, Seed: 7, Size: {size.width}x{size.height}, "
         f"Model: {recipe.model}, Version: Lumesh"
     )
+
+
+def test_a_video_has_its_recipe_a_poster_and_a_thumbnail(tmp_path: Path, make_recipe: Callable[..., Recipe]) -> None:
+    frames = np.stack([np.full((64, 512, 3), shade, np.uint8) for shade in (0, 128, 255)])
+    recipe = make_recipe("Ein Boot; fährt = weit # 🌅\nzweite Zeile", model="clips", fps=8)
+    (saved,) = save_outputs(tmp_path, "abc", frames[None], recipe)
+    assert (saved.kind, saved.width, saved.height, saved.frames) == ("video", 512, 64, 3)
+    assert read_recipe_of(tmp_path / saved.file) == recipe.of_picture(0)
+    for name, side in ((poster_of(saved.file), 512), (saved.thumb, THUMB_SIDE_PX)):
+        with Image.open(tmp_path / name) as still:
+            assert (still.format, max(still.size)) == ("WEBP", side)
+            assert abs(int(np.asarray(still)[10, 10, 0]) - 128) <= 2
+    assert sorted(file.suffix for file in tmp_path.rglob("*") if file.is_file()) == [".mp4", ".webp", ".webp"]

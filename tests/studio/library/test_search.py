@@ -17,7 +17,7 @@ def add_output(database: Database, submit: Callable[..., Job]) -> Callable[..., 
     def add(prompt: str, *, owner: str = "local", created_at: float = 0.0, number: int = 0) -> records.Output:
         recipe: Recipe = submit(prompt, owner=owner).recipe
         job_id = database.read("SELECT id FROM jobs ORDER BY rowid DESC")[0]["id"]
-        saved = SavedFile(file="x.png", thumb="x.webp", width=8, height=8, recipe=recipe)
+        saved = SavedFile(kind="image", file="x.png", thumb="x.webp", width=8, height=8, frames=1, recipe=recipe)
         with database.write() as tx:
             return records.add(tx, saved, job_id=job_id, owner=owner, number=number, created_at=created_at)
 

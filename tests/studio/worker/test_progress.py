@@ -13,7 +13,7 @@ from pipelines.stages import Progress
 from studio.database import Database
 from studio.jobs import claims, estimates, queue
 from studio.jobs.job import Job
-from studio.worker.progress import PREVIEW_SIDE_PX, JobProgress, encode_preview
+from studio.worker.progress import PREVIEW_FRAMES, PREVIEW_SIDE_PX, JobProgress, encode_preview
 
 # The aim is 2 ms a chunk; a shared test machine gets a margin for the noise of its neighbours.
 REPORT_LIMIT_S = 0.004
@@ -21,12 +21,25 @@ REPORT_LIMIT_S = 0.004
 
 @pytest.mark.parametrize(
     ("pixels_shape", "size"),
-    [((1, 64, 96, 3), (96, 64)), ((3, 64, 64, 3), (128, 128)), ((1, 1024, 1024, 3), (PREVIEW_SIDE_PX,) * 2)],
+    [
+        ((1, 64, 96, 3), (96, 64)),
+        ((3, 64, 64, 3), (128, 128)),
+        ((1, 1024, 1024, 3), (PREVIEW_SIDE_PX,) * 2),
+        ((1, 17, 64, 96, 3), (PREVIEW_FRAMES * 96, 64)),
+        ((2, 5, 16, 16, 3), (2 * PREVIEW_FRAMES * 16, 16)),
+    ],
 )
 def test_a_batch_becomes_one_small_sheet(pixels_shape: tuple[int, ...], size: tuple[int, int]) -> None:
     jpeg = encode_preview(np.full(pixels_shape, 200, np.uint8))
     with Image.open(io.BytesIO(jpeg)) as picture:
         assert (picture.format, picture.size) == ("JPEG", size)
+
+
+def test_a_video_shows_its_first_and_its_last_frame_side_by_side() -> None:
+    frames = np.stack([np.full((16, 16, 3), shade, np.uint8) for shade in range(0, 250, 50)])
+    with Image.open(io.BytesIO(encode_preview(frames[None]))) as picture:
+        shades = np.asarray(picture)[8, 8::16, 0].astype(int)
+    assert np.abs(shades - [0, 50, 150, 200]).max() <= 2
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import { el, find, icon, setText } from "./dom.js";
 import { schedulerName, seconds, shapeName } from "./format.js";
-import { cancel, copyPrompt, download, reuseSeed, useSettings } from "./make.js";
+import { cancel, copyPrompt, download, downloadGif, reuseSeed, useSettings } from "./make.js";
 import { fractionOf, phaseText, progressLine, waitingLine } from "./progress.js";
 import { isFocused, modelOf, placeOf, show, state } from "./store.js";
 
@@ -75,6 +75,7 @@ function barOfResult(job) {
       action("seed", "Reuse seed", reuseSeed),
       action("copy", "Copy prompt", copyPrompt, { key: "C" }),
       action("sliders", "Use settings", useSettings, { key: "U", style: "lu-long" }),
+      ...(isOne && output.kind === "video" ? [action("download", "GIF", downloadGif, { style: "lu-long" })] : []),
       ...(isOne ? [action("download", "Download", download, { key: "D", style: "lu-long" })] : []),
     ),
   ];
@@ -90,6 +91,7 @@ function factsOf(job, output, isOne) {
     shapeName(recipe.shape),
     `${recipe.steps} steps`,
     `guidance ${recipe.guidance_scale}`,
+    ...(recipe.fps ? [`${recipe.fps} frames a second`] : []),
     schedulerName(recipe.scheduler),
   ];
   if (job.compiles) facts.push(`${job.compiles} program${job.compiles > 1 ? "s" : ""} compiled`);

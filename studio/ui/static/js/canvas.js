@@ -3,15 +3,17 @@
 import { at } from "./api.js";
 import { drawBar } from "./bar.js";
 import { el, find, icon, keyed, setStyles, setText } from "./dom.js";
-import { ratioOf } from "./format.js";
+import { framesIn, ratioOf } from "./format.js";
 import { retry, useSettings } from "./make.js";
 import { phaseText, timeNumber } from "./progress.js";
 import { changed, dismiss, isFinal, isFocused, placeOf, show, shownJob, state } from "./store.js";
+import { videoOf } from "./video.js";
 import { openZoom } from "./zoom.js";
 
 const GAP_PX = 12;
 const MAX_SCALE = 3.2; // beyond that a small picture is only blurry, not bigger
 const TICK_MS = 500;
+const PREVIEW_FRAMES = 4; // of a video, side by side (studio/worker/progress.py)
 
 let ticker = 0;
 let said = "";
@@ -111,6 +113,7 @@ function drawResult(frame, { job, output }) {
   const url = at(output.url);
   if (frame.dataset.url === url) return;
   frame.dataset.url = url;
+  if (output.kind === "video") return frame.replaceChildren(videoOf(output, job));
   const image = el("img.lu-result", { alt: job.recipe.prompt, decoding: "async" });
   image.onload = () => frame.replaceChildren(image);
   image.src = url;
@@ -122,15 +125,18 @@ function drawPreview(frame, { job, index, count }) {
   frame.dataset.url = job.preview_url;
   const columns = Math.ceil(Math.sqrt(count));
   const rows = Math.ceil(count / columns);
+  const frames = framesIn(job.recipe.shape) > 1 ? PREVIEW_FRAMES : 1;
   const image = el("img.lu-preview", {
     alt: "Live preview",
     style: {
-      width: `${100 * columns}%`,
+      width: `${100 * columns * frames}%`,
       height: `${100 * rows}%`,
-      left: `${-100 * (index % columns)}%`,
+      left: `${-100 * frames * (index % columns)}%`,
       top: `${-100 * Math.floor(index / columns)}%`,
+      "--strip": `${-100 / columns}%`,
     },
   });
+  if (frames > 1) image.dataset.plays = "true";
   // Only a preview that arrived replaces the last one; one that is gone (the job just ended) changes nothing.
   image.onload = () =>
     frame.dataset.url === job.preview_url &&

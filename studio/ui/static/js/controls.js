@@ -11,7 +11,9 @@ const KEY = "lumesh.draft";
 const MAX_SEED = 2 ** 32 - 1;
 const COUNT_FROM = 1600; // of 2000 characters: only then is the number of use
 const BATCHES = [1, 2, 4, 8];
-const NUMBERS = ["steps", "guidance_scale"];
+const NUMBERS = ["steps", "guidance_scale", "flow_shift", "fps"]; // the last two only where the model has them
+const LOWEST = { steps: 1, guidance_scale: 0, flow_shift: 1, fps: 1 };
+const FIELDS = ["prompt", "negative_prompt", "model", "shape", "scheduler", "batch_size", ...NUMBERS];
 
 let draft = {
   prompt: "",
@@ -20,6 +22,8 @@ let draft = {
   shape: null,
   steps: null,
   guidance_scale: null,
+  flow_shift: null,
+  fps: null,
   scheduler: null,
   batch_size: 1,
   seed: "",
@@ -30,28 +34,17 @@ let submit = () => undefined;
 
 /** The recipe as it stands; an unlocked seed is drawn by the server. */
 export function readRecipe() {
-  const { prompt, negative_prompt, model, shape, steps, guidance_scale, scheduler, batch_size } = draft;
   const seed = draft.keepsSeed && draft.seed !== "" ? Number(draft.seed) : null;
-  return { prompt, negative_prompt, model, shape, steps, guidance_scale, scheduler, batch_size, seed };
+  return { ...pick(draft), seed };
 }
+
+const pick = (values) => Object.fromEntries(FIELDS.map((name) => [name, values[name] ?? null]));
 
 /** "Use these settings": every field from a recipe, with the seed kept. */
 export function useRecipe(recipe, seed) {
   if (!modelOf(recipe.model)) return false;
-  const { prompt, negative_prompt, model, shape, steps, guidance_scale, scheduler, batch_size } = recipe;
-  change({
-    prompt,
-    negative_prompt,
-    model,
-    shape,
-    steps,
-    guidance_scale,
-    scheduler,
-    batch_size,
-    seed: String(seed ?? recipe.seed),
-    keepsSeed: true,
-  });
-  if (negative_prompt) openNegative();
+  change({ ...pick(recipe), seed: String(seed ?? recipe.seed), keepsSeed: true });
+  if (recipe.negative_prompt) openNegative();
   return true;
 }
 
@@ -112,15 +105,15 @@ export function drawControls() {
 }
 
 const defaultsOf = (model) => {
-  const { shape, steps, guidance_scale, scheduler } = model.defaults;
-  return { shape, steps, guidance_scale, scheduler, negative_prompt: null };
+  const { shape, steps, guidance_scale, flow_shift, fps, scheduler } = model.defaults;
+  return { shape, steps, guidance_scale, flow_shift, fps, scheduler, negative_prompt: null };
 };
 
 /** A draft may be older than the catalogue: what the model no longer offers becomes its default. */
 function repair(model) {
   if (!model.shapes.some((shape) => shape.shape === draft.shape)) draft.shape = model.defaults.shape;
   if (!model.schedulers.includes(draft.scheduler)) draft.scheduler = model.defaults.scheduler;
-  for (const name of NUMBERS) draft[name] ??= model.defaults[name];
+  for (const name of NUMBERS) draft[name] = model.defaults[name] === null ? null : (draft[name] ?? model.defaults[name]);
   draft.batch_size = Math.min(draft.batch_size || 1, model.limits.batch_size);
 }
 
@@ -138,10 +131,12 @@ function drawModel(model) {
   find("lu-knows").hidden = !model.knows;
   setText(find("lu-knows").querySelector("p"), model.knows);
   for (const name of NUMBERS) {
-    const low = name === "steps" ? 1 : 0;
-    for (const input of [find(`lu-${name}`), find(`lu-${name}-value`)])
-      Object.assign(input, { min: low, max: model.limits[name] });
+    const slider = find(`lu-${name}`);
+    slider.closest("[data-field]").hidden = model.defaults[name] === null;
+    for (const input of [slider, find(`lu-${name}-value`)])
+      Object.assign(input, { min: LOWEST[name], max: model.limits[name] });
   }
+  find("lu-flow").hidden = model.defaults.flow_shift === null && model.defaults.fps === null;
   drawExamples(model.examples, (prompt) => {
     change({ prompt });
     submit();
@@ -156,6 +151,7 @@ function drawValues(model) {
   find("lu-model").value = draft.model;
   find("lu-scheduler").value = draft.scheduler;
   for (const name of NUMBERS) {
+    if (draft[name] === null) continue;
     const slider = find(`lu-${name}`);
     slider.value = draft[name];
     slider.style.setProperty("--at", (100 * (draft[name] - slider.min)) / (slider.max - slider.min));

@@ -2,7 +2,7 @@
 
 import { at } from "./api.js";
 import { el, find, keyed, setText } from "./dom.js";
-import { ratioOf } from "./format.js";
+import { framesIn, ratioOf, seconds } from "./format.js";
 import { fractionOf } from "./progress.js";
 import { filmJobs, follow, show, shownJob } from "./store.js";
 
@@ -37,7 +37,10 @@ function create(job) {
     "aria-label": job.recipe.prompt,
   });
   tile.append(el("img", { src: at(job.outputs[0].thumb_url), alt: "", loading: "lazy", decoding: "async" }));
+  const [first] = job.outputs;
   if (job.outputs.length > 1) tile.append(el("span.lu-film-count", {}, String(job.outputs.length)));
+  else if (first.kind === "video")
+    tile.append(el("span.lu-film-count.lu-num", {}, seconds(first.frames / job.recipe.fps)));
   return tile;
 }
 
@@ -50,6 +53,7 @@ function update(tile, job, shown) {
   live.style.setProperty("--done", fractionOf(job));
   if (job.preview_url) {
     const image = tile.querySelector("img") ?? tile.insertBefore(el("img", { alt: "" }), live);
+    image.style.objectPosition = framesIn(job.recipe.shape) > 1 ? "left" : ""; // the first of the frames side by side
     if (image.src !== job.preview_url) image.src = job.preview_url;
   }
 }

@@ -16,8 +16,10 @@ export function wholeSeconds(value) {
 
 export function shapeName(shape) {
   const [width, height, frames] = shape.split("x");
-  return `${width} × ${height}${frames ? ` × ${frames}` : ""}`;
+  return `${width} × ${height}${frames ? ` · ${frames} frames` : ""}`;
 }
+
+export const framesIn = (shape) => Number(shape.split("x")[2] ?? 1);
 
 export function ratioOf(shape) {
   const [width, height] = shape.split("x").map(Number);
@@ -25,7 +27,14 @@ export function ratioOf(shape) {
 }
 
 /** "dpmpp_2m" -> "DPM++ 2M": the field's spelling where it has one. */
-const SCHEDULERS = { euler: "Euler", euler_ancestral: "Euler ancestral", dpmpp_2m: "DPM++ 2M", ddim: "DDIM" };
+const SCHEDULERS = {
+  euler: "Euler",
+  euler_ancestral: "Euler ancestral",
+  dpmpp_2m: "DPM++ 2M",
+  ddim: "DDIM",
+  flow_match_euler: "Flow match Euler",
+  unipc: "UniPC",
+};
 export const schedulerName = (name) => SCHEDULERS[name] ?? name.replaceAll("_", " ");
 
 export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -73,10 +73,14 @@ export async function retry(job) {
   }
 }
 
-export function download() {
+export const download = () => save("download=true");
+
+export const downloadGif = () => save("download=true&as=gif");
+
+function save(query) {
   const output = shownOutput();
   if (!output) return;
-  const link = el("a", { href: `${at(output.url)}?download=true`, download: "" }); // the server names the file
+  const link = el("a", { href: `${at(output.url)}?${query}`, download: "" }); // the server names the file
   document.body.append(link);
   link.click();
   link.remove();

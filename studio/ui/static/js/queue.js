@@ -2,7 +2,7 @@
 
 import { at } from "./api.js";
 import { el, find, icon, keyed, setText } from "./dom.js";
-import { ago, seconds, wholeSeconds } from "./format.js";
+import { ago, framesIn, seconds, wholeSeconds } from "./format.js";
 import { cancel, retry } from "./make.js";
 import { fractionOf, secondsLeft, shortLine } from "./progress.js";
 import { endedJobs, follow, isFinal, runningJob, show, shownJob, waitingJobs } from "./store.js";
@@ -113,6 +113,8 @@ function drawArt(art, job, place) {
   const picture = job.state === "done" ? at(job.outputs[0]?.thumb_url ?? "") : job.preview_url;
   if (picture) {
     const image = art.querySelector("img") ?? el("img", { alt: "" });
+    const isStrip = job.state !== "done" && framesIn(job.recipe.shape) > 1; // a preview's frames, side by side
+    image.style.objectPosition = isStrip ? "left" : "";
     if (image.src !== picture) image.src = picture;
     if (!image.parentElement) art.replaceChildren(image);
   } else if (job.state === "queued") {

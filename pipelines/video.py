@@ -1,0 +1,83 @@
+"""Frames to a file that plays everywhere, and back: MP4 for browsers, GIF and WebP for places that take no video.
+
+H.264 in yuv420p with the index in front (`faststart`), so that a browser plays while it loads; the recipe is in the
+`comment` tag. ffmpeg comes with imageio-ffmpeg. Needs neither jax nor torch.
+"""
+
+import io
+import re
+import subprocess
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+from PIL import Image
+
+from pipelines.errors import LumeshError
+from pipelines.recipe import Recipe
+
+CRF = 16  # x264's constant quality; at 18 and below people see no loss
+ANIMATION_SUFFIXES = (".gif", ".webp")
+WEBP_QUALITY = 85
+
+
+class VideoError(LumeshError):
+    """ffmpeg could not write or read a file."""
+
+
+def write_mp4(file: Path, frames_FHWC: np.ndarray, recipe: Recipe) -> None:
+    """uint8 frames (F, height, width, 3), even sides, `recipe.fps` a second; raises VideoError."""
+    _, height, width, _ = frames_FHWC.shape
+    done = _run_ffmpeg(
+        *("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(recipe.fps or 1), "-i", "-"),
+        *("-c:v", "libx264", "-crf", str(CRF), "-preset", "medium", "-pix_fmt", "yuv420p", "-movflags", "+faststart"),
+        # Without these a player guesses the colours, and guesses small pictures differently from large ones.
+        *("-vf", "scale=out_color_matrix=bt709:out_range=tv", "-colorspace", "bt709"),
+        *("-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv"),
+        *("-metadata", f"comment={recipe.model_dump_json(by_alias=True)}", "-y", str(file)),
+        content=np.ascontiguousarray(frames_FHWC).tobytes(),
+    )
+    if done.returncode:
+        raise VideoError(f"The video {file} could not be written: {_last_line(done)}.")
+
+
+def read_mp4(file: Path, *, width: int, height: int) -> np.ndarray:
+    """uint8 frames (F, height, width, 3) of a video of this size; raises VideoError."""
+    done = _run_ffmpeg("-i", str(file), "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
+    if done.returncode or not done.stdout:
+        raise VideoError(f"{file} is not a video that can be read: {_last_line(done)}.")
+    return np.frombuffer(done.stdout, np.uint8).reshape(-1, height, width, 3)
+
+
+def read_comment(file: Path) -> str | None:
+    """The `comment` tag as it was written; None when there is none."""
+    tags = _run_ffmpeg("-i", str(file), "-f", "ffmetadata", "-").stdout.decode("utf-8", "replace")
+    found = re.search(r"^comment=((?:\\.|[^\\\n])*)", tags, re.DOTALL | re.MULTILINE)
+    return re.sub(r"\\(.)", r"\1", found[1], flags=re.DOTALL) if found else None
+
+
+def encode_animation(frames_FHWC: np.ndarray, *, fps: float, suffix: str) -> bytes:
+    """An endless GIF or WebP (`suffix` is one of ANIMATION_SUFFIXES)."""
+    first, *rest = (Image.fromarray(frame) for frame in frames_FHWC)
+    content = io.BytesIO()
+    options = {"quality": WEBP_QUALITY} if suffix == ".webp" else {}
+    first.save(
+        content,
+        suffix.removeprefix(".").upper(),
+        save_all=True,
+        append_images=rest,
+        duration=round(1000 / fps),
+        loop=0,
+        **options,
+    )
+    return content.getvalue()
+
+
+def _run_ffmpeg(*arguments: str, content: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", *arguments]
+    return subprocess.run(command, input=content, capture_output=True, check=False)
+
+
+def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"ffmpeg ended with code {done.returncode}"
