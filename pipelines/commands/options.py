@@ -33,10 +33,12 @@ FlowShift = Annotated[float | None, typer.Option(help="Moves the steps of flow m
 Fps = Annotated[int | None, typer.Option(help="Frames a second of a video.")]
 Steps = Annotated[int | None, typer.Option(help="Denoising steps.")]
 GuidanceScale = Annotated[float | None, typer.Option(help="Classifier-free guidance; 1 or less turns it off.")]
+GuidanceScale2 = Annotated[float | None, typer.Option(help="Of a second expert; the first one's when left out.")]
 Scheduler = Annotated[str | None, typer.Option(help="One of the model's schedulers; `models --json` lists them.")]
 Seed = Annotated[int | None, typer.Option(help="Same seed, same picture (as in diffusers); drawn when left out.")]
 BatchSize = Annotated[int, typer.Option(help="Pictures at once, with seeds seed, seed+1, ...")]
 MeshText = Annotated[str | None, typer.Option(help="Devices per axis, such as dp=2,sp=4; chosen when left out.")]
+Images = Annotated[list[Path] | None, typer.Option("--image", help="Picture to start from.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts, and no progress.")]
 
 

@@ -2,7 +2,7 @@
 
 Wan 2.1 and 2.2 in all their kinds: text to video, two experts that take over from each other, and image to video. What
 differs from other families is in encode.py, denoise.py, decode.py and sharding.py; causal.py walks through the
-autoencoder, pictures.py brings a first picture in, preview.py learns to draw what the latents hold. parts.py is what
+autoencoder, condition.py brings a first picture in, preview.py learns to draw what the latents hold. parts.py is what
 was loaded, programs.py what is compiled of it, family.py how a recipe runs through the programs.
 """
 

@@ -1,6 +1,6 @@
 """A first picture as the transformer takes it: the autoencoder's latents of it, and what an image encoder sees in it.
 
-The picture is encoded on the devices by programs of fixed size; pictures.py brings it to that size.
+The picture is encoded on the devices by programs of fixed size; runtime/pictures.py brings it to that size.
 """
 
 from collections.abc import Mapping

@@ -11,13 +11,13 @@ from pipelines.recipe import Recipe
 from pipelines.runtime.chunks import run_chunks
 from pipelines.runtime.loaded import LoadedModel
 from pipelines.runtime.noise import NoiseSource
+from pipelines.runtime.pictures import fit_picture, open_picture
 from pipelines.runtime.schedules import COLUMNS, Schedule, build_schedule
 from pipelines.runtime.solver import State
 from pipelines.stages import Embeddings, OnProgress, Progress
 from pipelines.wan.denoise import MAX_CHUNK, Channels, Condition, FirstFrame
 from pipelines.wan.encode import tokenize
 from pipelines.wan.parts import Parts
-from pipelines.wan.pictures import open_picture, to_first_frame
 from pipelines.wan.programs import ENCODE_KEY, IMAGE_KEY, Layout, lay_out, list_programs
 
 
@@ -145,7 +145,7 @@ class WanFamily(LoadedModel):
             )
         picture = open_picture(Path(recipe.images[0]))
         program = self._programs.get(*layout.condition_key)
-        found = program(self.parts.weights["vae"], self._put(to_first_frame(picture, layout.shape)))
+        found = program(self.parts.weights["vae"], self._put(fit_picture(picture, layout.shape)))
         if not self.parts.takes_channels:
             return FirstFrame(found, self._put(np.float32(1)))
         if self.parts.image_processor is None:

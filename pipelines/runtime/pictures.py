@@ -1,4 +1,4 @@
-"""A picture file to the first frame of a video."""
+"""Pictures that a recipe brings along, from files on this machine."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def open_picture(file: Path) -> Image.Image:
         raise RecipeError({"images": f"{file.name} cannot be read as a picture: {error}"}) from error
 
 
-def to_first_frame(picture: Image.Image, shape: Shape) -> np.ndarray:
+def fit_picture(picture: Image.Image, shape: Shape) -> np.ndarray:
     """(1, 3, height, width) fp32 in [-1, 1]: the middle of the picture in the shape's proportions."""
     fitted = ImageOps.fit(picture, (shape.width, shape.height), Image.Resampling.LANCZOS)
     return (np.asarray(fitted, np.float32) / 127.5 - 1.0).transpose(2, 0, 1)[None]
