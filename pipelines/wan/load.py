@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 from diffusers import AutoencoderKLWan, WanTransformer3DModel
 from jax.sharding import Mesh
 from transformers import (
     AutoTokenizer,
-    CLIPImageProcessor,
+    CLIPImageProcessorPil,
     CLIPVisionConfig,
     CLIPVisionModel,
     UMT5Config,
@@ -21,15 +22,15 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.runtime import hub
 from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
-from pipelines.runtime.sharding import Rules
+from pipelines.runtime.sharding import Rules, apply_rules
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
+from pipelines.runtime.weights import find_weight_files, load_weights, read_headers
 from pipelines.stages import STAGES, OnProgress, Progress
 from pipelines.wan import sharding
+from pipelines.wan.attention import RotaryAttention
 from pipelines.wan.family import WanFamily
 from pipelines.wan.parts import COMPONENTS, EXPERTS, Parts
 from pipelines.wan.preview import PreviewMap
-
-IMAGE_TEXT_LENGTH = 512  # diffusers' attention counts on it where an image encoder's tokens stand before the text's
 
 
 def load(
@@ -56,14 +57,13 @@ def load(
         modules = _build_modules(folder, index)
         tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
         scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
-        has_image_encoder = "image_encoder" in modules
-        image_processor = CLIPImageProcessor.from_pretrained(folder / "image_processor") if has_image_encoder else None
+        image_processor = None
+        if "image_encoder" in modules:
+            image_processor = CLIPImageProcessorPil.from_pretrained(folder / "image_processor")
     text_length = min(model.text_length, tokenizer.model_max_length)
-    if has_image_encoder and text_length != IMAGE_TEXT_LENGTH:
-        raise ModelError(
-            f"{model.id} has an image encoder and {text_length} text tokens.",
-            advice=f"Such a model needs text_length = {IMAGE_TEXT_LENGTH} and a tokenizer that allows it.",
-        )
+    for name in EXPERTS:
+        if name in modules:
+            modules[name].module.set_attn_processor(RotaryAttention(text_length=text_length))
     boundary_ratio = index.get("boundary_ratio")
     dtype = choose_dtype(mesh)
     parts = Parts(
@@ -95,7 +95,26 @@ def load(
             on_progress=on_progress,
             optional_prefix="vision_model.",
         )
+        if name in EXPERTS and dtype != jnp.float32:
+            parts.weights[name] |= read_precise(folder / name, module, mesh=mesh, variant=model.variant)
     return WanFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+
+
+def read_precise(folder: Path, module: TracedModule, *, mesh: Mesh, variant: str) -> dict[str, jax.Array]:
+    """The small weights that diffusers keeps in fp32 whatever the rest computes in: timesteps, modulation, norms."""
+    kept = type(module.module)._keep_in_fp32_modules  # noqa: SLF001 - diffusers' own list for its own loading
+    shapes = {
+        name: shape
+        for name, shape in module.parameter_shapes().items()
+        if any(part in kept for part in name.split("."))
+    }
+    return load_weights(
+        read_headers(find_weight_files(folder, variant=variant)),
+        shapes,
+        apply_rules(sharding.REPLICATED, shapes, mesh),
+        dtype=jnp.float32,
+        on_tensor=lambda _done, _total: None,
+    )
 
 
 def _build_modules(folder: Path, index: Mapping[str, Any]) -> dict[str, TracedModule]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 from jax.sharding import Mesh
-from transformers import CLIPImageProcessor, PreTrainedTokenizerBase
+from transformers import CLIPImageProcessorPil, PreTrainedTokenizerBase
 
 from pipelines.catalog import Shape
 from pipelines.runtime.torch_bridge import TracedModule
@@ -28,7 +28,7 @@ class Parts:
     weights: dict[str, dict[str, jax.Array]]
     stages: frozenset[str]
     tokenizer: PreTrainedTokenizerBase
-    image_processor: CLIPImageProcessor | None
+    image_processor: CLIPImageProcessorPil | None
     scheduler_config: Mapping[str, Any]
     text_length: int
     boundary_timestep: float | None

@@ -90,12 +90,6 @@ def test_a_shape_that_patches_do_not_divide_is_refused(copy: Callable[[str], Pat
         try_load(shapes=(odd,), default_shape=odd)
 
 
-def test_an_image_encoder_needs_all_text_tokens(copy: Callable[[str], Path], try_load: Try) -> None:
-    copy("i2v")
-    with pytest.raises(ModelError, match="needs text_length = 512"):
-        try_load("i2v", text_length=64)
-
-
 def test_the_catalogue_can_shorten_the_text(copy: Callable[[str], Path], try_load: Try) -> None:
     copy("t2v")
     family = try_load(text_length=7, stages=("encode",))
