@@ -10,8 +10,8 @@ import functools
 import json
 import re
 import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,15 @@ from pipelines.errors import ModelError
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
+VIDEO_STRIDE = 4  # frames to a latent frame after the first
 
 # diffusers' pipeline class, as model_index.json names it -> our family
 FAMILY_OF_PIPELINE = {
     "StableDiffusionXLPipeline": "sdxl",
     "Flux2KleinPipeline": "flux2",
     "Flux2Pipeline": "flux2",
+    "WanPipeline": "wan",
+    "WanImageToVideoPipeline": "wan",
 }
 
 
@@ -54,8 +57,10 @@ class Shape:
 class Model:
     """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used.
 
-    `fps` is set for models of video, `flow_shift` where the scheduler takes one, `max_images` where a recipe may bring
-    pictures to start from.
+    `fps` is set for models of video, `flow_shift` where the scheduler takes one (`flow_shifts` for some shapes alone),
+    `guidance_scale_2` where a second expert ends the denoising, `max_images` where a recipe may bring pictures to start
+    from and `min_images` where it must. `text_length` is the longest prompt in tokens, padding included, where a
+    family's tokenizer does not say less.
     """
 
     id: str
@@ -81,16 +86,28 @@ class Model:
     variant: str = ""
     fps: int | None = None
     flow_shift: float | None = None
+    flow_shifts: Mapping[str, float] = field(default_factory=dict[str, float])
+    guidance_scale_2: float | None = None
+    text_length: int = 512
+    min_images: int = 0
     max_images: int = 0
     is_demo: bool = False
 
     def __post_init__(self) -> None:
         assert self.default_shape in self.shapes, f"{self.id}: {self.default_shape} is not one of its shapes"
         assert self.scheduler in self.schedulers, f"{self.id}: {self.scheduler} is not one of its schedulers"
+        assert not self.flow_shifts.keys() - set(map(str, self.shapes)), f"{self.id}: flow_shifts of unknown shapes"
+        for shape in self.shapes:
+            fits = shape.frames % VIDEO_STRIDE == 1 if self.is_video else shape.frames == 1
+            assert fits, f"{self.id}: {shape} has {shape.frames} frames; videos have 4n + 1 and pictures 1"
 
     @property
     def is_video(self) -> bool:
         return self.fps is not None
+
+    def choose_flow_shift(self, shape: str) -> float | None:
+        """The default for a shape: larger pictures are denoised at higher noise levels."""
+        return self.flow_shifts.get(shape, self.flow_shift)
 
     def shape_list(self) -> str:
         """The allowed shapes, for messages: `256x256, 320x192`."""
@@ -177,10 +194,10 @@ def _read_local(folder: Path, model_id: str) -> Model | None:
         template,
         id=model_id,
         title=folder.name,
-        path=folder,
         repo="",
         revision="",
         variant="",
+        path=folder,
         licence="",
         description="Your own checkpoint, from the data directory.",
         examples=(),
@@ -204,8 +221,20 @@ def _read_local_flux2(folder: Path, index: dict[str, Any]) -> tuple[str, tuple[S
     return template_id, () if side >= 1024 else (Shape(width=side, height=side),)
 
 
+def _read_local_wan(folder: Path, index: dict[str, Any]) -> tuple[str, tuple[Shape, ...]]:
+    """Any size fits a transformer over space and time, so only the kind of model counts."""
+    transformer = json.loads((folder / "transformer" / "config.json").read_text("utf-8"))
+    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    if index.get("expand_timesteps"):
+        return "wan2.2-ti2v-5b", ()
+    if index.get("boundary_ratio") is not None:
+        return "wan2.2-a14b", ()
+    return "wan2.1-1.3b" if transformer["in_channels"] == vae["z_dim"] else "wan2.1-i2v-14b", ()
+
+
 _LOCAL_READERS: dict[str, Callable[[Path, dict[str, Any]], tuple[str, tuple[Shape, ...]]]] = {
     "sdxl": _read_local_sdxl,
     "flux2": _read_local_flux2,
+    "wan": _read_local_wan,
 }
 """Family -> the shipped model that a folder resembles, and its shapes where they are not that model's."""

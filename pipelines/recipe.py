@@ -41,6 +41,7 @@ class Recipe(BaseModel):
     seed: int | None = None
     steps: int | None = None
     guidance_scale: float | None = None
+    guidance_scale_2: float | None = None
     scheduler: str | None = None
     flow_shift: float | None = None
     fps: int | None = None
@@ -77,16 +78,18 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
         model = catalog.get(recipe.model)
     except ModelError as error:
         raise RecipeError({"model": str(error)}) from error
+    shape = (recipe.shape or str(model.default_shape)).strip().lower()
     filled = recipe.model_copy(
         update={
-            "shape": (recipe.shape or str(model.default_shape)).strip().lower(),
+            "shape": shape,
             "prompt": recipe.prompt.strip(),
             "negative_prompt": model.negative_prompt if recipe.negative_prompt is None else recipe.negative_prompt,
             "seed": secrets.randbelow(MAX_SEED - model.max_batch_size) if recipe.seed is None else recipe.seed,
             "steps": model.steps if recipe.steps is None else recipe.steps,
             "guidance_scale": model.guidance_scale if recipe.guidance_scale is None else recipe.guidance_scale,
+            "guidance_scale_2": _choose_second_scale(recipe, model),
             "scheduler": recipe.scheduler or model.scheduler,
-            "flow_shift": model.flow_shift if recipe.flow_shift is None else recipe.flow_shift,
+            "flow_shift": model.choose_flow_shift(shape) if recipe.flow_shift is None else recipe.flow_shift,
             "fps": model.fps if recipe.fps is None else recipe.fps,
         }
     )
@@ -94,6 +97,13 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
     if problems:
         raise RecipeError(problems)
     return filled
+
+
+def _choose_second_scale(recipe: Recipe, model: Model) -> float | None:
+    """That of the second expert: the recipe's, or the first one's when only that is given (diffusers' rule)."""
+    if recipe.guidance_scale_2 is not None or model.guidance_scale_2 is None:
+        return recipe.guidance_scale_2
+    return model.guidance_scale_2 if recipe.guidance_scale is None else recipe.guidance_scale
 
 
 def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
@@ -125,23 +135,29 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
     if len(recipe.images) > model.max_images:
         allowed = f"at most {model.max_images}" if model.max_images else "no"
         problems["images"] = f"{len(recipe.images)} given; {model.id} takes {allowed} images"
+    if len(recipe.images) < model.min_images:
+        problems["images"] = f"{model.id} starts from a picture; give it one"
     if recipe.strength is not None:
         problems["strength"] = f"{model.id} has no strength; leave it out"
-    problems |= _find_flow_problems(recipe, model)
+    problems |= _find_optional_problems(recipe, model)
     return problems
 
 
-def _find_flow_problems(recipe: Recipe, model: Model) -> dict[str, str]:
-    """Of the two fields that only some models have."""
+def _find_optional_problems(recipe: Recipe, model: Model) -> dict[str, str]:
+    """Of the fields that only some models have."""
     problems: dict[str, str] = {}
-    for name, high in (("flow_shift", MAX_FLOW_SHIFT), ("fps", MAX_FPS)):
+    for name, low, high in (
+        ("flow_shift", 1, MAX_FLOW_SHIFT),
+        ("fps", 1, MAX_FPS),
+        ("guidance_scale_2", 0, model.max_guidance_scale),
+    ):
         value = getattr(recipe, name)
         if value is None:
             continue
         if getattr(model, name) is None:
             problems[name] = f"{model.id} has no {name}; leave it out"
-        elif not 1 <= value <= high:
-            problems[name] = f"{value} is out of range; allowed: 1 to {high}"
+        elif not low <= value <= high:
+            problems[name] = f"{value} is out of range; allowed: {low} to {high}"
     return problems
 
 

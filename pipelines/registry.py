@@ -15,7 +15,7 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.stages import STAGES, Family, OnProgress
 
-FAMILIES = ("sdxl", "flux2")
+FAMILIES = ("sdxl", "flux2", "wan")
 LEFTOVER_BYTES = 1_000_000  # a few constants of JAX itself stay
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,8 @@
 """What a family of models must offer: encode, denoise, decode.
 
-`generate.py` and the studio's worker see only this Protocol; `sdxl` and `fake` (numpy only, for page tests) implement
-it. Importable without jax, so arrays are typed as `Any` here: they live on the devices until `decode` returns.
+`generate.py` and the studio's worker see only this Protocol; each family and `fake` (numpy only, for page tests)
+implement it. Importable without jax, so arrays are typed as `Any` here: they live on the devices until `decode`
+returns.
 """
 
 from collections.abc import Callable, Mapping

@@ -20,7 +20,7 @@ LAYERS = (
     ("pipelines.commands",),
     ("pipelines.training",),
     ("pipelines.generate", "pipelines.registry"),
-    ("pipelines.sdxl", "pipelines.flux2", "pipelines.fake"),
+    ("pipelines.sdxl", "pipelines.flux2", "pipelines.wan", "pipelines.fake"),
     ("pipelines.runtime",),
     ("pipelines.stages", "pipelines.stage_files"),
     ("pipelines.metadata",),

@@ -33,6 +33,7 @@ FlowShift = Annotated[float | None, typer.Option(help="Moves the steps of flow m
 Fps = Annotated[int | None, typer.Option(help="Frames a second of a video.")]
 Steps = Annotated[int | None, typer.Option(help="Denoising steps.")]
 GuidanceScale = Annotated[float | None, typer.Option(help="Classifier-free guidance; 1 or less turns it off.")]
+GuidanceScale2 = Annotated[float | None, typer.Option(help="Of a second expert; the first one's when left out.")]
 Scheduler = Annotated[str | None, typer.Option(help="One of the model's schedulers; `models --json` lists them.")]
 Seed = Annotated[int | None, typer.Option(help="Same seed, same picture (as in diffusers); drawn when left out.")]
 BatchSize = Annotated[int, typer.Option(help="Pictures at once, with seeds seed, seed+1, ...")]
@@ -47,6 +48,12 @@ TextEncoderUrl = Annotated[
 ]
 TextEncoderToken = Annotated[
     str | None, typer.Option(envvar="LUMESH_TEXT_ENCODER_TOKEN", help="Bearer token for --text_encoder_url.")
+]
+Images = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--image", help="Picture to start from or to refer to; give it again for more, where a model takes more."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts, and no progress.")]
 

@@ -22,12 +22,16 @@ FOLDER_HELP = "Folder of the stage files."
 OutputDir = Annotated[Path, typer.Option(help=FOLDER_HELP)]
 InputDir = Annotated[Path, typer.Option(help=FOLDER_HELP)]
 
+FOLLOWS = {"flow_shift": "shape", "guidance_scale_2": "guidance_scale"}
+"""Settings whose default depends on another: they follow a new value of that one, unless they are given too."""
+
 
 def encode(
     *,
     model: options.ModelId,
     prompt: options.Prompt,
     negative_prompt: options.NegativePrompt = None,
+    image: options.Images = None,
     output_dir: OutputDir = STAGE_DIR,
     mesh: options.MeshText = None,
     as_json: options.AsJson = False,
@@ -38,9 +42,8 @@ def encode(
     Example: python -m pipelines encode --model demo-sdxl --prompt "A lighthouse at night" --output_dir out
     """
     place = options.Place(data_dir=data_dir)
-    recipe = options.make_recipe(
-        place.catalog, {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "seed": 0}
-    )
+    fields = {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "images": _name_images(image)}
+    recipe = options.make_recipe(place.catalog, fields | {"seed": 0})
     family = _load(place, recipe, "encode", mesh=mesh, is_silent=as_json)
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
@@ -59,10 +62,12 @@ def denoise(
     frames: options.Frames = None,
     num_inference_steps: options.Steps = None,
     guidance_scale: options.GuidanceScale = None,
+    guidance_scale_2: options.GuidanceScale2 = None,
     scheduler: options.Scheduler = None,
     flow_shift: options.FlowShift = None,
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
+    image: options.Images = None,
     mesh: options.MeshText = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -77,14 +82,14 @@ def denoise(
         "shape": options.choose_shape(shape, width, height, frames),
         "steps": num_inference_steps,
         "guidance_scale": guidance_scale,
+        "guidance_scale_2": guidance_scale_2,
         "scheduler": scheduler,
         "flow_shift": flow_shift,
         "seed": seed,
         "batch_size": batch_size,
+        "images": _name_images(image),
     }
-    recipe = options.make_recipe(
-        place.catalog, _from_config(config) | {name: value for name, value in given.items() if value is not None}
-    )
+    recipe = options.make_recipe(place.catalog, choose_fields(config, given))
     family = _load(place, recipe, "denoise", mesh=mesh, is_silent=as_json)
     embeddings = stage_files.read_tensors(
         input_dir / stage_files.EMBEDDINGS_FILE, family.embedding_shapes(), model_id=recipe.model, stage="encode"
@@ -133,6 +138,12 @@ def decode(
         _report(file, as_json=as_json)
 
 
+def choose_fields(config: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A recipe's fields: what is `given` now (None is not), else what an earlier stage wrote."""
+    given = {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in _from_config(config).items() if FOLLOWS.get(name) not in given} | given
+
+
 def _load(place: options.Place, recipe: Recipe, stage: str, *, mesh: str | None, is_silent: bool) -> Any:
     from pipelines import registry
 
@@ -164,7 +175,14 @@ def _to_config(recipe: Recipe) -> dict[str, Any]:
         "batch_size": recipe.batch_size,
         "model_id": recipe.model,
         **({"frames": shape.frames, "fps": recipe.fps, "flow_shift": recipe.flow_shift} if recipe.fps else {}),
+        **({} if recipe.guidance_scale_2 is None else {"guidance_scale_2": recipe.guidance_scale_2}),
+        **({"images": list(recipe.images)} if recipe.images else {}),
     }
+
+
+def _name_images(images: list[Path] | None) -> list[str] | None:
+    """As a recipe names files; a later stage may run in another folder."""
+    return [str(image.resolve()) for image in images] if images else None
 
 
 def _from_config(config: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The catalogue: shapes read back as written, and people's own checkpoints beside the shipped models."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,38 @@ def test_a_checkpoint_of_ones_own_is_found(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "My Model")
     model = load_catalog(tmp_path).get("my-model")
     assert (model.family, model.path, model.shapes) == ("sdxl", tmp_path / "My Model", (Shape(width=256, height=256),))
+
+
+@pytest.mark.parametrize(
+    ("index", "in_channels", "resembles"),
+    [
+        ({}, 16, "wan2.1-1.3b"),
+        ({"_class_name": "WanImageToVideoPipeline"}, 36, "wan2.1-i2v-14b"),
+        ({"boundary_ratio": 0.875}, 16, "wan2.2-a14b"),
+        ({"expand_timesteps": True}, 16, "wan2.2-ti2v-5b"),
+    ],
+)
+def test_a_wan_of_ones_own_runs_as_the_one_it_resembles(
+    tmp_path: Path, index: dict[str, object], in_channels: int, resembles: str
+) -> None:
+    files = {
+        "model_index.json": {"_class_name": "WanPipeline"} | index,
+        "transformer/config.json": {"in_channels": in_channels},
+        "vae/config.json": {"z_dim": 16},
+    }
+    for name, content in files.items():
+        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / name).write_text(json.dumps(content))
+    model, template = load_catalog(tmp_path).get("mine"), load_catalog().get(resembles)
+    assert (model.path, model.repo, model.family) == (tmp_path / "mine", "", "wan")
+    assert (model.shapes, model.fps, model.max_images) == (template.shapes, template.fps, template.max_images)
+
+
+@pytest.mark.parametrize(("model_id", "shape"), [("wan2.1-14b", "832x480x80"), ("sdxl-base", "1024x1024x5")])
+def test_videos_have_4n_plus_1_frames_and_pictures_one(model_id: str, shape: str) -> None:
+    model = load_catalog().get(model_id)
+    with pytest.raises(AssertionError, match=f"{shape} has"):
+        replace(model, shapes=(*model.shapes, Shape.parse(shape)))
 
 
 def test_a_checkpoint_of_an_unknown_kind_is_passed_over(tmp_path: Path) -> None:

@@ -84,3 +84,31 @@ def test_untrusted_json_is_refused_field_by_field(fields: dict[str, Any], proble
     with pytest.raises(RecipeError) as refusal:
         read_recipe(fields)
     assert refusal.value.fields == problems
+
+
+@pytest.mark.parametrize(("shape", "flow_shift"), [("1280x720x81", 5.0), ("832x480x81", 3.0), ("832x480x33", 3.0)])
+def test_the_flow_shift_follows_the_shape(catalog: Catalog, shape: str, flow_shift: float) -> None:
+    recipe = Recipe(model="wan2.1-14b", prompt="A boat", shape=shape)
+    assert resolve(recipe, catalog).flow_shift == flow_shift
+    assert resolve(recipe.model_copy(update={"flow_shift": 4.0}), catalog).flow_shift == 4.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "scales"),
+    [
+        ({}, (4.0, 3.0)),
+        ({"guidance_scale": 6.0}, (6.0, 6.0)),
+        ({"guidance_scale_2": 2.0}, (4.0, 2.0)),
+        ({"guidance_scale": 6.0, "guidance_scale_2": 2.0}, (6.0, 2.0)),
+    ],
+)
+def test_the_second_expert_has_its_own_guidance(
+    catalog: Catalog, fields: dict[str, float], scales: tuple[float, float]
+) -> None:
+    recipe = resolve(read_recipe({"model": "wan2.2-a14b", "prompt": "A boat"} | fields), catalog)
+    assert (recipe.guidance_scale, recipe.guidance_scale_2) == scales
+
+
+def test_one_expert_has_no_second_guidance(catalog: Catalog) -> None:
+    with pytest.raises(RecipeError, match=r"wan2\.1-14b has no guidance_scale_2; leave it out"):
+        resolve(Recipe(model="wan2.1-14b", prompt="A boat", guidance_scale_2=3.0), catalog)

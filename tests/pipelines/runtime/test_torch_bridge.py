@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from jax.sharding import NamedSharding, PartitionSpec
 from torch.nn import functional
 
+from pipelines.runtime.mesh import build_mesh
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, to_jax_dtype
 
 
@@ -99,6 +101,36 @@ def test_conv2d_is_torchs(options: dict[str, Any], *, has_bias: bool) -> None:
 
     expected, found = run_both(convolve, draw(2, 8, 10, 9), weight, bias)
     np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"stride": (2, 1, 1)}, {"padding": 1}, {"padding": (0, 1, 2), "groups": 2}], ids=str
+)
+def test_conv3d_is_torchs(options: dict[str, Any]) -> None:
+    weight, bias = draw(6, 4 // options.get("groups", 1), 3, 3, 3, seed=1), draw(6, seed=2)
+    expected, found = run_both(
+        lambda x, weight, bias: functional.conv3d(x, weight, bias, **options), draw(2, 4, 5, 6, 7), weight, bias
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("options", [{"scale_factor": 2.0}, {"scale_factor": (3.0, 1.0)}, {"size": (9, 5)}], ids=str)
+def test_nearest_pixels_are_torchs(mode: str, options: dict[str, Any]) -> None:
+    expected, found = run_both(lambda x: functional.interpolate(x, mode=mode, **options), draw(2, 3, 4, 5))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_inputs_of_named_submodules_lie_on_the_mesh_as_told() -> None:
+    module = TracedModule(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)))
+    weights = {name: jnp.zeros(shape) for name, shape in module.parameter_shapes().items()}
+    halves = NamedSharding(build_mesh("sp=2"), PartitionSpec(None, "sp"))
+
+    def count_constraints(shardings: dict[str, NamedSharding]) -> int:
+        traced = jax.make_jaxpr(lambda x: module.call(weights, x, input_shardings=shardings))(jnp.zeros((2, 4)))
+        return str(traced).count("sharding_constraint[")
+
+    assert [count_constraints(names) for names in ({"1": halves}, {"0": halves, "1": halves}, {})] == [1, 2, 0]
 
 
 @pytest.mark.parametrize("mask", ["none", "causal", "boolean", "added"])

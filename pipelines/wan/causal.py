@@ -1,0 +1,101 @@
+"""The video autoencoder one latent frame after another: the first, then `lax.scan` with the causal caches as carry.
+
+diffusers walks over latent frames in Python and keeps what each causal convolution saw last in a list, `feat_cache`.
+An entry is None at first, then one frame, then two; temporal upsamplers say "Rep" in between. Unrolled, 81 frames of
+720p need 98 GB; as a scan, the memory of one latent frame. The list becomes a carry of constant shape without changing
+a number: a frame that is not there yet counts as zeros, which is what causal padding puts there, and "Rep" is two such
+frames.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from diffusers.models.autoencoders.autoencoder_kl_wan import patchify, unpatchify
+
+from pipelines.runtime.torch_bridge import TracedModule
+
+Caches = dict[str, jax.Array]
+"""Place in `feat_cache` -> what that convolution saw last (B, C, 1 or 2 frames, H, W)."""
+
+CHUNK_FRAMES = 4  # what the encoder takes at a time after the first frame, whatever its config
+
+
+def decode_frames(
+    vae: TracedModule,
+    weights: Mapping[str, jax.Array],
+    latents_BCTHW: jax.Array,
+    *,
+    finish: Callable[[jax.Array], jax.Array],
+) -> jax.Array:
+    """Frames (B, F, ...) in which `finish` left each chunk of pixels (B, 3, frames, height, width) in [-1, 1]."""
+
+    def run(latents: jax.Array, caches: Caches, *, is_first: bool) -> tuple[jax.Array, Caches]:
+        pixels, caches = vae.call(weights, latents, caches, is_first=is_first, method=_decode_chunk)
+        return finish(pixels), caches
+
+    rest = jnp.moveaxis(latents_BCTHW[:, :, 1:, None], 2, 0)
+    return _walk(run, latents_BCTHW[:, :, :1], rest, axis=1)
+
+
+def encode_frames(vae: TracedModule, weights: Mapping[str, jax.Array], pixels_BCFHW: jax.Array) -> jax.Array:
+    """Latents (B, C, T, H, W), the most likely ones, of pixels in [-1, 1]; 4n + 1 frames."""
+
+    def run(pixels: jax.Array, caches: Caches, *, is_first: bool) -> tuple[jax.Array, Caches]:
+        return vae.call(weights, pixels, caches, is_first=is_first, method=_encode_chunk)
+
+    batch, channels, frames, height, width = pixels_BCFHW.shape
+    rest = pixels_BCFHW[:, :, 1:].reshape(batch, channels, frames // CHUNK_FRAMES, CHUNK_FRAMES, height, width)
+    return _walk(run, pixels_BCFHW[:, :, :1], jnp.moveaxis(rest, 2, 0), axis=2)
+
+
+def _walk(run: Callable[..., tuple[jax.Array, Caches]], first: jax.Array, rest: jax.Array, *, axis: int) -> jax.Array:
+    """All chunks' results side by side along `axis`; `rest` (chunks, ...) may be empty."""
+    out, caches = run(first, {}, is_first=True)
+    if not len(rest):
+        return out
+    _, settled = jax.eval_shape(lambda chunk: run(chunk, caches, is_first=False), rest[0])
+
+    def step(caches: Caches, chunk: jax.Array) -> tuple[Caches, jax.Array]:
+        result, caches = run(chunk, caches, is_first=False)
+        return caches, result
+
+    _, results = jax.lax.scan(step, {name: _fill(caches.get(name), settled[name]) for name in settled}, rest)
+    results = jnp.moveaxis(results, 0, axis)
+    merged = results.reshape(*results.shape[:axis], -1, *results.shape[axis + 2 :])
+    return jnp.concatenate([out, merged], axis=axis)
+
+
+def _fill(cache: jax.Array | None, settled: Any) -> jax.Array:
+    """Zeros before the frames that are there, up to the shape that the cache keeps from now on."""
+    if cache is None:
+        return jnp.zeros(settled.shape, settled.dtype)
+    missing = settled.shape[2] - cache.shape[2]
+    return jnp.pad(cache, ((0, 0), (0, 0), (missing, 0), (0, 0), (0, 0)))
+
+
+def _decode_chunk(vae: Any, latents: Any, caches: dict[str, Any], *, is_first: bool) -> tuple[Any, dict[str, Any]]:
+    feat_cache = _open(caches, vae.decoder, is_first=is_first)
+    pixels = vae.decoder(vae.post_quant_conv(latents), feat_cache=feat_cache, feat_idx=[0], first_chunk=is_first)
+    if vae.config.patch_size is not None:
+        pixels = unpatchify(pixels, patch_size=vae.config.patch_size)
+    return pixels.clamp(-1.0, 1.0), _close(feat_cache)
+
+
+def _encode_chunk(vae: Any, pixels: Any, caches: dict[str, Any], *, is_first: bool) -> tuple[Any, dict[str, Any]]:
+    if vae.config.patch_size is not None:
+        pixels = patchify(pixels, patch_size=vae.config.patch_size)
+    feat_cache = _open(caches, vae.encoder, is_first=is_first)
+    moments = vae.quant_conv(vae.encoder(pixels, feat_cache=feat_cache, feat_idx=[0]))
+    return moments.chunk(2, dim=1)[0], _close(feat_cache)
+
+
+def _open(caches: dict[str, Any], coder: Any, *, is_first: bool) -> list[Any]:
+    """The list as diffusers keeps it; after the first chunk what has no entry is "Rep", or is never looked at."""
+    count = sum(1 for _ in coder.modules())  # at least as many as there are convolutions
+    return [caches.get(str(index), None if is_first else "Rep") for index in range(count)]
+
+
+def _close(feat_cache: list[Any]) -> dict[str, Any]:
+    return {str(index): entry for index, entry in enumerate(feat_cache) if not isinstance(entry, str | None)}

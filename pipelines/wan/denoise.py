@@ -1,0 +1,124 @@
+"""The denoising loop as one compiled program with run-time bounds.
+
+A chunk runs steps `start` to `stop` of a schedule table (runtime/schedules.py): transformer, guidance and scheduler
+update together. With guidance the batch holds [negative, positive] halves and the `dp` axis carries them. The state
+stays in fp32 and has what UniPC remembers, for both schedulers, so that one program serves them.
+
+Three kinds of models see a first picture in three ways; `Condition` is what each takes besides the text:
+none                 text to video
+FirstFrame           Wan 2.2 TI2V: the picture's latents stand in the first latent frame, at timestep 0
+Channels             I2V: the picture's latents and a mask are further channels, its features further tokens
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+
+from pipelines.runtime.solver import State, advance, read_row
+from pipelines.runtime.torch_bridge import TracedModule
+
+MAX_CHUNK = 8  # steps between two looks of the host
+
+
+class FirstFrame(NamedTuple):
+    """`latents` (1, C, 1, H, W) fp32 of the picture; `is_given` fp32, 1 with a picture and 0 without one."""
+
+    latents: Any
+    is_given: Any
+
+
+class Channels(NamedTuple):
+    """`channels` (1, 4 + C, T, H, W) fp32: mask and latents; `image_embeds` (1, N, D) fp32 where the model has them."""
+
+    channels: Any
+    image_embeds: Any = None
+
+
+Condition = FirstFrame | Channels | None
+
+
+def build_denoise_program(
+    transformer: TracedModule,
+    *,
+    uses_cfg: bool,
+    dtype: Any,
+    input_sharding: NamedSharding,
+    token_sharding: NamedSharding,
+) -> Any:
+    """denoise(weights, state, prompt_embeds, condition, table, guidance_scale, start, stop) -> state.
+
+    The state's arrays are (B, C, T, H, W) fp32; `prompt_embeds` rows are [negative..., positive...] with guidance, else
+    positive. `input_sharding` is how the transformer's batch lies on the mesh, `token_sharding` how the tokens
+    (rows, N, D) between its blocks do.
+    """
+    blocks = {f"blocks.{index}": token_sharding for index in range(len(transformer.module.blocks))}
+    patch_area = transformer.module.config.patch_size[1] * transformer.module.config.patch_size[2]
+
+    def denoise(  # noqa: PLR0917 - a compiled program takes its arrays by position
+        weights: Mapping[str, jax.Array],
+        state: State,
+        prompt_embeds_BLD: jax.Array,
+        condition: Condition,
+        table: jax.Array,
+        guidance_scale: jax.Array,
+        start: jax.Array,
+        stop: jax.Array,
+    ) -> State:
+        def step(index: jax.Array, state: State) -> State:
+            row = read_row(table, index)
+            model_input, timestep = _prepare_input(row, state.latents, condition, patch_area=patch_area)
+            if uses_cfg:
+                model_input, timestep = (jnp.concatenate([value, value]) for value in (model_input, timestep))
+            model_input = jax.lax.with_sharding_constraint(model_input, input_sharding)
+            (output,) = transformer.call(
+                weights,
+                model_input.astype(dtype),
+                timestep,
+                encoder_hidden_states=prompt_embeds_BLD.astype(dtype),
+                encoder_hidden_states_image=_repeat_image(condition, len(model_input), dtype),
+                return_dict=False,
+                input_shardings=blocks,
+            )
+            output = output.astype(jnp.float32)
+            if uses_cfg:
+                negative, positive = jnp.split(output, 2)
+                output = negative + guidance_scale * (positive - negative)
+            return advance(row, state, output)
+
+        state = jax.lax.fori_loop(start, stop, step, state)
+        if not isinstance(condition, FirstFrame):
+            return state
+        return state._replace(latents=_set_first(state.latents, condition), x0=_set_first(state.x0, condition))
+
+    return denoise
+
+
+def _prepare_input(
+    row: dict[str, jax.Array], latents_BCTHW: jax.Array, condition: Condition, *, patch_area: int
+) -> tuple[jax.Array, jax.Array]:
+    """What the transformer sees of the latents, and the timestep (B,), or (B, N) where each token has its own."""
+    batch, _, frames, height, width = latents_BCTHW.shape
+    model_input = row["in_scale"] * latents_BCTHW
+    if isinstance(condition, FirstFrame):
+        is_picture = (jnp.arange(frames) == 0) * condition.is_given
+        timestep = jnp.repeat(row["timestep"] * (1 - is_picture), height * width // patch_area)
+        return _set_first(model_input, condition), jnp.broadcast_to(timestep, (batch, len(timestep)))
+    if isinstance(condition, Channels):
+        channels = jnp.broadcast_to(condition.channels, (batch, *condition.channels.shape[1:]))
+        model_input = jnp.concatenate([model_input, channels], axis=1)
+    return model_input, jnp.broadcast_to(row["timestep"], batch)
+
+
+def _set_first(latents_BCTHW: jax.Array, condition: FirstFrame) -> jax.Array:
+    """The picture in the first latent frame, when there is one."""
+    first = jnp.where(condition.is_given > 0, condition.latents, latents_BCTHW[:, :, :1])
+    return jnp.concatenate([first, latents_BCTHW[:, :, 1:]], axis=2)
+
+
+def _repeat_image(condition: Condition, rows: int, dtype: Any) -> jax.Array | None:
+    if not isinstance(condition, Channels) or condition.image_embeds is None:
+        return None
+    return jnp.broadcast_to(condition.image_embeds, (rows, *condition.image_embeds.shape[1:])).astype(dtype)

@@ -1,0 +1,40 @@
+"""Prompt to embeddings: a UMT5 encoder's last hidden states, zeros past the text's end.
+
+Text is cleaned as diffusers' WanPipeline does. The transformer is told no text length: it attends to the zeros too, as
+it was trained to.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from diffusers.pipelines.wan.pipeline_wan import prompt_clean
+from transformers import PreTrainedTokenizerBase
+
+from pipelines.runtime.torch_bridge import TracedModule
+
+
+def tokenize(tokenizer: PreTrainedTokenizerBase, texts: list[str], *, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Token ids (text, L) int32 and the mask of those that are text; longer text is cut."""
+    found = tokenizer([prompt_clean(text) for text in texts], padding="max_length", max_length=length, truncation=True)
+    return np.asarray(found["input_ids"], np.int32), np.asarray(found["attention_mask"], bool)
+
+
+def build_encode_program(encoder: TracedModule) -> Any:
+    """encode(weights, ids, mask) -> embeddings of [negative, prompt], fp32."""
+
+    def encode(weights: Mapping[str, jax.Array], ids_BL: jax.Array, mask_BL: jax.Array) -> dict[str, jax.Array]:
+        batch, length = ids_BL.shape
+        # All four axes: transformers passes such a mask on as it is, and would read a flat one's values on the host.
+        mask = jnp.broadcast_to(mask_BL[:, None, None, :], (batch, 1, length, length))
+        hidden = encoder.call(weights, ids_BL, mask, method=_encode).astype(jnp.float32)
+        embeds_BLD = jnp.where(mask_BL[..., None], hidden, 0.0)
+        return {"negative_prompt_embeds": embeds_BLD[:1], "prompt_embeds": embeds_BLD[1:]}
+
+    return encode
+
+
+def _encode(encoder: Any, ids: Any, mask: Any) -> Any:
+    return encoder.encoder(inputs_embeds=encoder.shared(ids), attention_mask=mask).last_hidden_state

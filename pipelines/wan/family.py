@@ -1,0 +1,173 @@
+"""A recipe's way through the compiled programs of a loaded Wan."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from pipelines.catalog import Model, Shape
+from pipelines.recipe import Recipe
+from pipelines.runtime.chunks import run_chunks
+from pipelines.runtime.loaded import LoadedModel
+from pipelines.runtime.noise import NoiseSource
+from pipelines.runtime.pictures import fit_picture, open_picture
+from pipelines.runtime.schedules import COLUMNS, Schedule, build_schedule
+from pipelines.runtime.solver import State
+from pipelines.stages import Embeddings, OnProgress, Progress
+from pipelines.wan.denoise import MAX_CHUNK, Channels, Condition, FirstFrame
+from pipelines.wan.encode import tokenize
+from pipelines.wan.parts import Parts
+from pipelines.wan.programs import ENCODE_KEY, IMAGE_KEY, Layout, lay_out, list_programs
+
+
+class WanFamily(LoadedModel):
+    """See `stages.Family` for what each method promises. A recipe's `images` are files on this machine."""
+
+    def __init__(self, model: Model, parts: Parts, *, cache_dir: Path, load_s: float) -> None:
+        super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
+        self.parts = parts
+
+    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
+        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg)
+        return self._warm(
+            list_programs(self.parts, layout), name=_name(layout), title=str(shape), on_progress=on_progress
+        )
+
+    def shape_state(self, shape: Shape) -> str:
+        layout = self._lay_out(shape, 1, uses_cfg=self.model.guidance_scale > 1)
+        return self._state_of((layout.denoise_key, layout.decode_key), name=_name(layout))
+
+    def encode(self, recipe: Recipe) -> Embeddings:
+        texts = [recipe.negative_prompt or "", recipe.prompt]
+        ids, mask = tokenize(self.parts.tokenizer, texts, length=self.parts.text_length)
+        program = self._programs.get(*ENCODE_KEY)
+        return jax.device_get(program(self.parts.weights["text_encoder"], self._put(ids), self._put(mask)))
+
+    def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> jax.Array:
+        scale = recipe.guidance_scale or 0.0
+        layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1)
+        schedule = build_schedule(
+            recipe.scheduler or "",
+            self.parts.scheduler_config,
+            steps=recipe.steps or 1,
+            flow_shift=recipe.flow_shift,
+        )
+        program = self._programs.get(*layout.denoise_key)
+        latents = NoiseSource(seed=recipe.seed or 0, images=layout.videos, shape=layout.latents_CTHW).draw()
+        zeros = jax.device_put(np.zeros_like(latents), layout.latents)
+        state = State(jax.device_put(latents, layout.latents), zeros, zeros, zeros)
+        rows = self._put_rows(embeddings, layout)
+        condition = self._make_condition(recipe, layout)
+        table = self._put(schedule.table)
+        # Without guidance the guided program may run all the same; at 1 it gives the positive half.
+        second_scale = scale if recipe.guidance_scale_2 is None else recipe.guidance_scale_2
+        scales = [self._put(np.float32(value if scale > 1 else 1.0)) for value in (scale, second_scale)]
+        boundary = self._find_boundary(schedule)
+
+        def run(start: int, stop: int) -> jax.Array:
+            nonlocal state
+            middle = min(max(start, boundary), stop)
+            for expert, guidance_scale, begin, end in (
+                ("transformer", scales[0], start, middle),
+                ("transformer_2", scales[1], middle, stop),
+            ):
+                if begin < end:
+                    state = program(
+                        self.parts.weights[expert],
+                        state,
+                        rows,
+                        condition,
+                        table,
+                        guidance_scale,
+                        self._number(begin),
+                        self._number(end),
+                    )
+            return state.x0
+
+        def report(done: int, video: jax.Array) -> None:
+            draw = lambda: self._draw_preview(layout, video)[: recipe.batch_size]  # noqa: E731
+            on_progress(Progress(phase="denoising", done=done, total=schedule.steps, draw_preview=draw))
+
+        self.host_ms_per_chunk = run_chunks(run, steps=schedule.steps, max_chunk=MAX_CHUNK, on_done=report)
+        return state.latents
+
+    def decode(self, recipe: Recipe, latents_BCTHW: jax.Array) -> np.ndarray:
+        layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
+        latents = jax.device_put(_fill_rows(latents_BCTHW, layout.videos), layout.latents)
+        pixels = self._programs.get(*layout.decode_key)(self.parts.weights["vae"], latents)
+        frames = np.asarray(pixels)[: recipe.batch_size]
+        if not self.parts.preview.is_learnt:
+            self.parts.preview.learn(np.asarray(latents)[0], frames[0])
+        return frames
+
+    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What `denoise` takes: one row each, as the stage files hold them."""
+        hidden = (1, self.parts.text_length, self.parts.text_width)
+        return {"prompt_embeds": hidden, "negative_prompt_embeds": hidden}
+
+    def latents_shape(self, shape: Shape) -> tuple[int, int, int, int]:
+        """(C, T, H, W) of one video's latents."""
+        return self.parts.latents_CTHW(shape)
+
+    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
+        return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
+
+    def _choose_layout(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
+        """One forward a step when guidance is off, unless only the guided program is warm.
+
+        At a scale of 1 that one gives the same video, for a second forward instead of a compilation.
+        """
+        single, guided = (self._lay_out(shape, batch_size, uses_cfg=value) for value in (False, True))
+        is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
+        return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
+
+    def _find_boundary(self, schedule: Schedule) -> int:
+        """The first step of the second expert; past the last one where there is none."""
+        if self.parts.boundary_timestep is None:
+            return schedule.steps
+        timesteps = schedule.table[: schedule.steps, COLUMNS.index("timestep")]
+        return int((timesteps >= self.parts.boundary_timestep).sum())
+
+    def _put_rows(self, embeddings: Embeddings, layout: Layout) -> jax.Array:
+        """[negative..., positive...] rows with guidance, positive rows alone without."""
+        names = ("negative_prompt_embeds", "prompt_embeds") if layout.uses_cfg else ("prompt_embeds",)
+        rows = np.concatenate([np.repeat(np.asarray(embeddings[name]), layout.videos, axis=0) for name in names])
+        return jax.device_put(rows.astype(np.float32), layout.rows)
+
+    def _make_condition(self, recipe: Recipe, layout: Layout) -> Condition:
+        if not self.parts.takes_pictures:
+            return None
+        if not recipe.images:
+            channels, _, height, width = layout.latents_CTHW
+            return FirstFrame(
+                self._put(np.zeros((1, channels, 1, height, width), np.float32)), self._put(np.float32(0))
+            )
+        picture = open_picture(Path(recipe.images[0]))
+        program = self._programs.get(*layout.condition_key)
+        found = program(self.parts.weights["vae"], self._put(fit_picture(picture, layout.shape)))
+        if not self.parts.takes_channels:
+            return FirstFrame(found, self._put(np.float32(1)))
+        if self.parts.image_processor is None:
+            return Channels(found)
+        seen: Any = self.parts.image_processor(images=picture, return_tensors="np")["pixel_values"]
+        weights = self.parts.weights["image_encoder"]
+        return Channels(found, self._programs.get(*IMAGE_KEY)(weights, self._put(np.asarray(seen, np.float32))))
+
+    def _draw_preview(self, layout: Layout, x0_BCTHW: jax.Array) -> np.ndarray:
+        found = self.parts.preview.map
+        matrix, bias = (self._put(np.asarray(value, np.float32)) for value in (found.matrix, found.bias))
+        return np.asarray(self._programs.get(*layout.preview_key)(matrix, bias, x0_BCTHW))
+
+
+def _name(layout: Layout) -> tuple[object, ...]:
+    """What the cache index calls the programs of a layout."""
+    return ("shape", layout.shape, layout.videos, layout.uses_cfg)
+
+
+def _fill_rows(latents_BCTHW: Any, videos: int) -> Any:
+    """Latents read from a file hold only the videos asked for; the program takes a full batch class."""
+    missing = videos - len(latents_BCTHW)
+    if not missing:
+        return latents_BCTHW
+    return np.concatenate([latents_BCTHW, np.zeros((missing, *latents_BCTHW.shape[1:]), np.float32)])

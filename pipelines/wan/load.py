@@ -1,0 +1,177 @@
+"""A checkpoint in diffusers layout to a loaded family: modules without weights, then weights onto the mesh."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from diffusers import AutoencoderKLWan, WanTransformer3DModel
+from jax.sharding import Mesh
+from transformers import (
+    AutoTokenizer,
+    CLIPImageProcessorPil,
+    CLIPVisionConfig,
+    CLIPVisionModel,
+    UMT5Config,
+    UMT5EncoderModel,
+)
+
+from pipelines.catalog import Model
+from pipelines.errors import ModelError
+from pipelines.runtime import hub
+from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
+from pipelines.runtime.sharding import Rules, apply_rules
+from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
+from pipelines.runtime.weights import find_weight_files, load_weights, read_headers
+from pipelines.stages import STAGES, OnProgress, Progress
+from pipelines.wan import sharding
+from pipelines.wan.attention import RotaryAttention
+from pipelines.wan.family import WanFamily
+from pipelines.wan.parts import COMPONENTS, EXPERTS, Parts
+from pipelines.wan.preview import PreviewMap
+
+
+def load(
+    model: Model,
+    *,
+    mesh: Mesh,
+    cache_dir: Path,
+    on_progress: OnProgress,
+    stages: Sequence[str] = STAGES,
+) -> WanFamily:
+    """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
+
+    With fewer `stages` only their weights are read, and only their methods may be called.
+    """
+    started = time.perf_counter()
+    folder = hub.locate(
+        model,
+        components=(*COMPONENTS, "transformer_2", "image_encoder", "image_processor"),
+        on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+    )
+    on_progress(Progress(phase="loading"))
+    with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
+        index = read_json(folder / "model_index.json")
+        modules = _build_modules(folder, index)
+        tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+        scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
+        image_processor = None
+        if "image_encoder" in modules:
+            image_processor = CLIPImageProcessorPil.from_pretrained(folder / "image_processor")
+    text_length = min(model.text_length, tokenizer.model_max_length)
+    for name in EXPERTS:
+        if name in modules:
+            modules[name].module.set_attn_processor(RotaryAttention(text_length=text_length))
+    boundary_ratio = index.get("boundary_ratio")
+    dtype = choose_dtype(mesh)
+    parts = Parts(
+        mesh=mesh,
+        modules=modules,
+        weights={},
+        stages=frozenset(stages),
+        tokenizer=tokenizer,
+        image_processor=image_processor,
+        scheduler_config=scheduler_config,
+        text_length=text_length,
+        boundary_timestep=boundary_ratio and boundary_ratio * scheduler_config.get("num_train_timesteps", 1000),
+        expands_timesteps=bool(index.get("expand_timesteps")),
+        preview=PreviewMap(folder, cache_dir / "previews" / model.id, channels=modules["vae"].module.config.z_dim),
+        dtype=dtype,
+    )
+    _check_shapes(model, parts)
+    for name, module in modules.items():
+        if not _needed_by(name, takes_pictures=parts.takes_pictures) & parts.stages:
+            continue
+        parts.weights[name] = load_component(
+            folder / name,
+            module,
+            mesh=mesh,
+            rules=_choose_rules(name, module, mesh.shape["tp"]),
+            # Wan's own advice: the autoencoder in fp32, whatever the rest computes in.
+            dtype=jnp.float32 if name == "vae" else dtype,
+            variant=model.variant,
+            on_progress=on_progress,
+            optional_prefix="vision_model.",
+        )
+        if name in EXPERTS and dtype != jnp.float32:
+            parts.weights[name] |= read_precise(folder / name, module, mesh=mesh, variant=model.variant)
+    return WanFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+
+
+def read_precise(folder: Path, module: TracedModule, *, mesh: Mesh, variant: str) -> dict[str, jax.Array]:
+    """The small weights that diffusers keeps in fp32 whatever the rest computes in: timesteps, modulation, norms."""
+    kept = type(module.module)._keep_in_fp32_modules  # noqa: SLF001 - diffusers' own list for its own loading
+    shapes = {
+        name: shape
+        for name, shape in module.parameter_shapes().items()
+        if any(part in kept for part in name.split("."))
+    }
+    return load_weights(
+        read_headers(find_weight_files(folder, variant=variant)),
+        shapes,
+        apply_rules(sharding.REPLICATED, shapes, mesh),
+        dtype=jnp.float32,
+        on_tensor=lambda _done, _total: None,
+    )
+
+
+def _build_modules(folder: Path, index: Mapping[str, Any]) -> dict[str, TracedModule]:
+    experts = EXPERTS if index.get("boundary_ratio") is not None else EXPERTS[:1]
+    configs = {name: read_json(folder / name / "config.json") for name in (*experts, "vae")}
+    if len(experts) > 1 and not _are_alike(*(configs[name] for name in experts)):
+        raise ModelError(
+            f"The two experts in {folder} differ in size.",
+            advice="Use a checkpoint whose transformer and transformer_2 are of one kind, as Wan 2.2's are.",
+        )
+    modules: dict[str, Any] = {}
+    with parameters_on_meta():
+        modules["text_encoder"] = _build_text_encoder(folder / "text_encoder")
+        if configs["transformer"].get("image_dim") is not None:
+            modules["image_encoder"] = CLIPVisionModel(CLIPVisionConfig.from_pretrained(folder / "image_encoder"))
+        for name in experts:
+            modules[name] = WanTransformer3DModel.from_config(configs[name])
+        modules["vae"] = vae = cast(Any, AutoencoderKLWan.from_config(configs["vae"]))
+    if not index.get("expand_timesteps") and modules["transformer"].config.in_channels == vae.config.z_dim:
+        vae.encoder = vae.quant_conv = None  # nobody brings it a picture
+    return {name: TracedModule(module) for name, module in modules.items()}
+
+
+def _build_text_encoder(folder: Path) -> UMT5EncoderModel:
+    encoder: Any = UMT5EncoderModel(UMT5Config.from_pretrained(folder))
+    encoder.encoder.embed_tokens = None  # the same table as `shared`, and checkpoints hold it once
+    return encoder
+
+
+def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(one[name] == other.get(name) for name in one if not name.startswith("_"))
+
+
+def _needed_by(component: str, *, takes_pictures: bool) -> set[str]:
+    """The stages that use a component."""
+    if component == "text_encoder":
+        return {"encode"}
+    if component == "vae":
+        return {"denoise", "decode"} if takes_pictures else {"decode"}
+    return {"denoise"}
+
+
+def _choose_rules(component: str, module: TracedModule, tp: int) -> Rules:
+    if component == "text_encoder":
+        return sharding.choose_encoder_rules(module.module.config, tp)
+    if component in EXPERTS:
+        return sharding.choose_transformer_rules(module.module.config, tp)
+    return sharding.REPLICATED
+
+
+def _check_shapes(model: Model, parts: Parts) -> None:
+    """Raises ModelError for a shape that the autoencoder and the transformer's patches do not divide."""
+    scale = parts.config_of("vae").scale_factor_spatial
+    _, tall, wide = (scale * size for size in parts.config_of("transformer").patch_size)
+    for shape in model.shapes:
+        if shape.height % tall or shape.width % wide:
+            raise ModelError(
+                f"{model.id} cannot make {shape}: its widths are multiples of {wide}, its heights of {tall}.",
+                advice="Correct the model's shapes in presets/models.toml.",
+            )

@@ -1,0 +1,52 @@
+"""The programs the worker runs, compiled by the real TPU compiler for chips that are not here."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import topologies
+from jax.sharding import NamedSharding
+
+from pipelines.runtime.compiled import lower
+from pipelines.runtime.mesh import build_mesh
+from pipelines.wan.parts import Parts
+from pipelines.wan.programs import lay_out, list_programs
+
+pytestmark = pytest.mark.tpu_aot
+
+
+@pytest.fixture(scope="module")
+def topology() -> Any:
+    os.environ.update(TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE="v6e-8", TPU_WORKER_HOSTNAMES="localhost")
+    return topologies.get_topology_desc("v6e:2x4", platform="tpu")
+
+
+def move_to(parts: Parts, mesh: Any) -> Parts:
+    """The same model on another mesh as shapes only, all but the autoencoder in bf16."""
+
+    def move(array: jax.Array, *, keeps_dtype: bool) -> jax.ShapeDtypeStruct:
+        dtype = array.dtype if keeps_dtype or array.dtype != jnp.float32 else jnp.bfloat16
+        return jax.ShapeDtypeStruct(array.shape, dtype, sharding=NamedSharding(mesh, array.sharding.spec))
+
+    weights = {
+        name: {key: move(value, keeps_dtype=name == "vae") for key, value in own.items()}
+        for name, own in parts.weights.items()
+    }
+    return replace(parts, mesh=mesh, weights=weights, dtype=jnp.bfloat16)
+
+
+def test_every_program_compiles_for_v6e_8_with_the_guidance_pair_on_dp_and_tokens_on_sp(
+    topology: Any, load_wan: Callable[..., Any]
+) -> None:
+    family = load_wan("ti2v", "dp=2,sp=2,tp=2")
+    parts = move_to(family.parts, build_mesh("dp=2,sp=2,tp=2", devices=topology.devices))
+    layout = lay_out(parts, family.model.default_shape, batch_size=1, uses_cfg=True)
+    compiled = {program.key[0]: lower(program).compile() for program in list_programs(parts, layout)}
+    assert compiled.keys() == {"encode", "denoise", "preview", "condition", "decode"}
+    assert "all-gather" in compiled["denoise"].as_text()  # keys and values of the other tokens
+    assert "all-reduce" in compiled["denoise"].as_text()  # sums over slices of the weights
+    assert "collective-permute" in compiled["decode"].as_text()  # the halos of convolutions over split columns
