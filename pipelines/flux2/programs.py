@@ -40,6 +40,7 @@ class Layout:
     latents: NamedSharding
     rows: NamedSharding
     model_input: NamedSharding
+    decoder_input: NamedSharding
     references_NCHW: tuple[int, ...] | None  # noqa: N815
     reference_size: Shape | None
 
@@ -89,15 +90,18 @@ def lay_out(
     latents_CHW = parts.latents_CHW(shape)
     dp, sp = parts.mesh.shape["dp"], parts.mesh.shape["sp"]
     height = "sp" if latents_CHW[1] % sp == 0 else None
+    decoder_rows = ("sp", "tp") if latents_CHW[1] % (sp * parts.mesh.shape["tp"]) == 0 else height
+    images_axis = "dp" if images % dp == 0 else None
     rows = "dp" if images * (2 if has_pair else 1) % dp == 0 else None
     return Layout(
         shape=shape,
         images=images,
         uses_cfg=has_pair,
         latents_CHW=latents_CHW,
-        latents=NamedSharding(parts.mesh, PartitionSpec("dp" if images % dp == 0 else None, None, height)),
+        latents=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, height)),
         rows=NamedSharding(parts.mesh, PartitionSpec(rows)),
         model_input=NamedSharding(parts.mesh, PartitionSpec(rows, None, height)),
+        decoder_input=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, decoder_rows)),
         references_NCHW=(references, *parts.latents_CHW(reference_size)) if reference_size else None,
         reference_size=reference_size,
     )
@@ -172,7 +176,7 @@ def _reference_program(parts: Parts, layout: Layout, size: Shape) -> Program:
 def _decode_program(parts: Parts, layout: Layout) -> Program:
     return Program(
         key=layout.decode_key,
-        function=build_decode_program(parts.modules["vae"], dtype=parts.dtype),
+        function=build_decode_program(parts.modules["vae"], dtype=parts.dtype, sharding=layout.decoder_input),
         arguments=(abstract_weights(parts.weights["vae"]), _abstract_latents(layout)),
     )
 
