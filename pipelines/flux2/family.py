@@ -1,7 +1,6 @@
 """A recipe's way through the compiled programs of a loaded FLUX.2."""
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -10,14 +9,14 @@ from pipelines.catalog import Model, Shape
 from pipelines.flux2.denoise import MAX_CHUNK, choose_steps
 from pipelines.flux2.encode import tokenize
 from pipelines.flux2.parts import Parts
-from pipelines.flux2.preview import PreviewMap
 from pipelines.flux2.programs import ENCODE_KEY, Layout, lay_out, list_programs
 from pipelines.flux2.references import read_references
 from pipelines.flux2.variants import Guidance
 from pipelines.recipe import Recipe
 from pipelines.runtime.chunks import run_chunks
-from pipelines.runtime.loaded import LoadedModel
+from pipelines.runtime.loaded import LoadedModel, fill_rows
 from pipelines.runtime.noise import NoiseSource
+from pipelines.runtime.preview import PreviewMap
 from pipelines.runtime.solver import State
 from pipelines.stages import Embeddings, OnProgress, Progress
 
@@ -40,7 +39,7 @@ class Flux2Family(LoadedModel):
         layout = self._lay_out(shape, 1, uses_cfg=self.model.guidance_scale > 1)
         return self._state_of((layout.denoise_key, layout.decode_key), name=_name(layout))
 
-    def encode(self, recipe: Recipe) -> Embeddings:
+    def _encode(self, recipe: Recipe) -> Embeddings:
         names = ("prompt_embeds",)
         prompts = [recipe.prompt]
         if self.parts.guidance is Guidance.PAIR:
@@ -90,7 +89,7 @@ class Flux2Family(LoadedModel):
 
     def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
         layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
-        latents = jax.device_put(_fill_rows(latents_BCHW, layout.images), layout.latents)
+        latents = jax.device_put(fill_rows(latents_BCHW, layout.images), layout.latents)
         pixels = self._programs.get(*layout.decode_key)(self.parts.weights["vae"], latents)
         pictures = np.asarray(pixels)[: recipe.batch_size]
         if not self._preview.is_learnt:
@@ -110,15 +109,6 @@ class Flux2Family(LoadedModel):
 
     def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
         return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
-
-    def _choose_layout(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
-        """One forward a step when guidance is off, unless only the guided program is warm.
-
-        At a scale of 1 that one gives the same picture, for a second forward instead of a compilation.
-        """
-        single, guided = (self._lay_out(shape, batch_size, uses_cfg=value) for value in (False, True))
-        is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
-        return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
 
     def _encode_references(
         self, recipe: Recipe, layout: Layout, *, on_progress: OnProgress
@@ -157,11 +147,3 @@ class Flux2Family(LoadedModel):
 def _name(layout: Layout) -> tuple[object, ...]:
     """What the cache index calls the programs of a layout."""
     return ("shape", layout.shape, layout.images, layout.uses_cfg, layout.references_NCHW)
-
-
-def _fill_rows(latents_BCHW: Any, images: int) -> Any:
-    """Latents read from a file hold only the pictures asked for; the program takes a full batch class."""
-    missing = images - len(latents_BCHW)
-    if not missing:
-        return latents_BCHW
-    return np.concatenate([latents_BCHW, np.zeros((missing, *latents_BCHW.shape[1:]), np.float32)])

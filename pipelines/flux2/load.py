@@ -15,10 +15,11 @@ from pipelines.flux2 import sharding
 from pipelines.flux2.encode import cut_layers
 from pipelines.flux2.family import Flux2Family
 from pipelines.flux2.parts import COMPONENTS, STAGES_OF, Parts
-from pipelines.flux2.preview import PreviewMap
+from pipelines.flux2.preview import guess_map
 from pipelines.flux2.variants import MAX_TEXT_LENGTH, VARIANT_OF_PIPELINE, Variant, find_guidance
 from pipelines.runtime import hub
 from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
+from pipelines.runtime.preview import PreviewMap
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
 from pipelines.runtime.weights import StoredTensor
 from pipelines.stages import STAGES, OnProgress, Progress
@@ -93,7 +94,7 @@ def load(
         dtype=dtype,
     )
     learnt_folder = cache_dir.parent / "previews" / model.id
-    preview = PreviewMap(folder, learnt_folder, channels=parts.config_of("transformer").in_channels)
+    preview = PreviewMap(folder, learnt_folder, guess=guess_map(parts.config_of("transformer").in_channels))
     return Flux2Family(model, parts, preview, cache_dir=cache_dir, load_s=time.perf_counter() - started)
 
 

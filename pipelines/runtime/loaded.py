@@ -10,9 +10,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Model
+from pipelines.catalog import Model, Shape
+from pipelines.recipe import Recipe
 from pipelines.runtime.compiled import CacheIndex, Program, Programs, counter
-from pipelines.stages import OnProgress, Progress
+from pipelines.runtime.embedding_cache import EmbeddingCache
+from pipelines.stages import Embeddings, OnProgress, Progress
 
 Weights = dict[str, dict[str, jax.Array]]
 """Component -> parameter name -> array on the mesh; the dictionary of the model's Parts itself."""
@@ -28,6 +30,7 @@ class LoadedModel:
         self._weights = weights
         self._programs = Programs()
         self._replicated = NamedSharding(mesh, PartitionSpec())
+        self._embeddings = EmbeddingCache()
         self._numbers: dict[int, jax.Array] = {}
         device = mesh.devices.flat[0]
         context = f"{model.id}@{model.revision} {dict(mesh.shape)} {device.device_kind} {jax.__version__}"
@@ -36,14 +39,35 @@ class LoadedModel:
     def compile_count(self) -> int:
         return counter.compiled
 
+    def encode(self, recipe: Recipe) -> Embeddings:
+        """The prompt's embeddings, made now or kept from the last time."""
+        return self._embeddings.get((recipe.prompt, recipe.negative_prompt), lambda: self._encode(recipe))
+
     def unload(self) -> None:
         self._programs.clear()
+        self._embeddings.clear()
         self._numbers.clear()
         for component in self._weights.values():
             for array in component.values():
                 array.delete()
         self._weights.clear()
         gc.collect()
+
+    def _encode(self, recipe: Recipe) -> Embeddings:
+        raise NotImplementedError
+
+    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Any:
+        """The family's own Layout, which has a `denoise_key`."""
+        raise NotImplementedError
+
+    def _choose_layout(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Any:
+        """One forward a step when guidance is off, unless only the guided program is warm.
+
+        At a scale of 1 that one gives the same output, for a second forward instead of a compilation.
+        """
+        single, guided = (self._lay_out(shape, batch_size, uses_cfg=value) for value in (False, True))
+        is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
+        return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
 
     def _warm(
         self, programs: Sequence[Program], *, name: tuple[Any, ...], title: str, on_progress: OnProgress
@@ -75,3 +99,11 @@ class LoadedModel:
         if value not in self._numbers:
             self._numbers[value] = self._put(np.int32(value))
         return self._numbers[value]
+
+
+def fill_rows(latents: Any, rows: int) -> Any:
+    """Latents read from a file hold only the outputs asked for; the program takes a full batch class."""
+    missing = rows - len(latents)
+    if not missing:
+        return latents
+    return np.concatenate([latents, np.zeros((missing, *latents.shape[1:]), np.float32)])

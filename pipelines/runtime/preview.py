@@ -65,6 +65,27 @@ def fit_map(latents_BCHW: np.ndarray, pixels_BHWC: np.ndarray, *, cells: int = 1
     return LatentsToRgb(matrix=solution[:-1].astype(np.float32), bias=solution[-1].astype(np.float32), cells=cells)
 
 
+class PreviewMap:
+    """The map of one model: found with it, learnt here before, or still to learn.
+
+    A checkpoint may bring its map. For others it is learnt from the first output that is decoded, and kept in
+    `learnt_folder`; until then `guess` stands in.
+    """
+
+    def __init__(self, model_folder: Path | None, learnt_folder: Path, *, guess: LatentsToRgb) -> None:
+        self._learnt_folder = learnt_folder
+        found = (read_map(model_folder) if model_folder else None) or read_map(learnt_folder)
+        self.is_learnt = found is not None
+        self.map = found or guess
+
+    def learn(self, latents_BCHW: np.ndarray, pixels_BHWC: np.ndarray) -> None:
+        """From latents and the uint8 pictures they were decoded to."""
+        self.map = fit_map(latents_BCHW, pixels_BHWC, cells=self.map.cells)
+        self.is_learnt = True
+        self._learnt_folder.mkdir(parents=True, exist_ok=True)
+        write_map(self.map, self._learnt_folder)
+
+
 def write_map(found: LatentsToRgb, folder: Path) -> None:
     values = {"cells": found.cells, "matrix": found.matrix.round(5).tolist(), "bias": found.bias.round(5).tolist()}
     (folder / FILE_NAME).write_text(json.dumps(values, indent=1) + "\n", "utf-8")

@@ -9,7 +9,7 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
 from pipelines.runtime.chunks import run_chunks
-from pipelines.runtime.loaded import LoadedModel
+from pipelines.runtime.loaded import LoadedModel, fill_rows
 from pipelines.runtime.noise import NoiseSource
 from pipelines.runtime.pictures import fit_picture, open_picture
 from pipelines.runtime.schedules import COLUMNS, Schedule, build_schedule
@@ -18,6 +18,7 @@ from pipelines.stages import Embeddings, OnProgress, Progress
 from pipelines.wan.denoise import MAX_CHUNK, Channels, Condition, FirstFrame
 from pipelines.wan.encode import tokenize
 from pipelines.wan.parts import Parts
+from pipelines.wan.preview import pair_frames
 from pipelines.wan.programs import ENCODE_KEY, IMAGE_KEY, Layout, lay_out, list_programs
 
 
@@ -38,7 +39,7 @@ class WanFamily(LoadedModel):
         layout = self._lay_out(shape, 1, uses_cfg=self.model.guidance_scale > 1)
         return self._state_of((layout.denoise_key, layout.decode_key), name=_name(layout))
 
-    def encode(self, recipe: Recipe) -> Embeddings:
+    def _encode(self, recipe: Recipe) -> Embeddings:
         texts = [recipe.negative_prompt or "", recipe.prompt]
         ids, mask = tokenize(self.parts.tokenizer, texts, length=self.parts.text_length)
         program = self._programs.get(*ENCODE_KEY)
@@ -94,11 +95,11 @@ class WanFamily(LoadedModel):
 
     def decode(self, recipe: Recipe, latents_BCTHW: jax.Array) -> np.ndarray:
         layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
-        latents = jax.device_put(_fill_rows(latents_BCTHW, layout.videos), layout.latents)
+        latents = jax.device_put(fill_rows(latents_BCTHW, layout.videos), layout.latents)
         pixels = self._programs.get(*layout.decode_key)(self.parts.weights["vae"], latents)
         frames = np.asarray(pixels)[: recipe.batch_size]
         if not self.parts.preview.is_learnt:
-            self.parts.preview.learn(np.asarray(latents)[0], frames[0])
+            self.parts.preview.learn(*pair_frames(np.asarray(latents)[0], frames[0]))
         return frames
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -112,15 +113,6 @@ class WanFamily(LoadedModel):
 
     def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
         return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
-
-    def _choose_layout(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
-        """One forward a step when guidance is off, unless only the guided program is warm.
-
-        At a scale of 1 that one gives the same video, for a second forward instead of a compilation.
-        """
-        single, guided = (self._lay_out(shape, batch_size, uses_cfg=value) for value in (False, True))
-        is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
-        return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
 
     def _find_boundary(self, schedule: Schedule) -> int:
         """The first step of the second expert; past the last one where there is none."""
@@ -163,11 +155,3 @@ class WanFamily(LoadedModel):
 def _name(layout: Layout) -> tuple[object, ...]:
     """What the cache index calls the programs of a layout."""
     return ("shape", layout.shape, layout.videos, layout.uses_cfg)
-
-
-def _fill_rows(latents_BCTHW: Any, videos: int) -> Any:
-    """Latents read from a file hold only the videos asked for; the program takes a full batch class."""
-    missing = videos - len(latents_BCTHW)
-    if not missing:
-        return latents_BCTHW
-    return np.concatenate([latents_BCTHW, np.zeros((missing, *latents_BCTHW.shape[1:]), np.float32)])

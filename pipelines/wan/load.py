@@ -22,6 +22,7 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.runtime import hub
 from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
+from pipelines.runtime.preview import PreviewMap
 from pipelines.runtime.sharding import Rules, apply_rules
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
 from pipelines.runtime.weights import find_weight_files, load_weights, read_headers
@@ -30,7 +31,7 @@ from pipelines.wan import sharding
 from pipelines.wan.attention import RotaryAttention
 from pipelines.wan.family import WanFamily
 from pipelines.wan.parts import COMPONENTS, EXPERTS, Parts
-from pipelines.wan.preview import PreviewMap
+from pipelines.wan.preview import guess_map
 
 
 def load(
@@ -77,7 +78,9 @@ def load(
         text_length=text_length,
         boundary_timestep=boundary_ratio and boundary_ratio * scheduler_config.get("num_train_timesteps", 1000),
         expands_timesteps=bool(index.get("expand_timesteps")),
-        preview=PreviewMap(folder, cache_dir / "previews" / model.id, channels=modules["vae"].module.config.z_dim),
+        preview=PreviewMap(
+            folder, cache_dir / "previews" / model.id, guess=guess_map(modules["vae"].module.config.z_dim)
+        ),
         dtype=dtype,
     )
     _check_shapes(model, parts)

@@ -9,8 +9,8 @@ from jax.sharding import Mesh
 from transformers import CLIPImageProcessorPil, PreTrainedTokenizerBase
 
 from pipelines.catalog import Shape
+from pipelines.runtime.preview import PreviewMap
 from pipelines.runtime.torch_bridge import TracedModule
-from pipelines.wan.preview import PreviewMap
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")
 EXPERTS = ("transformer", "transformer_2")  # in the order in which they denoise

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.runtime.preview import FILE_NAME, LatentsToRgb, write_map
-from pipelines.wan.preview import PreviewMap, build_preview_program, choose_frames
+from pipelines.runtime.preview import FILE_NAME, LatentsToRgb, PreviewMap, write_map
+from pipelines.wan.preview import build_preview_program, choose_frames, guess_map, pair_frames
 
 CHANNELS = 6
 
@@ -33,15 +33,15 @@ def draw(learnt: PreviewMap, latents: np.ndarray) -> np.ndarray:
 
 def test_colours_are_learnt_from_the_first_video_and_kept(tmp_path: Path) -> None:
     latents, frames = make_video()
-    learnt = PreviewMap(None, tmp_path / "previews", channels=CHANNELS)
+    learnt = PreviewMap(None, tmp_path / "previews", guess=guess_map(CHANNELS))
     assert not learnt.is_learnt
     before = draw(learnt, latents)
     assert before.shape == (3, 8, 10, 3)
-    learnt.learn(latents, frames)
+    learnt.learn(*pair_frames(latents, frames))
     expected = frames[::4, ::4, ::4].astype(int)
     assert np.abs(draw(learnt, latents) - expected).max() <= 1
     assert np.abs(before - expected).max() > 50
-    again = PreviewMap(None, tmp_path / "previews", channels=CHANNELS)
+    again = PreviewMap(None, tmp_path / "previews", guess=guess_map(CHANNELS))
     assert again.is_learnt
     assert np.abs(draw(again, latents) - expected).max() <= 1
 
@@ -50,5 +50,5 @@ def test_a_models_own_map_goes_first(tmp_path: Path) -> None:
     own = LatentsToRgb(matrix=np.ones((CHANNELS, 3), np.float32), bias=np.zeros(3, np.float32))
     write_map(own, tmp_path)
     assert (tmp_path / FILE_NAME).exists()
-    found = PreviewMap(tmp_path, tmp_path / "previews", channels=CHANNELS)
+    found = PreviewMap(tmp_path, tmp_path / "previews", guess=guess_map(CHANNELS))
     assert (found.is_learnt, found.map.cells) == (True, 1)

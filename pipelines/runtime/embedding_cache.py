@@ -1,0 +1,34 @@
+"""The embeddings of the last prompts: a sweep over seeds reads its prompt once."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from pipelines.stages import Embeddings
+
+MAX_BYTES = 2**28  # eight prompts of FLUX.2 dev (31 MB each in fp32), hundreds of SDXL
+
+
+class EmbeddingCache:
+    """Of one loaded model, so a prompt is all of the key; the least recently used go first."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[Hashable, Embeddings] = OrderedDict()
+
+    def get(self, key: Hashable, encode: Callable[[], Embeddings]) -> Embeddings:
+        """What is kept under `key`, else what `encode` gives now."""
+        if key not in self._kept:
+            self._kept[key] = encode()
+        self._kept.move_to_end(key)
+        while len(self._kept) > 1 and sum(map(_count_bytes, self._kept.values())) > self._max_bytes:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+
+def _count_bytes(embeddings: Embeddings) -> int:
+    return sum(np.asarray(value).nbytes for value in embeddings.values())
