@@ -60,8 +60,6 @@ def make(
     Example: python -m pipelines generate --model demo-sdxl --prompt "A red sailboat on the ocean at sunset" --seed 42
     """
     place = options.Place(data_dir=data_dir)
-    suffix = suffix_of(place.catalog.get(model))
-    check_output(output, suffix)
     if remote_encoder and text_encoder_url is None:
         raise RecipeError({"remote_encoder": "needs --remote_url http://host:port too"})
     recipe = options.make_recipe(
@@ -82,6 +80,8 @@ def make(
             "images": [str(file) for file in image or ()] or None,
         },
     )
+    suffix = suffix_of(place.catalog.get(recipe.model))
+    check_output(output, suffix)
     from pipelines import registry
     from pipelines.runtime.pictures import open_picture
     from pipelines.runtime.remote_encoder import RemoteEncoder

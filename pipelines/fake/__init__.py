@@ -23,6 +23,7 @@ from pipelines.stages import Embeddings, OnProgress, Progress
 
 LOAD_S = 0.3
 COMPILE_S = 1.0
+UNLOAD_S = 0.3
 STEP_S = 0.15
 PREVIEW_SCALE = 4  # a preview pixel covers this many output pixels, as a latent does
 COMPILE_TICKS = 10
@@ -109,6 +110,7 @@ class FakeFamily:
         return len(self._warm)
 
     def unload(self) -> None:
+        time.sleep(UNLOAD_S if self._step_s else 0)
         self._warm.clear()
 
 

@@ -75,7 +75,7 @@ _SETTINGS = f"""
   </div>
 </div>
 <div class="lu-field-row" id="lu-flow">
-  {_slider("flow_shift", "Flow shift", step="0.5")}{_slider("fps", "Frames a second", step="1")}
+  {_slider("flow_shift", "Flow shift", step="0.5")}{_slider("fps", "Frames/s", step="1")}
 </div>
 <div class="lu-field" data-field="seed">
   <label class="lu-label" for="lu-seed">Seed</label>

@@ -190,6 +190,43 @@ def test_a_batch_is_a_grid_and_its_settings_can_be_used_again(open_page: OpenPag
     expect(page.locator(RESULT)).to_have_count(4)
 
 
+def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    _make(page, SAILBOAT, steps=2)
+    expect(page.locator(RESULT)).to_be_visible()
+    phases = page.evaluate_handle(
+        """() => {
+          const seen = [];
+          const note = () => seen.push(document.querySelector(".lu-frame-wait span, #lu-phase")?.textContent ?? "");
+          new MutationObserver(note).observe(document.body, { subtree: true, childList: true, characterData: true });
+          return seen;
+        }"""
+    )
+    page.select_option("#lu-model", "wan2.1-1.3b")
+    expect(page.locator("#lu-fps-value")).to_have_value("16")
+    page.locator(".lu-size", has_text="33 frames").click()
+    keep(page, "wan-dark")
+    _make(page, "A red sailboat sails to the left", steps=6)
+    expect(page.locator(f"{PREVIEW}[data-plays]")).to_be_visible()
+    keep(page, "video-running-dark")
+    video = page.locator(f"video{RESULT}")
+    expect(video).to_be_visible(timeout=20_000)
+    page.wait_for_function("(() => { const v = document.querySelector('video'); return v.currentTime > 0; })()")
+    facts = video.evaluate("v => [v.videoWidth, v.videoHeight, v.paused, v.muted, Math.round(v.duration * 16)]")
+    assert facts == [832, 480, False, True, 33]
+    assert any("Unloading" in text for text in phases.json_value())
+    expect(page.locator("#lu-bar")).to_contain_text("16 frames a second")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="GIF").click()
+    assert download.value.suggested_filename.endswith(".gif")
+    keep(page, "video-done-dark")
+    page.locator(".lu-frame").click()
+    expect(page.locator("#lu-zoom video")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.select_option("#lu-model", "demo-sdxl")
+    expect(page.locator("#lu-fps")).to_be_hidden()
+
+
 def test_the_keyboard_reaches_everything(open_page: OpenPage) -> None:
     page = open_page()
     for prompt in ("The older one", "The newer one"):

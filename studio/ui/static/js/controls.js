@@ -136,6 +136,7 @@ function drawModel(model) {
     for (const input of [slider, find(`lu-${name}-value`)])
       Object.assign(input, { min: LOWEST[name], max: model.limits[name] });
   }
+  setText(find("lu-batch-label"), model.defaults.fps === null ? "Images" : "Videos");
   find("lu-flow").hidden = model.defaults.flow_shift === null && model.defaults.fps === null;
   drawExamples(model.examples, (prompt) => {
     change({ prompt });

@@ -2,7 +2,7 @@
 // the one choice that can make people wait; the cards say how long before they choose.
 
 import { arrowsChoose, el, find, keyed, setText } from "./dom.js";
-import { STATES, seconds, shapeName } from "./format.js";
+import { STATES, seconds, sizeName } from "./format.js";
 import { state } from "./store.js";
 
 const ART_PX = 30;
@@ -40,7 +40,7 @@ function create(shape) {
     "button.lu-size",
     { type: "button", role: "radio" },
     el("span.lu-size-art", { "aria-hidden": "true" }, art),
-    el("span", {}, el("span.lu-size-name.lu-num", {}, shapeName(shape.shape)), el("span.lu-size-state.lu-num")),
+    el("span", {}, el("span.lu-size-name.lu-num", {}, sizeName(shape.shape)), el("span.lu-size-state.lu-num")),
   );
 }
 
@@ -51,7 +51,8 @@ function update(card, shape, chosen) {
   card.tabIndex = isChosen ? 0 : -1;
   card.title = HINTS[shape.state];
   const cost = shape.seconds === null || shape.seconds === undefined ? "" : ` · ${seconds(shape.seconds)}`;
-  setText(card.querySelector(".lu-size-state"), `${STATES[shape.state]}${cost}`);
+  const frames = shape.frames > 1 ? `${shape.frames} frames · ` : "";
+  setText(card.querySelector(".lu-size-state"), `${frames}${STATES[shape.state]}${cost}`);
 }
 
 function hintOf(model, shape) {
