@@ -204,7 +204,7 @@ def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> No
     )
     page.select_option("#lu-model", "wan2.1-1.3b")
     expect(page.locator("#lu-fps-value")).to_have_value("16")
-    page.locator(".lu-size", has_text="33 frames").click()
+    page.locator(".lu-size", has_text="832×480×33").click()
     keep(page, "wan-dark")
     _make(page, "A red sailboat sails to the left", steps=6)
     expect(page.locator(f"{PREVIEW}[data-plays]")).to_be_visible()

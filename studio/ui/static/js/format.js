@@ -14,9 +14,10 @@ export function wholeSeconds(value) {
   return value < 89.5 ? `${Math.max(0, Math.round(value))} s` : seconds(value);
 }
 
-export const sizeName = (shape) => shape.split("x").slice(0, 2).join(" × ");
-
-export const shapeName = (shape) => sizeName(shape) + (framesIn(shape) > 1 ? ` · ${framesIn(shape)} frames` : "");
+export function shapeName(shape) {
+  const [width, height, frames] = shape.split("x");
+  return `${width} × ${height}${frames ? ` · ${frames} frames` : ""}`;
+}
 
 export const framesIn = (shape) => Number(shape.split("x")[2] ?? 1);
 

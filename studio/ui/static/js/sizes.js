@@ -2,7 +2,7 @@
 // the one choice that can make people wait; the cards say how long before they choose.
 
 import { arrowsChoose, el, find, keyed, setText } from "./dom.js";
-import { STATES, seconds, sizeName } from "./format.js";
+import { STATES, seconds, shapeName } from "./format.js";
 import { state } from "./store.js";
 
 const ART_PX = 30;
@@ -32,6 +32,7 @@ export function drawSizes(model, chosen) {
 }
 
 function create(shape) {
+  const name = shape.frames > 1 ? shape.shape.replaceAll("x", "×") : shapeName(shape.shape); // cards are narrow
   const longest = Math.max(shape.width, shape.height);
   const art = el("i", {
     style: { width: `${(ART_PX * shape.width) / longest}px`, height: `${(ART_PX * shape.height) / longest}px` },
@@ -40,7 +41,7 @@ function create(shape) {
     "button.lu-size",
     { type: "button", role: "radio" },
     el("span.lu-size-art", { "aria-hidden": "true" }, art),
-    el("span", {}, el("span.lu-size-name.lu-num", {}, sizeName(shape.shape)), el("span.lu-size-state.lu-num")),
+    el("span", {}, el("span.lu-size-name.lu-num", {}, name), el("span.lu-size-state.lu-num")),
   );
 }
 
@@ -51,8 +52,7 @@ function update(card, shape, chosen) {
   card.tabIndex = isChosen ? 0 : -1;
   card.title = HINTS[shape.state];
   const cost = shape.seconds === null || shape.seconds === undefined ? "" : ` · ${seconds(shape.seconds)}`;
-  const frames = shape.frames > 1 ? `${shape.frames} frames · ` : "";
-  setText(card.querySelector(".lu-size-state"), `${frames}${STATES[shape.state]}${cost}`);
+  setText(card.querySelector(".lu-size-state"), `${STATES[shape.state]}${cost}`);
 }
 
 function hintOf(model, shape) {
