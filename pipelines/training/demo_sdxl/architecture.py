@@ -46,10 +46,10 @@ UNET_CONFIG: dict[str, Any] = {
     "out_channels": LATENT_CHANNELS,
     "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
     "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-    "block_out_channels": (64, 96, 128),
+    "block_out_channels": (64, 96, 96),
     "layers_per_block": 1,
     "transformer_layers_per_block": 1,
-    "attention_head_dim": (4, 3, 4),  # diffusers' name for the number of heads
+    "attention_head_dim": (4, 3, 3),  # diffusers' name for the number of heads
     "cross_attention_dim": 2 * TEXT_WIDTH,
     "addition_embed_type": "text_time",
     "addition_time_embed_dim": TIME_ID_WIDTH,
