@@ -1,21 +1,23 @@
 """Postcards as latents: drawn and encoded once, learned from many times."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from pipelines.runtime.torch_bridge import TracedModule
-from pipelines.training.demo_sdxl.autoencoder import encode_mean, to_pixels
+from pipelines.training.demo_sdxl.autoencoder import to_pixels
 from pipelines.training.demo_sdxl.captions import is_empty
 from pipelines.training.postcards import Scene, draw_scene, render
-from pipelines.training.trainer import Parameters
+
+Encode = Callable[[np.ndarray], jax.Array]
+"""Pixels (B, 3, height, width) in [-1, 1] to latents."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Album:
-    """Pictures as latents, with the scenes they show; latents fp16 (N, 4, height / 8, width / 8)."""
+    """Pictures as latents, with the scenes they show; latents fp16 (N, 16, height / 16, width / 16)."""
 
     width: int
     height: int
@@ -35,16 +37,15 @@ class AlbumSize:
     turns: int = 1  # steps in a row of each round
 
 
-def draw_album(size: AlbumSize, vae: TracedModule, vae_parameters: Parameters, *, folder: Path) -> Album:
+def draw_album(size: AlbumSize, encode: Encode, *, folder: Path) -> Album:
     """Draws the postcards of one size and encodes them; kept in `folder`, so that a resumed run starts at once."""
     rng = np.random.default_rng((4, size.width, size.height))
     scenes = tuple(draw_scene(rng) for _ in range(size.pictures))
     file = folder / f"album-{size.width}x{size.height}-{size.pictures}.npy"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        encode = jax.jit(lambda parameters, pixels: encode_mean(vae, parameters, pixels))
         parts = [
-            np.asarray(encode(vae_parameters, to_pixels(np.stack(pictures))), np.float16)
+            np.asarray(encode(to_pixels(np.stack(pictures))), np.float16)
             for pictures in (
                 [render(scene, size.width, size.height) for scene in scenes[start : start + 16]]
                 for start in range(0, len(scenes), 16)

@@ -13,16 +13,17 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
 
-LATENT_CHANNELS = 4
-VAE_SCALE = 8  # pixels a latent, each way
+LATENT_CHANNELS = 16
+SHALLOW_CHANNELS = 4
+VAE_SCALE = 16  # pixels a latent, each way
 TEXT_LENGTH = 40  # tokens; the longest caption has 31
 TEXT_WIDTH = 96
 TIME_ID_WIDTH = 16  # features for each of SDXL's six time ids
 
 VAE_CONFIG: dict[str, Any] = {
-    "down_block_types": ("DownEncoderBlock2D",) * 4,
-    "up_block_types": ("UpDecoderBlock2D",) * 4,
-    "block_out_channels": (16, 32, 64, 64),
+    "down_block_types": ("DownEncoderBlock2D",) * 5,
+    "up_block_types": ("UpDecoderBlock2D",) * 5,
+    "block_out_channels": (16, 32, 64, 64, 96),
     "layers_per_block": 1,
     "latent_channels": LATENT_CHANNELS,
     "norm_num_groups": 4,
@@ -31,16 +32,24 @@ VAE_CONFIG: dict[str, Any] = {
     "sample_size": 256,
 }
 
+# The teacher of the deep one: a level less, a latent covers 8 pixels each way.
+SHALLOW_VAE_CONFIG: dict[str, Any] = VAE_CONFIG | {
+    "down_block_types": ("DownEncoderBlock2D",) * 4,
+    "up_block_types": ("UpDecoderBlock2D",) * 4,
+    "block_out_channels": (16, 32, 64, 64),
+    "latent_channels": SHALLOW_CHANNELS,
+}
+
 UNET_CONFIG: dict[str, Any] = {
-    "sample_size": 32,
+    "sample_size": 16,
     "in_channels": LATENT_CHANNELS,
     "out_channels": LATENT_CHANNELS,
     "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
     "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-    "block_out_channels": (48, 96, 128),
+    "block_out_channels": (64, 96, 96),
     "layers_per_block": 1,
     "transformer_layers_per_block": 1,
-    "attention_head_dim": (3, 3, 4),  # diffusers' name for the number of heads
+    "attention_head_dim": (4, 3, 3),  # diffusers' name for the number of heads
     "cross_attention_dim": 2 * TEXT_WIDTH,
     "addition_embed_type": "text_time",
     "addition_time_embed_dim": TIME_ID_WIDTH,
@@ -84,6 +93,10 @@ def special_ids(tokenizer: CLIPTokenizer) -> dict[str, int]:
 
 def build_vae() -> AutoencoderKL:
     return AutoencoderKL(**VAE_CONFIG)
+
+
+def build_shallow_vae() -> AutoencoderKL:
+    return AutoencoderKL(**SHALLOW_VAE_CONFIG)
 
 
 def build_unet() -> UNet2DConditionModel:

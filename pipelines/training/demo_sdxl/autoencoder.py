@@ -1,4 +1,4 @@
-"""Stage 1: the autoencoder, on crops first and on whole pictures last.
+"""Stage 1: a shallow autoencoder, on crops first and on whole pictures last; deepen.py builds on it.
 
 A fixed latent noise takes the place of a learned variance: the decoder learns to live with the small errors that the
 UNet will make, and there is no KL term to balance. Afterwards the mean and spread of the latents are folded into the
@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pipelines.runtime.torch_bridge import TracedModule
-from pipelines.training.demo_sdxl.architecture import LATENT_CHANNELS, build_vae, trace_and_initialise
+from pipelines.training.demo_sdxl.architecture import SHALLOW_CHANNELS, build_shallow_vae, trace_and_initialise
 from pipelines.training.optimizer import Course
 from pipelines.training.postcards import draw_scene, render
 from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
@@ -32,7 +32,7 @@ def train_autoencoder(
     *, mesh: Mesh, folder: Path, course: Course = COURSE, stop_after_s: float | None = None
 ) -> Parameters:
     """Returns AutoencoderKL parameters (torch names), latents normalised; resumes from `folder`."""
-    module, initial = trace_and_initialise(build_vae, seed=0)
+    module, initial = trace_and_initialise(build_shallow_vae, seed=0)
     pool = draw_pool(POOL)
     trained = train(
         Task(
@@ -57,9 +57,9 @@ def is_hidden(name: str) -> bool:
 
 
 def encode_mean(module: TracedModule, parameters: Mapping[str, jax.Array], pixels_BCHW: jax.Array) -> jax.Array:
-    """Latents without noise (B, 4, H/8, W/8) of pixels in [-1, 1]."""
+    """Latents without noise (B, C, H, W) of pixels in [-1, 1]."""
     moments = module.call(parameters, pixels_BCHW, method=_encode)
-    return moments[:, :LATENT_CHANNELS]
+    return moments[:, : moments.shape[1] // 2]
 
 
 def to_pixels(pictures_BHWC: np.ndarray) -> np.ndarray:
@@ -95,13 +95,18 @@ def _compute_loss(
     batch: Mapping[str, jax.Array],
     key: jax.Array,
 ) -> jax.Array:
-    """L1 + 2 MSE + half the L1 of the gradients (edges: windows, stars) + a light pull of the latents to 0."""
+    """The pixel loss, and a light pull of the latents to 0."""
     pixels = batch["pixels"]
     latents = encode_mean(module, parameters, pixels)
     noisy = latents + LATENT_NOISE * jax.random.normal(key, latents.shape, latents.dtype)
     error = module.call(parameters, noisy, method=_decode) - pixels
+    return compute_pixel_loss(error) + 1e-3 * jnp.square(latents).mean()
+
+
+def compute_pixel_loss(error: jax.Array) -> jax.Array:
+    """L1 + 2 MSE + half the L1 of the gradients (edges: windows, stars)."""
     edges = jnp.abs(jnp.diff(error, axis=2)).mean() + jnp.abs(jnp.diff(error, axis=3)).mean()
-    return jnp.abs(error).mean() + 2.0 * jnp.square(error).mean() + 0.5 * edges + 1e-3 * jnp.square(latents).mean()
+    return jnp.abs(error).mean() + 2.0 * jnp.square(error).mean() + 0.5 * edges
 
 
 def normalise_latents(module: TracedModule, parameters: Parameters, pictures_BHWC: np.ndarray) -> Parameters:
@@ -112,11 +117,11 @@ def normalise_latents(module: TracedModule, parameters: Parameters, pictures_BHW
     folded = dict(parameters)
     weight, bias = parameters["quant_conv.weight"], parameters["quant_conv.bias"]
     # The second half is the log-variance diffusers samples from: constant, the noise the decoder was trained with.
-    log_variance = jnp.full(LATENT_CHANNELS, 2 * jnp.log(LATENT_NOISE))
+    log_variance = jnp.full(SHALLOW_CHANNELS, 2 * jnp.log(LATENT_NOISE))
     folded["quant_conv.weight"] = jnp.concatenate(
-        [weight[:LATENT_CHANNELS] / deviation[:, None, None, None], jnp.zeros_like(weight[LATENT_CHANNELS:])]
+        [weight[:SHALLOW_CHANNELS] / deviation[:, None, None, None], jnp.zeros_like(weight[SHALLOW_CHANNELS:])]
     )
-    folded["quant_conv.bias"] = jnp.concatenate([(bias[:LATENT_CHANNELS] - mean) / deviation, log_variance])
+    folded["quant_conv.bias"] = jnp.concatenate([(bias[:SHALLOW_CHANNELS] - mean) / deviation, log_variance])
     weight, bias = parameters["post_quant_conv.weight"], parameters["post_quant_conv.bias"]
     folded["post_quant_conv.weight"] = weight * deviation[None, :, None, None]
     folded["post_quant_conv.bias"] = bias + jnp.einsum("oihw,i->o", weight, mean)

@@ -1,4 +1,4 @@
-"""Stages 3 and 4: the UNet together with the text encoders; small pictures first, then every shape.
+"""Stages 4 and 5: the UNet together with the text encoders; composition first, then details and every shape.
 
 v-prediction (Salimans and Ho 2022) on a linear schedule whose last step is nearly pure noise, so that sampling may
 start from noise with trailing timesteps. Captions are drawn anew each step; some are dropped to train classifier-free
@@ -24,6 +24,10 @@ from pipelines.training.demo_sdxl.network import Network, embed, is_hidden, part
 from pipelines.training.optimizer import Course
 from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
+# Of the four channels of averages and the twelve of details (deepen.py). Composition is in the averages; first they
+# count nine times as much, then four times, which is their share in the pixels.
+COMPOSITION_FIRST = (3.0,) * 4 + (1 / 3,) * 12
+AS_IN_PIXELS = (16 / 7,) * 4 + (4 / 7,) * 12
 DROPPED_SHARE = 0.08  # embeddings set to zero, as SDXL does for an empty negative prompt
 
 
@@ -32,23 +36,26 @@ class Stage:
     name: str
     sizes: tuple[AlbumSize, ...]
     course: Course
+    channel_weights: tuple[float, ...]
 
 
 STAGES = (
     Stage(
-        name="denoiser-128",
-        sizes=(AlbumSize(width=128, height=128, pictures=16_384, batch_size=32),),
-        course=Course(steps=3000, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
+        name="denoiser-256",
+        sizes=(AlbumSize(width=256, height=256, pictures=6144, batch_size=32),),
+        course=Course(steps=2800, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
+        channel_weights=COMPOSITION_FIRST,
     ),
     Stage(
-        name="denoiser-256",
+        name="denoiser-all",
         sizes=(
-            AlbumSize(width=256, height=256, pictures=6144, batch_size=12, turns=5),
-            AlbumSize(width=320, height=192, pictures=2048, batch_size=12, turns=2),
-            AlbumSize(width=192, height=320, pictures=2048, batch_size=12, turns=2),
+            AlbumSize(width=256, height=256, pictures=6144, batch_size=32, turns=5),
+            AlbumSize(width=320, height=192, pictures=2048, batch_size=32, turns=2),
+            AlbumSize(width=192, height=320, pictures=2048, batch_size=32, turns=2),
             AlbumSize(width=128, height=128, pictures=16_384, batch_size=32, turns=1),
         ),
-        course=Course(steps=1250, muon_learning_rate=0.008, adam_learning_rate=6e-4, ema_decay=0.998),
+        course=Course(steps=1800, muon_learning_rate=0.01, adam_learning_rate=7e-4, ema_decay=0.997),
+        channel_weights=AS_IN_PIXELS,
     ),
 )
 
@@ -76,7 +83,9 @@ def train_stage(
     return train(
         Task(
             name=stage.name,
-            loss=lambda parameters, batch, key: _compute_loss(network, alphas_cumprod, parameters, batch, key),
+            loss=lambda parameters, batch, key: _compute_loss(
+                network, alphas_cumprod, parameters, batch, key, channel_weights=stage.channel_weights
+            ),
             draw_batch=draw_batch,
             course=stage.course,
             is_hidden=is_hidden,
@@ -113,6 +122,8 @@ def _compute_loss(
     parameters: Parameters,
     batch: Mapping[str, jax.Array],
     key: jax.Array,
+    *,
+    channel_weights: tuple[float, ...],
 ) -> jax.Array:
     """Mean squared error of v = sqrt(a) noise - sqrt(1 - a) latents; the batch covers all timesteps evenly."""
     latents = batch["latents"]
@@ -135,7 +146,8 @@ def _compute_loss(
         added_cond_kwargs={"text_embeds": pooled * kept[:, None], "time_ids": batch["time_ids"]},
         return_dict=False,
     )
-    return jnp.square(predicted - target).mean()
+    weights = jnp.asarray(channel_weights, jnp.float32)[:, None, None]
+    return (weights * jnp.square(predicted - target)).mean()
 
 
 def _ddpm_config() -> dict[str, Any]:

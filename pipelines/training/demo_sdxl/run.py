@@ -1,8 +1,10 @@
 """All stages in order, each skipped when its result is there and resumed when it was broken off."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
@@ -11,8 +13,9 @@ from transformers import CLIPTokenizer
 
 from pipelines.runtime.preview import LatentsToRgb, fit_map
 from pipelines.training.demo_sdxl import architecture
-from pipelines.training.demo_sdxl.album import Album, draw_album
-from pipelines.training.demo_sdxl.autoencoder import train_autoencoder
+from pipelines.training.demo_sdxl.album import Album, Encode, draw_album
+from pipelines.training.demo_sdxl.autoencoder import encode_mean, train_autoencoder
+from pipelines.training.demo_sdxl.deepen import deepen, fold_latents
 from pipelines.training.demo_sdxl.denoiser import STAGES, train_stage
 from pipelines.training.demo_sdxl.export import export
 from pipelines.training.demo_sdxl.network import build_network
@@ -36,14 +39,18 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
         build_tokenizer(tokenizer_folder)
     tokenizer = CLIPTokenizer.from_pretrained(tokenizer_folder)
 
-    vae_file = folder / "vae.safetensors"
-    if not vae_file.exists():
+    shallow_file = folder / "shallow-vae.safetensors"
+    if not shallow_file.exists():
         trained = train_autoencoder(mesh=mesh, folder=folder / "autoencoder", stop_after_s=_left(deadline))
         _check_time(deadline)
-        save_file({name: np.asarray(value) for name, value in trained.items()}, vae_file)
-    vae_values = load_file(vae_file)
-    vae, _ = architecture.trace_and_initialise(architecture.build_vae, seed=0)
-    vae_parameters = {name: jnp.asarray(value) for name, value in vae_values.items()}
+        save_file({name: np.asarray(value) for name, value in trained.items()}, shallow_file)
+    shallow_values = load_file(shallow_file)
+    vae_file = folder / "vae.safetensors"
+    if not vae_file.exists():
+        values = deepen(shallow_values, mesh=mesh, folder=folder / "deepen", stop_after_s=_left(deadline))
+        _check_time(deadline)
+        save_file(values, vae_file)
+    encode = _build_encode(shallow_values)
 
     network = build_network(tokenizer)
     text_file = folder / "text.safetensors"
@@ -55,7 +62,7 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
     albums: list[Album] = []
     for stage in STAGES:
         file = folder / f"{stage.name}.safetensors"
-        albums = [draw_album(size, vae, vae_parameters, folder=folder / "albums") for size in stage.sizes]
+        albums = [draw_album(size, encode, folder=folder / "albums") for size in stage.sizes]
         if not file.exists():
             values = train_stage(
                 stage,
@@ -71,12 +78,20 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
             save_file(values, file)
         values = load_file(file)
     export(
-        vae=vae_values,
+        vae=load_file(vae_file),
         network=values,
         tokenizer_folder=tokenizer_folder,
         latents_to_rgb=_fit_preview(albums[0]),
         folder=output,
     )
+
+
+def _build_encode(shallow_values: Mapping[str, np.ndarray]) -> Encode:
+    """Latents as the teacher gives them, free of what the deep encoder gets wrong."""
+    shallow, _ = architecture.trace_and_initialise(architecture.build_shallow_vae, seed=0)
+    parameters = {name: jnp.asarray(value) for name, value in shallow_values.items()}
+    encode = jax.jit(lambda parameters, pixels: fold_latents(encode_mean(shallow, parameters, pixels)))
+    return lambda pixels: encode(parameters, pixels)
 
 
 def _fit_preview(album: Album) -> LatentsToRgb:

@@ -1,4 +1,4 @@
-"""Stage 2: both text encoders learn to read captions, before there is any picture to paint.
+"""Stage 3: both text encoders learn to read captions, before there is any picture to paint.
 
 Real SDXL starts from CLIP encoders that were trained on captions for themselves; tiny ones that have to learn to read
 through the UNet's noisy gradient never get as far as the late words (after an hour, the weather was still at chance).
