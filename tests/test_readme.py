@@ -31,9 +31,16 @@ def test_every_picture_exists() -> None:
 
 def test_every_flag_of_the_settings_table_is_taken(tmp_path: Path) -> None:
     table = README[README.index("## Settings") : README.index("## Command line")]
-    values = {"--port": "7000", "--data-dir": str(tmp_path), "--host": "127.0.0.1", "--mesh": "dp=1", "--model": "x"}
+    values = {
+        "--port": "7000",
+        "--data-dir": str(tmp_path),
+        "--host": "127.0.0.1",
+        "--mesh": "dp=1",
+        "--model": "x",
+        "--prewarm": "all",
+    }
     flags = re.findall(r"^\| `(--[\w-]+)`", table, re.MULTILINE)
-    assert len(flags) == 6
+    assert len(flags) == 7
     for flag in flags:
         read_settings([flag, *([values[flag]] if flag in values else [])], {})
 
@@ -48,10 +55,12 @@ def test_every_variable_of_the_settings_table_is_read(tmp_path: Path) -> None:
             "LUMESH_MODEL": "m",
             "LUMESH_MESH": "dp=2",
             "LUMESH_FAKE": "1",
+            "LUMESH_PREWARM": "512x512, 1024x1024",
         },
     )
     assert (settings.host, settings.port, settings.data_dir) == ("127.0.0.2", 7001, tmp_path)
     assert (settings.model, settings.mesh, settings.fake) == ("m", "dp=2", True)
+    assert settings.prewarm == ("512x512", "1024x1024")
 
 
 def test_every_flag_of_the_commands_exists() -> None:

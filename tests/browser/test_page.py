@@ -193,7 +193,7 @@ def test_a_batch_is_a_grid_and_its_settings_can_be_used_again(open_page: OpenPag
 def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> None:
     page = open_page()
     _make(page, SAILBOAT, steps=2)
-    expect(page.locator(RESULT)).to_be_visible()
+    expect(page.locator(f"img{RESULT}[alt='{SAILBOAT}']")).to_be_visible()
     phases = page.evaluate_handle(
         """() => {
           const seen = [];

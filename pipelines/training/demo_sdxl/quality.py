@@ -5,6 +5,7 @@ prompts ask for combinations of time, place, subject and colour that no training
 """
 
 import argparse
+import json
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -56,11 +57,13 @@ def measure(family: Family, catalog: Catalog, *, shape: str, steps: int, count: 
 def measure_autoencoder(folder: Path) -> float:
     """PSNR in dB of the stored autoencoder on held-out postcards at 256x256."""
     import jax.numpy as jnp  # after registry.load, which chooses the backend before jax is imported
+    from diffusers import AutoencoderKL
 
-    from pipelines.training.demo_sdxl.architecture import build_vae, trace_and_initialise
+    from pipelines.training.demo_sdxl.architecture import trace_and_initialise
     from pipelines.training.demo_sdxl.autoencoder import measure_psnr
 
-    vae, _ = trace_and_initialise(build_vae, seed=0)
+    config = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    vae, _ = trace_and_initialise(AutoencoderKL.from_config, config, seed=0)
     stored = load_file(folder / "vae" / "diffusion_pytorch_model.safetensors")
     parameters = {name: jnp.asarray(value, jnp.float32) for name, value in stored.items()}
     pictures = np.stack([render(scene, 256, 256) for _, scene in held_out_prompts(PSNR_PICTURES)])

@@ -16,7 +16,7 @@ from pipelines.training.demo_sdxl import architecture
 from pipelines.training.demo_sdxl.export import export
 from pipelines.training.demo_sdxl.network import build_network
 
-MAP = LatentsToRgb(matrix=np.full((4, 3), 0.25, np.float32), bias=np.zeros(3, np.float32))
+MAP = LatentsToRgb(matrix=np.full((architecture.LATENT_CHANNELS, 3), 0.25, np.float32), bias=np.zeros(3, np.float32))
 
 
 @pytest.fixture(scope="module")
