@@ -13,6 +13,8 @@ from typing import NoReturn
 
 import platformdirs
 
+from pipelines.catalog import Shape
+
 EXAMPLES = """examples:
   python app.py                                  the studio on http://127.0.0.1:7860
   python app.py --host 0.0.0.0 --port 8080       reachable from other machines
@@ -86,7 +88,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         model=found.model,
         mesh=found.mesh,
         fake=found.fake,
-        prewarm=tuple(name.strip().lower() for name in (found.prewarm or "").split(",") if name.strip()),
+        prewarm=found.prewarm,
     )
 
 
@@ -126,7 +128,12 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument("--engine", type=_parse_engine, help="where the worker runs: local (ray is planned)")
     parser.add_argument("--model", help="id of the model to load while idle (default: the catalogue's first)")
     parser.add_argument("--mesh", help="how to split the devices, such as dp=2,tp=4 (default: from their number)")
-    parser.add_argument("--prewarm", help="shapes to compile while nobody waits: 512x512,1024x1024 or all")
+    parser.add_argument(
+        "--prewarm",
+        type=_parse_prewarm,
+        default=(),
+        help="shapes to compile while nobody waits: 512x512,1024x1024 or all",
+    )
     parser.add_argument("--fake", action="store_true", help="serve every model by a numpy drawing, without jax")
     parser.set_defaults(**{**defaults, "fake": defaults.get("fake", "").lower() in ("1", "true", "yes", "on")})
     return parser
@@ -136,6 +143,14 @@ def _parse_port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port; use a number from 1 to 65535")
     return int(text)
+
+
+def _parse_prewarm(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip().lower() for name in text.split(",") if name.strip())
+    try:
+        return names if names == ("all",) else tuple(str(Shape.parse(name)) for name in names)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}, several with commas, or all") from error
 
 
 def _parse_engine(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import platformdirs
 import typer
 
-from pipelines.catalog import Catalog, Shape, load_catalog
+from pipelines.catalog import VIDEO_STRIDE, Catalog, Shape, load_catalog
 from pipelines.errors import RecipeError
 from pipelines.recipe import Recipe, read_recipe, resolve
 
@@ -78,12 +78,12 @@ def choose_shape(shape: str | None, width: int | None, height: int | None, frame
     if (width is None) != (height is None):
         raise RecipeError({"shape": "--width and --height go together"})
     if width is None or height is None:
-        if frames is not None and (shape is None or Shape.parse(shape).frames != frames):
-            raise RecipeError({"shape": "--frames goes with --width and --height"})
+        if frames is not None:
+            raise RecipeError({"shape": "--frames goes with --width and --height; --shape has its own: 832x480x33"})
         return shape
     if width < 1 or height < 1:
         raise RecipeError({"shape": f"{width}x{height} is not a size in pixels"})
-    if frames is not None and (frames < 1 or frames % 4 != 1):
+    if frames is not None and (frames < 1 or frames % VIDEO_STRIDE != 1):
         raise RecipeError({"shape": f"{frames} frames: a video has 4n+1 of them, such as 17, 33 or 81"})
     size = str(Shape(width=width, height=height, frames=frames or 1))
     if shape is not None and shape != size:

@@ -13,12 +13,12 @@ from pipelines.flux2.programs import ENCODE_KEY, Layout, lay_out, list_programs
 from pipelines.flux2.references import read_references
 from pipelines.flux2.variants import Guidance
 from pipelines.recipe import Recipe
-from pipelines.runtime.chunks import run_chunks
+from pipelines.runtime.compiled import Program
 from pipelines.runtime.loaded import LoadedModel, fill_rows
 from pipelines.runtime.noise import NoiseSource
 from pipelines.runtime.preview import PreviewMap
 from pipelines.runtime.solver import State
-from pipelines.stages import Embeddings, OnProgress, Progress
+from pipelines.stages import Embeddings, OnProgress
 
 
 class Flux2Family(LoadedModel):
@@ -28,16 +28,6 @@ class Flux2Family(LoadedModel):
         super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
         self.parts = parts
         self._preview = preview
-
-    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
-        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg)
-        return self._warm(
-            list_programs(self.parts, layout), name=_name(layout), title=str(shape), on_progress=on_progress
-        )
-
-    def shape_state(self, shape: Shape) -> str:
-        layout = self._lay_out(shape, 1, uses_cfg=self.model.guidance_scale > 1)
-        return self._state_of((layout.denoise_key, layout.decode_key), name=_name(layout))
 
     def _encode(self, recipe: Recipe) -> Embeddings:
         names = ("prompt_embeds",)
@@ -80,11 +70,14 @@ class Flux2Family(LoadedModel):
             )
             return state.x0
 
-        def report(done: int, picture: jax.Array) -> None:
-            draw = lambda: self._draw_preview(layout, picture)[: recipe.batch_size]  # noqa: E731
-            on_progress(Progress(phase="denoising", done=done, total=schedule.steps, draw_preview=draw))
-
-        self.host_ms_per_chunk = run_chunks(run, steps=schedule.steps, max_chunk=MAX_CHUNK, on_done=report)
+        self._run_steps(
+            run,
+            layout,
+            steps=schedule.steps,
+            max_chunk=MAX_CHUNK,
+            batch_size=recipe.batch_size,
+            on_progress=on_progress,
+        )
         return state.latents
 
     def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
@@ -107,6 +100,9 @@ class Flux2Family(LoadedModel):
         """(C, H, W) of one picture's latents, in patches."""
         return self.parts.latents_CHW(shape)
 
+    def _list_programs(self, layout: Layout) -> tuple[Program, ...]:
+        return list_programs(self.parts, layout)
+
     def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
         return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
 
@@ -127,7 +123,7 @@ class Flux2Family(LoadedModel):
             reference_size=size,
         )
         title = f"{layout.shape} with {len(pixels)} of {size}"
-        self._warm(list_programs(self.parts, layout), name=_name(layout), title=title, on_progress=on_progress)
+        self._warm(layout, title=title, on_progress=on_progress)
         program = self._programs.get(*layout.reference_key)
         return layout, program(self.parts.weights["vae"], self._put(pixels))
 
@@ -142,8 +138,3 @@ class Flux2Family(LoadedModel):
             self._put(value.astype(np.float32)) for value in (self._preview.map.matrix, self._preview.map.bias)
         )
         return np.asarray(self._programs.get(*layout.preview_key)(matrix, bias, x0_BCHW))
-
-
-def _name(layout: Layout) -> tuple[object, ...]:
-    """What the cache index calls the programs of a layout."""
-    return ("shape", layout.shape, layout.images, layout.uses_cfg, layout.references_NCHW)

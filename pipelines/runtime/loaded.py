@@ -1,8 +1,9 @@
 """What every loaded model does alike: hold weights and compiled programs, say what is warm, let go of it all."""
 
+import abc
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
+from pipelines.runtime.chunks import run_chunks
 from pipelines.runtime.compiled import CacheIndex, Program, Programs, counter
 from pipelines.runtime.embedding_cache import EmbeddingCache
 from pipelines.stages import Embeddings, OnProgress, Progress
@@ -20,8 +22,12 @@ Weights = dict[str, dict[str, jax.Array]]
 """Component -> parameter name -> array on the mesh; the dictionary of the model's Parts itself."""
 
 
-class LoadedModel:
-    """The part of `stages.Family` that does not depend on the family."""
+class LoadedModel(abc.ABC):
+    """The part of `stages.Family` that does not depend on the family.
+
+    What a shape needs is in the family's own Layout: `denoise_key` and `decode_key` of its main programs, and `name`,
+    under which the cache index knows it.
+    """
 
     def __init__(self, model: Model, weights: Weights, *, mesh: Mesh, cache_dir: Path, load_s: float) -> None:
         self.model = model
@@ -35,6 +41,16 @@ class LoadedModel:
         device = mesh.devices.flat[0]
         context = f"{model.id}@{model.revision} {dict(mesh.shape)} {device.device_kind} {jax.__version__}"
         self._index = CacheIndex(cache_dir, context=context)
+
+    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
+        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg)
+        return self._warm(layout, title=str(shape), on_progress=on_progress)
+
+    def shape_state(self, shape: Shape) -> str:
+        layout = self._lay_out(shape, 1, uses_cfg=self.model.guidance_scale > 1)
+        if all(self._programs.has(*key) for key in (layout.denoise_key, layout.decode_key)):
+            return "warm"
+        return "cold" if self._index.find_seconds(*layout.name) is None else "disk"
 
     def compile_count(self) -> int:
         return counter.compiled
@@ -53,12 +69,17 @@ class LoadedModel:
         self._weights.clear()
         gc.collect()
 
-    def _encode(self, recipe: Recipe) -> Embeddings:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _encode(self, recipe: Recipe) -> Embeddings: ...
 
-    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Any:
-        """The family's own Layout, which has a `denoise_key`."""
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Any: ...
+
+    @abc.abstractmethod
+    def _list_programs(self, layout: Any) -> Sequence[Program]: ...
+
+    @abc.abstractmethod
+    def _draw_preview(self, layout: Any, x0: jax.Array, /) -> np.ndarray: ...
 
     def _choose_layout(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Any:
         """One forward a step when guidance is off, unless only the guided program is warm.
@@ -69,26 +90,37 @@ class LoadedModel:
         is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
         return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
 
-    def _warm(
-        self, programs: Sequence[Program], *, name: tuple[Any, ...], title: str, on_progress: OnProgress
-    ) -> float:
-        """Compiles what is missing, remembers under `name` that the cache has it; returns the seconds it took."""
+    def _warm(self, layout: Any, *, title: str, on_progress: OnProgress) -> float:
+        """Compiles what is missing and remembers that the cache has it; returns the seconds it took."""
+        programs = self._list_programs(layout)
         if all(self._programs.has(*program.key) for program in programs):
             return 0.0
-        known_s = self._index.find_seconds(*name)
+        known_s = self._index.find_seconds(*layout.name)
         detail = title if known_s is None else f"{title} from the cache"
         started = time.perf_counter()
         report = lambda done: on_progress(Progress(phase="compiling", done=done, total=len(programs), detail=detail))  # noqa: E731
         self._programs.compile_all(programs, on_wait=report)
         seconds = time.perf_counter() - started
-        self._index.remember(*name, seconds=seconds)
+        self._index.remember(*layout.name, seconds=seconds)
         return seconds
 
-    def _state_of(self, keys: Sequence[tuple[Any, ...]], *, name: tuple[Any, ...]) -> str:
-        """`warm`, `disk` or `cold`."""
-        if all(self._programs.has(*key) for key in keys):
-            return "warm"
-        return "cold" if self._index.find_seconds(*name) is None else "disk"
+    def _run_steps(
+        self,
+        run: Callable[[int, int], jax.Array],
+        layout: Any,
+        *,
+        steps: int,
+        max_chunk: int,
+        batch_size: int,
+        on_progress: OnProgress,
+    ) -> None:
+        """Drives `run(start, stop)`, which queues steps and gives the picture expected after them (chunks.py)."""
+
+        def report(done: int, picture: jax.Array) -> None:
+            draw = lambda: self._draw_preview(layout, picture)[:batch_size]  # noqa: E731
+            on_progress(Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
+
+        self.host_ms_per_chunk = run_chunks(run, steps=steps, max_chunk=max_chunk, on_done=report)
 
     def _put(self, value: Any) -> jax.Array:
         """On every device alike."""

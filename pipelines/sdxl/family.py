@@ -7,7 +7,7 @@ import numpy as np
 
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
-from pipelines.runtime.chunks import run_chunks
+from pipelines.runtime.compiled import Program
 from pipelines.runtime.loaded import LoadedModel, fill_rows
 from pipelines.runtime.noise import NoiseSource
 from pipelines.runtime.schedules import build_schedule
@@ -16,7 +16,7 @@ from pipelines.sdxl.denoise import MAX_CHUNK, make_time_ids
 from pipelines.sdxl.encode import tokenize
 from pipelines.sdxl.parts import Parts
 from pipelines.sdxl.programs import ENCODE_KEY, Layout, lay_out, list_programs
-from pipelines.stages import Embeddings, OnProgress, Progress
+from pipelines.stages import Embeddings, OnProgress
 
 
 class SdxlFamily(LoadedModel):
@@ -26,16 +26,6 @@ class SdxlFamily(LoadedModel):
         super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
         self.parts = parts
         self._zero_noise: dict[Layout, jax.Array] = {}
-
-    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
-        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg)
-        return self._warm(
-            list_programs(self.parts, layout), name=_name(layout), title=str(shape), on_progress=on_progress
-        )
-
-    def shape_state(self, shape: Shape) -> str:
-        layout = self._lay_out(shape, 1, uses_cfg=self.model.guidance_scale > 1)
-        return self._state_of((layout.denoise_key, layout.decode_key), name=_name(layout))
 
     def _encode(self, recipe: Recipe) -> Embeddings:
         negative_prompt = recipe.negative_prompt or ""
@@ -75,11 +65,14 @@ class SdxlFamily(LoadedModel):
             )
             return state.x0
 
-        def report(done: int, picture: jax.Array) -> None:
-            draw = lambda: self._draw_preview(layout, picture)[: recipe.batch_size]  # noqa: E731
-            on_progress(Progress(phase="denoising", done=done, total=schedule.steps, draw_preview=draw))
-
-        self.host_ms_per_chunk = run_chunks(run, steps=schedule.steps, max_chunk=MAX_CHUNK, on_done=report)
+        self._run_steps(
+            run,
+            layout,
+            steps=schedule.steps,
+            max_chunk=MAX_CHUNK,
+            batch_size=recipe.batch_size,
+            on_progress=on_progress,
+        )
         return state.latents
 
     def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
@@ -106,6 +99,9 @@ class SdxlFamily(LoadedModel):
     def unload(self) -> None:
         self._zero_noise.clear()
         super().unload()
+
+    def _list_programs(self, layout: Layout) -> tuple[Program, ...]:
+        return list_programs(self.parts, layout)
 
     def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
         return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
@@ -141,8 +137,3 @@ class SdxlFamily(LoadedModel):
 
     def _draw_preview(self, layout: Layout, x0_BCHW: jax.Array) -> np.ndarray:
         return np.asarray(self._programs.get(*layout.preview_key)(x0_BCHW))
-
-
-def _name(layout: Layout) -> tuple[object, ...]:
-    """What the cache index calls the programs of a layout."""
-    return ("shape", layout.shape, layout.images, layout.uses_cfg)

@@ -8,13 +8,13 @@ import numpy as np
 
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
-from pipelines.runtime.chunks import run_chunks
+from pipelines.runtime.compiled import Program
 from pipelines.runtime.loaded import LoadedModel, fill_rows
 from pipelines.runtime.noise import NoiseSource
 from pipelines.runtime.pictures import fit_picture, open_picture
 from pipelines.runtime.schedules import COLUMNS, Schedule, build_schedule
 from pipelines.runtime.solver import State
-from pipelines.stages import Embeddings, OnProgress, Progress
+from pipelines.stages import Embeddings, OnProgress
 from pipelines.wan.denoise import MAX_CHUNK, Channels, Condition, FirstFrame
 from pipelines.wan.encode import tokenize
 from pipelines.wan.parts import Parts
@@ -28,16 +28,6 @@ class WanFamily(LoadedModel):
     def __init__(self, model: Model, parts: Parts, *, cache_dir: Path, load_s: float) -> None:
         super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
         self.parts = parts
-
-    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
-        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg)
-        return self._warm(
-            list_programs(self.parts, layout), name=_name(layout), title=str(shape), on_progress=on_progress
-        )
-
-    def shape_state(self, shape: Shape) -> str:
-        layout = self._lay_out(shape, 1, uses_cfg=self.model.guidance_scale > 1)
-        return self._state_of((layout.denoise_key, layout.decode_key), name=_name(layout))
 
     def _encode(self, recipe: Recipe) -> Embeddings:
         texts = [recipe.negative_prompt or "", recipe.prompt]
@@ -86,11 +76,14 @@ class WanFamily(LoadedModel):
                     )
             return state.x0
 
-        def report(done: int, video: jax.Array) -> None:
-            draw = lambda: self._draw_preview(layout, video)[: recipe.batch_size]  # noqa: E731
-            on_progress(Progress(phase="denoising", done=done, total=schedule.steps, draw_preview=draw))
-
-        self.host_ms_per_chunk = run_chunks(run, steps=schedule.steps, max_chunk=MAX_CHUNK, on_done=report)
+        self._run_steps(
+            run,
+            layout,
+            steps=schedule.steps,
+            max_chunk=MAX_CHUNK,
+            batch_size=recipe.batch_size,
+            on_progress=on_progress,
+        )
         return state.latents
 
     def decode(self, recipe: Recipe, latents_BCTHW: jax.Array) -> np.ndarray:
@@ -110,6 +103,9 @@ class WanFamily(LoadedModel):
     def latents_shape(self, shape: Shape) -> tuple[int, int, int, int]:
         """(C, T, H, W) of one video's latents."""
         return self.parts.latents_CTHW(shape)
+
+    def _list_programs(self, layout: Layout) -> tuple[Program, ...]:
+        return list_programs(self.parts, layout)
 
     def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
         return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
@@ -150,8 +146,3 @@ class WanFamily(LoadedModel):
         found = self.parts.preview.map
         matrix, bias = (self._put(np.asarray(value, np.float32)) for value in (found.matrix, found.bias))
         return np.asarray(self._programs.get(*layout.preview_key)(matrix, bias, x0_BCTHW))
-
-
-def _name(layout: Layout) -> tuple[object, ...]:
-    """What the cache index calls the programs of a layout."""
-    return ("shape", layout.shape, layout.videos, layout.uses_cfg)

@@ -50,6 +50,11 @@ class Layout:
         return self.videos * (2 if self.uses_cfg else 1)
 
     @property
+    def name(self) -> Key:
+        """What the cache index calls all programs together."""
+        return ("shape", self.shape, self.videos, self.uses_cfg)
+
+    @property
     def denoise_key(self) -> Key:
         return ("denoise", self.shape, self.videos, self.uses_cfg)
 

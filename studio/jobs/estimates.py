@@ -155,6 +155,7 @@ def _describe_shape(engine: Engine, history: History, model: Model, shape: Shape
         "width": shape.width,
         "height": shape.height,
         "frames": shape.frames,
+        "flow_shift": model.choose_flow_shift(str(shape)),
         "state": state,
         "warm_s": history.warm_s(model.id, str(shape), shape_state=state),
         "step_s": history.step_s(recipe),

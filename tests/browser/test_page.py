@@ -202,6 +202,10 @@ def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> No
           return seen;
         }"""
     )
+    page.select_option("#lu-model", "wan2.1-14b")
+    expect(page.locator("#lu-flow_shift-value")).to_have_value("5")
+    page.locator(".lu-size", has_text="832×480×81").click()
+    expect(page.locator("#lu-flow_shift-value")).to_have_value("3")
     page.select_option("#lu-model", "wan2.1-1.3b")
     expect(page.locator("#lu-fps-value")).to_have_value("16")
     page.locator(".lu-size", has_text="832×480×33").click()

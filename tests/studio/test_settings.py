@@ -37,6 +37,12 @@ def test_fake_can_be_a_variable(value: str, is_fake: bool) -> None:  # noqa: FBT
     assert read_settings([], {"LUMESH_FAKE": value}).fake is is_fake
 
 
+def test_shapes_to_prewarm_are_a_list_or_all() -> None:
+    assert read_settings([], {}).prewarm == ()
+    assert read_settings(["--prewarm", "512x512, 832x480x33"], {}).prewarm == ("512x512", "832x480x33")
+    assert read_settings([], {"LUMESH_PREWARM": "all"}).prewarm == ("all",)
+
+
 @pytest.mark.parametrize(
     ("flags", "environment", "message"),
     [
@@ -45,6 +51,8 @@ def test_fake_can_be_a_variable(value: str, is_fake: bool) -> None:  # noqa: FBT
         (["--engine", "ray"], {}, "ray is not available yet"),
         ([], {"LUMESH_ENGINE": "gpu"}, "'gpu' is not an engine"),
         (["--prot", "1"], {}, "--prot"),
+        (["--prewarm", "512x512,large"], {}, "'large'"),
+        ([], {"LUMESH_PREWARM": "512"}, "'512'"),
     ],
 )
 def test_a_wrong_value_ends_with_one_line(

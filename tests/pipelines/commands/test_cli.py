@@ -170,6 +170,8 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
         ("generate --model sdxl-base --prompt x --width 1000 --height 1001", "allowed: 1024x1024, 1152x896, 896x1152"),
         ("generate --model tiny --prompt x --shape big", "big is not a shape of tiny; allowed: 64x64"),
         ("generate --model tiny --prompt x --width 64", "--width and --height go together"),
+        ("generate --model tiny --prompt x --frames 17", "--frames goes with --width and --height"),
+        ("generate --model tiny --prompt x --shape nonsense --frames 17", "--frames goes with --width and --height"),
         ("generate --model tiny --prompt x --width -64 --height 64", "-64x64 is not a size in pixels"),
         ("generate --model tiny --prompt x --shape 64x64 --width 32 --height 32", "contradicts"),
         ("generate --model nope --prompt x", "Known models: demo-sdxl, sdxl-base, "),

@@ -83,7 +83,7 @@ export function mountControls(onSubmit) {
     submit();
   });
   mountPrompt();
-  mountSizes((shape) => change({ shape }));
+  mountSizes((shape) => change({ shape, ...flowShiftOf(shape) }));
   find("lu-model").addEventListener("change", (event) =>
     change({ ...defaultsOf(modelOf(event.target.value)), model: event.target.value }),
   );
@@ -107,6 +107,12 @@ export function drawControls() {
 const defaultsOf = (model) => {
   const { shape, steps, guidance_scale, flow_shift, fps, scheduler } = model.defaults;
   return { shape, steps, guidance_scale, flow_shift, fps, scheduler, negative_prompt: null };
+};
+
+/** Larger videos are denoised at higher noise levels: each size has its own default. */
+const flowShiftOf = (shape) => {
+  const found = modelOf(draft.model).shapes.find((one) => one.shape === shape);
+  return found && found.flow_shift !== null ? { flow_shift: found.flow_shift } : {};
 };
 
 /** A draft may be older than the catalogue: what the model no longer offers becomes its default. */
