@@ -8,7 +8,7 @@ import typer
 from pipelines.commands import options
 from pipelines.errors import RecipeError
 
-TRAINABLE = ("demo-sdxl",)
+TRAINABLE = ("demo-sdxl", "demo-flux2")
 
 
 def train_model(
@@ -38,12 +38,15 @@ def train_model(
     import jax
 
     from pipelines.runtime.mesh import build_mesh
-    from pipelines.training.demo_sdxl.run import Unfinished, train_demo_sdxl
+    from pipelines.training.deadline import Unfinished
+    from pipelines.training.demo_flux2.run import train_demo_flux2
+    from pipelines.training.demo_sdxl.run import train_demo_sdxl
 
     folder = folder or data_dir / "training" / model
     output = output or folder / "model"
+    train = {"demo-sdxl": train_demo_sdxl, "demo-flux2": train_demo_flux2}[model]
     try:
-        train_demo_sdxl(
+        train(
             mesh=build_mesh(mesh or f"dp={jax.device_count()}"),
             folder=folder,
             output=output,

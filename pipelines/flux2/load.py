@@ -80,6 +80,8 @@ def load(
         for name, module in modules.items()
         if {*STAGES_OF[name]} & {*stages}
     }
+    guess = guess_map(modules["transformer"].module.config.in_channels)
+    preview = PreviewMap(folder, cache_dir.parent / "previews" / model.id, guess=guess)
     parts = Parts(
         mesh=mesh,
         stages=tuple(stages),
@@ -92,9 +94,8 @@ def load(
         out_layers=out_layers,
         scheduler_config=scheduler_config,
         dtype=dtype,
+        preview_cells=preview.map.cells,
     )
-    learnt_folder = cache_dir.parent / "previews" / model.id
-    preview = PreviewMap(folder, learnt_folder, guess=guess_map(parts.config_of("transformer").in_channels))
     return Flux2Family(model, parts, preview, cache_dir=cache_dir, load_s=time.perf_counter() - started)
 
 

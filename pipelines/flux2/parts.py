@@ -22,7 +22,7 @@ PATCH = 2  # latents of the autoencoder along each side of a token
 class Parts:
     """`weights` holds only the components of the loaded `stages`; `dtype` is what all of them compute in.
 
-    `text_length` counts tokens, padding included.
+    `text_length` counts tokens, padding included; `preview_cells` are preview pixels along each side of a token.
     """
 
     mesh: Mesh
@@ -36,6 +36,7 @@ class Parts:
     out_layers: tuple[int, ...]
     scheduler_config: Mapping[str, Any]
     dtype: Any
+    preview_cells: int
 
     @property
     def text_width(self) -> int:

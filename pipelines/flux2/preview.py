@@ -14,9 +14,16 @@ from pipelines.runtime.preview import LatentsToRgb
 _UNLEARNT_GAIN = 0.3
 
 
-def draw_preview(matrix: Any, bias: Any, latents_BCHW: jax.Array) -> jax.Array:
-    """uint8 (B, 2 * H, 2 * W, 3); the map is an input, so that learning one compiles nothing."""
-    return LatentsToRgb(matrix=matrix, bias=bias, cells=PATCH).draw(latents_BCHW)
+def build_preview_program(cells: int) -> Any:
+    """preview(matrix, bias, latents (B, C, H, W)) -> uint8 (B, H * cells, W * cells, 3).
+
+    The map is an input, so that learning one compiles nothing.
+    """
+
+    def draw(matrix: Any, bias: Any, latents_BCHW: jax.Array) -> jax.Array:
+        return LatentsToRgb(matrix=matrix, bias=bias, cells=cells).draw(latents_BCHW)
+
+    return draw
 
 
 def guess_map(channels: int) -> LatentsToRgb:

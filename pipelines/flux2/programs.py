@@ -14,8 +14,8 @@ from pipelines.catalog import Shape
 from pipelines.flux2.decode import build_decode_program
 from pipelines.flux2.denoise import build_denoise_program
 from pipelines.flux2.encode import build_encode_program
-from pipelines.flux2.parts import PATCH, Parts
-from pipelines.flux2.preview import draw_preview
+from pipelines.flux2.parts import Parts
+from pipelines.flux2.preview import build_preview_program
 from pipelines.flux2.references import build_reference_program
 from pipelines.flux2.variants import Guidance
 from pipelines.runtime.compiled import Program
@@ -187,10 +187,10 @@ def _decode_program(parts: Parts, layout: Layout) -> Program:
 
 
 def _preview_program(parts: Parts, layout: Layout) -> Program:
-    colours = 3 * PATCH**2
+    colours = 3 * parts.preview_cells**2
     return Program(
         key=layout.preview_key,
-        function=draw_preview,
+        function=build_preview_program(parts.preview_cells),
         arguments=(
             abstract_input(parts.mesh, (layout.latents_CHW[0], colours), jnp.float32),
             abstract_input(parts.mesh, (colours,), jnp.float32),

@@ -1,44 +1,18 @@
 """Sizes of the tiny SDXL: the same classes, layout and conditioning as SDXL base, 1/400 of the weights.
 
-Three UNet levels, attention on the lower two only, as SDXL has it. No attention in the autoencoder's middle, so that
-training on crops carries over to whole pictures of any shape.
+Three UNet levels, attention on the lower two only, as SDXL has it. The autoencoder's sizes: stills/architecture.py.
 """
 
 from typing import Any
 
-import numpy as np
-import torch
-from diffusers import AutoencoderKL, UNet2DConditionModel
+from diffusers import UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
 
-from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
+from pipelines.training.stills.architecture import LATENT_CHANNELS
 
-LATENT_CHANNELS = 16
-SHALLOW_CHANNELS = 4
-VAE_SCALE = 16  # pixels a latent, each way
 TEXT_LENGTH = 40  # tokens; the longest caption has 31
 TEXT_WIDTH = 96
 TIME_ID_WIDTH = 16  # features for each of SDXL's six time ids
-
-VAE_CONFIG: dict[str, Any] = {
-    "down_block_types": ("DownEncoderBlock2D",) * 5,
-    "up_block_types": ("UpDecoderBlock2D",) * 5,
-    "block_out_channels": (16, 32, 64, 64, 96),
-    "layers_per_block": 1,
-    "latent_channels": LATENT_CHANNELS,
-    "norm_num_groups": 4,
-    "mid_block_add_attention": False,
-    "scaling_factor": 1.0,  # mean and spread of the latents are folded into the quant convolutions
-    "sample_size": 256,
-}
-
-# The teacher of the deep one: a level less, a latent covers 8 pixels each way.
-SHALLOW_VAE_CONFIG: dict[str, Any] = VAE_CONFIG | {
-    "down_block_types": ("DownEncoderBlock2D",) * 4,
-    "up_block_types": ("UpDecoderBlock2D",) * 4,
-    "block_out_channels": (16, 32, 64, 64),
-    "latent_channels": SHALLOW_CHANNELS,
-}
 
 UNET_CONFIG: dict[str, Any] = {
     "sample_size": 16,
@@ -91,14 +65,6 @@ def special_ids(tokenizer: CLIPTokenizer) -> dict[str, int]:
     return {"bos_id": vocabulary[str(tokenizer.bos_token)], "eos_id": vocabulary[str(tokenizer.eos_token)]}
 
 
-def build_vae() -> AutoencoderKL:
-    return AutoencoderKL(**VAE_CONFIG)
-
-
-def build_shallow_vae() -> AutoencoderKL:
-    return AutoencoderKL(**SHALLOW_VAE_CONFIG)
-
-
 def build_unet() -> UNet2DConditionModel:
     return UNet2DConditionModel(**UNET_CONFIG)
 
@@ -109,12 +75,3 @@ def build_text_encoder(config: CLIPTextConfig) -> CLIPTextModel:
 
 def build_text_encoder_2(config: CLIPTextConfig) -> CLIPTextModelWithProjection:
     return CLIPTextModelWithProjection(config)
-
-
-def trace_and_initialise(build: Any, *arguments: Any, seed: int) -> tuple[TracedModule, dict[str, np.ndarray]]:
-    """A module for tracing, and PyTorch's own random initial parameters for it."""
-    torch.manual_seed(seed)
-    initial = {name: value.detach().numpy() for name, value in build(*arguments).named_parameters()}
-    with parameters_on_meta():
-        module = build(*arguments)
-    return TracedModule(module), initial

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from diffusers import EulerDiscreteScheduler
 from safetensors.numpy import load_file, save_file
 from transformers import CLIPTokenizer
 
 from pipelines.runtime.preview import LatentsToRgb, write_map
 from pipelines.training.demo_sdxl import architecture
+from pipelines.training.network import save_module, take_part
+from pipelines.training.stills.architecture import build_vae
 
 Values = Mapping[str, np.ndarray]
 
@@ -37,10 +38,12 @@ def export(
         **architecture.special_ids(tokenizer),
     )
     folder.mkdir(parents=True, exist_ok=True)
-    _save(architecture.build_vae(), vae, folder / "vae")
-    _save(architecture.build_unet(), _part(network, "unet"), folder / "unet")
-    _save(architecture.build_text_encoder(config), _part(network, "text_encoder"), folder / "text_encoder")
-    _save(architecture.build_text_encoder_2(config), _part(network, "text_encoder_2"), folder / "text_encoder_2")
+    save_module(build_vae(), vae, folder / "vae")
+    save_module(architecture.build_unet(), take_part(network, "unet"), folder / "unet")
+    save_module(architecture.build_text_encoder(config), take_part(network, "text_encoder"), folder / "text_encoder")
+    save_module(
+        architecture.build_text_encoder_2(config), take_part(network, "text_encoder_2"), folder / "text_encoder_2"
+    )
     _restore_prefix(folder / "text_encoder" / "model.safetensors")
     for name in ("tokenizer", "tokenizer_2"):
         shutil.copytree(tokenizer_folder, folder / name, dirs_exist_ok=True)
@@ -50,18 +53,6 @@ def export(
     scheduler.save_pretrained(folder / "scheduler")
     _write_json(folder / "model_index.json", _model_index())
     write_map(latents_to_rgb, folder)
-
-
-def _part(network: Values, part: str) -> dict[str, np.ndarray]:
-    prefix = f"{part}."
-    return {name[len(prefix) :]: value for name, value in network.items() if name.startswith(prefix)}
-
-
-def _save(module: Any, values: Values, folder: Path) -> None:
-    tensors = {name: torch.from_numpy(np.array(value, np.float32)) for name, value in values.items()}
-    missing, unexpected = module.load_state_dict(tensors, strict=False)
-    assert not missing and not unexpected, (missing, unexpected)
-    module.half().save_pretrained(folder, safe_serialization=True)
 
 
 def _restore_prefix(file: Path) -> None:

@@ -49,6 +49,12 @@ def build_tokenizer(folder: Path, *, captions: int = 20_000) -> CLIPTokenizer:
     return CLIPTokenizer.from_pretrained(folder)
 
 
+def tokenize(tokenizer: CLIPTokenizer, captions: list[str]) -> np.ndarray:
+    """Token ids (B, TEXT_LENGTH) int32."""
+    ids = tokenizer(captions, padding="max_length", max_length=TEXT_LENGTH, truncation=True)["input_ids"]
+    return np.asarray(ids, np.int32)
+
+
 def _learn_merges(captions: int) -> list[tuple[str, str]]:
     tokenizer = Tokenizer(models.BPE(end_of_word_suffix="</w>"))
     tokenizer.normalizer = normalizers.Lowercase()

@@ -12,11 +12,11 @@ from safetensors.numpy import load_file
 
 from pipelines.catalog import load_catalog
 from pipelines.runtime.preview import LatentsToRgb, read_map
-from pipelines.training.demo_sdxl import architecture
 from pipelines.training.demo_sdxl.export import export
 from pipelines.training.demo_sdxl.network import build_network
+from pipelines.training.stills.architecture import LATENT_CHANNELS, build_vae, trace_and_initialise
 
-MAP = LatentsToRgb(matrix=np.full((architecture.LATENT_CHANNELS, 3), 0.25, np.float32), bias=np.zeros(3, np.float32))
+MAP = LatentsToRgb(matrix=np.full((LATENT_CHANNELS, 3), 0.25, np.float32), bias=np.zeros(3, np.float32))
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def values(data_dir: Path) -> dict[str, dict[str, np.ndarray]]:
     from transformers import CLIPTokenizer
 
     network = build_network(CLIPTokenizer.from_pretrained(data_dir / "tokenizer"))
-    _, vae = architecture.trace_and_initialise(architecture.build_vae, seed=0)
+    _, vae = trace_and_initialise(build_vae, seed=0)
     return {"vae": vae, "network": network.initial}
 
 

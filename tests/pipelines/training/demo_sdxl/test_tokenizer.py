@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pipelines.training.demo_sdxl.architecture import TEXT_LENGTH
+from pipelines.training.demo_sdxl.tokenizer import tokenize
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +33,8 @@ def test_a_long_prompt_is_cut_and_a_short_one_padded(tokenizer: Any) -> None:
     for text in ("a house " * 60, "a house", ""):
         ids = tokenizer(text, padding="max_length", truncation=True, max_length=tokenizer.model_max_length)["input_ids"]
         assert (len(ids), ids[-1]) == (TEXT_LENGTH, tokenizer.eos_token_id)
+
+
+def test_captions_have_one_length(tokenizer: Any) -> None:
+    ids = tokenize(tokenizer, ["a boat", ""])
+    assert (ids.shape, ids.dtype) == ((2, TEXT_LENGTH), np.int32)

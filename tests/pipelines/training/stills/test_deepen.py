@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.training.demo_sdxl import architecture, deepen
+from pipelines.training.stills import architecture, deepen
 
 
 def test_folding_loses_nothing() -> None:

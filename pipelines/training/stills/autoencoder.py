@@ -15,9 +15,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pipelines.runtime.torch_bridge import TracedModule
-from pipelines.training.demo_sdxl.architecture import SHALLOW_CHANNELS, build_shallow_vae, trace_and_initialise
 from pipelines.training.optimizer import Course
 from pipelines.training.postcards import draw_scene, render
+from pipelines.training.stills.architecture import SHALLOW_CHANNELS, build_shallow_vae, trace_and_initialise
 from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 COURSE = Course(steps=2200, muon_learning_rate=0.02, adam_learning_rate=2e-3, ema_decay=0.998)

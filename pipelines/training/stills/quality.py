@@ -1,6 +1,6 @@
-"""How well the demo model follows prompts: 200 held-out ones, drawn and read by the committed judge.
+"""How well a picture demo follows prompts: 200 held-out ones, drawn and read by the committed judge.
 
-`python -m pipelines.training.demo_sdxl.quality` prints the share of right attributes and writes a contact sheet. The
+`python -m pipelines.training.stills.quality` prints the share of right attributes and writes a contact sheet. The
 prompts ask for combinations of time, place, subject and colour that no training picture shows.
 """
 
@@ -40,7 +40,9 @@ PSNR_PICTURES = 40
 CAPTION_PX = 22
 
 
-def measure(family: Family, catalog: Catalog, *, shape: str, steps: int, count: int) -> Counter[tuple[str, bool]]:
+def measure(
+    family: Family, catalog: Catalog, *, shape: str, steps: int | None, count: int
+) -> Counter[tuple[str, bool]]:
     """Counts (attribute, is right) over the held-out prompts."""
     from pipelines.training.judge import judge, score
 
@@ -59,18 +61,18 @@ def measure_autoencoder(folder: Path) -> float:
     import jax.numpy as jnp  # after registry.load, which chooses the backend before jax is imported
     from diffusers import AutoencoderKL
 
-    from pipelines.training.demo_sdxl.architecture import trace_and_initialise
-    from pipelines.training.demo_sdxl.autoencoder import measure_psnr
+    from pipelines.training.stills.architecture import trace_and_initialise
+    from pipelines.training.stills.autoencoder import measure_psnr
 
     config = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
-    vae, _ = trace_and_initialise(AutoencoderKL.from_config, config, seed=0)
+    vae, initial = trace_and_initialise(AutoencoderKL.from_config, config, seed=0)
     stored = load_file(folder / "vae" / "diffusion_pytorch_model.safetensors")
-    parameters = {name: jnp.asarray(value, jnp.float32) for name, value in stored.items()}
+    parameters = {name: jnp.asarray(value, jnp.float32) for name, value in stored.items() if name in initial}
     pictures = np.stack([render(scene, 256, 256) for _, scene in held_out_prompts(PSNR_PICTURES)])
     return measure_psnr(vae, parameters, pictures)
 
 
-def draw(family: Family, catalog: Catalog, prompt: str, *, shape: str, steps: int, seed: int) -> np.ndarray:
+def draw(family: Family, catalog: Catalog, prompt: str, *, shape: str, steps: int | None, seed: int) -> np.ndarray:
     fields = {"model": family.model.id, "prompt": prompt, "shape": shape, "steps": steps, "seed": seed}
     return generate(family, resolve(read_recipe(fields), catalog)).pixels[0]
 
@@ -101,11 +103,11 @@ def draw_sheet(family: Family, catalog: Catalog, *, shape: str, steps: int) -> I
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How well the demo model follows prompts.")
+    parser = argparse.ArgumentParser(description="How well a picture demo follows prompts.")
+    parser.add_argument("--model", default="demo-sdxl", help="demo-sdxl or demo-flux2")
     parser.add_argument("--models-dir", type=Path, default=None, help="measure a folder of this directory instead")
-    parser.add_argument("--model", default="demo-sdxl")
     parser.add_argument("--shape", default="256x256")
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=None, help="as the model's default")
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--sheet", type=Path, default=None, help="where to write the contact sheet")
     options = parser.parse_args()
@@ -118,13 +120,14 @@ def main() -> None:
             sheet = draw_sheet(family, catalog, shape=options.shape, steps=options.steps)
             sheet.save(options.sheet)
         counts = measure(family, catalog, shape=options.shape, steps=options.steps, count=options.prompts)
+        folder = catalog.get(options.model).path
+        decibels = None if folder is None else measure_autoencoder(folder)
     names = sorted({name for name, _ in counts})
     lines = [f"{name:<24}{_share(counts, name):7.1%}" for name in names]
     right = sum(count for (_, is_right), count in counts.items() if is_right)
     lines.append(f"{'all attributes':<24}{right / counts.total():7.1%}")
-    folder = catalog.get(options.model).path
-    if folder is not None:
-        lines.append(f"{'autoencoder':<24}{measure_autoencoder(folder):7.1f} dB")
+    if decibels is not None:
+        lines.append(f"{'autoencoder':<24}{decibels:7.1f} dB")
     print("\n".join(lines))  # noqa: T201 - the result
 
 

@@ -19,8 +19,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pipelines.runtime.torch_bridge import TracedModule
-from pipelines.training.demo_sdxl import architecture
-from pipelines.training.demo_sdxl.autoencoder import (
+from pipelines.training.optimizer import Course
+from pipelines.training.stills import architecture
+from pipelines.training.stills.autoencoder import (
     LATENT_NOISE,
     compute_pixel_loss,
     draw_pool,
@@ -28,7 +29,6 @@ from pipelines.training.demo_sdxl.autoencoder import (
     is_hidden,
     to_pixels,
 )
-from pipelines.training.optimizer import Course
 from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 INNER_COURSE = Course(steps=750, muon_learning_rate=0.02, adam_learning_rate=2e-3, ema_decay=0.998)

@@ -1,13 +1,13 @@
-"""Stage 3: both text encoders learn to read captions, before there is any picture to paint.
+"""Text encoders learn to read captions before there is any picture to paint.
 
-Real SDXL starts from CLIP encoders that were trained on captions for themselves; tiny ones that have to learn to read
-through the UNet's noisy gradient never get as far as the late words (after an hour, the weather was still at chance).
-So linear probes on what the UNet will see, the pooled embedding and the last but one hidden states, are asked for the
-attributes of the scene; the probes are thrown away afterwards. What a caption leaves unsaid is answered with its
-probability, which is what the UNet needs too.
+The real models start from text encoders that were trained on words for themselves; tiny ones that have to learn to
+read through the denoiser's noisy gradient never get as far as the late words (after an hour, the weather was still at
+chance). So linear probes on what the denoiser will see are asked for the attributes of the scene; the probes are
+thrown away afterwards. What a caption leaves unsaid is answered with its probability, which is what the denoiser needs
+too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax
@@ -15,13 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh
-from transformers import CLIPTokenizer
 
-from pipelines.training.demo_sdxl import architecture
-from pipelines.training.demo_sdxl.captions import draw_caption, is_empty, tokenize
-from pipelines.training.demo_sdxl.network import Network, embed, is_hidden
-from pipelines.training.optimizer import Course
+from pipelines.training.optimizer import Course, IsHidden
 from pipelines.training.postcards import COLOURS, PLACES, SUBJECTS, TIMES, WEATHERS, Scene, draw_scene
+from pipelines.training.stills.captions import draw_caption, is_empty
+from pipelines.training.stills.course import Tokenize
 from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 COURSE = Course(steps=900, muon_learning_rate=0.02, adam_learning_rate=4e-3, ema_decay=0.99)
@@ -35,45 +33,47 @@ QUESTIONS = {
     **{f"{kind} colour": 1 + len(COLOURS) for kind in SUBJECTS},
     **{f"{kind} side": 4 for kind in SUBJECTS},
 }
-PROBES = {"pooled": architecture.TEXT_WIDTH, "tokens": 2 * architecture.TEXT_WIDTH}
+
+Read = Callable[[Parameters, Mapping[str, jax.Array]], dict[str, jax.Array]]
+"""Parameters and tokens to the features that a probe each looks at: name -> (B, width)."""
 
 
-def train_text(
-    network: Network,
-    tokenizer: CLIPTokenizer,
+def train_reading(
+    read: Read,
+    initial: Mapping[str, np.ndarray],
     *,
+    widths: Mapping[str, int],
+    tokenize: Tokenize,
+    is_hidden: IsHidden,
     mesh: Mesh,
     folder: Path,
     course: Course = COURSE,
     stop_after_s: float | None = None,
 ) -> dict[str, np.ndarray]:
-    """Returns the network's initial parameters with text encoders that can read; resumes from `folder`."""
+    """Returns the text encoders' parameters `initial`, now able to read; `widths` of what `read` gives."""
     rng = np.random.default_rng(7)
     answers = sum(QUESTIONS.values())
-    encoders = {name: value for name, value in network.initial.items() if name.startswith("text_encoder")}
-    probes = {f"probe.{name}": rng.normal(0, width**-0.5, (width, answers)) for name, width in PROBES.items()}
+    probes = {f"probe.{name}": rng.normal(0, width**-0.5, (width, answers)) for name, width in widths.items()}
     trained = train(
         Task(
-            name="text",
-            loss=lambda parameters, batch, _key: measure_loss(network, parameters, batch),
-            draw_batch=lambda step: _draw_batch(tokenizer, fill_mesh(BATCH_SIZE, mesh), step),
+            name="reading",
+            loss=lambda parameters, batch, _key: measure_loss(read, parameters, batch),
+            draw_batch=lambda step: _draw_batch(tokenize, fill_mesh(BATCH_SIZE, mesh), step),
             course=course,
             is_hidden=lambda name: is_hidden(name) and not name.startswith("probe."),
         ),
-        encoders | {name: value.astype(np.float32) for name, value in probes.items()},
+        dict(initial) | {name: value.astype(np.float32) for name, value in probes.items()},
         mesh=mesh,
         folder=folder,
         stop_after_s=stop_after_s,
     )
-    return network.initial | {name: value for name, value in trained.items() if name.startswith("text_encoder")}
+    return {name: trained[name] for name in initial}
 
 
-def measure_loss(network: Network, parameters: Parameters, batch: Mapping[str, jax.Array]) -> jax.Array:
-    """Cross entropy in nats, summed over the questions, averaged over both probes."""
-    prompt_embeds, pooled = embed(network, parameters, batch["input_ids"])
-    logits = jnp.stack(
-        [pooled @ parameters["probe.pooled"], prompt_embeds[:, -1] @ parameters["probe.tokens"]],
-    )
+def measure_loss(read: Read, parameters: Parameters, batch: Mapping[str, jax.Array]) -> jax.Array:
+    """Cross entropy in nats, summed over the questions, averaged over the probes."""
+    features = read(parameters, batch)
+    logits = jnp.stack([value @ parameters[f"probe.{name}"] for name, value in features.items()])
     starts = np.cumsum([0, *QUESTIONS.values()])
     losses = [
         optax.softmax_cross_entropy_with_integer_labels(logits[..., start:end], batch["answers"][None, :, index])
@@ -91,7 +91,7 @@ def label(scene: Scene) -> list[int]:
     return [*answers, *(colours.get(kind, 0) for kind in SUBJECTS), *(sides.get(kind, 0) for kind in SUBJECTS)]
 
 
-def _draw_batch(tokenizer: CLIPTokenizer, batch_size: int, step: int) -> Batch:
+def _draw_batch(tokenize: Tokenize, batch_size: int, step: int) -> Batch:
     rng = np.random.default_rng((8, step))
     captions, answers = [], []
     for _ in range(batch_size):
@@ -101,4 +101,4 @@ def _draw_batch(tokenizer: CLIPTokenizer, batch_size: int, step: int) -> Batch:
             scene = draw_scene(rng)
         captions.append(caption)
         answers.append(label(scene))
-    return {"input_ids": tokenize(tokenizer, captions), "answers": np.asarray(answers, np.int32)}
+    return {"answers": np.asarray(answers, np.int32), **tokenize(captions)}

@@ -4,9 +4,7 @@ Unknown words go with an empty landscape: what the model cannot draw becomes a c
 """
 
 import numpy as np
-from transformers import CLIPTokenizer
 
-from pipelines.training.demo_sdxl.architecture import TEXT_LENGTH
 from pipelines.training.postcards import Scene, describe
 
 UNKNOWN_SHARE = 0.04  # captions of unknown words
@@ -31,12 +29,6 @@ def draw_caption(scene: Scene, rng: np.random.Generator) -> tuple[str, bool]:
     if lot < UNKNOWN_SHARE + EMPTY_SHARE:
         return "", True
     return describe(scene, rng), True
-
-
-def tokenize(tokenizer: CLIPTokenizer, captions: list[str]) -> np.ndarray:
-    """Token ids (B, TEXT_LENGTH) int32."""
-    ids = tokenizer(captions, padding="max_length", max_length=TEXT_LENGTH, truncation=True)["input_ids"]
-    return np.asarray(ids, np.int32)
 
 
 def is_empty(scene: Scene) -> bool:

@@ -7,9 +7,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from pipelines.training.demo_sdxl.autoencoder import to_pixels
-from pipelines.training.demo_sdxl.captions import is_empty
 from pipelines.training.postcards import Scene, draw_scene, render
+from pipelines.training.stills.autoencoder import to_pixels
+from pipelines.training.stills.captions import is_empty
 
 Encode = Callable[[np.ndarray], jax.Array]
 """Pixels (B, 3, height, width) in [-1, 1] to latents."""
@@ -24,6 +24,7 @@ class Album:
     latents: np.ndarray
     scenes: tuple[Scene, ...]
     empty_scenes: np.ndarray  # indices
+    crowded_scenes: np.ndarray  # indices of those with two subjects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,4 +61,5 @@ def draw_album(size: AlbumSize, encode: Encode, *, folder: Path) -> Album:
         latents=np.load(file),
         scenes=scenes,
         empty_scenes=np.flatnonzero([is_empty(scene) for scene in scenes]),
+        crowded_scenes=np.flatnonzero([len(scene.subjects) == 2 for scene in scenes]),
     )

@@ -1,13 +1,10 @@
 """What the text encoders are asked about a caption, and what they read."""
 
-from pathlib import Path
-
 import numpy as np
-from transformers import CLIPTokenizer
 
-from pipelines.training.demo_sdxl.captions import UNKNOWN_SHARE, draw_caption, is_empty, tokenize
-from pipelines.training.demo_sdxl.text import QUESTIONS, label
 from pipelines.training.postcards import Scene, Subject, draw_scene
+from pipelines.training.stills.captions import UNKNOWN_SHARE, draw_caption, is_empty
+from pipelines.training.stills.reading import QUESTIONS, label
 
 SCENE = Scene(
     time="sunset",
@@ -43,8 +40,3 @@ def test_only_a_clear_landscape_is_empty() -> None:
     assert is_empty(Scene(**bare, weather="clear"))
     assert not is_empty(Scene(**bare, weather="clouds"))
     assert not is_empty(SCENE)
-
-
-def test_captions_have_one_length(data_dir: Path) -> None:
-    ids = tokenize(CLIPTokenizer.from_pretrained(data_dir / "tokenizer"), ["a boat", ""])
-    assert (ids.shape[0], ids.dtype) == (2, np.int32)

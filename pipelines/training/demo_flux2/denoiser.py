@@ -1,0 +1,98 @@
+"""The transformer together with the text encoder: rectified flow (Liu et al. 2022, Esser et al. 2024).
+
+A picture is seen at `sigma` between 0 (itself) and 1 (noise): (1 - sigma) latents + sigma noise; what is learned is
+noise - latents. Sampling with FLUX.2's own shift of about 6 spends most steps near the noise, and so does training.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pipelines.flux2.denoise import make_image_ids, make_text_ids, pack
+from pipelines.training.demo_flux2.architecture import PATCH, TEXT_LENGTH
+from pipelines.training.demo_flux2.network import embed
+from pipelines.training.demo_flux2.tokenizer import tokenize
+from pipelines.training.network import Network
+from pipelines.training.optimizer import Course
+from pipelines.training.stills.album import AlbumSize
+from pipelines.training.stills.course import Stage
+from pipelines.training.trainer import Loss, Parameters
+
+SIGMA_SHIFT = 3.0  # of the evenly drawn sigmas: half of them above 3/4
+
+# Averages and details of the latents (stills/deepen.py).
+COMPOSITION_FIRST = (3.0,) * 4 + (1 / 3,) * 12
+AS_IN_PIXELS = (16 / 7,) * 4 + (4 / 7,) * 12
+
+STAGES = (
+    Stage(
+        name="denoiser-128",
+        sizes=(AlbumSize(width=128, height=128, pictures=16_384, batch_size=64),),
+        course=Course(steps=4000, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
+        channel_weights=COMPOSITION_FIRST,
+    ),
+    Stage(
+        name="denoiser-all",
+        sizes=(
+            AlbumSize(width=256, height=256, pictures=14_336, batch_size=32, turns=5),
+            AlbumSize(width=320, height=192, pictures=2048, batch_size=32, turns=2),
+            AlbumSize(width=192, height=320, pictures=2048, batch_size=32, turns=2),
+            AlbumSize(width=128, height=128, pictures=16_384, batch_size=64, turns=1),
+        ),
+        course=Course(steps=8000, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
+        channel_weights=AS_IN_PIXELS,
+    ),
+)
+
+
+def build_loss(network: Network, stage: Stage, *, tokenizer: Any) -> Loss:
+    unread = np.stack(tokenize(tokenizer, [""]))
+    weights = np.asarray(stage.channel_weights, np.float32)[:, None, None]
+    return lambda parameters, batch, key: _compute_loss(
+        network, unread, parameters, batch, key, channel_weights=weights
+    )
+
+
+def _compute_loss(
+    network: Network,
+    unread_2BL: np.ndarray,
+    parameters: Parameters,
+    batch: Mapping[str, jax.Array],
+    key: jax.Array,
+    *,
+    channel_weights: np.ndarray,
+) -> jax.Array:
+    """Mean squared error of noise - latents; the batch covers all sigmas evenly. A dropped caption is an empty one."""
+    latents = batch["latents"]
+    rows, channels, height, width = latents.shape
+    time_key, noise_key = jax.random.split(key)
+    even = (jnp.arange(rows) + jax.random.uniform(time_key, (rows,))) / rows
+    sigmas = (SIGMA_SHIFT * even / (1 + (SIGMA_SHIFT - 1) * even))[:, None, None, None]
+    noise = jax.random.normal(noise_key, latents.shape, latents.dtype)
+    noisy = (1 - sigmas) * latents + sigmas * noise
+
+    tokens = jnp.stack([batch["input_ids"], batch["is_text"]])
+    tokens = jnp.where(batch["is_kept"][None, :, None] > 0, tokens, unread_2BL)
+    (output,) = network.call(
+        "transformer",
+        parameters,
+        hidden_states=pack(fold_patches(noisy)),
+        encoder_hidden_states=embed(network, parameters, tokens),
+        timestep=sigmas[:, 0, 0, 0],
+        img_ids=jnp.asarray(make_image_ids(height // PATCH, width // PATCH)),
+        txt_ids=jnp.asarray(make_text_ids(TEXT_LENGTH)),
+        return_dict=False,
+    )
+    weights = jnp.broadcast_to(channel_weights, (1, channels, height, width))
+    error = output - pack(fold_patches(noise - latents))
+    return (pack(fold_patches(weights)) * jnp.square(error)).mean()
+
+
+def fold_patches(latents_BCHW: jax.Array) -> jax.Array:
+    """Squares of 2x2 latents as one: (B, C, H, W) -> (B, 4 * C, H / 2, W / 2), as Flux2KleinPipeline packs them."""
+    batch, channels, height, width = latents_BCHW.shape
+    squares = latents_BCHW.reshape(batch, channels, height // PATCH, PATCH, width // PATCH, PATCH)
+    return squares.transpose(0, 1, 3, 5, 2, 4).reshape(batch, -1, height // PATCH, width // PATCH)

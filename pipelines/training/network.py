@@ -1,0 +1,51 @@
+"""Several modules trained together: one set of parameters, each with the diffusers folder of its module as prefix."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+
+from pipelines.runtime.torch_bridge import TracedModule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """`initial` has names like `unet.conv_in.weight`; `constants` are buffers that no checkpoint holds, by module."""
+
+    modules: dict[str, TracedModule]
+    initial: dict[str, np.ndarray]
+    constants: dict[str, Any]
+
+    @classmethod
+    def join(cls, parts: Mapping[str, tuple[TracedModule, dict[str, np.ndarray]]]) -> "Network":
+        """From a module for tracing and its initial parameters each."""
+        return cls(
+            modules={part: module for part, (module, _) in parts.items()},
+            initial={f"{part}.{name}": value for part, (_, values) in parts.items() for name, value in values.items()},
+            constants={part: module.constant_buffers() for part, (module, _) in parts.items()},
+        )
+
+    def call(self, part: str, parameters: Mapping[str, jax.Array], *args: Any, **kwargs: Any) -> Any:
+        """Runs one module with its own of all `parameters`."""
+        return self.modules[part].call(self.weights(part, parameters), *args, **kwargs)
+
+    def weights(self, part: str, parameters: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        return take_part(parameters, part) | self.constants[part]
+
+
+def take_part(values: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """One module's own parameters, without their prefix."""
+    prefix = f"{part}."
+    return {name[len(prefix) :]: value for name, value in values.items() if name.startswith(prefix)}
+
+
+def save_module(module: Any, values: Mapping[str, np.ndarray], folder: Path) -> None:
+    """Writes the module with these values, all of them, as fp16 safetensors."""
+    tensors = {name: torch.from_numpy(np.array(value)) for name, value in values.items()}
+    missing, unexpected = module.load_state_dict(tensors, strict=False)
+    assert not missing and not unexpected, (missing, unexpected)
+    module.half().save_pretrained(folder, safe_serialization=True)
