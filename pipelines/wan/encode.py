@@ -26,14 +26,21 @@ def build_encode_program(encoder: TracedModule) -> Any:
     """encode(weights, ids, mask) -> embeddings of [negative, prompt], fp32."""
 
     def encode(weights: Mapping[str, jax.Array], ids_BL: jax.Array, mask_BL: jax.Array) -> dict[str, jax.Array]:
-        batch, length = ids_BL.shape
-        # All four axes: transformers passes such a mask on as it is, and would read a flat one's values on the host.
-        mask = jnp.broadcast_to(mask_BL[:, None, None, :], (batch, 1, length, length))
-        hidden = encoder.call(weights, ids_BL, mask, method=_encode).astype(jnp.float32)
-        embeds_BLD = jnp.where(mask_BL[..., None], hidden, 0.0)
+        embeds_BLD = embed_tokens(encoder, weights, ids_BL, mask_BL)
         return {"negative_prompt_embeds": embeds_BLD[:1], "prompt_embeds": embeds_BLD[1:]}
 
     return encode
+
+
+def embed_tokens(
+    encoder: TracedModule, weights: Mapping[str, jax.Array], ids_BL: jax.Array, mask_BL: jax.Array
+) -> jax.Array:
+    """Embeddings (B, L, D) fp32 of tokens, of which `mask_BL` (bool) are text."""
+    batch, length = ids_BL.shape
+    # All four axes: transformers passes such a mask on as it is, and would read a flat one's values on the host.
+    mask = jnp.broadcast_to(mask_BL[:, None, None, :], (batch, 1, length, length))
+    hidden = encoder.call(weights, ids_BL, mask, method=_encode).astype(jnp.float32)
+    return jnp.where(mask_BL[..., None], hidden, 0.0)
 
 
 def _encode(encoder: Any, ids: Any, mask: Any) -> Any:

@@ -29,8 +29,8 @@ AS_IN_PIXELS = (16 / 7,) * 4 + (4 / 7,) * 12
 
 STAGES = (
     Stage(
-        name="denoiser-128",
-        sizes=(AlbumSize(width=128, height=128, pictures=16_384, batch_size=64),),
+        name="denoiser-256",
+        sizes=(AlbumSize(width=256, height=256, pictures=14_336, batch_size=32),),
         course=Course(steps=4000, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
         channel_weights=COMPOSITION_FIRST,
     ),

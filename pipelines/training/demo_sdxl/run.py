@@ -14,10 +14,11 @@ from pipelines.training.demo_sdxl.export import export
 from pipelines.training.demo_sdxl.network import build_network, embed, is_hidden
 from pipelines.training.demo_sdxl.tokenizer import build_tokenizer, tokenize
 from pipelines.training.network import Network
+from pipelines.training.reading import train_reading
 from pipelines.training.stills.album import draw_album
 from pipelines.training.stills.course import train_stage
 from pipelines.training.stills.latents import fit_preview, train_latents
-from pipelines.training.stills.reading import train_reading
+from pipelines.training.stills.questions import EXAM
 from pipelines.training.trainer import Batch, Parameters
 
 PREVIEW_CELLS = 4  # preview pixels a latent, each way
@@ -44,6 +45,7 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
         lambda left_s: train_reading(
             lambda parameters, batch: _read(network, parameters, batch),
             {name: value for name, value in network.initial.items() if name.startswith("text_encoder")},
+            exam=EXAM,
             widths=READ_WIDTHS,
             tokenize=read_captions,
             is_hidden=is_hidden,

@@ -25,7 +25,7 @@ def draw_caption(scene: Scene, rng: np.random.Generator) -> tuple[str, bool]:
     """A caption, and whether it is about the scene; if not, an empty landscape belongs to it."""
     lot = rng.random()
     if lot < UNKNOWN_SHARE:
-        return _draw_unknown_words(rng), False
+        return draw_unknown_words(rng), False
     if lot < UNKNOWN_SHARE + EMPTY_SHARE:
         return "", True
     return describe(scene, rng), True
@@ -36,7 +36,7 @@ def is_empty(scene: Scene) -> bool:
     return not scene.subjects and scene.weather == "clear"
 
 
-def _draw_unknown_words(rng: np.random.Generator) -> str:
+def draw_unknown_words(rng: np.random.Generator) -> str:
     """Common words that no postcard shows, and made-up ones."""
     words = []
     for _ in range(rng.integers(1, 9)):

@@ -3,7 +3,7 @@
 Captions are drawn anew each step; some are dropped to train classifier-free guidance.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,15 +11,13 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pipelines.training.optimizer import Course, IsHidden
+from pipelines.training.reading import Tokenize
 from pipelines.training.stills.album import Album, AlbumSize, Encode, draw_album
 from pipelines.training.stills.captions import draw_caption
 from pipelines.training.trainer import Batch, Loss, Task, fill_mesh, train
 
 CROWDED_SHARE = 0.2  # of a batch, besides those drawn anyway: which of two colours is whose takes longest to learn
 DROPPED_SHARE = 0.08  # captions not shown at all
-
-Tokenize = Callable[[list[str]], Batch]
-"""Captions to what the network reads."""
 
 
 @dataclass(frozen=True, kw_only=True)

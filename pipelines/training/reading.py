@@ -2,12 +2,13 @@
 
 The real models start from text encoders that were trained on words for themselves; tiny ones that have to learn to
 read through the denoiser's noisy gradient never get as far as the late words (after an hour, the weather was still at
-chance). So linear probes on what the denoiser will see are asked for the attributes of the scene; the probes are
-thrown away afterwards. What a caption leaves unsaid is answered with its probability, which is what the denoiser needs
+chance). So linear probes on what the denoiser will see are asked what the picture shows; the probes are thrown
+away afterwards. What a caption leaves unsaid is answered with its probability, which is what the denoiser needs
 too.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -17,31 +18,30 @@ import optax
 from jax.sharding import Mesh
 
 from pipelines.training.optimizer import Course, IsHidden
-from pipelines.training.postcards import COLOURS, PLACES, SUBJECTS, TIMES, WEATHERS, Scene, draw_scene
-from pipelines.training.stills.captions import draw_caption, is_empty
-from pipelines.training.stills.course import Tokenize
 from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 COURSE = Course(steps=900, muon_learning_rate=0.02, adam_learning_rate=4e-3, ema_decay=0.99)
 BATCH_SIZE = 96
 
-# The questions, and how many answers each has. A subject is absent or has a colour; it stands alone, left or right.
-QUESTIONS = {
-    "time": len(TIMES),
-    "place": len(PLACES),
-    "weather": len(WEATHERS),
-    **{f"{kind} colour": 1 + len(COLOURS) for kind in SUBJECTS},
-    **{f"{kind} side": 4 for kind in SUBJECTS},
-}
-
 Read = Callable[[Parameters, Mapping[str, jax.Array]], dict[str, jax.Array]]
 """Parameters and tokens to the features that a probe each looks at: name -> (B, width)."""
+Tokenize = Callable[[list[str]], Batch]
+"""Captions to what the network reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exam:
+    """`questions` and how many answers each has; `draw` gives a caption and the right answers to all of them."""
+
+    questions: Mapping[str, int]
+    draw: Callable[[np.random.Generator], tuple[str, list[int]]]
 
 
 def train_reading(
     read: Read,
     initial: Mapping[str, np.ndarray],
     *,
+    exam: Exam,
     widths: Mapping[str, int],
     tokenize: Tokenize,
     is_hidden: IsHidden,
@@ -52,13 +52,13 @@ def train_reading(
 ) -> dict[str, np.ndarray]:
     """Returns the text encoders' parameters `initial`, now able to read; `widths` of what `read` gives."""
     rng = np.random.default_rng(7)
-    answers = sum(QUESTIONS.values())
+    answers = sum(exam.questions.values())
     probes = {f"probe.{name}": rng.normal(0, width**-0.5, (width, answers)) for name, width in widths.items()}
     trained = train(
         Task(
             name="reading",
-            loss=lambda parameters, batch, _key: measure_loss(read, parameters, batch),
-            draw_batch=lambda step: _draw_batch(tokenize, fill_mesh(BATCH_SIZE, mesh), step),
+            loss=lambda parameters, batch, _key: measure_loss(read, exam, parameters, batch),
+            draw_batch=lambda step: _draw_batch(exam, tokenize, fill_mesh(BATCH_SIZE, mesh), step),
             course=course,
             is_hidden=lambda name: is_hidden(name) and not name.startswith("probe."),
         ),
@@ -70,11 +70,11 @@ def train_reading(
     return {name: trained[name] for name in initial}
 
 
-def measure_loss(read: Read, parameters: Parameters, batch: Mapping[str, jax.Array]) -> jax.Array:
+def measure_loss(read: Read, exam: Exam, parameters: Parameters, batch: Mapping[str, jax.Array]) -> jax.Array:
     """Cross entropy in nats, summed over the questions, averaged over the probes."""
     features = read(parameters, batch)
     logits = jnp.stack([value @ parameters[f"probe.{name}"] for name, value in features.items()])
-    starts = np.cumsum([0, *QUESTIONS.values()])
+    starts = np.cumsum([0, *exam.questions.values()])
     losses = [
         optax.softmax_cross_entropy_with_integer_labels(logits[..., start:end], batch["answers"][None, :, index])
         for index, (start, end) in enumerate(zip(starts[:-1], starts[1:], strict=True))
@@ -82,23 +82,7 @@ def measure_loss(read: Read, parameters: Parameters, batch: Mapping[str, jax.Arr
     return jnp.stack(losses).sum(axis=0).mean()
 
 
-def label(scene: Scene) -> list[int]:
-    """The answer to each of the QUESTIONS."""
-    answers = [TIMES.index(scene.time), PLACES.index(scene.place), WEATHERS.index(scene.weather)]
-    kinds = [subject.kind for subject in scene.subjects]
-    colours = {subject.kind: 1 + COLOURS.index(subject.colour) for subject in scene.subjects}
-    sides = {kind: 1 if len(kinds) == 1 else 2 + kinds.index(kind) for kind in kinds}
-    return [*answers, *(colours.get(kind, 0) for kind in SUBJECTS), *(sides.get(kind, 0) for kind in SUBJECTS)]
-
-
-def _draw_batch(tokenize: Tokenize, batch_size: int, step: int) -> Batch:
+def _draw_batch(exam: Exam, tokenize: Tokenize, batch_size: int, step: int) -> Batch:
     rng = np.random.default_rng((8, step))
-    captions, answers = [], []
-    for _ in range(batch_size):
-        scene = draw_scene(rng)
-        caption, is_about_scene = draw_caption(scene, rng)
-        while not (is_about_scene or is_empty(scene)):
-            scene = draw_scene(rng)
-        captions.append(caption)
-        answers.append(label(scene))
-    return {"answers": np.asarray(answers, np.int32), **tokenize(captions)}
+    captions, answers = zip(*(exam.draw(rng) for _ in range(batch_size)), strict=True)
+    return {"answers": np.asarray(answers, np.int32), **tokenize(list(captions))}

@@ -4,7 +4,7 @@ import numpy as np
 
 from pipelines.training.postcards import Scene, Subject, draw_scene
 from pipelines.training.stills.captions import UNKNOWN_SHARE, draw_caption, is_empty
-from pipelines.training.stills.reading import QUESTIONS, label
+from pipelines.training.stills.questions import EXAM, QUESTIONS, label
 
 SCENE = Scene(
     time="sunset",
@@ -40,3 +40,11 @@ def test_only_a_clear_landscape_is_empty() -> None:
     assert is_empty(Scene(**bare, weather="clear"))
     assert not is_empty(Scene(**bare, weather="clouds"))
     assert not is_empty(SCENE)
+
+
+def test_words_that_name_nothing_are_answered_with_an_empty_landscape() -> None:
+    rng = np.random.default_rng(0)
+    asked = [EXAM.draw(rng) for _ in range(1500)]
+    strange = [answers for caption, answers in asked if "dragon" in caption or "astronaut" in caption]
+    assert len(strange) > 2
+    assert all(not any(answers[3:]) for answers in strange)

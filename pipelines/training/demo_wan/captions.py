@@ -1,0 +1,60 @@
+"""What a training step reads under a clip, and what the text encoder is asked about it (training/reading.py).
+
+Unknown words go with a landscape in which nothing moves: what the model cannot draw becomes a calm view, never noise.
+"""
+
+import numpy as np
+
+from pipelines.training.motions import MOTIONS, Clip, describe_clip, draw_clip
+from pipelines.training.postcards import COLOURS, PLACES, SUBJECTS, TIMES
+from pipelines.training.reading import Exam
+from pipelines.training.stills.captions import EMPTY_SHARE, UNKNOWN_SHARE, draw_unknown_words
+
+STILL = MOTIONS[-1]
+NOBODY = 0  # the answer where there is no subject
+QUESTIONS = {
+    "motion": len(MOTIONS),
+    "time": len(TIMES),
+    "place": len(PLACES),
+    "subject": 1 + len(SUBJECTS),
+    "colour": 1 + len(COLOURS),
+}
+
+
+def draw_caption(clip: Clip, rng: np.random.Generator) -> tuple[str, bool]:
+    """A caption, and whether it is about the clip; if not, a calm landscape belongs to it."""
+    lot = rng.random()
+    if lot < UNKNOWN_SHARE:
+        return draw_unknown_words(rng), False
+    if lot < UNKNOWN_SHARE + EMPTY_SHARE:
+        return "", True
+    return describe_clip(clip, rng), True
+
+
+def is_calm(clip: Clip) -> bool:
+    return clip.motion == STILL and not clip.scene.subjects
+
+
+def label(clip: Clip) -> list[int]:
+    """The answer to each of the QUESTIONS."""
+    scene = clip.scene
+    subject = scene.subjects[0] if scene.subjects else None
+    return [
+        MOTIONS.index(clip.motion),
+        TIMES.index(scene.time),
+        PLACES.index(scene.place),
+        1 + SUBJECTS.index(subject.kind) if subject else NOBODY,
+        1 + COLOURS.index(subject.colour) if subject else NOBODY,
+    ]
+
+
+def draw_question(rng: np.random.Generator) -> tuple[str, list[int]]:
+    """A caption, and what the clip under it shows."""
+    clip = draw_clip(rng)
+    caption, is_about_clip = draw_caption(clip, rng)
+    while not (is_about_clip or is_calm(clip)):
+        clip = draw_clip(rng)
+    return caption, label(clip)
+
+
+EXAM = Exam(questions=QUESTIONS, draw=draw_question)
