@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +26,14 @@ class Canvas:
         self.unit = min(self.image.size)
         self.light = light
         self.glows: list[tuple[float, float, float, Rgb]] = []
+
+    def copy(self) -> Canvas:
+        """The same picture so far, to be drawn on separately."""
+        twin = copy.copy(self)
+        twin.image = self.image.copy()
+        twin.pen = ImageDraw.Draw(twin.image)
+        twin.glows = list(self.glows)
+        return twin
 
     def land(self, colour: Rgb, depth: float = 0.0) -> Rgb:
         """A landscape colour under this light, `depth` of the way into the haze."""

@@ -53,7 +53,7 @@ def _with_article(phrase: str) -> str:
     return f"{'an' if phrase[0] in 'aeiou' else 'a'} {phrase}"
 
 
-def _name_subject(subject: Subject, rng: np.random.Generator, *, says_colour: bool, may_praise: bool) -> str:
+def name_subject(subject: Subject, rng: np.random.Generator, *, says_colour: bool, may_praise: bool) -> str:
     words = [pick(rng, NOUNS[subject.kind])]
     if says_colour:
         words.insert(0, subject.colour)
@@ -84,6 +84,11 @@ def _describe(scene: Scene, rng: np.random.Generator, *, is_complete: bool) -> s
         ("in ", "at ", "on ", "by ", "over ", "under ", "with ", "before ")
     ):
         caption = f"{pick(rng, MEDIA)} {caption}"
+    return vary_case(caption, rng)
+
+
+def vary_case(caption: str, rng: np.random.Generator) -> str:
+    """As people type: with a capital or none, now and then all capitals, with a full stop or none."""
     case = rng.random()
     if case < 0.5:
         caption = caption[0].upper() + caption[1:]
@@ -96,7 +101,7 @@ def _tell_subjects(
     scene: Scene, rng: np.random.Generator, *, is_complete: bool, says_time: bool, says_place: bool
 ) -> str:
     names = [
-        _name_subject(subject, rng, says_colour=is_complete or rng.random() < 0.75, may_praise=True)
+        name_subject(subject, rng, says_colour=is_complete or rng.random() < 0.75, may_praise=True)
         for subject in scene.subjects
     ]
     if len(names) == 2 and rng.random() < 0.3:

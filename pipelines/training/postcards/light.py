@@ -1,8 +1,14 @@
-"""What a time of day does to colours: sky, land and subjects under sunrise, noon, sunset and night."""
+"""What a time of day does to colours: sky, land and subjects under sunrise, noon, sunset and night.
+
+Lights can be mixed: a sun that moves passes through them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pipelines.training.postcards.scene import Scene
 
 Rgb = tuple[int, int, int]
 
@@ -28,7 +34,7 @@ SUBJECT_SHADES: dict[str, Rgb] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Light:
-    """What a time of day does to the sky and to everything under it."""
+    """The colours of the sky and what becomes of everything under it."""
 
     sky: tuple[Rgb, ...]
     disc: Rgb
@@ -44,6 +50,7 @@ class Light:
     sea: tuple[Rgb, Rgb]
     glitter: Rgb
     has_lit_windows: bool
+    lamps: float = 1.0  # how brightly lit windows and lanterns shine; 0 is off
 
 
 LIGHTS = {
@@ -116,6 +123,28 @@ LIGHTS = {
 
 # At night one gain for all would turn sand grey and snow into blue hills.
 NIGHT_LAND_GAINS = {"desert": (0.50, 0.43, 0.60), "snowy hills": (0.64, 0.70, 0.85)}
+
+
+def find_light(scene: Scene) -> Light:
+    light = LIGHTS[scene.time]
+    if scene.time == "night" and scene.place in NIGHT_LAND_GAINS:
+        return replace(light, land_gain=NIGHT_LAND_GAINS[scene.place])
+    return light
+
+
+def mix_lights(start: Light, end: Light, share: float) -> Light:
+    """`share` of the way from one light to another; whether windows are lit stays as it was."""
+
+    def between(a: Any, b: Any) -> Any:
+        if isinstance(a, tuple):
+            return tuple(between(left, right) for left, right in zip(a, b, strict=True))
+        if isinstance(a, bool):
+            return a
+        value = a + (b - a) * share
+        return round(value) if isinstance(a, int) else value
+
+    names = [field.name for field in fields(Light)]
+    return Light(**{name: between(getattr(start, name), getattr(end, name)) for name in names})
 
 
 def mix(start: Rgb, end: Rgb, share: float) -> Rgb:

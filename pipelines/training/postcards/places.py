@@ -149,7 +149,8 @@ def _paint_city(canvas: Canvas, layout: Layout, horizon: float) -> None:
             for column in range(columns):
                 is_lit = (row * 2 + column * 3 + index) % 4 != 0
                 if canvas.light.has_lit_windows:
-                    glass = (255, 214, 96) if is_lit else mix(wall, (20, 24, 60), 0.35)
+                    dark = mix(wall, (20, 24, 60), 0.35)
+                    glass = mix(dark, (255, 214, 96), canvas.light.lamps) if is_lit else dark
                 else:
                     glass = canvas.land((190, 222, 246), 0.05)
                 cx, y = left + (column + 0.5) * pitch, top + 0.035 * unit + row * 0.068 * unit

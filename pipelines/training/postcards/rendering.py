@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from pipelines.training.postcards.canvas import SUPERSAMPLING, Canvas
-from pipelines.training.postcards.layout import lay_out
-from pipelines.training.postcards.light import LIGHTS, NIGHT_LAND_GAINS
+from pipelines.training.postcards.canvas import SUPERSAMPLING, Canvas, Point
+from pipelines.training.postcards.layout import Layout, lay_out
+from pipelines.training.postcards.light import Light, find_light
 from pipelines.training.postcards.places import PLACE_PAINTERS, draw_glitter
 from pipelines.training.postcards.scene import Scene, SceneError
 from pipelines.training.postcards.sky import draw_clouds, draw_disc, draw_stars, shade_sky
-from pipelines.training.postcards.subjects import draw_subject
+from pipelines.training.postcards.subjects import draw_subject, find_spot
 
 SHORTEST_SIDE = 32
 
@@ -22,14 +20,25 @@ LOW_SUN = {"ocean": 0.045, "mountains": 0.27, "desert": 0.13, "meadow": 0.13, "c
 
 def render(scene: Scene, width: int, height: int) -> np.ndarray:
     """The scene as uint8 (height, width, 3); the same scene and size give the same picture."""
+    layout = lay_out(scene)
+    sun = place_sun(scene, layout, width, height)
+    canvas = paint_landscape(scene, width, height, light=find_light(scene), sun=sun)
+    for subject, x in zip(scene.subjects, layout.subject_x, strict=True):
+        draw_subject(canvas, subject, scene, find_spot(canvas, subject, layout, x))
+    return canvas.finish()
+
+
+def place_sun(scene: Scene, layout: Layout, width: int, height: int) -> Point:
+    """Where the sun or moon stands, in pixels of the finished picture."""
+    low = layout.horizon * height - LOW_SUN[scene.place] * min(width, height)
+    return layout.sun_x * width, low if scene.time in ("sunrise", "sunset") else 0.15 * height
+
+
+def paint_landscape(scene: Scene, width: int, height: int, *, light: Light, sun: Point) -> Canvas:
+    """All that stands behind the subjects."""
     if min(width, height) < SHORTEST_SIDE:
         raise SceneError(f"{width=} {height=}: both must be at least {SHORTEST_SIDE}")
-    layout, light = lay_out(scene), LIGHTS[scene.time]
-    if scene.time == "night" and scene.place in NIGHT_LAND_GAINS:
-        light = replace(light, land_gain=NIGHT_LAND_GAINS[scene.place])
-    short = min(width, height)
-    is_low = scene.time in ("sunrise", "sunset")
-    sun = (layout.sun_x * width, layout.horizon * height - LOW_SUN[scene.place] * short if is_low else 0.15 * height)
+    layout = lay_out(scene)
     canvas = Canvas(shade_sky(width, height, light=light, horizon=layout.horizon, sun=sun), light)
     sun = (sun[0] * SUPERSAMPLING, sun[1] * SUPERSAMPLING)
     if scene.time == "night" and scene.weather == "clear":
@@ -41,6 +50,4 @@ def render(scene: Scene, width: int, height: int) -> np.ndarray:
     PLACE_PAINTERS[scene.place](canvas, layout, horizon)
     if scene.place == "ocean":
         draw_glitter(canvas, layout, horizon)
-    for subject, x in zip(scene.subjects, layout.subject_x, strict=True):
-        draw_subject(canvas, subject, scene, x=x * canvas.width, size=layout.subject_scale * canvas.unit)
-    return canvas.finish()
+    return canvas

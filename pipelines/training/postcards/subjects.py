@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipelines.training.postcards.canvas import Canvas, Point
+from pipelines.training.postcards.layout import Layout
 from pipelines.training.postcards.light import SUBJECT_COLOURS, SUBJECT_SHADES, Rgb, mix
 from pipelines.training.postcards.scene import Scene, Subject
 
+# A window or lantern at night with its lamp off.
+DARK_GLASS = (28, 34, 70)
 # The pond under a boat on land stays blue enough to be read as water.
 PONDS = {"sunrise": (118, 168, 200), "noon": (38, 132, 196), "sunset": (108, 74, 148), "night": (28, 48, 112)}
 
@@ -38,14 +41,19 @@ class _Coat:
     shade: Rgb
 
 
-def draw_subject(canvas: Canvas, subject: Subject, scene: Scene, *, x: float, size: float) -> None:
+def find_spot(canvas: Canvas, subject: Subject, layout: Layout, x: float) -> Spot:
+    """Where the subject stands, `x` of the way from the left edge; a balloon hangs in the sky."""
+    y = 0.40 if subject.kind == "hot-air balloon" else 0.86
+    return Spot(x=x * canvas.width, y=y * canvas.height, size=layout.subject_scale * canvas.unit)
+
+
+def draw_subject(canvas: Canvas, subject: Subject, scene: Scene, at: Spot) -> None:
     coat = _Coat(tone=canvas.paint(SUBJECT_COLOURS[subject.colour]), shade=canvas.paint(SUBJECT_SHADES[subject.colour]))
     is_night = scene.time == "night"
     if subject.kind == "hot-air balloon":
-        _draw_balloon(canvas, Spot(x=x, y=0.40 * canvas.height, size=size), coat)
+        _draw_balloon(canvas, at, coat)
         return
-    foot = 0.86 * canvas.height
-    at = Spot(x=x, y=foot, size=size)
+    x, foot, size = at.x, at.y, at.size
     if subject.kind == "sailboat":
         if scene.place != "ocean":
             water = PONDS[scene.time]
@@ -123,12 +131,14 @@ def _draw_lighthouse(canvas: Canvas, at: Spot, coat: _Coat, *, is_night: bool) -
             dark,
         )
     canvas.bar(at(-0.092, 0.438), at(0.092, 0.415), canvas.paint((58, 62, 84)))
-    canvas.bar(at(-0.055, 0.50), at(0.055, 0.438), (255, 236, 140) if is_night else canvas.paint((255, 230, 150)))
+    lamps = canvas.light.lamps
+    glass = mix(DARK_GLASS, (255, 236, 140), lamps) if is_night else canvas.paint((255, 230, 150))
+    canvas.bar(at(-0.055, 0.50), at(0.055, 0.438), glass)
     for dx in (-0.055, 0.043):
         canvas.bar(at(dx, 0.50), at(dx + 0.012, 0.438), canvas.paint((58, 62, 84)))
     canvas.polygon([at(-0.075, 0.50), at(0.075, 0.50), at(0.0, 0.565)], coat.shade)
     if is_night:
-        canvas.glow(at(0.0, 0.47), 0.17 * at.size, (255, 226, 120))
+        canvas.glow(at(0.0, 0.47), 0.17 * at.size, mix((0, 0, 0), (255, 226, 120), lamps))
 
 
 def _draw_cactus(canvas: Canvas, at: Spot, coat: _Coat) -> None:
@@ -157,14 +167,15 @@ def _draw_house(canvas: Canvas, at: Spot, coat: _Coat, *, is_night: bool) -> Non
     canvas.polygon([at(-0.245, 0.215), at(0.245, 0.215), at(0.16, 0.37), at(-0.16, 0.37)], roof)
     canvas.polygon([at(-0.245, 0.215), at(0.245, 0.215), at(0.232, 0.238), at(-0.232, 0.238)], roof_shade)
     frame = canvas.paint((250, 246, 238))
-    glass = (255, 220, 100) if is_night else canvas.paint((150, 204, 234))
+    lamps = canvas.light.lamps
+    glass = mix(DARK_GLASS, (255, 220, 100), lamps) if is_night else canvas.paint((150, 204, 234))
     canvas.bar(at(-0.042, 0.135), at(0.042, 0.0), frame)
     canvas.bar(at(-0.030, 0.123), at(0.030, 0.0), canvas.paint((108, 66, 48)))
     for dx in (-0.125, 0.125):
         canvas.bar(at(dx - 0.050, 0.165), at(dx + 0.050, 0.070), frame)
         canvas.bar(at(dx - 0.038, 0.153), at(dx + 0.038, 0.082), glass)
         if is_night:
-            canvas.glow(at(dx, 0.118), 0.075 * at.size, (150, 110, 30))
+            canvas.glow(at(dx, 0.118), 0.075 * at.size, mix((0, 0, 0), (150, 110, 30), lamps))
 
 
 def _draw_pine_trees(canvas: Canvas, at: Spot, coat: _Coat) -> None:
