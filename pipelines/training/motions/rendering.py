@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from PIL import Image, ImageDraw
 
-from pipelines.training.motions.clip import Clip
+from pipelines.training.motions.clip import STILL, Clip
 from pipelines.training.postcards import Scene
 from pipelines.training.postcards.canvas import SUPERSAMPLING, Canvas
 from pipelines.training.postcards.layout import Layout, lay_out
@@ -27,7 +27,7 @@ SCALES = {"sailboat": 0.85, "hot-air balloon": 0.8}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Path:
+class Course:
     """From where to where the mover goes, as shares of width and height."""
 
     start: tuple[float, float]
@@ -47,7 +47,7 @@ def render_clip(clip: Clip, width: int, height: int, frames: int = FRAMES) -> np
         return _let_snow_fall(_render_still(clip.scene, width, height), clip.scene.layout, frames)
     if clip.motion == "lights blink":
         return _blink(clip.scene, width, height, frames)
-    if clip.motion == "still":
+    if clip.motion == STILL:
         return np.repeat(_render_still(clip.scene, width, height)[None], frames, axis=0)
     return _move_subject(clip, width, height, shares)
 
@@ -73,27 +73,27 @@ def _move_subject(clip: Clip, width: int, height: int, shares: np.ndarray) -> np
     layout = lay_out(scene)
     background = _paint_background(scene, layout, width, height, light=find_light(scene))
     home = find_spot(background, subject, layout, 0.5)
-    path = _find_path(clip, layout, home.y / background.height)
+    course = _find_course(clip, layout, home.y / background.height)
     frames = []
     for share in shares:
         canvas = background.copy()
-        x, y = path.at(float(share))
+        x, y = course.at(float(share))
         spot = Spot(x=round(x * canvas.width), y=round(y * canvas.height), size=round(home.size * SCALES[subject.kind]))
         draw_subject(canvas, subject, scene, spot)
         frames.append(canvas.finish())
     return np.stack(frames)
 
 
-def _find_path(clip: Clip, layout: Layout, y: float) -> Path:
+def _find_course(clip: Clip, layout: Layout, y: float) -> Course:
     jitter, stretch = np.random.default_rng((clip.scene.layout, 1)).uniform(-1, 1, size=2)
     if clip.motion == "balloon rises":
         x = layout.subject_x[0]
-        return Path(start=(x, 0.64 + 0.02 * jitter), end=(x, 0.28 + 0.02 * stretch))
+        return Course(start=(x, 0.64 + 0.02 * jitter), end=(x, 0.28 + 0.02 * stretch))
     if clip.scene.subjects[0].kind == "hot-air balloon":
         y += 0.04 * stretch
     middle, half = 0.5 + 0.02 * jitter, 0.21 + 0.02 * stretch
     left, right = (middle - half, y), (middle + half, y)
-    return Path(start=right, end=left) if clip.motion.endswith("left") else Path(start=left, end=right)
+    return Course(start=right, end=left) if clip.motion.endswith("left") else Course(start=left, end=right)
 
 
 # ---- the sun ---------------------------------------------------------------------------------------------------------
