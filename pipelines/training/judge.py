@@ -6,7 +6,7 @@ colour shifts and JPEG make it read pictures that are softer than the renderer's
 was found: each kind has its own map over the picture, which gives its presence and weighs the features its colour is
 read from, so two subjects do not lend each other their colours.
 `python -m pipelines.training.judge` trains it anew, about ten minutes on one core.
-Not here: how pictures look (postcards.py), any opinion on beauty.
+Not here: how pictures look (postcards/), any opinion on beauty.
 """
 
 from __future__ import annotations

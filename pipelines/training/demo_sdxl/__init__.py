@@ -1,5 +1,5 @@
 """The demo model `demo-sdxl`, from nothing: tokenizer, autoencoder, then text encoders and UNet together.
 
 `python -m pipelines train demo-sdxl` runs the stages in order, each resumable, and writes a genuine diffusers folder of
-StableDiffusionXLPipeline. Every picture it learns from is drawn by `postcards.py`.
+StableDiffusionXLPipeline. Every picture it learns from is drawn by `postcards/`.
 """
