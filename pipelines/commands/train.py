@@ -8,7 +8,7 @@ import typer
 from pipelines.commands import options
 from pipelines.errors import RecipeError
 
-TRAINABLE = ("demo-sdxl", "demo-flux2")
+TRAINABLE = ("demo-sdxl", "demo-flux2", "demo-wan")
 
 
 def train_model(
@@ -41,10 +41,11 @@ def train_model(
     from pipelines.training.deadline import Unfinished
     from pipelines.training.demo_flux2.run import train_demo_flux2
     from pipelines.training.demo_sdxl.run import train_demo_sdxl
+    from pipelines.training.demo_wan.run import train_demo_wan
 
     folder = folder or data_dir / "training" / model
     output = output or folder / "model"
-    train = {"demo-sdxl": train_demo_sdxl, "demo-flux2": train_demo_flux2}[model]
+    train = dict(zip(TRAINABLE, (train_demo_sdxl, train_demo_flux2, train_demo_wan), strict=True))[model]
     try:
         train(
             mesh=build_mesh(mesh or f"dp={jax.device_count()}"),

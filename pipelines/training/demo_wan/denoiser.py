@@ -1,7 +1,8 @@
 """The transformer together with the text encoder: rectified flow on clips (Wan Team 2025, section 4.2).
 
 A clip is seen at `sigma` between 0 (itself) and 1 (noise): (1 - sigma) latents + sigma noise; what is learned is
-noise - latents. Sampling shifts the steps towards the noise, where composition and motion are decided; so does training.
+noise - latents. Sampling shifts its steps towards the noise, where composition and motion are decided; so does
+training.
 """
 
 from collections.abc import Mapping
@@ -98,9 +99,7 @@ def draw_batch(album: Album, tokenizer: Any, *, batch_size: int, step: int) -> B
     return {"latents": album.latents[chosen].astype(np.float32), "input_ids": ids, "is_text": is_text}
 
 
-def compute_loss(
-    network: Network, parameters: Parameters, batch: Mapping[str, jax.Array], key: jax.Array
-) -> jax.Array:
+def compute_loss(network: Network, parameters: Parameters, batch: Mapping[str, jax.Array], key: jax.Array) -> jax.Array:
     """Mean squared error of noise - latents; the batch covers all sigmas evenly."""
     latents = batch["latents"]
     time_key, noise_key = jax.random.split(key)

@@ -31,9 +31,7 @@ def is_hidden(name: str) -> bool:
     return not any(part in name for part in _OUTER)
 
 
-def embed(
-    network: Network, parameters: Mapping[str, jax.Array], ids_BL: jax.Array, is_text_BL: jax.Array
-) -> jax.Array:
+def embed(network: Network, parameters: Mapping[str, jax.Array], ids_BL: jax.Array, is_text_BL: jax.Array) -> jax.Array:
     """Last hidden states (B, L, TEXT_WIDTH), zeros past the text's end."""
     weights = network.weights("text_encoder", parameters)
     return embed_tokens(network.modules["text_encoder"], weights, ids_BL, is_text_BL > 0)

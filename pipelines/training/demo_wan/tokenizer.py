@@ -26,13 +26,15 @@ def build_tokenizer(folder: Path, *, captions: int = 20_000) -> Any:
         for line in vocabulary_text(np.random.default_rng(0), captions)
         for word in line.split()
     )
-    spellings = sorted({form for word in words if word for form in (word, word.lower(), word.capitalize())})
+    spellings = sorted(
+        {form for word in words if word for form in (word, word.lower(), word.capitalize(), word.upper())}
+    )
     letters = string.ascii_letters + string.digits + string.punctuation
     make: Any = T5Tokenizer
     tokenizer = make(
         vocab=[
             *SPECIAL,
-            *((f"▁{word}", WORD_SCORE) for word in spellings if len(word) > 1),
+            *((f"▁{word}", WORD_SCORE) for word in spellings),
             *((letter, LETTER_SCORE) for letter in letters),
         ],
         extra_ids=0,
