@@ -16,10 +16,9 @@ from safetensors.numpy import load_file
 
 from pipelines import registry
 from pipelines.catalog import Catalog, load_catalog
-from pipelines.generate import generate
-from pipelines.recipe import read_recipe, resolve
 from pipelines.stages import Family, ignore_progress
 from pipelines.training.postcards import Scene, held_out_prompts, render
+from pipelines.training.scores import Counts, draw, tell_shares
 
 SHEET_PROMPTS = (
     "A beautiful sunset over the ocean",
@@ -50,7 +49,7 @@ def measure(
     pictures = [
         draw(family, catalog, prompt, shape=shape, steps=steps, seed=index) for index, (prompt, _) in enumerate(asked)
     ]
-    counts: Counter[tuple[str, bool]] = Counter()
+    counts: Counts = Counter()
     for verdict, (_, scene) in zip(judge(pictures), asked, strict=True):
         counts.update((_group(name, scene), right) for name, right in score(verdict, scene).items())
     return counts
@@ -72,18 +71,13 @@ def measure_autoencoder(folder: Path) -> float:
     return measure_psnr(vae, parameters, pictures)
 
 
-def draw(family: Family, catalog: Catalog, prompt: str, *, shape: str, steps: int | None, seed: int) -> np.ndarray:
-    fields = {"model": family.model.id, "prompt": prompt, "shape": shape, "steps": steps, "seed": seed}
-    return generate(family, resolve(read_recipe(fields), catalog)).pixels[0]
-
-
 def _group(attribute: str, scene: Scene) -> str:
     """`sailboat colour` and `house colour` count together, apart for pictures with two subjects."""
     kind = attribute.split()[-1]
     return f"{kind}, two subjects" if len(scene.subjects) == 2 and kind in ("present", "colour") else kind
 
 
-def draw_sheet(family: Family, catalog: Catalog, *, shape: str, steps: int) -> Image.Image:
+def draw_sheet(family: Family, catalog: Catalog, *, shape: str, steps: int | None) -> Image.Image:
     """The contact sheet of the README: each prompt with seed 7."""
     font = ImageFont.load_default(12)
     cells = []
@@ -122,17 +116,10 @@ def main() -> None:
         counts = measure(family, catalog, shape=options.shape, steps=options.steps, count=options.prompts)
         folder = catalog.get(options.model).path
         decibels = None if folder is None else measure_autoencoder(folder)
-    names = sorted({name for name, _ in counts})
-    lines = [f"{name:<24}{_share(counts, name):7.1%}" for name in names]
-    right = sum(count for (_, is_right), count in counts.items() if is_right)
-    lines.append(f"{'all attributes':<24}{right / counts.total():7.1%}")
+    lines = tell_shares(counts)
     if decibels is not None:
         lines.append(f"{'autoencoder':<24}{decibels:7.1f} dB")
     print("\n".join(lines))  # noqa: T201 - the result
-
-
-def _share(counts: Counter[tuple[str, bool]], name: str) -> float:
-    return counts[name, True] / (counts[name, True] + counts[name, False])
 
 
 if __name__ == "__main__":
