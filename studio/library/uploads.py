@@ -37,7 +37,7 @@ class UploadError(LumeshError):
 
     title = "This picture cannot be used"
 
-    def __init__(self, detail: str, *, advice: str = "Choose a PNG, JPEG or WebP picture.") -> None:
+    def __init__(self, detail: str, *, advice: str = "Choose another picture.") -> None:
         super().__init__(detail, advice=advice)
 
 

@@ -70,7 +70,7 @@ def test_every_kind_of_pixel_becomes_rgb(mode: str) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"<svg/>", b"GIF89a\x01\x00\x01\x00\x00\x00\x00;"])
 def test_what_is_no_picture_is_refused(content: bytes) -> None:
-    with pytest.raises(UploadError, match=r"not a PNG, JPEG or WebP picture\. Choose a PNG"):
+    with pytest.raises(UploadError, match=r"not a PNG, JPEG or WebP picture\. Choose another"):
         decode(content)
 
 
