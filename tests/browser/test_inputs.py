@@ -206,8 +206,8 @@ def test_on_a_phone_the_row_fits(open_page: OpenPage, give: Callable[..., None],
             assert box and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"] and box["height"] >= 44
     page.locator("#lu-inputs").scroll_into_view_if_needed()
     keep(page, "inputs-phone-light")
-    _make(page, "A boat")
-    expect(page.locator(".lu-result")).to_be_visible()
+    _make(page, "A boat on a phone")
+    expect(page.locator("img.lu-result[alt='A boat on a phone']")).to_be_visible()
     actions = page.locator("#lu-bar .lu-button").evaluate_all(
         "buttons => buttons.map(button => button.getBoundingClientRect().right)"
     )

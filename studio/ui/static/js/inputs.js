@@ -175,7 +175,12 @@ function hintOf(min, max) {
 }
 
 function create(item) {
-  const image = el("img", { onerror: () => (tile.dataset.gone = String(Boolean(item.id))) });
+  const image = el("img", {
+    onerror: () => {
+      tile.dataset.gone = String(Boolean(item.id)); // kept in a draft for too long, or its file was deleted
+      draw();
+    },
+  });
   const drop = () => {
     const next = tile.nextElementSibling ?? tile.previousElementSibling;
     const target = next?.querySelector("button");
@@ -202,6 +207,7 @@ function update(tile, item) {
   const isGone = tile.dataset.gone === "true";
   const state = item.id ? (isGone ? "Gone" : "") : item.percent < 100 ? `${item.percent} %` : "Checking";
   setText(tile.querySelector(".lu-input-state"), state);
+  tile.title = isGone ? "This picture is not there any more: remove it" : "";
   setText(tile.querySelector(".lu-input-number"), model.limits.images > 1 ? String(place) : "");
   tile.querySelector("button").setAttribute("aria-label", `Remove input picture ${place}`);
 }
