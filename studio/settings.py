@@ -47,6 +47,10 @@ class Settings:
         return self.data_dir / "outputs"
 
     @property
+    def uploads_dir(self) -> Path:
+        return self.data_dir / "uploads"
+
+    @property
     def models_dir(self) -> Path:
         return self.data_dir / "models"
 

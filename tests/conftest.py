@@ -1,5 +1,6 @@
 """What tests share: a studio in a temporary folder, and waiting with a deadline instead of sleeping."""
 
+import io
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
 
 from pipelines.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.fake import FakeFamily
@@ -20,6 +22,7 @@ from pipelines.stages import OnProgress
 from studio.database import Database, open_database
 from studio.jobs import queue
 from studio.jobs.job import Job
+from studio.library import uploads
 from studio.settings import Settings
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
@@ -40,6 +43,20 @@ CLIPS = Model(
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 20.0
+
+
+def encode_picture(
+    colour: str = "red", *, size: tuple[int, int] = (60, 40), kind: str = "PNG", **options: Any
+) -> bytes:
+    """A file of one colour."""
+    file = io.BytesIO()
+    Image.new("RGB", size, colour).save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.fixture(name="encode_picture", scope="session")
+def give_encode_picture() -> Callable[..., bytes]:
+    return encode_picture
 
 
 def wait_for(what: str, look: Callable[[], Any], *, timeout_s: float = DEADLINE_S) -> Any:
@@ -94,6 +111,16 @@ def submit(database: Database, make_recipe: Callable[..., Recipe]) -> Callable[.
         return queue.submit(database, make_recipe(prompt, **fields), owner=owner)
 
     return submit
+
+
+@pytest.fixture
+def upload(settings: Settings, database: Database) -> Callable[..., str]:
+    """Brings a picture of one colour along and returns its id."""
+
+    def upload(colour: str = "red", *, owner: str = "local") -> str:
+        return uploads.add(database, settings.uploads_dir, encode_picture(colour), owner=owner).id
+
+    return upload
 
 
 @pytest.fixture

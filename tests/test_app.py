@@ -1,5 +1,6 @@
 """The studio as people run it: real processes, real kills, nothing lost."""
 
+import io
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image, ImageStat
 
 ROOT = Path(__file__).resolve().parent.parent
 Studio = Any  # conftest.RunningStudio
@@ -104,6 +106,20 @@ def test_a_waiting_and_a_running_job_are_cancelled(studio: Studio) -> None:
     assert studio.client.delete(f"/api/v1/jobs/{running}").json()["state"] in ("running", "cancelled")
     assert studio.wait_for_state(running, "cancelled")["step"] < 100
     studio.wait_for_state(studio.submit(steps=1), "done")
+
+
+def test_a_picture_brought_along_reaches_the_real_worker(studio: Studio, encode_picture: Callable[..., bytes]) -> None:
+    colours = {}
+    for colour in ("red", "blue"):
+        sent = studio.client.post("/api/v1/uploads", files={"file": encode_picture(colour)}).raise_for_status()
+        recipe = {"model": "flux2-klein-4b", "shape": "512x512", "steps": 1, "seed": 3, "images": [sent.json()["id"]]}
+        job = studio.wait_for_state(studio.submit(**recipe), "done")
+        assert job["recipe"]["images"] == [sent.json()["id"]]
+        content = studio.client.get(job["outputs"][0]["url"]).content
+        assert str(studio.data_dir).encode() not in content
+        colours[colour] = ImageStat.Stat(Image.open(io.BytesIO(content))).mean
+    assert colours["red"][0] > colours["blue"][0] + 100
+    assert colours["blue"][2] > colours["red"][2] + 100
 
 
 def test_previews_are_shown_while_a_job_runs(studio: Studio, wait_for: Callable[..., Any]) -> None:

@@ -1,8 +1,8 @@
-"""A family that needs nothing but numpy: it draws a landscape from prompt and seed and takes its time like a model.
+"""A family without weights or jax: it draws a landscape from prompt and seed and takes its time like a model.
 
 `--fake` serves every catalogue entry with it, so page, queue, files and restarts can be worked on and tested in
 seconds. It behaves like the real families where they can be seen: it loads, compiles each shape once, steps, previews,
-can be cancelled between steps.
+can be cancelled between steps. Pictures to start from tint the landscape with their mean colour.
 Two prompts are test hooks, of this family only: one that contains "crash worker" kills its own process in the middle of
 denoising, as the kernel does when memory runs out; one that contains "fail please" raises a LumeshError.
 """
@@ -10,7 +10,8 @@ denoising, as the kernel does when memory runs out; one that contains "fail plea
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.fake.landscape import draw_landscape
 from pipelines.recipe import Recipe
+from pipelines.runtime.pictures import open_picture
 from pipelines.stages import Embeddings, OnProgress, Progress
 
 LOAD_S = 0.3
@@ -27,6 +29,7 @@ UNLOAD_S = 0.3
 STEP_S = 0.15
 PREVIEW_SCALE = 4  # a preview pixel covers this many output pixels, as a latent does
 COMPILE_TICKS = 10
+TINT = 0.6  # how much of the mean colour of its input pictures a drawing has
 
 
 def load(model: Model, *, on_progress: OnProgress) -> "FakeFamily":
@@ -78,7 +81,7 @@ class FakeFamily:
         pictures = [
             draw_landscape(recipe.prompt, seed=seed, width=shape.width, height=shape.height) for seed in _seeds(recipe)
         ]
-        return {"prompt_embeds": np.stack(pictures).transpose(0, 3, 1, 2)}
+        return {"prompt_embeds": _tint(np.stack(pictures), recipe.images).transpose(0, 3, 1, 2)}
 
     def denoise(self, recipe: Recipe, embeddings: Mapping[str, Any], *, on_progress: OnProgress) -> np.ndarray:
         """Fades the noise out, `step_s` a step."""
@@ -117,6 +120,14 @@ class FakeFamily:
 def _seeds(recipe: Recipe) -> range:
     assert recipe.seed is not None, "resolve the recipe first"
     return range(recipe.seed, recipe.seed + recipe.batch_size)
+
+
+def _tint(pictures_BHWC: np.ndarray, images: Sequence[str]) -> np.ndarray:
+    """Pushed towards the mean colour of the files `images`, so that a test can see that their pixels arrived."""
+    if not images:
+        return pictures_BHWC
+    colours = [np.asarray(open_picture(Path(image)), np.float32).mean((0, 1)) / 255 for image in images]
+    return (1 - TINT) * pictures_BHWC + TINT * np.mean(colours, axis=0)
 
 
 def _previewer(latents_BCHW: np.ndarray, *, frames: int) -> Callable[[], np.ndarray]:

@@ -15,7 +15,8 @@ def open_picture(file: Path) -> Image.Image:
         with Image.open(file) as opened:
             return ImageOps.exif_transpose(opened).convert("RGB")
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise RecipeError({"images": f"{file.name} cannot be read as a picture: {error}"}) from error
+        reason = str(error).replace(str(file), file.name)  # where it lies on a server is nobody's business
+        raise RecipeError({"images": f"{file.name} cannot be read as a picture: {reason}"}) from error
 
 
 def fit_picture(picture: Image.Image, shape: Shape) -> np.ndarray:

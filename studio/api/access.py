@@ -3,7 +3,8 @@
 For now everybody is the owner `local`. A thing that is somebody else's answers exactly like one that does not exist.
 """
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -14,8 +15,9 @@ from studio.api.feed import Feed
 from studio.database import Database
 from studio.jobs import queue
 from studio.jobs.job import LOCAL_OWNER, Job
-from studio.library import records
+from studio.library import records, uploads
 from studio.library.records import Output
+from studio.library.uploads import Upload
 from studio.settings import Settings
 
 
@@ -33,6 +35,8 @@ class Studio:
     database: Database
     catalog: Catalog
     feed: Feed
+    upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a picture is decoded: 40 megapixels take 250 MB for a moment, so they come one after the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,13 @@ class Visit:
         if output is None or not self.may_see(output.owner):
             raise NotFoundError(f"There is no output {output_id!r}.", advice="GET /api/v1/outputs lists the outputs.")
         return output
+
+    def get_upload(self, upload_id: str) -> Upload:
+        """Raises NotFoundError."""
+        upload = uploads.read_upload(self.database, upload_id)
+        if upload is None or not self.may_see(upload.owner):
+            raise NotFoundError(f"There is no upload {upload_id!r}.", advice="Unused uploads are kept for a day.")
+        return upload
 
     def may_see(self, owner: str) -> bool:
         return owner == self.owner

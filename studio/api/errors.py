@@ -11,8 +11,15 @@ from starlette.exceptions import HTTPException
 from pipelines.errors import LumeshError, RecipeError
 from studio.api.access import NotFoundError
 from studio.jobs.queue import JobStateError
+from studio.library.uploads import UploadError, UploadTooLargeError
 
-STATUS_OF_ERROR: dict[type[LumeshError], int] = {RecipeError: 422, NotFoundError: 404, JobStateError: 409}
+STATUS_OF_ERROR: dict[type[LumeshError], int] = {
+    RecipeError: 422,
+    UploadError: 422,
+    UploadTooLargeError: 413,
+    NotFoundError: 404,
+    JobStateError: 409,
+}
 PLAIN_MESSAGES = {"missing": "is required", "extra_forbidden": "is not a field of a recipe"}
 
 

@@ -45,7 +45,7 @@ def get_file(
     disposition = "attachment" if download else "inline"
     if as_ is not None:
         return _animate(visit, output, as_, disposition=disposition)
-    return _send(visit, output, output.file, if_none_match=if_none_match, disposition=disposition)
+    return send_file(_find(visit, output, output.file), if_none_match=if_none_match, disposition=disposition)
 
 
 @router.get("/outputs/{output_id}/poster", response_class=FileResponse)
@@ -53,14 +53,28 @@ def get_poster(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None
     """A video's middle frame as WebP, in full size."""
     output = visit.get_output(output_id)
     _require_video(output)
-    return _send(visit, output, poster_of(output.file), if_none_match=if_none_match, disposition="inline")
+    return send_file(_find(visit, output, poster_of(output.file)), if_none_match=if_none_match)
 
 
 @router.get("/outputs/{output_id}/thumb", response_class=FileResponse)
 def get_thumb(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
     """A WebP of at most 384 px."""
     output = visit.get_output(output_id)
-    return _send(visit, output, output.thumb, if_none_match=if_none_match, disposition="inline")
+    return send_file(_find(visit, output, output.thumb), if_none_match=if_none_match)
+
+
+def send_file(file: Path, *, if_none_match: str | None, disposition: str = "inline") -> Response:
+    """A file that never changes; 304 for who has it already."""
+    response = FileResponse(
+        file,
+        filename=file.name,
+        stat_result=file.stat(),
+        content_disposition_type=disposition,
+        headers=FOREVER,
+    )
+    if if_none_match == response.headers["etag"]:
+        return Response(status_code=304, headers={"ETag": response.headers["etag"], **FOREVER})
+    return response
 
 
 def _animate(visit: Visit, output: Output, suffix: str, *, disposition: str) -> Response:
@@ -86,17 +100,3 @@ def _find(visit: Visit, output: Output, name: str) -> Path:
     if not file.is_file():
         raise NotFoundError(f"The file of output {output.id!r} is gone from the outputs folder.")
     return file
-
-
-def _send(visit: Visit, output: Output, name: str, *, if_none_match: str | None, disposition: str) -> Response:
-    file = _find(visit, output, name)
-    response = FileResponse(
-        file,
-        filename=f"{Path(name).name}",
-        stat_result=file.stat(),
-        content_disposition_type=disposition,
-        headers=FOREVER,
-    )
-    if if_none_match == response.headers["etag"]:
-        return Response(status_code=304, headers={"ETag": response.headers["etag"], **FOREVER})
-    return response

@@ -135,6 +135,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
                 "steps": model.max_steps,
                 "guidance_scale": model.max_guidance_scale,
                 "batch_size": model.max_batch_size,
+                "min_images": model.min_images,
                 "images": model.max_images,
                 "flow_shift": MAX_FLOW_SHIFT,
                 "fps": MAX_FPS,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.recipe import Recipe
-from studio.database import Database
+from studio.database import Database, Transaction
 from studio.jobs.engine import EngineState, read_engine
 from studio.jobs.estimates import estimate_job_s, read_history, read_shape_state
 from studio.jobs.job import Job, append_event, move
@@ -35,12 +35,11 @@ class Place:
 def submit(database: Database, recipe: Recipe, *, owner: str) -> Job:
     """Queues a resolved recipe. From here on the job is the server's: the page may close.
 
-    Raises RecipeError for pictures to start from: families read them as files, and paths never come from clients.
+    Raises RecipeError when it starts from pictures that are not the owner's: ids alone name them, never paths.
     """
-    if recipe.images:
-        raise RecipeError({"images": "cannot be uploaded here yet; `python -m pipelines generate --image` takes files"})
     now = time.time()
     with database.write() as tx:
+        _require_images(tx, recipe, owner=owner)
         row = tx.execute(
             "INSERT INTO jobs (id, owner, state, recipe, model, shape, created_at, queued_at, steps) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
@@ -57,6 +56,8 @@ def submit(database: Database, recipe: Recipe, *, owner: str) -> Job:
             ),
         ).fetchone()
         job = Job.from_row(row)
+        images = [(job.id, image) for image in recipe.images]
+        tx.executemany("INSERT OR IGNORE INTO job_images (job_id, image) VALUES (?, ?)", images)
         append_event(tx, job, "job.queued")
     return job
 
@@ -124,6 +125,12 @@ def count_jobs(database: Database) -> dict[str, int]:
     for row in database.read("SELECT state, count(*) AS count FROM jobs GROUP BY state"):
         counts[JobState(row["state"])] = row["count"]
     return {str(state): count for state, count in counts.items()}
+
+
+def _require_images(tx: Transaction, recipe: Recipe, *, owner: str) -> None:
+    for image in recipe.images:
+        if tx.execute("SELECT 1 FROM inputs WHERE id = ? AND owner = ?", (image, owner)).fetchone() is None:
+            raise RecipeError({"images": f"there is no picture {image[:60]!r}; add it again, or take another one"})
 
 
 def _place(database: Database, jobs: list[Job]) -> list[Job]:

@@ -1,1 +1,4 @@
-"""The library: finished outputs, as whole files that carry their recipe, and as rows to search."""
+"""The library: finished outputs and pictures to start from, as whole files, and as rows to search.
+
+An output's file carries its recipe.
+"""

@@ -60,6 +60,13 @@ def write_whole(file: Path, content: bytes) -> None:
     _put_whole(file, write)
 
 
+def save_thumb(file: Path, picture: Image.Image) -> None:
+    """A small WebP of the picture."""
+    small = picture.copy()
+    small.thumbnail((THUMB_SIDE_PX, THUMB_SIDE_PX))
+    _save_webp(file, small)
+
+
 def _put_whole(file: Path, write: Callable[[Path], None]) -> None:
     """`write` fills a file beside the place, with the same suffix; only when it is on the disk it takes the name."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +85,8 @@ def _save_picture(outputs_dir: Path, name: str, pixels_HWC: np.ndarray, recipe: 
     png = io.BytesIO()
     picture.save(png, "PNG", pnginfo=make_png_chunks(recipe), compress_level=PNG_LEVEL)
     write_whole(outputs_dir / file, png.getvalue())
-    thumb = _save_webp(outputs_dir, f"{name}.thumb.webp", picture, side_px=THUMB_SIDE_PX)
+    thumb = f"{name}.thumb.webp"
+    save_thumb(outputs_dir / thumb, picture)
     return SavedFile(
         kind="image", file=file, thumb=thumb, width=picture.width, height=picture.height, frames=1, recipe=recipe
     )
@@ -89,8 +97,9 @@ def _save_video(outputs_dir: Path, name: str, frames_FHWC: np.ndarray, recipe: R
     file, count = f"{name}.mp4", len(frames_FHWC)
     _put_whole(outputs_dir / file, lambda part: write_mp4(part, frames_FHWC, recipe))
     middle = Image.fromarray(frames_FHWC[count // 2])
-    _save_webp(outputs_dir, poster_of(file), middle, side_px=max(middle.size))
-    thumb = _save_webp(outputs_dir, f"{name}.thumb.webp", middle, side_px=THUMB_SIDE_PX)
+    _save_webp(outputs_dir / poster_of(file), middle)
+    thumb = f"{name}.thumb.webp"
+    save_thumb(outputs_dir / thumb, middle)
     return SavedFile(
         kind="video", file=file, thumb=thumb, width=middle.width, height=middle.height, frames=count, recipe=recipe
     )
@@ -101,10 +110,7 @@ def poster_of(file: str) -> str:
     return str(PurePosixPath(file).with_suffix(".poster.webp"))
 
 
-def _save_webp(outputs_dir: Path, name: str, picture: Image.Image, *, side_px: int) -> str:
-    small = picture.copy()
-    small.thumbnail((side_px, side_px))
+def _save_webp(file: Path, picture: Image.Image) -> None:
     webp = io.BytesIO()
-    small.save(webp, "WEBP", quality=82)
-    write_whole(outputs_dir / name, webp.getvalue())
-    return name
+    picture.save(webp, "WEBP", quality=82)
+    write_whole(file, webp.getvalue())

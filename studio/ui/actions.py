@@ -22,10 +22,9 @@ def offer(database: Database, catalog: Catalog) -> None:
     def submit(recipe: dict[str, Any]) -> str:
         """Queues a recipe, such as {"model": "demo-sdxl", "prompt": "A red sailboat"}, and returns the job's id."""
         try:
-            resolved = resolve(read_recipe(recipe), catalog)
+            return queue.submit(database, resolve(read_recipe(recipe), catalog), owner=LOCAL_OWNER).id
         except LumeshError as error:
             raise gr.Error(str(error), title=error.title, print_exception=False) from error
-        return queue.submit(database, resolved, owner=LOCAL_OWNER).id
 
     def status(job_id: str) -> dict[str, Any]:
         """The job as REST gives it: state, phase, step, outputs."""

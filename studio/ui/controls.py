@@ -1,7 +1,7 @@
 """The left column: what to make, and the Generate button.
 
 One prompt and one button are open; the rest has the model's defaults. Filled and read by static/js/controls.js,
-sizes.js and examples.js; limits and choices come from `GET /api/v1/models`.
+sizes.js, inputs.js and examples.js; limits and choices come from `GET /api/v1/models`.
 """
 
 from studio.ui.icons import icon
@@ -25,6 +25,23 @@ _PROMPT = f"""
   <p class="lu-message" id="lu-prompt-message" role="alert" data-message="prompt"></p>
   <p class="lu-message" role="alert" data-message="negative_prompt"></p>
 </div>
+"""
+
+_INPUTS = f"""
+<div class="lu-field lu-inputs" id="lu-inputs" data-field="images" role="group" aria-labelledby="lu-inputs-label"
+  hidden>
+  <div class="lu-label"><span id="lu-inputs-label"></span><span id="lu-inputs-count" role="status"></span></div>
+  <div class="lu-inputs-row">
+    <ul class="lu-inputs-list" id="lu-inputs-list" role="list"></ul>
+    <button type="button" class="lu-inputs-add" id="lu-inputs-add" aria-describedby="lu-inputs-count">
+      {icon("image")}<span class="lu-inputs-wide"></span><span class="lu-inputs-narrow">Choose a picture</span></button>
+    <input type="file" id="lu-inputs-file" accept="image/png,image/jpeg,image/webp" hidden>
+  </div>
+  <p class="lu-message" role="alert" data-message="images"></p>
+</div>
+"""
+
+_EXAMPLES = f"""
 <div class="lu-examples" role="group" aria-label="Example prompts">
   <div class="lu-examples-row" id="lu-examples"></div>
 </div>
@@ -94,7 +111,7 @@ _SETTINGS = f"""
 
 HTML = f"""
 <form class="lu-controls" id="lu-controls" aria-label="What to make" novalidate>
-  <div class="lu-controls-scroll lu-scroll">{_PROMPT}{_MODEL_AND_SIZE}{_SETTINGS}</div>
+  <div class="lu-controls-scroll lu-scroll">{_PROMPT}{_INPUTS}{_EXAMPLES}{_MODEL_AND_SIZE}{_SETTINGS}</div>
   <div class="lu-dock">
     <p class="lu-message" role="alert" data-message="recipe"></p>
     <button type="submit" class="lu-generate" id="lu-generate">

@@ -12,6 +12,7 @@ _KEYS = (
     ("Enlarge the picture", ("Z",)),
     ("Download", ("D",)),
     ("Use these settings", ("U",)),
+    ("Use the picture as input", ("I",)),
     ("Copy the prompt", ("C",)),
     ("Light or dark", ("T",)),
     ("Close, or back to all images", ("Esc",)),

@@ -30,7 +30,7 @@ def _digest_files() -> str:
 # Named by content: after an update no browser mixes new scripts with old ones from its cache.
 STATIC_URL = f"/ui/{_digest_files()}"
 
-_STYLES = ("tokens", "base", "layout", "controls", "canvas", "film", "queue", "overlay")
+_STYLES = ("tokens", "base", "layout", "controls", "inputs", "canvas", "film", "queue", "overlay")
 _PANELS = {
     "header": header,
     "controls": controls,

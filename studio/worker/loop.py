@@ -21,7 +21,7 @@ from studio.database import Database
 from studio.jobs import claims, engine, estimates, events
 from studio.jobs.engine import EngineState
 from studio.jobs.job import Card, Job
-from studio.library import files, records
+from studio.library import files, inputs, records, uploads
 from studio.settings import Settings
 from studio.worker.progress import JobProgress
 from studio.worker.resident import Resident
@@ -167,6 +167,7 @@ class Worker:
         log.info("job %s ended after %.2f s", job.id, time.perf_counter() - started_s)
         self._describe(EngineState.READY, "ready")
         events.forget_old(self.database)
+        uploads.forget_unused(self.database, self.settings.uploads_dir)
 
     def _estimate_s(self, job: Job, history: estimates.History) -> float | None:
         recipe = job.recipe
@@ -175,9 +176,11 @@ class Worker:
         return estimates.estimate_job_s(history, recipe, shape_state=shape_state, is_resident=is_resident)
 
     def _make(self, job: Job, progress: JobProgress) -> tuple[float | None, Outcome]:
-        model = self.catalog.get(job.recipe.model)
-        family, load_s = self.resident.become(model, progress.report)
-        return load_s, generate(family, job.recipe, on_progress=progress.report)
+        """Families read pictures as files; the job and what is saved keep their ids."""
+        found = inputs.find_files(self.database, self.settings, job.recipe.images, owner=job.owner)
+        recipe = job.recipe.model_copy(update={"images": tuple(map(str, found))})
+        family, load_s = self.resident.become(self.catalog.get(recipe.model), progress.report)
+        return load_s, generate(family, recipe, on_progress=progress.report)
 
     def _save(self, job: Job, outcome: Outcome, *, load_s: float | None, progress: JobProgress) -> None:
         """Files first, whole; then outputs, measurements and the job's end in one transaction."""

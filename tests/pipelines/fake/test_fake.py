@@ -1,7 +1,10 @@
 """The fake family draws like a model: the same seed the same picture, noise first, batches as singles."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
@@ -23,7 +26,8 @@ def family(catalog: Catalog) -> FakeFamily:
 
 def draw(family: FakeFamily, prompt: str = "A boat at sunset", **fields: object) -> np.ndarray:
     catalog = load_catalog()
-    recipe = resolve(Recipe(model=catalog.default.id, prompt=prompt, steps=2, **{"seed": 1, **fields}), catalog)
+    fields = {"model": catalog.default.id, "seed": 1, **fields}
+    recipe = resolve(Recipe(prompt=prompt, steps=2, **fields), catalog)
     return generate(family, recipe).pixels
 
 
@@ -36,6 +40,21 @@ def test_a_picture_depends_on_seed_and_prompt_alone(family: FakeFamily) -> None:
 def test_picture_n_of_a_batch_is_the_picture_of_seed_plus_n(family: FakeFamily) -> None:
     batch = draw(family, batch_size=3)
     assert np.array_equal(batch[2], draw(family, seed=3)[0])
+
+
+def test_pictures_to_start_from_give_it_their_colour(tmp_path: Path) -> None:
+    for colour in ("red", "blue"):
+        Image.new("RGB", (30, 20), colour).save(tmp_path / f"{colour}.png")
+    model = load_catalog().get("flux2-klein-4b")
+    family = FakeFamily(model, compile_s=0.0, step_s=0.0)
+    red, both = (
+        draw(family, model=model.id, shape="512x512", images=[str(tmp_path / f"{name}.png") for name in names])
+        .astype(float)
+        .mean((0, 1, 2))
+        for names in (["red"], ["red", "blue"])
+    )
+    assert red[0] > both[0] + 50
+    assert both[2] > red[2] + 50
 
 
 def test_previews_are_small_and_lose_their_noise(family: FakeFamily, catalog: Catalog) -> None:

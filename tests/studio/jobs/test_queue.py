@@ -29,11 +29,19 @@ def test_a_submitted_job_waits_and_says_so(database: Database, submit: Submit) -
     assert read_kinds(database) == ["job.queued"]
 
 
-def test_pictures_to_start_from_are_refused_because_paths_never_come_from_clients(
-    database: Database, submit: Submit
+def test_a_recipe_names_the_owners_uploads_by_id(submit: Submit, upload: Callable[..., str]) -> None:
+    images = [upload("red"), upload("blue")]
+    assert list(submit(model="flux2-klein-4b", images=images).recipe.images) == images
+
+
+def test_paths_and_other_peoples_pictures_are_refused_and_nothing_is_queued(
+    database: Database, submit: Submit, upload: Callable[..., str]
 ) -> None:
-    with pytest.raises(RecipeError, match="images: cannot be uploaded here yet"):
-        submit(model="flux2-klein-4b", images=["/etc/passwd"])
+    for image in ("/etc/passwd", "upload-0", upload(owner="her")):
+        with pytest.raises(RecipeError, match=f"images: there is no picture '{image}'"):
+            submit(model="flux2-klein-4b", images=[image])
+    assert queue.list_jobs(database, owner="local") == []
+    assert read_kinds(database) == []
 
 
 def test_every_state_has_a_meaning_and_a_way_in() -> None:

@@ -5,7 +5,9 @@ import errno
 import itertools
 from collections.abc import Callable
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from pipelines.catalog import Model, Shape
 from pipelines.errors import ModelError
@@ -32,6 +34,54 @@ def test_a_job_becomes_a_file_that_carries_its_recipe(worker: Worker, database: 
     assert [output["seed"] for output in done.outputs] == [7, 8]
     output = read_output(database, done.outputs[1]["id"])
     assert read_recipe_of(worker.settings.outputs_dir / output.file).seed == 8
+
+
+def test_a_job_reads_its_pictures_and_saves_only_their_ids(
+    worker: Worker, database: Database, submit: Submit, upload: Callable[..., str]
+) -> None:
+    jobs = [submit(model="flux2-klein-4b", shape="512x512", images=[upload(colour)]) for colour in ("red", "blue")]
+    for _ in jobs:
+        worker.run_next()
+    colours = []
+    for job in jobs:
+        output = read_output(database, queue.read_job(database, job.id).outputs[0]["id"])
+        file = worker.settings.outputs_dir / output.file
+        assert read_recipe_of(file).images == output.recipe.images == job.recipe.images
+        assert str(worker.settings.data_dir).encode() not in file.read_bytes()
+        with Image.open(file) as picture:
+            colours.append(np.asarray(picture).mean((0, 1)))
+    red, _, blue = colours[0] - colours[1]
+    assert red > 100 and blue < -100
+
+
+def test_a_job_whose_picture_is_gone_says_what_to_do_and_works_again_with_it(
+    worker: Worker, database: Database, submit: Submit, upload: Callable[..., str]
+) -> None:
+    job = submit(model="flux2-klein-4b", shape="512x512", images=[upload()])
+    for file in worker.settings.uploads_dir.iterdir():
+        file.unlink()
+    worker.run_next()
+    failed = queue.read_job(database, job.id)
+    assert (failed.state, failed.error["title"]) == (JobState.FAILED, "An input picture is gone")
+    assert failed.error["detail"].startswith(f"This job starts from {job.recipe.images[0]}")
+    assert "Add the same picture again" in failed.error["advice"]
+    assert worker.resident.family is None, "no model was loaded for it"
+
+    upload()
+    queue.retry(database, job.id)
+    worker.run_next()
+    assert queue.read_job(database, job.id).state is JobState.DONE
+
+
+def test_uploads_that_nobody_wanted_go_when_a_job_has_ended(
+    worker: Worker, database: Database, submit: Submit, upload: Callable[..., str]
+) -> None:
+    upload()
+    with database.write() as tx:
+        tx.execute("UPDATE uploads SET created_at = 0")
+    submit()
+    worker.run_next()
+    assert list(worker.settings.uploads_dir.iterdir()) == []
 
 
 def test_the_events_of_a_job_come_in_order_and_without_gaps(worker: Worker, database: Database, submit: Submit) -> None:

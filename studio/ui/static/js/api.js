@@ -19,29 +19,60 @@ async function call(method, path, body) {
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
-    throw new ApiError({
-      title: "No connection",
-      detail: "The server does not answer.",
-      advice: "It is tried again by itself; check that it runs.",
-    });
+    throw unreachable();
   }
-  const text = await response.text();
+  return read(response, await response.text());
+}
+
+const unreachable = () =>
+  new ApiError({
+    title: "No connection",
+    detail: "The server does not answer.",
+    advice: "It is tried again by itself; check that it runs.",
+  });
+
+/** `answer` is a Response, or a request that has ended: both have a status and its text. */
+function read({ status, statusText }, text) {
   let json = null;
   try {
     json = text ? JSON.parse(text) : null;
   } catch {
     // A proxy's error page: the status says what there is to say.
   }
-  if (response.ok) return json;
+  if (status >= 200 && status < 300) return json;
   const error = json?.error ?? {};
   throw new ApiError({
     title: error.title ?? "The server refused this",
-    detail: error.detail ?? `${response.status} ${response.statusText}`.trim(),
+    detail: error.detail ?? `${status} ${statusText}`.trim(),
     advice: error.advice,
     fields: error.fields,
-    status: response.status,
+    status,
   });
 }
+
+/** `onPercent` follows the file on its way, which fetch cannot tell. */
+export function uploadPicture(file, onPercent) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.upload.onprogress = ({ loaded, total }) => onPercent(Math.round((100 * loaded) / total));
+    request.onerror = () => reject(unreachable());
+    request.onload = () => {
+      try {
+        resolve(read(request, request.responseText));
+      } catch (error) {
+        reject(error);
+      }
+    };
+    const form = new FormData();
+    form.append("file", file);
+    request.open("POST", at("api/v1/uploads"));
+    request.send(form);
+  });
+}
+
+/** A recipe's input by its id: an upload, or an output. */
+export const inputThumbPath = (id) =>
+  `api/v1/${id.startsWith("upload-") ? "uploads" : "outputs"}/${encodeURIComponent(id)}/thumb`;
 
 const JOBS = "api/v1/jobs";
 

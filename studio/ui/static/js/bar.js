@@ -2,7 +2,8 @@
 
 import { el, find, icon, setText } from "./dom.js";
 import { schedulerName, seconds, shapeName } from "./format.js";
-import { cancel, copyPrompt, download, downloadGif, reuseSeed, useSettings } from "./make.js";
+import { whyNoInput } from "./inputs.js";
+import { cancel, copyPrompt, download, downloadGif, reuseSeed, useAsInput, useSettings } from "./make.js";
 import { fractionOf, phaseText, progressLine, waitingLine } from "./progress.js";
 import { isFocused, modelOf, placeOf, show, state } from "./store.js";
 
@@ -15,7 +16,10 @@ export function drawBar(job, isShown) {
     bar.dataset.key = key;
     bar.replaceChildren(...(job.state === "done" ? barOfResult(job) : barOfWork(job)));
   }
-  if (job.state === "done") return;
+  if (job.state === "done") {
+    drawInputAction(bar.querySelector("#lu-use-as-input"), job.outputs[state.view.image ?? 0]);
+    return;
+  }
   setText(bar.querySelector(".lu-bar-main"), lineOf(job));
   setText(bar.querySelector(".lu-bar-sub"), job.reason || job.recipe.prompt);
   const progress = bar.querySelector(".lu-progress");
@@ -49,13 +53,21 @@ function barOfWork(job) {
   ];
 }
 
+/** It stays focusable when it cannot act, so that everybody can find out why. */
+function drawInputAction(button, output) {
+  if (!button) return;
+  const refusal = whyNoInput(output);
+  button.setAttribute("aria-disabled", String(Boolean(refusal)));
+  button.title = refusal || "Use as input  I";
+}
+
 function barOfResult(job) {
   const output = job.outputs[state.view.image ?? 0];
   const isOne = job.outputs.length === 1 || isFocused(job);
-  const action = (name, label, onclick, { key, style = "lu-brief" } = {}) =>
+  const action = (name, label, onclick, { key, id, style = "lu-brief" } = {}) =>
     el(
       `button.lu-button.${style}`,
-      { type: "button", onclick, "aria-label": label, title: key ? `${label}  ${key}` : label },
+      { type: "button", id, onclick, "aria-label": label, title: key ? `${label}  ${key}` : label },
       icon(name),
       el("span", {}, label),
     );
@@ -74,6 +86,9 @@ function barOfResult(job) {
       ...back,
       action("seed", "Reuse seed", reuseSeed),
       action("copy", "Copy prompt", copyPrompt, { key: "C" }),
+      ...(isOne && output.kind === "image"
+        ? [action("input", "Use as input", useAsInput, { key: "I", id: "lu-use-as-input", style: "lu-long" })]
+        : []),
       action("sliders", "Use settings", useSettings, { key: "U", style: "lu-long" }),
       ...(isOne && output.kind === "video" ? [action("download", "GIF", downloadGif, { style: "lu-long" })] : []),
       ...(isOne ? [action("download", "Download", download, { key: "D", style: "lu-long" })] : []),
@@ -91,6 +106,7 @@ function factsOf(job, output, isOne) {
     shapeName(recipe.shape),
     `${recipe.steps} steps`,
     `guidance ${recipe.guidance_scale}`,
+    ...(recipe.images.length ? [`${recipe.images.length} input picture${recipe.images.length > 1 ? "s" : ""}`] : []),
     ...(recipe.fps ? [`${recipe.fps} frames a second`] : []),
     schedulerName(recipe.scheduler),
   ];

@@ -1,11 +1,12 @@
 // The left column: what to make. Its values are this browser's draft and survive a refresh.
-// Not here: sending (make.js), size cards (sizes.js), examples (examples.js).
+// Not here: sending (make.js), size cards (sizes.js), input pictures (inputs.js), examples (examples.js).
 
 import { arrowsChoose, el, find, keyed, setIcon, setText } from "./dom.js";
 import { drawExamples } from "./examples.js";
 import { schedulerName } from "./format.js";
+import { countInputs, drawInputs, mountInputs } from "./inputs.js";
 import { drawSizes, mountSizes } from "./sizes.js";
-import { modelOf, shownOutput, state } from "./store.js";
+import { changed, modelOf, shownOutput, state } from "./store.js";
 
 const KEY = "lumesh.draft";
 const MAX_SEED = 2 ** 32 - 1;
@@ -13,11 +14,12 @@ const COUNT_FROM = 1600; // of 2000 characters: only then is the number of use
 const BATCHES = [1, 2, 4, 8];
 const NUMBERS = ["steps", "guidance_scale", "flow_shift", "fps"]; // the last two only where the model has them
 const LOWEST = { steps: 1, guidance_scale: 0, flow_shift: 1, fps: 1 };
-const FIELDS = ["prompt", "negative_prompt", "model", "shape", "scheduler", "batch_size", ...NUMBERS];
+const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", ...NUMBERS];
 
 let draft = {
   prompt: "",
   negative_prompt: null,
+  images: [],
   model: null,
   shape: null,
   steps: null,
@@ -32,10 +34,19 @@ let draft = {
 let drawnModel = null;
 let submit = () => undefined;
 
-/** The recipe as it stands; an unlocked seed is drawn by the server. */
+/** The recipe as it stands; an unlocked seed is drawn by the server. Pictures wait for a model that takes them. */
 export function readRecipe() {
   const seed = draft.keepsSeed && draft.seed !== "" ? Number(draft.seed) : null;
-  return { ...pick(draft), seed };
+  return { ...pick(draft), images: modelOf(draft.model)?.limits.images ? draft.images : [], seed };
+}
+
+/** What is missing, as messages for `showProblems`: the server would say so too, but later. */
+export function findMissing() {
+  const needed = modelOf(draft.model)?.limits.min_images ?? 0;
+  return {
+    ...(draft.prompt.trim() ? {} : { prompt: "write what the picture should show" }),
+    ...(countInputs() >= needed ? {} : { images: "this model needs a first picture: drop, paste or choose one" }),
+  };
 }
 
 const pick = (values) => Object.fromEntries(FIELDS.map((name) => [name, values[name] ?? null]));
@@ -43,7 +54,7 @@ const pick = (values) => Object.fromEntries(FIELDS.map((name) => [name, values[n
 /** "Use these settings": every field from a recipe, with the seed kept. */
 export function useRecipe(recipe, seed) {
   if (!modelOf(recipe.model)) return false;
-  change({ ...pick(recipe), seed: String(seed ?? recipe.seed), keepsSeed: true });
+  change({ ...pick(recipe), images: recipe.images ?? [], seed: String(seed ?? recipe.seed), keepsSeed: true });
   if (recipe.negative_prompt) openNegative();
   return true;
 }
@@ -71,7 +82,7 @@ export function showProblems(fields) {
   const first = [...messages.keys()].find((field) => known.has(field));
   if (first === "negative_prompt") openNegative();
   const place = document.querySelector(`#lu-controls [data-field="${first}"]`);
-  place?.querySelector("textarea, select, input, [role=radio]")?.focus({ preventScroll: true });
+  place?.querySelector("textarea, select, input:not([hidden]), [role=radio], .lu-inputs-add:not([hidden])")?.focus({ preventScroll: true });
   place?.querySelector(".lu-message")?.scrollIntoView({ block: "center" });
 }
 
@@ -83,9 +94,13 @@ export function mountControls(onSubmit) {
     submit();
   });
   mountPrompt();
+  mountInputs(
+    (images) => keep({ images }),
+    (message) => (message ? showProblems({ images: message }) : clearProblem("images")),
+  );
   mountSizes((shape) => change({ shape, ...flowShiftOf(shape) }));
   find("lu-model").addEventListener("change", (event) =>
-    change({ ...defaultsOf(modelOf(event.target.value)), model: event.target.value }),
+    change({ ...defaultsOf(modelOf(event.target.value)), model: event.target.value, images: draft.images }),
   );
   find("lu-scheduler").addEventListener("change", (event) => change({ scheduler: event.target.value }));
   for (const name of NUMBERS) mountNumber(name);
@@ -100,6 +115,7 @@ export function drawControls() {
   if (draft.model !== model.id) Object.assign(draft, { model: model.id }, defaultsOf(model));
   repair(model);
   if (drawnModel !== model.id) drawModel(model);
+  drawInputs(model, draft.images);
   drawSizes(model, draft.shape);
   drawValues(model);
 }
@@ -180,14 +196,19 @@ function put(input, value) {
 }
 
 function change(values) {
-  Object.assign(draft, values);
   for (const name of Object.keys(values)) clearProblem(name);
+  keep(values);
+}
+
+function keep(values) {
+  Object.assign(draft, values);
   try {
     localStorage.setItem(KEY, JSON.stringify(draft));
   } catch {
     // Private mode: the draft lasts until the next refresh.
   }
   drawControls();
+  if ("model" in values || "images" in values) changed(); // whether a result can become an input
 }
 
 function clearProblem(field) {

@@ -2,7 +2,7 @@
 
 import { focusPrompt } from "./controls.js";
 import { find } from "./dom.js";
-import { copyPrompt, download, generate, useSettings } from "./make.js";
+import { copyPrompt, download, generate, useAsInput, useSettings } from "./make.js";
 import { isOpen, setOpen } from "./queue.js";
 import { follow, show, state, stepView } from "./store.js";
 import { toggleTheme } from "./theme.js";
@@ -12,6 +12,7 @@ const LETTERS = {
   "/": focusPrompt,
   d: download,
   u: useSettings,
+  i: useAsInput,
   c: copyPrompt,
   t: toggleTheme,
   z: openZoom,

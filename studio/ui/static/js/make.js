@@ -1,8 +1,9 @@
 // What people do with recipes, jobs and outputs. Every failure ends as a message that says what to do.
 
 import { ApiError, at, cancelJob, retryJob, submitJob } from "./api.js";
-import { focusPrompt, readRecipe, showProblems, useRecipe, useSeed } from "./controls.js";
+import { findMissing, readRecipe, showProblems, useRecipe, useSeed } from "./controls.js";
 import { el, find } from "./dom.js";
+import { addInput, inputsSent, whyNoInput } from "./inputs.js";
 import { follow, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "./store.js";
 import { toast } from "./toasts.js";
 
@@ -10,14 +11,16 @@ let isSending = false;
 
 export async function generate() {
   if (isSending) return;
-  const recipe = readRecipe();
-  if (!recipe.prompt.trim()) {
-    showProblems({ prompt: "write what the picture should show" });
-    return focusPrompt();
+  const missing = findMissing();
+  if (Object.keys(missing).length) {
+    showProblems(missing);
+    return;
   }
   isSending = true;
   find("lu-generate").setAttribute("aria-disabled", "true");
   try {
+    if (!(await inputsSent())) return;
+    const recipe = readRecipe();
     const isBusy = runningJob() !== null || waitingJobs().length > 0;
     const job = await submitJob(recipe);
     showProblems({});
@@ -102,6 +105,14 @@ export function reuseSeed() {
   if (!output) return;
   useSeed(output.seed);
   toast(`Seed ${output.seed} is kept`);
+}
+
+export function useAsInput() {
+  const output = shownOutput();
+  if (!output || (shownJob().outputs.length > 1 && state.view.image === null)) return;
+  const refusal = whyNoInput(output);
+  if (!refusal) addInput(output.id);
+  toast(refusal || "Added to the input pictures");
 }
 
 export async function copyPrompt() {

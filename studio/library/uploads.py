@@ -1,0 +1,167 @@
+"""Pictures that people bring along: decoded for real, kept without their metadata, named by their content.
+
+What is stored is a PNG that was written here, upright and in RGB: of the file that came, only the pixels survive. Equal
+pictures share one file, each owner has a row of their own, and bringing a picture again gives the same id.
+Not here: how the bytes arrive (api/uploads.py), which pictures a recipe may name (inputs.py).
+"""
+
+import hashlib
+import io
+import secrets
+import sqlite3
+import struct
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from pipelines.errors import LumeshError
+from studio.database import Database
+from studio.library.files import PNG_LEVEL, save_thumb, write_whole
+
+FORMATS = ("PNG", "JPEG", "WEBP")
+MAX_BYTES = 20_000_000
+MAX_PIXELS = 40_000_000
+UNUSED_KEPT_S = 24 * 3600.0
+# What pillow raises for files that are torn or made to do harm, found by changing bytes of good ones.
+DECODING_ERRORS = (OSError, ValueError, SyntaxError, EOFError, TypeError, IndexError, struct.error, zlib.error)
+BOMB_ERRORS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+
+
+class UploadError(LumeshError):
+    """A file that is no picture, or none that can be used."""
+
+    title = "This picture cannot be used"
+
+    def __init__(self, detail: str, *, advice: str = "Choose another picture.") -> None:
+        super().__init__(detail, advice=advice)
+
+
+class UploadTooLargeError(UploadError):
+    """A picture of too many bytes or pixels."""
+
+    title = "This picture is too large"
+
+    def __init__(self, detail: str) -> None:
+        limits = f"At most {MAX_BYTES // 1_000_000} MB and {MAX_PIXELS // 1_000_000} megapixels are taken"
+        super().__init__(detail, advice=f"{limits}; make it smaller.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """One picture of one owner; its file is `<sha>.png` in the uploads folder."""
+
+    id: str
+    owner: str
+    sha: str
+    width: int
+    height: int
+    bytes: int
+    created_at: float
+
+    @property
+    def file(self) -> str:
+        return f"{self.sha}.png"
+
+    @property
+    def thumb(self) -> str:
+        return f"{self.sha}.thumb.webp"
+
+    @classmethod
+    def from_row(cls, row: sqlite3.Row) -> "Upload":
+        """Reads a full row of the table `uploads`."""
+        return cls(**row)
+
+    def to_json(self) -> dict[str, Any]:
+        """The upload as REST gives it; a recipe names it by its `id`."""
+        return {
+            "id": self.id,
+            "url": f"/api/v1/uploads/{self.id}",
+            "thumb_url": f"/api/v1/uploads/{self.id}/thumb",
+            "width": self.width,
+            "height": self.height,
+        }
+
+
+def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str) -> Upload:
+    """Checks and keeps the picture in `content`; raises UploadError.
+
+    The row comes before the file: while it is there, nobody clears that file away (`forget_unused`).
+    """
+    picture = decode(content)
+    stored = io.BytesIO()
+    picture.save(stored, "PNG", compress_level=PNG_LEVEL)
+    png = stored.getvalue()
+    with database.write() as tx:
+        row = tx.execute(
+            "INSERT INTO uploads (id, owner, sha, width, height, bytes, created_at) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (owner, sha) DO UPDATE SET created_at = excluded.created_at RETURNING *",
+            (
+                f"upload-{secrets.token_hex(8)}",
+                owner,
+                hashlib.sha256(png).hexdigest(),
+                picture.width,
+                picture.height,
+                len(png),
+                time.time(),
+            ),
+        ).fetchone()
+    upload = Upload.from_row(row)
+    if not (uploads_dir / upload.file).is_file():
+        save_thumb(uploads_dir / upload.thumb, picture)
+        write_whole(uploads_dir / upload.file, png)
+    return upload
+
+
+def decode(content: bytes) -> Image.Image:
+    """The picture upright and in RGB, without metadata; raises UploadError."""
+    if len(content) > MAX_BYTES:
+        raise UploadTooLargeError(f"It has {len(content) / 1e6:.1f} MB.")
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
+            if opened.width * opened.height > MAX_PIXELS:
+                raise UploadTooLargeError(f"It has {opened.width} x {opened.height} pixels.")
+            opened.load()
+            picture = _to_rgb(ImageOps.exif_transpose(opened))
+    except BOMB_ERRORS as error:
+        raise UploadTooLargeError("It has far too many pixels.") from error
+    except Image.UnidentifiedImageError as error:
+        raise UploadError("This file is not a PNG, JPEG or WebP picture.") from error
+    except DECODING_ERRORS as error:
+        raise UploadError(
+            "This file is damaged: it begins like a picture, but cannot be read to its end.",
+            advice="Save or download the picture again.",
+        ) from error
+    picture.info.clear()
+    return picture
+
+
+def _to_rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode == "P":
+        picture = picture.convert("RGBA")  # or pillow warns of the transparency that is lost
+    if picture.mode.startswith("I"):
+        picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))  # 16 bits, which pillow would clip
+    return picture.convert("RGB")
+
+
+def read_upload(database: Database, upload_id: str) -> Upload | None:
+    """The upload; None when there is none."""
+    row = database.read_one("SELECT * FROM uploads WHERE id = ?", (upload_id,))
+    return Upload.from_row(row) if row else None
+
+
+def forget_unused(database: Database, uploads_dir: Path) -> None:
+    """Deletes what was brought along more than a day ago and no job ever named."""
+    with database.write() as tx:
+        gone = tx.execute(
+            "DELETE FROM uploads WHERE created_at < ? AND id NOT IN (SELECT image FROM job_images) RETURNING *",
+            (time.time() - UNUSED_KEPT_S,),
+        ).fetchall()
+        for upload in map(Upload.from_row, gone):
+            if tx.execute("SELECT 1 FROM uploads WHERE sha = ?", (upload.sha,)).fetchone() is None:
+                (uploads_dir / upload.file).unlink(missing_ok=True)
+                (uploads_dir / upload.thumb).unlink(missing_ok=True)

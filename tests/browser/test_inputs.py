@@ -1,0 +1,215 @@
+"""Pictures to start from, in a real browser: dropped, pasted, chosen, made here; refused in words; on a phone too."""
+
+import io
+import json
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+from PIL import Image, ImageStat
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+PHONE = {"width": 390, "height": 844}
+ADD, FILE, LIST, COUNT, MESSAGE = (
+    "#lu-inputs-add",
+    "#lu-inputs-file",
+    ".lu-input-picture",
+    "#lu-inputs-count",
+    "[data-message=images]",
+)
+SENT = f"{LIST} img[src*='/uploads/upload-']"
+# What a browser does when somebody drops or pastes files; a number instead of bytes is a file of that many zeros.
+HAND_OVER = """([how, files]) => {
+  const data = new DataTransfer();
+  for (const [name, bytes] of files) data.items.add(new File([new Uint8Array(bytes)], name, { type: "image/png" }));
+  const options = { bubbles: true, cancelable: true };
+  const event = how === "drop"
+    ? new DragEvent("drop", { ...options, dataTransfer: data })
+    : new ClipboardEvent("paste", { ...options, clipboardData: data });
+  document.querySelector("#lu-prompt").dispatchEvent(event);
+}"""
+
+OpenPage = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+Encode = Callable[..., bytes]
+
+
+@pytest.fixture
+def give(encode_picture: Encode) -> Callable[..., None]:
+    """`give(page, "drop", "red")`: one picture a colour, dropped on the page, pasted into it or chosen as files."""
+
+    def give(page: Any, how: str, *colours: str) -> None:
+        if how == "choose":
+            files = [(f"{colour}.png", encode_picture(colour)) for colour in colours]
+            page.set_input_files(FILE, [{"name": name, "mimeType": "image/png", "buffer": b} for name, b in files])
+        else:
+            page.evaluate(HAND_OVER, [how, [[f"{colour}.png", list(encode_picture(colour))] for colour in colours]])
+
+    return give
+
+
+def _choose_model(page: Any, model: str, size: str) -> None:
+    page.select_option("#lu-model", model)
+    page.locator(".lu-size", has_text=size).click()
+
+
+def _make(page: Any, prompt: str) -> None:
+    page.fill("#lu-prompt", prompt)
+    page.fill("#lu-steps-value", "2")
+    page.click("#lu-generate")
+
+
+def _read(studio: Any, path: str) -> bytes:
+    with urllib.request.urlopen(f"{studio.url}{path}") as answer:
+        return answer.read()
+
+
+def _read_newest(studio: Any) -> dict[str, Any]:
+    return json.loads(_read(studio, "/api/v1/jobs"))["jobs"][0]
+
+
+def _colour_of(studio: Any, job: dict[str, Any]) -> list[float]:
+    return ImageStat.Stat(Image.open(io.BytesIO(_read(studio, job["outputs"][0]["url"])))).mean
+
+
+def test_pixels_that_were_chosen_dropped_or_pasted_arrive(
+    open_page: OpenPage, studio: Any, give: Callable[..., None]
+) -> None:
+    page = open_page()
+    expect(page.locator("#lu-inputs")).to_be_hidden()  # the demo model takes none
+    _choose_model(page, "flux2-klein-4b", "512 × 512")
+    expect(page.locator(COUNT)).to_have_text("up to 4")
+    colours = {}
+    for how, colour in (("choose", "red"), ("drop", "lime"), ("paste", "blue")):
+        give(page, how, colour)
+        expect(page.locator(SENT)).to_have_count(1)
+        _make(page, f"A boat in {colour}")
+        expect(page.locator(f"img.lu-result[alt='A boat in {colour}']")).to_be_visible()
+        colours[colour] = _colour_of(studio, _read_newest(studio))
+        page.get_by_role("button", name="Remove input picture 1").click()
+        expect(page.locator(LIST)).to_have_count(0)
+    for place, colour in enumerate(("red", "lime", "blue")):
+        assert all(colours[colour][place] > colours[other][place] + 80 for other in colours if other != colour)
+
+
+def test_order_and_draft_survive_a_refresh_and_removing_keeps_the_rest(
+    open_page: OpenPage, give: Callable[..., None], keep: Keep
+) -> None:
+    page = open_page(color_scheme="light")
+    _choose_model(page, "flux2-klein-4b", "512 × 512")
+    give(page, "choose", "red", "lime")
+    give(page, "drop", "blue")
+    expect(page.locator(SENT)).to_have_count(3)
+    expect(page.locator(COUNT)).to_have_text("3 of 4")
+    keep(page, "inputs-light")
+    before = page.locator(SENT).evaluate_all("images => images.map(image => image.src)")
+    page.reload()
+    expect(page.locator(SENT)).to_have_count(3)
+    assert page.locator(SENT).evaluate_all("images => images.map(image => image.src)") == before
+    page.get_by_role("button", name="Remove input picture 2").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(SENT)).to_have_count(2)
+    assert page.locator(SENT).evaluate_all("images => images.map(image => image.src)") == [before[0], before[2]]
+    expect(page.get_by_role("button", name="Remove input picture 2")).to_be_focused()
+
+
+def test_more_than_the_model_takes_are_left_out_in_words(
+    open_page: OpenPage, give: Callable[..., None], keep: Keep
+) -> None:
+    page = open_page()
+    _choose_model(page, "flux2-klein-4b", "512 × 512")
+    give(page, "choose", "red", "lime", "blue", "white", "black")
+    expect(page.locator(SENT)).to_have_count(4)
+    expect(page.locator(MESSAGE)).to_have_text("FLUX.2 klein 4B takes at most 4 input pictures.")
+    expect(page.locator(ADD)).to_be_hidden()
+    keep(page, "inputs-full-dark")
+    page.select_option("#lu-model", "wan2.1-i2v-14b")
+    expect(page.locator(COUNT)).to_have_text("4 of 1: remove 3")
+    _make(page, "It moves")
+    expect(page.locator(MESSAGE)).to_contain_text("takes at most 1 images")
+    page.select_option("#lu-model", "demo-sdxl")
+    give(page, "drop", "red")
+    expect(page.locator("#lu-toasts")).to_contain_text("takes no input pictures")
+
+
+def test_what_is_no_picture_is_refused_at_the_row(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    _choose_model(page, "flux2-klein-4b", "512 × 512")
+    page.set_input_files(FILE, [{"name": "notes.png", "mimeType": "image/png", "buffer": b"hello"}])
+    expect(page.locator(MESSAGE)).to_contain_text("“notes.png”: This file is not a PNG, JPEG or WebP picture.")
+    expect(page.locator(LIST)).to_have_count(0)
+    keep(page, "inputs-refused-dark")
+    page.evaluate(HAND_OVER, ["drop", [["huge.png", 20_000_001]]])
+    expect(page.locator(MESSAGE)).to_have_text("“huge.png” is larger than 20 MB; make it smaller.")
+
+
+def test_image_to_video_asks_for_its_first_picture_and_then_moves_it(
+    open_page: OpenPage, studio: Any, give: Callable[..., None], keep: Keep
+) -> None:
+    page = open_page()
+    before = len(json.loads(_read(studio, "/api/v1/jobs"))["jobs"])
+    _choose_model(page, "wan2.1-i2v-14b", "832×480×33")
+    expect(page.locator(COUNT)).to_have_text("needs a first picture")
+    _make(page, "It moves")
+    expect(page.locator(MESSAGE)).to_have_text("This model needs a first picture: drop, paste or choose one.")
+    expect(page.locator(ADD)).to_be_focused()
+    assert len(json.loads(_read(studio, "/api/v1/jobs"))["jobs"]) == before
+    keep(page, "inputs-missing-dark")
+    give(page, "choose", "red")
+    expect(page.locator(MESSAGE)).to_be_empty()
+    give(page, "drop", "blue")  # the only one: it takes the other's place
+    expect(page.locator(SENT)).to_have_count(1)
+    page.click("#lu-generate")
+    expect(page.locator("video.lu-result")).to_be_visible(timeout=20_000)
+    assert len(_read_newest(studio)["recipe"]["images"]) == 1
+    expect(page.locator("#lu-use-as-input")).to_have_count(0)
+
+
+def test_a_finished_picture_becomes_an_input(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    page = open_page()
+    page.select_option("#lu-model", "demo-sdxl")
+    _make(page, "A picture to start from")
+    expect(page.locator("img.lu-result[alt='A picture to start from']")).to_be_visible()
+    button = page.locator("#lu-use-as-input")
+    expect(button).to_have_attribute("title", "Postcards (demo, SDXL layout) takes no input pictures")
+    expect(button).to_be_disabled()
+    made = _read_newest(studio)["outputs"][0]["id"]
+    _choose_model(page, "flux2-klein-4b", "512 × 512")
+    expect(button).to_be_enabled()
+    button.click()
+    expect(page.locator(f"{LIST} img[src*='/outputs/{made}/thumb']")).to_be_visible()
+    expect(button).to_have_attribute("title", "It is an input picture already")
+    keep(page, "use-as-input-dark")
+    _make(page, "Another one like it")
+    expect(page.locator("img.lu-result[alt='Another one like it']")).to_be_visible()
+    assert _read_newest(studio)["recipe"]["images"] == [made]
+    expect(page.locator("#lu-bar .lu-bar-sub")).to_contain_text("1 input picture")
+    page.get_by_role("button", name="Remove input picture 1").click()
+    page.get_by_role("button", name="Use settings").click()
+    expect(page.locator(f"{LIST} img[src*='/outputs/{made}/thumb']")).to_be_visible()
+
+
+def test_on_a_phone_the_row_fits(open_page: OpenPage, give: Callable[..., None], keep: Keep) -> None:
+    page = open_page(viewport=PHONE, color_scheme="light")
+    _choose_model(page, "flux2-klein-4b", "512 × 512")
+    for count in range(5):
+        if count:
+            give(page, "choose", ("red", "lime", "blue", "white")[count - 1])
+        expect(page.locator(SENT)).to_have_count(count)
+        assert page.evaluate("document.getElementById('studio').scrollWidth <= innerWidth")
+        for place in page.locator(f"{LIST}, {ADD}:not([hidden])").all():
+            box = place.bounding_box()
+            assert box and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"] and box["height"] >= 44
+    page.locator("#lu-inputs").scroll_into_view_if_needed()
+    keep(page, "inputs-phone-light")
+    _make(page, "A boat on a phone")
+    expect(page.locator("img.lu-result[alt='A boat on a phone']")).to_be_visible()
+    actions = page.locator("#lu-bar .lu-button").evaluate_all(
+        "buttons => buttons.map(button => button.getBoundingClientRect().right)"
+    )
+    assert max(actions) <= PHONE["width"]
+    keep(page, "inputs-phone-done-light")

@@ -1,0 +1,136 @@
+"""Pictures over REST: in by form or body, out to their owner alone, into recipes by id."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from studio.database import Database
+from studio.jobs.job import Job
+from studio.library.uploads import MAX_BYTES
+from studio.settings import Settings
+from studio.worker.loop import Worker
+
+URL = "/api/v1/uploads"
+Encode = Callable[..., bytes]
+
+
+def post_job(client: TestClient, **fields: Any) -> Any:
+    recipe = {"model": "flux2-klein-4b", "shape": "512x512", "steps": 1, "prompt": "A boat", **fields}
+    return client.post("/api/v1/jobs", json=recipe)
+
+
+def test_a_picture_comes_back_as_it_was(client: TestClient, encode_picture: Encode) -> None:
+    content = encode_picture("blue", kind="WEBP", lossless=True)
+    answer = client.post(URL, files={"file": ("holiday.webp", content)})
+    assert answer.status_code == 201
+    upload = answer.json()
+    assert set(upload) == {"id", "url", "thumb_url", "width", "height"}
+    assert (upload["width"], upload["height"]) == (60, 40)
+    kept = client.get(upload["url"])
+    assert (kept.headers["content-type"], "private" in kept.headers["cache-control"]) == ("image/png", True)
+    assert Image.open(io.BytesIO(kept.content)).getpixel((3, 3)) == (0, 0, 255)
+    assert client.get(upload["url"], headers={"If-None-Match": kept.headers["etag"]}).status_code == 304
+    assert client.get(upload["thumb_url"]).headers["content-type"] == "image/webp"
+
+
+def test_the_body_may_be_the_picture_itself(client: TestClient, encode_picture: Encode) -> None:
+    content = encode_picture()
+    first = client.post(URL, content=content, headers={"Content-Type": "image/png"}).json()
+    assert client.post(URL, files={"file": content}).json()["id"] == first["id"]
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"files": {"file": b"hello"}}, "This file is not a PNG, JPEG or WebP picture."),
+        ({"files": {"picture": b"hello"}}, "The form has no file in its field `file`."),
+        ({"data": {"file": "hello"}}, "A body of type application/x-www-form-urlencoded is no picture."),
+        ({"content": b"x", "headers": {"Content-Type": "multipart/form-data"}}, "The form cannot be read: "),
+        ({"content": b"x", "headers": {"Content-Type": "multipart/form-data; boundary=b"}}, "The form cannot be read"),
+        ({"content": b"x", "headers": {"Content-Type": "text/plain"}}, "A body of type text/plain is no picture."),
+        ({"content": b"x"}, "A body of type unknown is no picture."),
+        ({"content": b"", "headers": {"Content-Type": "image/png"}}, "This file is not a PNG, JPEG or WebP picture."),
+    ],
+)
+def test_what_is_no_picture_is_refused_in_the_one_shape(
+    client: TestClient, settings: Settings, body: dict[str, Any], detail: str
+) -> None:
+    answer = client.post(URL, **body)
+    assert answer.status_code == 422
+    assert set(answer.json()["error"]) == {"title", "detail", "advice", "fields"}
+    assert answer.json()["error"]["detail"].startswith(detail)
+    assert answer.json()["error"]["advice"]
+    assert not settings.uploads_dir.exists()
+
+
+@pytest.mark.parametrize("is_form", [False, True])
+def test_a_body_that_is_too_long_is_refused(client: TestClient, *, is_form: bool) -> None:
+    content = bytes(MAX_BYTES + 20_000)
+    body = {"files": {"file": content}} if is_form else {"content": content, "headers": {"Content-Type": "image/png"}}
+    answer = client.post(URL, **body)
+    assert (answer.status_code, answer.json()["error"]["title"]) == (413, "This picture is too large")
+
+
+def test_somebody_elses_upload_does_not_exist(client: TestClient, upload: Callable[..., str]) -> None:
+    hers = upload(owner="her")
+    for path in (hers, f"{hers}/thumb", "nope", "..%2F..%2Fjobs.db"):
+        answer = client.get(f"{URL}/{path}")
+        assert (answer.status_code, answer.json()["error"]["title"]) == (404, "Not found")
+
+
+def test_another_sites_page_uploads_nothing(client: TestClient, encode_picture: Encode) -> None:
+    files = {"file": encode_picture()}
+    assert client.post(URL, files=files, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
+def test_an_upload_and_a_picture_made_here_become_inputs(
+    client: TestClient, worker: Worker, upload: Callable[..., str], submit: Callable[..., Job]
+) -> None:
+    made = submit()
+    worker.run_next()
+    images = [upload(), f"{made.id}-0"]
+    answer = post_job(client, images=images)
+    assert answer.status_code == 201
+    worker.run_next()
+    job = client.get(f"/api/v1/jobs/{answer.json()['id']}").json()
+    assert (job["state"], job["recipe"]["images"]) == ("done", images)
+
+
+def test_a_video_is_no_input(client: TestClient, worker: Worker, submit: Callable[..., Job]) -> None:
+    made = submit(model="clips")
+    worker.run_next()
+    assert post_job(client, images=[f"{made.id}-0"]).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "message"),
+    [
+        ("flux2-klein-4b", 5, "5 given; flux2-klein-4b takes at most 4 images"),
+        ("demo-sdxl", 1, "1 given; demo-sdxl takes no images"),
+        ("wan2.1-i2v-14b", 0, "wan2.1-i2v-14b starts from a picture; give it one"),
+        ("wan2.1-i2v-14b", 2, "2 given; wan2.1-i2v-14b takes at most 1 images"),
+    ],
+)
+def test_too_many_and_too_few_are_told_at_the_field(
+    client: TestClient, upload: Callable[..., str], model: str, count: int, message: str
+) -> None:
+    recipe = {"model": model, "shape": None, "images": [upload()] * count}
+    answer = post_job(client, **recipe)
+    assert (answer.status_code, answer.json()["error"]["fields"]) == (422, {"images": message})
+
+
+def test_unknown_ids_and_paths_are_told_at_the_field(client: TestClient, database: Database) -> None:
+    for image in ("upload-nope", "/etc/passwd", "../jobs.db"):
+        error = post_job(client, images=[image]).json()["error"]
+        assert error["fields"] == {"images": f"there is no picture '{image}'; add it again, or take another one"}
+    assert database.read("SELECT * FROM jobs") == []
+
+
+def test_models_say_how_many_pictures_they_take(client: TestClient) -> None:
+    limits = {model["id"]: model["limits"] for model in client.get("/api/v1/models").json()["models"]}
+    found = {model: (limits[model]["min_images"], limits[model]["images"]) for model in limits}
+    assert (found["demo-sdxl"], found["flux2-dev"], found["wan2.1-i2v-14b"]) == ((0, 0), (0, 4), (1, 1))
