@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,17 @@ Loss = Callable[[Parameters, Mapping[str, jax.Array], jax.Array], jax.Array]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What to learn: `draw_batch(step)` must be pure in the step; every array's first axis is the batch."""
+    """What to learn: `draw_batch(step)` must be pure in the step; every array's first axis is the batch.
+
+    `frozen` are further parameters that the loss sees and that do not move.
+    """
 
     name: str
     loss: Loss
     draw_batch: Callable[[int], Batch]
     course: Course
     is_hidden: IsHidden
+    frozen: Mapping[str, np.ndarray] = field(default_factory=dict)
     dtype: Any = jnp.float32
     seed: int = 0
     checkpoint_every_s: float = 120.0
@@ -70,6 +74,7 @@ def train(
     if found is not None:
         state, first_step = found
     state = jax.device_put(jax.tree.map(jnp.copy, state), replicated)
+    frozen = jax.device_put({name: jnp.asarray(value) for name, value in task.frozen.items()}, replicated)
 
     compute_gradients = _build_gradients(task)
     update = _build_update(task, optimizer)
@@ -80,9 +85,8 @@ def train(
     with tqdm(total=task.course.steps, initial=first_step, desc=task.name, unit="step", mininterval=2.0) as bar:
         for step, batch in _prefetch(task, first_step, mesh):
             started = time.monotonic()
-            loss, gradients = compute_gradients(
-                state["parameters"], batch, jax.random.key(task.seed * 1_000_003 + step)
-            )
+            key = jax.random.key(task.seed * 1_000_003 + step)
+            loss, gradients = compute_gradients(state["parameters"], frozen, batch, key)
             state = update(state, gradients, step)
             value = float(loss)
             if not np.isfinite(value):
@@ -102,9 +106,11 @@ def train(
 
 
 def _build_gradients(task: Task) -> Callable[..., tuple[jax.Array, Parameters]]:
-    def compute(parameters: Parameters, batch: Mapping[str, jax.Array], key: jax.Array) -> tuple[jax.Array, Parameters]:
+    def compute(
+        parameters: Parameters, frozen: Parameters, batch: Mapping[str, jax.Array], key: jax.Array
+    ) -> tuple[jax.Array, Parameters]:
         def loss(parameters: Parameters) -> jax.Array:
-            cast = {name: value.astype(task.dtype) for name, value in parameters.items()}
+            cast = {name: value.astype(task.dtype) for name, value in {**parameters, **frozen}.items()}
             return task.loss(cast, batch, key).astype(jnp.float32)
 
         return jax.value_and_grad(loss)(parameters)

@@ -1,4 +1,4 @@
-"""The demo model `demo-flux2`, from nothing: tokenizer, then a tiny Qwen3 and a FLUX.2 transformer together.
+"""The demo model `demo-flux2`, from nothing: tokenizer, a tiny Qwen3, then a FLUX.2 transformer.
 
 `python -m pipelines train demo-flux2` runs the stages in order, each resumable, and writes a genuine diffusers folder
 of Flux2KleinPipeline (the base kind, with classifier-free guidance). Autoencoder and postcards: `stills/`.

@@ -1,4 +1,4 @@
-"""The transformer together with the text encoder: rectified flow (Liu et al. 2022, Esser et al. 2024).
+"""The transformer under the finished text encoder: rectified flow (Liu et al. 2022, Esser et al. 2024).
 
 A picture is seen at `sigma` between 0 (itself) and 1 (noise): (1 - sigma) latents + sigma noise; what is learned is
 noise - latents. Sampling with FLUX.2's own shift of about 6 spends most steps near the noise, and so does training.

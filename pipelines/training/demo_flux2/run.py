@@ -40,7 +40,7 @@ def train_demo_flux2(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: fl
         ids, is_text = tokenize(tokenizer, captions)
         return {"input_ids": ids, "is_text": is_text}
 
-    values = network.initial | deadline.finish(
+    text = deadline.finish(
         folder / "text.safetensors",
         lambda left_s: train_reading(
             lambda parameters, batch: _read(network, parameters, batch),
@@ -54,12 +54,14 @@ def train_demo_flux2(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: fl
             stop_after_s=left_s,
         ),
     )
+    values = {name: value for name, value in network.initial.items() if name not in text}
     for stage in STAGES:
         values = deadline.finish(
             folder / f"{stage.name}.safetensors",
             lambda left_s, stage=stage, values=values: train_stage(
                 stage,
                 values,
+                frozen=text,
                 encode=encode,
                 albums=folder / "albums",
                 tokenize=read_captions,
@@ -73,7 +75,7 @@ def train_demo_flux2(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: fl
     album = draw_album(STAGES[-1].sizes[0], encode, folder=folder / "albums")
     export(
         vae=vae,
-        network=values,
+        network=text | values,
         tokenizer_folder=tokenizer_folder,
         latents_to_rgb=fit_preview(album, cells=PREVIEW_CELLS, pack=lambda latents: fold_patches(jnp.asarray(latents))),
         folder=output,

@@ -1,4 +1,4 @@
-"""The UNet together with the text encoders: composition first, then details and every shape.
+"""The UNet under the finished text encoders: composition first, then details and every shape.
 
 v-prediction (Salimans and Ho 2022) on a linear schedule whose last step is nearly pure noise, so that sampling may
 start from noise with trailing timesteps.
@@ -50,6 +50,7 @@ STAGES = (
         sizes=EVERY_SHAPE,
         course=Course(steps=5500, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
         channel_weights=DETAILS_LAST,
+        crowded_share=0.35,
     ),
 )
 

@@ -35,12 +35,11 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
     vae, encode = train_latents(mesh=mesh, folder=folder, deadline=deadline)
 
     network = build_network(tokenizer)
-    values = network.initial
 
     def read_captions(captions: list[str]) -> Batch:
         return {"input_ids": tokenize(tokenizer, captions)}
 
-    values = values | deadline.finish(
+    text = deadline.finish(
         folder / "text.safetensors",
         lambda left_s: train_reading(
             lambda parameters, batch: _read(network, parameters, batch),
@@ -54,12 +53,14 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
             stop_after_s=left_s,
         ),
     )
+    values = {name: value for name, value in network.initial.items() if name not in text}
     for stage in STAGES:
         values = deadline.finish(
             folder / f"{stage.name}.safetensors",
             lambda left_s, stage=stage, values=values: train_stage(
                 stage,
                 values,
+                frozen=text,
                 encode=encode,
                 albums=folder / "albums",
                 tokenize=read_captions,
@@ -73,7 +74,7 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
     album = draw_album(STAGES[0].sizes[0], encode, folder=folder / "albums")
     export(
         vae=vae,
-        network=values,
+        network=text | values,
         tokenizer_folder=tokenizer_folder,
         latents_to_rgb=fit_preview(album, cells=PREVIEW_CELLS),
         folder=output,

@@ -1,4 +1,4 @@
-"""The transformer together with the text encoder: rectified flow on clips (Wan Team 2025, section 4.2).
+"""The transformer under the finished text encoder: rectified flow on clips (Wan Team 2025, section 4.2).
 
 A clip is seen at `sigma` between 0 (itself) and 1 (noise): (1 - sigma) latents + sigma noise; what is learned is
 noise - latents. Sampling shifts its steps towards the noise, where composition and motion are decided; so does
@@ -55,11 +55,12 @@ def train_stage(
     albums: list[Album],
     initial: Mapping[str, np.ndarray],
     *,
+    frozen: Mapping[str, np.ndarray],
     mesh: Mesh,
     folder: Path,
     stop_after_s: float | None = None,
 ) -> dict[str, np.ndarray]:
-    """Returns the EMA parameters; resumes from `folder`."""
+    """Returns the transformer's EMA parameters; the text encoder's are `frozen`. Resumes from `folder`."""
     rounds = [
         (album, size.batch_size) for album, size in zip(albums, stage.sizes, strict=True) for _ in range(size.turns)
     ]
@@ -75,6 +76,7 @@ def train_stage(
             draw_batch=draw,
             course=stage.course,
             is_hidden=is_hidden,
+            frozen=frozen,
             seed=3,
         ),
         initial,

@@ -57,7 +57,7 @@ def train_demo_wan(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: floa
         ids, is_text = tokenize(tokenizer, captions)
         return {"input_ids": ids, "is_text": is_text}
 
-    values = network.initial | deadline.finish(
+    text = deadline.finish(
         folder / "text.safetensors",
         lambda left_s: train_reading(
             lambda parameters, batch: _read(network, parameters, batch),
@@ -71,19 +71,28 @@ def train_demo_wan(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: floa
             stop_after_s=left_s,
         ),
     )
+    values = {name: value for name, value in network.initial.items() if name not in text}
     albums: list[Album] = []
     for stage in STAGES:
         albums = [draw_album(size, encode, folder=folder / "albums") for size in stage.sizes]
         values = deadline.finish(
             folder / f"{stage.name}.safetensors",
             lambda left_s, stage=stage, values=values, albums=albums: train_stage(
-                stage, network, tokenizer, albums, values, mesh=mesh, folder=folder / stage.name, stop_after_s=left_s
+                stage,
+                network,
+                tokenizer,
+                albums,
+                values,
+                frozen=text,
+                mesh=mesh,
+                folder=folder / stage.name,
+                stop_after_s=left_s,
             ),
         )
     export(
         vae=vae,
         statistics=statistics,
-        network=values,
+        network=text | values,
         tokenizer_folder=tokenizer_folder,
         latents_to_rgb=_fit_preview(albums[0], STAGES[0].sizes[0].width, STAGES[0].sizes[0].height),
         folder=output,

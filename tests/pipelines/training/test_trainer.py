@@ -203,6 +203,17 @@ def test_training_in_bf16_keeps_its_parameters_in_fp32(tmp_path: Path) -> None:
     assert {value.dtype for value in values.values()} == {np.dtype(np.float32)}
 
 
+def test_frozen_parameters_are_seen_but_neither_moved_nor_kept(tmp_path: Path) -> None:
+    parameters = draw_parameters()
+    hidden = {"hidden.weight": parameters.pop("hidden.weight")}
+    mesh = build_mesh("dp=1")
+    learnt = train(make_task(frozen=hidden), parameters, mesh=mesh, folder=tmp_path / "one")
+    assert learnt.keys() == parameters.keys()
+    other = {"hidden.weight": hidden["hidden.weight"] * 2}
+    elsewhere = train(make_task(frozen=other), parameters, mesh=mesh, folder=tmp_path / "other")
+    assert not np.allclose(learnt["head.weight"], elsewhere["head.weight"])
+
+
 def test_a_state_reads_back_bit_for_bit(tmp_path: Path) -> None:
     state = {"a": np.float32(np.pi) * np.ones((3, 2), np.float32), "b": [np.int32(7), np.zeros(0, np.float32)]}
     save_checkpoint(tmp_path, state, step=5, facts={"task": "toy"})

@@ -40,11 +40,16 @@ def test_every_row_knows_its_size(album: Album) -> None:
     np.testing.assert_array_equal(draw_batch(album, read, batch_size=2, step=0)["size"], [[32, 48], [32, 48]])
 
 
-def test_two_subjects_are_seen_more_often_than_drawn(album: Album) -> None:
-    batch = draw_batch(album, read, batch_size=4000, step=0)
-    chosen = batch["latents"][:, 0, 0, 0].astype(int)
-    seen = np.isin(chosen, album.crowded_scenes).mean()
-    assert 0.1 < seen - len(album.crowded_scenes) / len(album.scenes) < 0.2
+def test_two_subjects_are_seen_more_often_where_a_stage_wants_it(album: Album) -> None:
+    usual, crowded = (
+        np.isin(
+            draw_batch(album, read, batch_size=4000, step=0, crowded_share=share)["latents"][:, 0, 0, 0].astype(int),
+            album.crowded_scenes,
+        ).mean()
+        for share in (0.0, 0.5)
+    )
+    assert abs(usual - len(album.crowded_scenes) / len(album.scenes)) < 0.03
+    assert crowded > usual + 0.3
 
 
 def test_some_captions_are_dropped(album: Album) -> None:
