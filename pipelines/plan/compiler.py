@@ -1,0 +1,122 @@
+"""A program compiled for chips that are not here, and what the compiler said, kept on disk.
+
+Compiling takes minutes, so each answer is kept under a fingerprint of the program itself (its StableHLO with all
+shardings), the topology and the compiler's version. What is kept is what the compiler gave, HLO text included: a better
+estimate of the same program needs no second compilation. A refusal for lack of memory is an answer too.
+"""
+
+import functools
+import gzip
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from pipelines.plan.topologies import Topology
+from pipelines.runtime.compiled import Program, lower, without_persistent_cache
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Bytes a chip. With a `refusal` only `temp_bytes` is known, as far as the compiler tells it, and there is no HLO.
+
+    `arguments_bytes` are weights and inputs, `temp_bytes` whatever else the program needs while it runs.
+    """
+
+    compile_s: float
+    arguments_bytes: int
+    temp_bytes: int
+    code_bytes: int
+    refusal: str = ""
+
+
+class Compiler:
+    """Compiles for one topology, through a cache folder."""
+
+    def __init__(self, topology: Topology, *, cache_dir: Path) -> None:
+        self._topology = topology
+        self._cache_dir = cache_dir
+        cache_dir.mkdir(parents=True, exist_ok=True)
+
+    def ask(self, program: Program, *, on_compile: Callable[[], None] = lambda: None) -> tuple[Answer, str]:
+        """The answer and the optimized HLO text; `on_compile` is called when it is not known yet."""
+        lowered = lower(program)
+        key = self._fingerprint(lowered)
+        known = self._find(key)
+        if known is None:
+            on_compile()
+            known = _compile(lowered)
+            self._keep(key, *known)
+        return known
+
+    def _fingerprint(self, lowered: Any) -> str:
+        parts = (json.dumps(read_versions(), sort_keys=True), self._topology.name, lowered.as_text())
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+    def _find(self, key: str) -> tuple[Answer, str] | None:
+        try:
+            answer = Answer(**json.loads((self._cache_dir / f"{key}.json").read_text("utf-8")))
+            text = gzip.decompress((self._cache_dir / f"{key}.hlo.gz").read_bytes()).decode()
+        except (OSError, ValueError, TypeError, EOFError):  # not there, or damaged: it is made again
+            return None
+        return answer, text
+
+    def _keep(self, key: str, answer: Answer, text: str) -> None:
+        """The text first: a fingerprint with an answer has both."""
+        self._write(f"{key}.hlo.gz", gzip.compress(text.encode(), 6))
+        self._write(f"{key}.json", json.dumps(asdict(answer), indent=1).encode())
+
+    def _write(self, name: str, content: bytes) -> None:
+        partial = self._cache_dir / f"{name}.{os.getpid()}.partial"
+        partial.write_bytes(content)
+        partial.rename(self._cache_dir / name)
+
+
+@functools.cache
+def read_versions() -> dict[str, str]:
+    """What an answer depends on besides the program."""
+    return {name: metadata.version(name) for name in ("jax", "jaxlib", "libtpu")}
+
+
+def _compile(lowered: Any) -> tuple[Answer, str]:
+    started = time.perf_counter()
+    try:
+        with without_persistent_cache():
+            compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        refusal = " ".join(str(error).split())[:500]
+        seconds = time.perf_counter() - started
+        temp_bytes = read_wanted_bytes(str(error))
+        return Answer(compile_s=seconds, arguments_bytes=0, temp_bytes=temp_bytes, code_bytes=0, refusal=refusal), ""
+    seconds = time.perf_counter() - started
+    memory = compiled.memory_analysis()
+    answer = Answer(
+        compile_s=seconds,
+        arguments_bytes=memory.argument_size_in_bytes,
+        temp_bytes=memory.temp_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes,
+        code_bytes=memory.generated_code_size_in_bytes,
+    )
+    return answer, compiled.as_text()
+
+
+def read_wanted_bytes(refusal: str) -> int:
+    """Temporaries the compiler wanted, of a RESOURCE_EXHAUSTED; 0 when it does not say."""
+    patterns = (
+        r"temporaries \((\d[\d.]*)([KMGT]?)",
+        r"program\s+(\d[\d.]*)([KMGT]?)",
+        r"Used (\d[\d.]*)([KMGT]?) of",
+    )
+    for pattern in patterns:
+        if found := re.search(pattern, refusal):
+            return int(float(found[1]) * _UNITS[found[2]])
+    return 0

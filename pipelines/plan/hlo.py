@@ -1,0 +1,234 @@
+"""Reading what the compiler made: the instructions of each computation, trip counts of loops, bytes of collectives.
+
+Optimized HLO is text, one instruction a line. TPU fusions carry `estimated_cycles`, the compiler's own guess; a loop's
+body is written once, whatever its trip count, and collectives and Pallas kernels carry no cycles at all. estimate.py
+puts these together.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+COLLECTIVES = (
+    "all-gather",
+    "all-reduce",
+    "reduce-scatter",
+    "all-to-all",
+    "ragged-all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+)
+PALLAS_TARGET = "tpu_custom_call"
+
+_BITS = {"pred": 8, "c64": 64, "c128": 128, "token": 0, "opaque": 0}
+
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*)$")
+_OPCODE = re.compile(r" ([a-z][\w\-]*)\(([^)]*)\)")
+_ARRAY = re.compile(r"\b([a-z]+\d*\w*)\[([\d,]*)\]")
+_CYCLES = re.compile(r'"estimated_cycles":"?(\d+)')
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+_FLOPS = re.compile(r'"cost_estimate":\{"flops":"?(\d+)')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instruction:
+    """One line. `shape` is the result's, `attributes` all that stands behind the operands."""
+
+    name: str
+    opcode: str
+    shape: str
+    operands: tuple[str, ...]
+    attributes: str
+    is_root: bool
+
+    @property
+    def cycles(self) -> int:
+        """The compiler's estimate; 0 where it gives none."""
+        found = _CYCLES.search(self.attributes)
+        return int(found[1]) if found else 0
+
+    @property
+    def is_attention(self) -> bool:
+        """Whether it was made of an attention, plain or a kernel: the traced operations keep their names."""
+        found = _OP_NAME.search(self.attributes)
+        return found is not None and "attention" in found[1]
+
+    def find_called(self, *names: str) -> list[str]:
+        """The computations given as any of these attributes."""
+        found: list[str] = []
+        for name in names:
+            for single, several in re.findall(rf"\b{name}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.attributes):
+                found += [part.strip().lstrip("%") for part in (single or several).split(",") if part.strip()]
+        return found
+
+    @property
+    def collective(self) -> str | None:
+        """What kind of collective it is or starts; None for all else."""
+        kind = self.opcode.removesuffix("-start")
+        return kind if kind in COLLECTIVES else None
+
+
+class Module:
+    """The computations of a program; instructions are read when they are asked for: most are inside fusions."""
+
+    def __init__(self, text: str) -> None:
+        self._lines: dict[str, list[str]] = {}
+        self._read: dict[str, tuple[Instruction, ...]] = {}
+        self.entry = ""
+        current: list[str] | None = None
+        for line in text.splitlines():
+            if current is None:
+                if match := _COMPUTATION.match(line):
+                    current = self._lines[match[2]] = []
+                    self.entry = match[2] if match[1] else self.entry
+            elif line.startswith("}"):
+                current = None
+            else:
+                current.append(line)
+        if not self.entry:
+            raise ValueError("this is no HLO module: it has no ENTRY computation")
+
+    def list_instructions(self, computation: str) -> tuple[Instruction, ...]:
+        """In the order in which they run: optimized HLO is scheduled."""
+        if computation not in self._read:
+            self._read[computation] = tuple(_read_instructions(self._lines[computation]))
+        return self._read[computation]
+
+    def find_collective(self, computation: str) -> Instruction | None:
+        """The first collective among a fused computation's instructions."""
+        if not any(kind in line for line in self._lines[computation] for kind in COLLECTIVES):
+            return None
+        return next((one for one in self.list_instructions(computation) if one.collective), None)
+
+    def count_trips(self, loop: Instruction, computation: str) -> int | None:
+        """How often the loop's body runs; None when that is decided at run time. `computation` is where it stands."""
+        if found := re.search(r'"known_trip_count":\{"n":"?(\d+)', loop.attributes):
+            return int(found[1])
+        (condition,) = loop.find_called("condition")
+        inside = {one.name: one for one in self.list_instructions(condition)}
+        compare = next((one for one in inside.values() if one.is_root), None)
+        if compare is None or compare.opcode != "compare":
+            return None
+        outside = {one.name: one for one in self.list_instructions(computation)}
+        first, last = (
+            self._find_constant(inside[name], inside=inside, start=loop, outside=outside) for name in compare.operands
+        )
+        direction = re.search(r"direction=(\w+)", compare.attributes)
+        if first is None or last is None or direction is None or direction[1] not in ("LT", "LE"):
+            return None
+        return max(0, last - first + (direction[1] == "LE"))
+
+    def _find_constant(
+        self,
+        value: Instruction,
+        *,
+        inside: dict[str, Instruction],
+        start: Instruction,
+        outside: dict[str, Instruction],
+    ) -> int | None:
+        """The number that `value` of a loop's condition has when the loop begins."""
+        value = _skip_copies(value, inside)
+        if value.opcode == "get-tuple-element":
+            index = re.search(r"index=(\d+)", value.attributes)
+            begin = outside.get(start.operands[0])
+            if index is None or begin is None or begin.opcode != "tuple" or int(index[1]) >= len(begin.operands):
+                return None
+            if begin.operands[int(index[1])] not in outside:
+                return None
+            value = _skip_copies(outside[begin.operands[int(index[1])]], outside)
+        if value.opcode != "constant" or not value.operands[0].lstrip("-").isdigit():
+            return None
+        return int(value.operands[0])
+
+
+def _skip_copies(value: Instruction, around: dict[str, Instruction]) -> Instruction:
+    while value.opcode in ("copy", "bitcast") and value.operands[0] in around:
+        value = around[value.operands[0]]
+    return value
+
+
+def _read_instructions(lines: Sequence[str]) -> Iterator[Instruction]:
+    for line in lines:
+        match = _INSTRUCTION.match(line)
+        if match is None:
+            continue
+        found = _OPCODE.search(f" {match[3]}")
+        if found is None:
+            continue
+        rest = f" {match[3]}"
+        yield Instruction(
+            name=match[2],
+            opcode=found[1],
+            shape=rest[: found.start()].strip(),
+            operands=tuple(part.strip().lstrip("%") for part in found[2].split(",") if part.strip()),
+            attributes=rest[found.end() :],
+            is_root=match[1] is not None,
+        )
+
+
+def read_bytes(shape: str) -> list[int]:
+    """Bytes of every array in a shape; tuples have several."""
+    return [_count_bits(kind) * math.prod(sizes) // 8 for kind, sizes in read_arrays(shape)]
+
+
+def read_arrays(shape: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Element type and sizes of every array in a shape."""
+    return [
+        (kind, tuple(int(size) for size in sizes.split(",") if size))
+        for kind, sizes in _ARRAY.findall(re.sub(r"/\*.*?\*/", "", shape))
+    ]
+
+
+def _count_bits(kind: str) -> int:
+    if kind in _BITS:
+        return _BITS[kind]
+    digits = re.match(r"[a-z]+(\d+)", kind)  # bf16, s8, f8e4m3fn
+    return int(digits[1]) if digits else 0
+
+
+def count_moved_bytes(collective: Instruction) -> int:
+    """Bytes that one chip sends (and receives) for it, as a ring does it."""
+    sizes = read_bytes(collective.shape)
+    if collective.opcode.endswith("-start") and collective.opcode != "all-reduce-start":
+        result = sizes[1] if len(sizes) > 1 else sizes[0]  # (operand, result, ...)
+    else:
+        result = sum(sizes)
+    group = count_group(collective)
+    if collective.collective == "all-reduce":
+        return 2 * result * (group - 1) // group
+    if collective.collective == "reduce-scatter":
+        return result * (group - 1)
+    if collective.collective in ("all-gather", "all-to-all", "ragged-all-to-all"):
+        return result * (group - 1) // group
+    return result
+
+
+def count_group(collective: Instruction) -> int:
+    """How many chips take part together."""
+    text = collective.attributes
+    if found := re.search(r"replica_groups=\{\{([\d,]+)\}", text):
+        return found[1].count(",") + 1
+    if found := re.search(r"replica_groups=\[([\d,]+)\]<=", text):
+        return int(found[1].split(",")[-1])
+    if found := re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", text):
+        sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", found[1])}
+        return math.prod(sizes[name] for name in re.findall(r"'([^']+)'", found[2]))
+    return 2  # a permutation: everybody has one partner
+
+
+def count_pallas_flops(kernel: Instruction) -> int:
+    """What the kernel says of itself; an attention kernel that says nothing, by the shapes of q, k and v."""
+    if found := _FLOPS.search(kernel.attributes):
+        return int(found[1])
+    layouts = re.search(r"operand_layout_constraints=\{(.*?\})\}", kernel.attributes)
+    arrays = [sizes for _, sizes in read_arrays(layouts[1]) if len(sizes) >= 3] if layouts else []
+    wide = [sizes for sizes in arrays if sizes[-1] >= _MIN_HEAD_DIM]
+    if len(wide) < 3:
+        return 0
+    query, key, _ = wide[-3:]
+    return 4 * math.prod(query) * key[-2]  # q k^T and p v, a multiply and an add each
+
+
+_MIN_HEAD_DIM = 32

@@ -1,0 +1,91 @@
+"""A model's programs compiled for another machine and packed, so that its worker need not compile (runtime/packs.py).
+
+The model comes from its configs alone, as for a plan; its programs are those that the worker would list.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+
+from pipelines.catalog import Model, Shape
+from pipelines.errors import LumeshError
+from pipelines.flux2 import programs as flux2_programs
+from pipelines.plan.abstract import describe_parts
+from pipelines.plan.topologies import Topology, find_devices
+from pipelines.references import References, name_programs
+from pipelines.registry import choose_sizes_for
+from pipelines.runtime.compiled import Program, Programs, without_persistent_cache
+from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.packs import Manifest, describe_target, write_pack
+from pipelines.sdxl import programs as sdxl_programs
+from pipelines.stages import OnProgress, Progress
+from pipelines.wan import programs as wan_programs
+
+_PROGRAMS: Mapping[str, ModuleType] = {"sdxl": sdxl_programs, "flux2": flux2_programs, "wan": wan_programs}
+
+
+def make_pack(
+    model: Model,
+    topology: Topology,
+    *,
+    shapes: Sequence[tuple[Shape, References | None]],
+    batch_size: int,
+    mesh: str | None,
+    file: Path,
+    on_progress: OnProgress,
+) -> Manifest:
+    """Compiles every program of these shapes and writes the pack: minutes for large models.
+
+    Raises MeshError, ModelError, and LumeshError when the compiler refuses a program.
+    """
+    built = build_mesh(mesh, devices=find_devices(topology), choose=choose_sizes_for(model))
+    programs = list_programs(model, describe_parts(model, built), shapes, batch_size=batch_size)
+    traced: dict[tuple[Any, ...], Any] = {}
+
+    def keep(program: Program, lowered: Any) -> None:
+        traced[program.key] = lowered
+
+    compiled, started = Programs(keep), time.perf_counter()
+    try:
+        with without_persistent_cache():
+            compiled.compile_all(
+                programs,
+                on_wait=lambda done: on_progress(
+                    Progress(phase="compiling", done=done, total=len(programs), detail=f"for {topology.title}")
+                ),
+            )
+    except jax.errors.JaxRuntimeError as error:
+        raise LumeshError(
+            f"The compiler refused {model.id} on {topology.name}: {' '.join(str(error).split())[:300]}",
+            advice=f"`python -m pipelines plan --model {model.id} --topology {topology.name}` says what would fit.",
+        ) from error
+    seconds = time.perf_counter() - started
+    on_progress(Progress(phase="saving", total=1, detail=file.name))
+    return write_pack(
+        file,
+        [(program, traced[program.key], compiled.get(*program.key)) for program in programs],
+        target=describe_target(built, device_count=topology.chips),
+        model=model.id,
+        topology=topology.name,
+        shapes=tuple(name_programs(*one) for one in shapes),
+        batch_size=batch_size,
+        compile_s=round(seconds, 2),
+    )
+
+
+def list_programs(
+    model: Model, parts: Any, shapes: Sequence[tuple[Shape, References | None]], *, batch_size: int
+) -> list[Program]:
+    """With the model's own guidance; a program that several shapes share is there once."""
+    family = _PROGRAMS[model.family]
+    found: dict[tuple[Any, ...], Program] = {}
+    for shape, references in shapes:
+        options = {} if references is None else {"references": references}
+        layout = family.lay_out(parts, shape, batch_size=batch_size, uses_cfg=model.guidance_scale > 1, **options)
+        for program in family.list_programs(parts, layout):
+            found.setdefault(program.key, program)
+    return list(found.values())

@@ -1,0 +1,239 @@
+"""One plan: a model in one shape on one topology, every stage compiled, measured against the chip, and added up."""
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+
+from pipelines.catalog import Model, Shape
+from pipelines.plan.abstract import Stage, describe_parts, list_stages
+from pipelines.plan.compiler import Answer, Compiler, read_versions
+from pipelines.plan.estimate import Estimate, count_chunks, estimate
+from pipelines.plan.hlo import Module
+from pipelines.plan.placement import Need, Placement, recommend
+from pipelines.plan.topologies import Topology, find_devices
+from pipelines.registry import choose_sizes_for
+from pipelines.runtime.chunks import CHUNK_TARGET_S
+from pipelines.runtime.mesh import build_mesh, describe_mesh
+from pipelines.stages import OnProgress, Progress
+
+MODES = ("latency", "throughput")
+SOURCE = "Estimated by the TPU compiler"
+
+_MAX_CHUNK = 8  # steps; of every family
+_WEIGHTS_SHARE = 0.6  # of a chip's memory that a model's weights may take before throughput mode splits them
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagePlan:
+    """What the compiler says about one stage; `estimate` is None on CPU and where it refused."""
+
+    stage: Stage
+    answer: Answer
+    weights_bytes: int
+    limit_bytes: int | None
+    estimate: Estimate | None
+
+    @property
+    def fits(self) -> bool:
+        """Alone on its chips; what else may stay there is the placement's matter."""
+        is_small = self.limit_bytes is None or self.hbm_bytes["total"] <= self.limit_bytes
+        return is_small and not self.answer.refusal
+
+    @property
+    def hbm_bytes(self) -> dict[str, int]:
+        """Inputs other than weights count as working memory."""
+        temp = self.answer.temp_bytes + max(0, self.answer.arguments_bytes - self.weights_bytes)
+        sizes = {"weights": self.weights_bytes, "temp": temp, "code": self.answer.code_bytes}
+        return sizes | {"total": sum(sizes.values())}
+
+    @property
+    def estimated_ms(self) -> float | None:
+        """One run: of the denoiser, one step."""
+        return None if self.estimate is None else 1000 * self.estimate.run.total_s
+
+    @property
+    def estimated_s(self) -> float | None:
+        """All runs that an output needs."""
+        if self.estimate is None:
+            return None
+        run_s, once_s = self.estimate.run.total_s, self.estimate.once.total_s
+        if not once_s:
+            return self.stage.runs * run_s
+        chunks = count_chunks(steps=self.stage.runs, step_s=run_s, max_chunk=_MAX_CHUNK, target_s=CHUNK_TARGET_S)
+        return self.stage.runs * run_s + chunks * once_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that is shown."""
+
+    model: Model
+    shape: Shape
+    topology: Topology
+    mode: str
+    mesh: str
+    batch_size: int
+    stages: tuple[StagePlan, ...]
+    placement: Placement
+
+    @property
+    def fits(self) -> bool:
+        return self.placement.kind != "does_not_fit"
+
+    @property
+    def estimated_total_s(self) -> float | None:
+        """Of all stages that every output needs; None when one is unknown."""
+        seconds = [one.estimated_s for one in self.stages if one.stage.runs]
+        return None if None in seconds else math.fsum(one for one in seconds if one is not None)
+
+
+def make_plan(
+    model: Model,
+    topology: Topology,
+    *,
+    shape: Shape,
+    mode: str,
+    mesh: str | None,
+    cache_dir: Path,
+    on_progress: OnProgress,
+    dump_dir: Path | None = None,
+) -> Plan:
+    """Compiles what is not in the cache yet: minutes for large models. Raises MeshError and ModelError."""
+    built, batch_size = choose_mesh(model, topology, mode=mode, mesh=mesh)
+    parts = describe_parts(model, built)
+    weights = {name: count_shard_bytes(own) for name, own in parts.weights.items()}
+    stages = list_stages(model, parts, shape, batch_size=batch_size)
+    compiler = Compiler(topology, cache_dir=cache_dir)
+    planned = []
+    for done, stage in enumerate(stages):
+        report = functools.partial(
+            on_progress, Progress(phase="compiling", done=done, total=len(stages), detail=stage.name)
+        )
+        answer, text = compiler.ask(stage.program, on_compile=report)
+        if dump_dir is not None and text:
+            dump_dir.mkdir(parents=True, exist_ok=True)
+            (dump_dir / f"{model.id}_{stage.name}.hlo").write_text(text, "utf-8")
+        planned.append(_judge(stage, answer, text, weights=weights, topology=topology))
+    needs = [
+        Need(
+            stage=one.stage.name,
+            components=one.stage.components,
+            fits=one.fits,
+            **{f"{part}_bytes": one.hbm_bytes[part] for part in ("weights", "temp", "code")},
+        )
+        for one in planned
+    ]
+    return Plan(
+        model=model,
+        shape=shape,
+        topology=topology,
+        mode=mode,
+        mesh=describe_mesh(built),
+        batch_size=batch_size,
+        stages=tuple(planned),
+        placement=recommend(needs, weights, topology=topology, model=model, shape=shape),
+    )
+
+
+def count_shard_bytes(weights: Mapping[str, Any]) -> int:
+    """Bytes of these arrays that one device holds."""
+    return sum(int(np.prod(one.sharding.shard_shape(one.shape))) * one.dtype.itemsize for one in weights.values())
+
+
+def _judge(stage: Stage, answer: Answer, text: str, *, weights: Mapping[str, int], topology: Topology) -> StagePlan:
+    chip = topology.chip
+    return StagePlan(
+        stage=stage,
+        answer=answer,
+        weights_bytes=sum(weights[name] for name in stage.components),
+        limit_bytes=chip.hbm_bytes if chip else None,
+        estimate=estimate(Module(text), chip) if chip and text else None,
+    )
+
+
+def choose_mesh(model: Model, topology: Topology, *, mode: str, mesh: str | None) -> tuple[Mesh, int]:
+    """The mesh and how many outputs are made at once: one, or as many as `dp` has room for."""
+    devices = find_devices(topology)
+    if mode == "latency":
+        return build_mesh(mesh, devices=devices, choose=choose_sizes_for(model)), 1
+    built = build_mesh(mesh or _spread(model, topology, devices), devices=devices)
+    return built, min(built.shape["dp"], model.max_batch_size)
+
+
+def _spread(model: Model, topology: Topology, devices: list[Any]) -> str:
+    """An output a chip where the weights allow it; weights over as few chips as hold them."""
+    limit = topology.chip.hbm_bytes * _WEIGHTS_SHARE if topology.chip else math.inf
+    tp = 1
+    while tp < len(devices):
+        parts = describe_parts(model, build_mesh(f"dp={len(devices) // tp},tp={tp}", devices=devices))
+        if sum(map(count_shard_bytes, parts.weights.values())) <= limit:
+            break
+        tp *= 2
+    dp = min(len(devices) // tp, model.max_batch_size)
+    return f"dp={dp},sp={len(devices) // (tp * dp)},tp={tp}"
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """The object that `plan --json` prints."""
+    return {
+        "model": plan.model.id,
+        "shape": str(plan.shape),
+        "topology": plan.topology.name,
+        "chips": plan.topology.chips,
+        "hbm_limit_bytes": plan.topology.chip.hbm_bytes if plan.topology.chip else None,
+        "mode": plan.mode,
+        "mesh": plan.mesh,
+        "batch_size": plan.batch_size,
+        "source": SOURCE,
+        "versions": read_versions(),
+        "fits": plan.fits,
+        "placement": {
+            "kind": plan.placement.kind,
+            "advice": plan.placement.advice,
+            "resident_bytes": plan.placement.resident_bytes,
+        },
+        "stages": [_stage_to_json(one, plan.mesh) for one in plan.stages],
+        "estimated_total_s": _round(plan.estimated_total_s, 4),
+    }
+
+
+def _stage_to_json(planned: StagePlan, mesh: str) -> dict[str, Any]:
+    found = planned.estimate
+    return {
+        "stage": planned.stage.name,
+        "components": list(planned.stage.components),
+        "runs": planned.stage.runs,
+        "mesh": mesh,
+        "fits": planned.fits,
+        "hbm_bytes": planned.hbm_bytes,
+        "compile_s": round(planned.answer.compile_s, 2),
+        "estimated_ms": _round(planned.estimated_ms, 4),
+        "estimated_parts_ms": found
+        and {
+            "compute": round(1000 * found.run.compute_s, 4),
+            "attention": round(1000 * found.run.attention_s, 4),
+            "exposed_collectives": round(1000 * found.run.exposed_s, 4),
+            "hidden_collectives": round(1000 * found.run.hidden_s, 4),
+            "once_a_chunk": round(1000 * found.once.total_s, 4),
+        },
+        "collectives": _list_collectives(found),
+        "refusal": planned.answer.refusal or None,
+    }
+
+
+def _list_collectives(found: Estimate | None) -> dict[str, dict[str, int]]:
+    """Kind -> how many there are in one run and the bytes a chip moves for them."""
+    if found is None:
+        return {}
+    counts, moved = found.run.counts + found.once.counts, found.run.moved_bytes + found.once.moved_bytes
+    return {kind: {"count": counts[kind], "bytes": moved[kind]} for kind in sorted(counts)}
+
+
+def _round(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)

@@ -1,0 +1,76 @@
+"""A plan for people: one table of stages, what they add up to, and what to do."""
+
+import functools
+
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.plan.planner import SOURCE, Plan, StagePlan
+
+COLUMNS = (
+    "stage",
+    "fits",
+    "weights",
+    "temp",
+    "code",
+    "total",
+    "compile",
+    "estimated",
+    "attention",
+    "exposed",
+    "collectives",
+)
+
+
+def print_plan(plan: Plan, console: Console) -> None:
+    """HBM is a chip's; all times are estimates."""
+    chip = plan.topology.chip
+    say = functools.partial(console.print, soft_wrap=True, markup=False, highlight=False)
+    say(f"{plan.model.title}, {plan.shape}, on {plan.topology.name}: {describe_machine(plan)}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name in ("stage", "fits", "collectives") else "right")
+    for one in plan.stages:
+        table.add_row(*describe_stage(one), style=None if one.fits else "red")
+    console.print(table)
+    limit = f" of {show_bytes(chip.hbm_bytes)}" if chip else ""
+    say(f"Placement: {plan.placement.advice} Up to {show_bytes(plan.placement.resident_bytes)}{limit} a chip.")
+    for one in plan.stages:
+        if one.answer.refusal:
+            say(f"{one.stage.name}: {one.answer.refusal}")
+    say(describe_total(plan))
+
+
+def describe_machine(plan: Plan) -> str:
+    """Chips, mesh and what is made at once."""
+    made = f"{plan.batch_size} at once" if plan.batch_size > 1 else "one output"
+    return f"{plan.topology.title}, mesh {plan.mesh}, {plan.mode} ({made})"
+
+
+def describe_total(plan: Plan) -> str:
+    """The line under the table."""
+    if plan.topology.chip is None:
+        return "Compiled for CPU: memory only, the CPU compiler estimates no time."
+    if plan.estimated_total_s is None:
+        return f"{SOURCE}: no total, because a stage does not compile."
+    share = f", {plan.estimated_total_s / plan.batch_size:.3g} s each" if plan.batch_size > 1 else ""
+    return f"{SOURCE}, nothing was run: {plan.estimated_total_s:.3g} s in all, {plan.model.steps} steps{share}."
+
+
+def describe_stage(one: StagePlan) -> list[str]:
+    """One cell for each of COLUMNS; `estimated` holds attention and the exposed part of the collectives."""
+    sizes = one.hbm_bytes
+    runs = f" x{one.stage.runs}" if one.stage.runs > 1 else ""
+    row = [f"{one.stage.name}{runs}", "yes" if one.fits else "no"]
+    row += [show_bytes(sizes[name]) for name in ("weights", "temp", "code", "total")]
+    row.append(f"{one.answer.compile_s:.0f} s")
+    if one.estimate is None:
+        return [*row, "-", "-", "-", ""]
+    run = one.estimate.run
+    row += [f"{1000 * value:.2f} ms" for value in (run.total_s, run.attention_s, run.exposed_s)]
+    return [*row, ", ".join(f"{count} {kind}" for kind, count in sorted(run.counts.items()))]
+
+
+def show_bytes(count: int) -> str:
+    """In GB or MB of 10^9 and 10^6 bytes."""
+    return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,105 @@
+"""How busy the matrix units are in the attention kernel: from the instructions that the TPU compiler scheduled.
+
+The compiler's cost model does not look into Pallas kernels. But it can write down their final schedule, where every
+line is one cycle; the innermost loop is where a kernel stays. What is not in it: waiting for memory, which the kernel
+hides behind computing. The compiler takes its options from the environment when it is loaded, so each kernel is
+compiled in a process of its own (`python -m pipelines.plan.schedule QUERIES KEYS STEP HEADS WIDTH`).
+"""
+
+import functools
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import SingleDeviceSharding
+
+from pipelines.plan.topologies import find_devices, find_topology
+from pipelines.runtime.flash import Tiles, choose_group, count_flops, flash_attention
+from pipelines.runtime.platform import extend_environment, prepare_compiler
+
+_BUNDLE = re.compile(r"^\s*(0x[0-9a-f]+|0)\s*([A-Z]{2})?:([\s>]*)\{")
+TOPOLOGY = "v6e-1"
+
+CANDIDATES = tuple(
+    Tiles(queries=queries, keys=4096 // step * step, step=step)
+    for queries, step in ((512, 1024), (512, 2048), (1024, 512), (1024, 1024), (2048, 256), (2048, 512), (2048, 1024))
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Busy:
+    """`cycles` of one step of keys, and the share of the peak at which its products run."""
+
+    tiles: Tiles
+    cycles: int
+    utilisation: float
+
+
+def search(*, heads: int, width: int) -> Iterator[Busy]:
+    """Every candidate, as it is measured."""
+    for tiles in CANDIDATES:
+        yield measure(tiles, heads=heads, width=width)
+
+
+def measure(tiles: Tiles, *, heads: int, width: int) -> Busy:
+    """Compiles the kernel for one chip; seconds each."""
+    topology = find_topology(TOPOLOGY)
+    assert topology.chip is not None
+    with tempfile.TemporaryDirectory() as folder:
+        dump = {"to": folder, "llo_text": "true", "llo_pass_label_regex": ".*final_bundles.*"}
+        options = " ".join(f"--xla_jf_dump_{name}={value}" for name, value in dump.items())
+        sizes = (tiles.queries, tiles.keys, tiles.step, heads, width)
+        subprocess.run(
+            [sys.executable, "-m", "pipelines.plan.schedule", *map(str, sizes)],
+            env=extend_environment(LIBTPU_INIT_ARGS=options),
+            check=True,
+        )
+        (file,) = (one for one in Path(folder).glob("*flash_attention*final_bundles.txt") if "schedule" not in one.name)
+        cycles = count_loop_cycles(file.read_text("utf-8"))
+    group = choose_group(heads, width)
+    flops = count_flops(batch=1, heads=group, width=width, queries=tiles.queries, keys=tiles.step)
+    return Busy(
+        tiles=tiles,
+        cycles=cycles,
+        utilisation=flops * topology.chip.clock_hz / cycles / topology.chip.peak_flops,
+    )
+
+
+def count_loop_cycles(schedule: str) -> int:
+    """Of one pass through the longest innermost loop."""
+    longest = first = 0
+    depth = 0
+    for line in schedule.splitlines():
+        if (found := _BUNDLE.match(line)) is None:
+            continue
+        address, here = int(found[1], 16), found[3].count(">")
+        if found[2] == "LB":
+            first, depth = address, here
+        if depth > 1 and here >= depth:
+            longest = max(longest, address - first + 1)
+        else:
+            depth = 0
+    return longest
+
+
+def _compile(tiles: Tiles, *, heads: int, width: int) -> None:
+    """A few tiles each way, so that none is masked."""
+    sharding = SingleDeviceSharding(find_devices(find_topology(TOPOLOGY))[0])
+    query, key = (
+        jax.ShapeDtypeStruct((1, 2 * length, heads * width), jnp.bfloat16, sharding=sharding)
+        for length in (tiles.queries, tiles.keys)
+    )
+    attend = functools.partial(flash_attention, heads=heads, scale=1.0, tiles=tiles)
+    jax.jit(attend).lower(query, key, key).compile()
+
+
+if __name__ == "__main__":
+    prepare_compiler(cpu_devices=1)
+    queries, keys, step, heads, width = map(int, sys.argv[1:])
+    _compile(Tiles(queries=queries, keys=keys, step=step), heads=heads, width=width)

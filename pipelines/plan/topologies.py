@@ -1,0 +1,110 @@
+"""The machines a plan can be made for: how many chips, what a chip holds, and how fast it is.
+
+Clocks are peak FLOP/s over the multiply-adds of the matrix units. Bytes between chips are those of all links of a chip
+together; the TPU documentation gives them in bits a second. HBM is what the compiler lets a program use of it, as its
+own refusals say.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipelines.errors import RecipeError
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chip:
+    """`ici_bytes_per_s` leave and reach a chip over all its links; `peak_flops` are bf16."""
+
+    name: str
+    hbm_bytes: int
+    clock_hz: float
+    peak_flops: float
+    ici_bytes_per_s: float
+
+
+# https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
+V4 = Chip(
+    name="TPU v4",
+    hbm_bytes=int(30.75 * GIB),
+    clock_hz=1.05e9,
+    peak_flops=275e12,
+    ici_bytes_per_s=300e9,
+)
+V5E = Chip(
+    name="TPU v5e",
+    hbm_bytes=int(15.75 * GIB),
+    clock_hz=1.5e9,
+    peak_flops=197e12,
+    ici_bytes_per_s=200e9,
+)
+V5P = Chip(
+    name="TPU v5p",
+    hbm_bytes=int(95.74 * GIB),
+    clock_hz=1.75e9,
+    peak_flops=459e12,
+    ici_bytes_per_s=600e9,
+)
+V6E = Chip(
+    name="TPU v6e",
+    hbm_bytes=int(31.25 * GIB),
+    clock_hz=1.75e9,
+    peak_flops=918e12,
+    ici_bytes_per_s=450e9,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology:
+    """`layout` and `options` are what JAX's compile-only topologies are asked for; without a chip it is this CPU."""
+
+    name: str
+    chips: int
+    chip: Chip | None = None
+    layout: str = ""
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def title(self) -> str:
+        """For people: `8 chips TPU v6e`."""
+        if self.chip is None:
+            return f"{self.chips} CPU {'device' if self.chips == 1 else 'devices'}"
+        return f"{self.chips} {'chip' if self.chips == 1 else 'chips'} {self.chip.name}"
+
+
+_ONE_CHIP = {"chips_per_host_bounds": (1, 1, 1)}
+
+# v4 and v5p are named by TensorCores, two to a chip; the others by chips.
+TOPOLOGIES = {
+    topology.name: topology
+    for topology in (
+        Topology(name="v4-8", chip=V4, chips=4, layout="v4:2x2x1", options={"chip_config_name": "megacore"}),
+        Topology(name="v5e-1", chip=V5E, chips=1, layout="v5e:1x1", options=_ONE_CHIP),
+        Topology(name="v5e-4", chip=V5E, chips=4, layout="v5e:2x2"),
+        Topology(name="v5e-8", chip=V5E, chips=8, layout="v5e:2x4"),
+        Topology(name="v6e-1", chip=V6E, chips=1, layout="v6e:1x1", options=_ONE_CHIP),
+        Topology(name="v6e-4", chip=V6E, chips=4, layout="v6e:2x2"),
+        Topology(name="v6e-8", chip=V6E, chips=8, layout="v6e:2x4"),
+        Topology(name="v5p-8", chip=V5P, chips=4, layout="v5p:2x2x1"),
+        Topology(name="cpu-1", chips=1),
+        Topology(name="cpu-8", chips=8),
+    )
+}
+
+
+def find_topology(name: str) -> Topology:
+    """Raises RecipeError for an unknown one, naming the known."""
+    if name not in TOPOLOGIES:
+        raise RecipeError({"topology": f"there is no {name!r}; allowed: {', '.join(TOPOLOGIES)}"})
+    return TOPOLOGIES[name]
+
+
+def find_devices(topology: Topology) -> list[Any]:
+    """The devices to build a mesh of; nothing can run on them. Raises MeshError where this CPU shows too few."""
+    import jax
+    from jax.experimental import topologies
+
+    if topology.chip is None:
+        return jax.devices("cpu")[: topology.chips]
+    return topologies.get_topology_desc(topology.layout, platform="tpu", **topology.options).devices

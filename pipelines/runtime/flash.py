@@ -1,0 +1,371 @@
+"""Attention for long sequences on TPU as one Pallas kernel: logits are never written to memory.
+
+The softmax is the online one (Milakov and Gimelshein 2018; Dao et al. 2022) in base 2: queries come multiplied by
+scale * log2(e), so that the weights are exp2 of logits, which the hardware has, and not exp. Statistics and sums are in
+fp32. Arrays are (batch, length, heads * width), as projections give them: nothing is transposed, and nothing is filled
+up either; what a tile reads past the end is masked.
+
+    grid (batch, groups of heads, tiles of queries, tiles of keys), the last one in order:
+        for each `step` keys of the tile: logits -> weights -> sums, and the running maximum
+        after the last tile: divide
+
+Three things make it fast by the compiler's own schedule (`python -m pipelines plan --search attention`):
+
+- Keys lie along sublanes and queries along lanes: maxima and sums over keys are sums of whole vectors. The weights are
+  then the operand that stays in the matrix unit and fills it, 256 x 256; only logits run at the half of the peak that
+  128 features allow.
+- Weights are taken relative to the maximum of the keys before, so no logit waits for its neighbours. Sums stand that
+  unless a logit is higher by more than EXCESS; then the whole tile of keys is counted again, after its own maximum.
+- A step is cut into squares, and the products of the next ones are begun before the exponentials of this one.
+
+Not here: which sequences take this way, and how they lie on the mesh (attention.py).
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+LANES = 128
+MASKED = -1e30  # finite: a row that has seen masked keys alone must not become nan, and is wiped by its first real key
+# Vector memory of a core, by JAX's name of the chip (pltpu.get_tpu_info); v5e, v6e and later have the last.
+VMEM_BYTES = {"TPU v4": 16 * 2**20, "TPU v5": 64 * 2**20, "TPU v5p": 64 * 2**20}
+LARGE_VMEM_BYTES = 128 * 2**20
+USABLE = 0.75  # the rest is the compiler's
+SUBLANES = 8
+SQUARE = 256  # queries and keys, as the matrix units of v6e and later
+AHEAD = 2  # squares whose logits are computed before their turn; as many weights wait for their product with values
+EXCESS = 64.0  # weights of 2^64 times some thousand values are still far from the end of fp32 and bf16
+FIRST_KEYS = 16  # the maximum of so many is a start
+
+_ROWS_BY_ROWS = (((1,), (1,)), ((), ()))
+_QUERIES = range(1024, 2048 + 1, SQUARE)
+_STEPS = range(512, 768 + 1, SQUARE)  # longer ones gain 1 % and take twice as long to compile
+_KEYS = 4096
+_SMALLEST = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiles:
+    """Queries and keys held at a time, and keys per multiplication (`step`, which divides `keys`)."""
+
+    queries: int
+    keys: int
+    step: int
+
+    def __post_init__(self) -> None:
+        if self.keys % self.step or self.step % LANES or self.queries % LANES:
+            raise ValueError(f"{self}: step is a multiple of {LANES} that divides keys, as queries are")
+
+
+def find_vmem_bytes(device_kind: str) -> int:
+    """What the kernel may use of a chip's vector memory."""
+    return int(USABLE * VMEM_BYTES.get(device_kind, LARGE_VMEM_BYTES))
+
+
+def choose_tiles(query_length: int, key_length: int, *, group: int, width: int, vmem_bytes: int) -> Tiles:
+    """Large and even, so that little is computed past the end, and no larger than there is room for.
+
+    75 600 tokens of 81 frames of 720p become 37 tiles of 2048 queries and 148 steps of 512 keys: 0.2 % more each.
+    `group` heads of `width` features lie side by side.
+    """
+    queries, step, most_keys = _choose_tile(query_length, _QUERIES), _choose_tile(key_length, _STEPS), _KEYS
+    while True:
+        keys = step * min(most_keys // step, math.ceil(key_length / step))
+        tiles = Tiles(queries=queries, keys=keys, step=step)
+        if count_vmem_bytes(tiles, group=group, width=width) <= vmem_bytes or queries <= _SMALLEST:
+            return tiles
+        queries, step, most_keys = LANES * math.ceil(queries / 2 / LANES), min(step, _STEPS[0]), most_keys // 2
+
+
+def count_vmem_bytes(tiles: Tiles, *, group: int, width: int) -> int:
+    """Of bf16 inputs and output, each twice since the next comes meanwhile, of what is kept, and of squares at work."""
+    block = group * width
+    streamed = 2 * 2 * block * (2 * tiles.queries + 2 * tiles.keys)
+    scaled = 2 * group * tiles.queries * max(block, LANES)
+    kept = 2 * 4 * tiles.queries * (block + 2 * group * SUBLANES)
+    return streamed + scaled + kept + (2 * AHEAD + 2) * SQUARE * SQUARE * (4 + 2)
+
+
+def _choose_tile(length: int, sizes: range) -> int:
+    if length <= sizes[0]:
+        return LANES * math.ceil(length / LANES)
+    return min(sizes, key=lambda size: (-length % size, -size))
+
+
+def flash_attention(
+    query_BLC: jax.Array,
+    key_BLC: jax.Array,
+    value_BLC: jax.Array,
+    *,
+    heads: int,
+    scale: float,
+    tiles: Tiles | None = None,
+    vmem_bytes: int = int(USABLE * LARGE_VMEM_BYTES),
+    window: int | None = None,
+    interpret: bool = False,
+) -> jax.Array:
+    """softmax(q k^T * scale) v of every head, (batch, length, heads * width), in the dtype of `value`.
+
+    `vmem_bytes` is what find_vmem_bytes says of the chip; tiles are chosen to fit. With a `window`, query i sees the
+    keys j with |i - j| <= window. `interpret` runs the kernel without a TPU.
+    """
+    batch, query_length, channels = query_BLC.shape
+    key_length = key_BLC.shape[1]
+    width = channels // heads
+    group = choose_group(heads, width)
+    block = group * width
+    tiles = tiles or choose_tiles(query_length, key_length, group=group, width=width, vmem_bytes=vmem_bytes)
+    grid = (batch, heads // group, pl.cdiv(query_length, tiles.queries), pl.cdiv(key_length, tiles.keys))
+    by_query = lambda b, h, i, j: (b, i, h)  # noqa: ARG005, E731 - Pallas's index maps
+    by_key = lambda b, h, i, j: (b, j, h)  # noqa: ARG005, E731
+    kept = [
+        pltpu.VMEM((group, SUBLANES, tiles.queries), jnp.float32),
+        pltpu.VMEM((group, SUBLANES, tiles.queries), jnp.float32),
+        pltpu.VMEM((block, tiles.queries), jnp.float32),
+    ]
+    kernel = functools.partial(
+        _kernel,
+        tiles=tiles,
+        width=width,
+        factor=scale * math.log2(math.e),
+        query_length=query_length,
+        key_length=key_length,
+        window=window,
+    )
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct(query_BLC.shape, value_BLC.dtype),
+        grid=grid,
+        in_specs=[
+            pl.BlockSpec((None, tiles.queries, block), by_query),
+            pl.BlockSpec((None, tiles.keys, block), by_key),
+            pl.BlockSpec((None, tiles.keys, block), by_key),
+        ],
+        out_specs=pl.BlockSpec((None, tiles.queries, block), by_query),
+        scratch_shapes=[
+            pltpu.VMEM((group, tiles.queries, block), query_BLC.dtype),
+            pltpu.VMEM((SUBLANES, tiles.queries), jnp.float32),
+            *kept,
+            *kept,
+        ],
+        compiler_params=pltpu.CompilerParams(
+            dimension_semantics=("parallel", "parallel", "parallel", "arbitrary"), vmem_limit_bytes=vmem_bytes
+        ),
+        cost_estimate=pl.CostEstimate(
+            flops=count_flops(batch=batch, heads=heads, width=width, queries=query_length, keys=key_length),
+            transcendentals=batch * heads * query_length * key_length,
+            bytes_accessed=2 * query_BLC.nbytes + grid[2] * (key_BLC.nbytes + value_BLC.nbytes),
+        ),
+        interpret=interpret,
+        name="flash_attention",
+    )(query_BLC, key_BLC, value_BLC)
+
+
+def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) -> int:
+    """What the matrix units go through: heads share a block, each over all of its lanes."""
+    return 4 * batch * heads * queries * keys * max(LANES, choose_group(heads, width) * width)
+
+
+def choose_group(heads: int, width: int) -> int:
+    """Heads whose features fill whole vectors of 128 lanes together; all of them where that never happens."""
+    fitting = (group for group in range(1, heads) if heads % group == 0 and group * width % LANES == 0)
+    return next(fitting, heads)
+
+
+def center_keys(key_BLC: jax.Array) -> jax.Array:
+    """Keys less their mean: every logit of a query moves alike, so attention stays, and bf16 rounds less away.
+
+    The first half of SageAttention's smoothing (Zhang et al. 2024).
+    """
+    mean = key_BLC.mean(1, keepdims=True, dtype=jnp.float32)
+    return (key_BLC.astype(jnp.float32) - mean).astype(key_BLC.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Square:
+    """Some keys of a step, counted from its first, and some queries of the tile, for one head."""
+
+    head: int
+    queries: slice
+    offset: int
+    size: int
+
+
+def _kernel(  # noqa: PLR0917 - Pallas hands arrays over by position
+    query_ref: Any,
+    key_ref: Any,
+    value_ref: Any,
+    out_ref: Any,
+    scaled_ref: Any,
+    excess_ref: Any,
+    maximum_ref: Any,
+    total_ref: Any,
+    sum_ref: Any,
+    *saved_refs: Any,
+    tiles: Tiles,
+    width: int,
+    factor: float,
+    query_length: int,
+    key_length: int,
+    window: int | None,
+) -> None:
+    """One tile of queries against one tile of keys; maxima, totals and sums of earlier keys are in VMEM.
+
+    A maximum is the same in all sublanes; a total is the sum over its sublanes.
+    """
+    row, column, last = pl.program_id(2), pl.program_id(3), pl.num_programs(3) - 1
+    group = scaled_ref.shape[0]
+    kept_refs = (maximum_ref, total_ref, sum_ref)
+
+    @pl.when(column == 0)
+    def _start() -> None:
+        query = query_ref[...].astype(jnp.float32) * factor
+        index = row * tiles.queries + jax.lax.broadcasted_iota(jnp.int32, query.shape, 0)
+        lane = jax.lax.broadcasted_iota(jnp.int32, query.shape, 1)
+        for head in range(group):  # what lies past the end may be anything, and must not look like an excess
+            is_own = (index < query_length) & (lane >= head * width) & (lane < (head + 1) * width)
+            scaled_ref[head] = jnp.where(is_own, query, 0.0).astype(scaled_ref.dtype)
+        maximum_ref[...] = jnp.full_like(maximum_ref, MASKED)
+        total_ref[...] = jnp.zeros_like(total_ref)
+        sum_ref[...] = jnp.zeros_like(sum_ref)
+
+    def compute_logits(first: Any, count: int, head: int, queries: slice, *, is_masked: bool) -> jax.Array:
+        """(count / 8, 8, queries), of the keys from `first` of the tile on."""
+        key, query = key_ref[pl.ds(first, count), :], scaled_ref[head, queries, :]
+        logits = jax.lax.dot_general(key, query, _ROWS_BY_ROWS, preferred_element_type=jnp.float32)
+        if is_masked:
+            logits = jnp.where(is_seen(column * tiles.keys + first, queries.start, logits.shape), logits, MASKED)
+        return logits.reshape(count // SUBLANES, SUBLANES, -1)
+
+    def is_seen(first_key: Any, first_query: int, shape: tuple[int, ...]) -> jax.Array:
+        key_index = first_key + jax.lax.broadcasted_iota(jnp.int32, shape, 0)
+        if window is None:
+            return key_index < key_length
+        query_index = row * tiles.queries + first_query + jax.lax.broadcasted_iota(jnp.int32, shape, 1)
+        return (key_index < key_length) & (jnp.abs(query_index - key_index) <= window)
+
+    def read_values(first: Any, count: int, head: int, *, is_masked: bool) -> jax.Array:
+        """(width, count), of one head."""
+        value = value_ref[pl.ds(first, count), :]
+        if is_masked:  # 0 * nan is nan
+            index = column * tiles.keys + first + jax.lax.broadcasted_iota(jnp.int32, (count, 1), 0)
+            value = jnp.where(index < key_length, value, jnp.zeros_like(value))
+        return value.T[head * width : (head + 1) * width]
+
+    def raise_maximum(first: Any, count: int, *, is_masked: bool) -> None:
+        """To that of these keys where theirs is higher; totals and sums become relative to it."""
+        for head in range(group):
+            for queries in _cut(tiles.queries):
+                highest = before = maximum_ref[head, :, queries]
+                for keys in _cut(count):
+                    own = compute_logits(first + keys.start, keys.stop - keys.start, head, queries, is_masked=is_masked)
+                    highest = jnp.maximum(highest, own.max(axis=0))
+                change(head, queries, before, highest)
+
+    def change(  # noqa: PLR0917
+        head: int, queries: slice, before: jax.Array, highest: jax.Array, total: Any = 0.0, sums: Any = 0.0
+    ) -> None:
+        """Adds to total and sums, and goes from one maximum to another, which may still differ between sublanes."""
+        highest = jnp.broadcast_to(highest.max(axis=0, keepdims=True), highest.shape)
+        fade = jnp.exp2(before - highest)
+        rows = slice(head * width, (head + 1) * width)
+        maximum_ref[head, :, queries] = highest
+        total_ref[head, :, queries] = fade * (total_ref[head, :, queries] + total)
+        sum_ref[rows, queries] = fade[:1] * (sum_ref[rows, queries] + sums)
+
+    def add_keys(first: Any, *, is_masked: bool) -> None:
+        """One step. While logits of one square are computed, weights of another are, and sums of a third."""
+        squares = [
+            _Square(head=head, queries=queries, offset=keys.start, size=keys.stop - keys.start)
+            for head in range(group)
+            for queries in _cut(tiles.queries)
+            for keys in _cut(tiles.step)
+        ]
+        logits: dict[int, jax.Array] = {}
+        weights: dict[int, jax.Array] = {}
+        statistics: dict[int, tuple[jax.Array, jax.Array, jax.Array]] = {}
+        sums = jnp.zeros(())
+        for turn in range(len(squares) + 2 * AHEAD):
+            if turn < len(squares):
+                square = squares[turn]
+                at = first + square.offset
+                logits[turn] = compute_logits(at, square.size, square.head, square.queries, is_masked=is_masked)
+            if 0 <= (now := turn - AHEAD) < len(squares):
+                square, own = squares[now], logits.pop(now)
+                if square.offset == 0:
+                    before = maximum_ref[square.head, :, square.queries]
+                    highest, total = before, jnp.zeros_like(before)
+                else:
+                    before, highest, total = statistics.pop(now - 1)
+                part = jnp.exp2(own - before)
+                statistics[now] = before, jnp.maximum(highest, own.max(axis=0)), total + part.sum(axis=0)
+                weights[now] = part.reshape(square.size, -1).astype(value_ref.dtype)
+            if 0 <= (now := turn - 2 * AHEAD) < len(squares):
+                square = squares[now]
+                value = read_values(first + square.offset, square.size, square.head, is_masked=is_masked)
+                product = jnp.dot(value, weights.pop(now), preferred_element_type=jnp.float32)
+                sums = product if square.offset == 0 else sums + product
+                if square.offset + square.size == tiles.step:
+                    before, highest, total = statistics.pop(now)
+                    excess = excess_ref[:, square.queries]
+                    excess_ref[:, square.queries] = jnp.maximum(excess, highest - before)
+                    change(square.head, square.queries, before, highest, total, sums)
+
+    steps = tiles.keys // tiles.step
+    rest = key_length - (pl.cdiv(key_length, tiles.keys) - 1) * tiles.keys  # keys of the last tile
+    is_cut = window is not None or rest % tiles.step != 0
+
+    def each_step(run: Callable[..., None]) -> None:
+        if window is not None:
+            jax.lax.fori_loop(0, steps, lambda step, _: run(step * tiles.step, is_masked=True), None)
+            return
+        whole = jnp.where(column == last, rest // tiles.step, steps)
+        jax.lax.fori_loop(0, whole, lambda step, _: run(step * tiles.step, is_masked=False), None)
+        if rest % tiles.step:
+            pl.when(column == last)(lambda: run(rest // tiles.step * tiles.step, is_masked=True))
+
+    def count_tile() -> None:
+        """Relative to the maximum of the keys before; once more, after their own, where that was too far off."""
+        pl.when(column == 0)(lambda: raise_maximum(0, FIRST_KEYS, is_masked=is_cut))
+        for kept_ref, saved_ref in zip(kept_refs, saved_refs, strict=True):
+            saved_ref[...] = kept_ref[...]
+
+        def attempt(is_careful: jax.Array) -> jax.Array:
+            @pl.when(is_careful == 1)
+            def _prepare() -> None:
+                for kept_ref, saved_ref in zip(kept_refs, saved_refs, strict=True):
+                    kept_ref[...] = saved_ref[...]
+                each_step(functools.partial(raise_maximum, count=tiles.step))
+
+            excess_ref[...] = jnp.zeros_like(excess_ref)
+            each_step(add_keys)
+            return jnp.where((is_careful == 0) & (excess_ref[...].max() > EXCESS), 1, 2)
+
+        jax.lax.while_loop(lambda turn: turn < 2, attempt, jnp.int32(window is not None))
+
+    if window is None:
+        count_tile()
+    else:
+        nearest = jnp.maximum(
+            row * tiles.queries - (column + 1) * tiles.keys + 1, column * tiles.keys - (row + 1) * tiles.queries + 1
+        )
+        pl.when(nearest <= window)(count_tile)
+
+    @pl.when(column == last)
+    def _finish() -> None:
+        for head in range(group):
+            rows = slice(head * width, (head + 1) * width)
+            sum_ref[rows, :] = sum_ref[rows, :] / total_ref[head].sum(axis=0, keepdims=True)
+        out_ref[...] = sum_ref[...].T.astype(out_ref.dtype)
+
+
+def _cut(length: int) -> list[slice]:
+    """Into squares; the last one may be smaller."""
+    return [slice(start, min(start + SQUARE, length)) for start in range(0, length, SQUARE)]

@@ -1,0 +1,103 @@
+"""Models from their configs alone: of the published sizes, and laid out as the loader lays out the real ones."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import pytest
+
+from pipelines.catalog import Model, load_catalog
+from pipelines.plan.abstract import count_parameters, describe_parts, find_configs, list_stages
+from pipelines.runtime.mesh import build_mesh
+
+# Billions, as published with the models; the text encoders of FLUX.2 end at the last layer that is read.
+PUBLISHED = {
+    "sdxl-base": {"text_encoder": 0.123, "text_encoder_2": 0.695, "unet": 2.567, "vae": 0.084},
+    "flux2-klein-4b": {"text_encoder": 3.11, "transformer": 3.88, "vae": 0.084},
+    "flux2-klein-9b": {"text_encoder": 5.83, "transformer": 9.08, "vae": 0.084},
+    "flux2-dev": {"text_encoder": 17.34, "transformer": 32.2, "vae": 0.084},
+    "wan2.1-1.3b": {"text_encoder": 5.68, "transformer": 1.42, "vae": 0.073},
+    "wan2.1-14b": {"text_encoder": 5.68, "transformer": 14.29, "vae": 0.073},
+    "wan2.1-i2v-14b": {"text_encoder": 5.68, "image_encoder": 0.631, "transformer": 16.4, "vae": 0.127},
+    "wan2.2-a14b": {"text_encoder": 5.68, "transformer": 14.29, "transformer_2": 14.29, "vae": 0.073},
+    "wan2.2-ti2v-5b": {"text_encoder": 5.68, "transformer": 5.0, "vae": 0.705},
+}
+SHIPPED = [model for model in load_catalog().models if not model.is_demo]
+
+
+@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.id)
+def test_every_model_of_the_catalogue_has_its_published_size(model: Model) -> None:
+    parts = describe_parts(model, build_mesh("dp=1"))
+    found = {name: count / 1e9 for name, count in count_parameters(parts).items()}
+    assert found == pytest.approx(PUBLISHED[model.id], rel=0.01)
+
+
+def test_the_demo_model_is_described_from_its_own_folder() -> None:
+    model = load_catalog().get("demo-sdxl")
+    assert find_configs(model) == model.path
+    stages = list_stages(model, describe_parts(model, build_mesh("dp=1")), model.default_shape, batch_size=1)
+    assert [stage.name for stage in stages] == ["encode", "denoise", "preview", "decode"]
+
+
+@pytest.mark.parametrize("mesh", ["dp=2,sp=4", "dp=2,sp=2,tp=2"])
+def test_weights_are_described_as_the_loader_places_them(load_family: Callable[..., Any], mesh: str) -> None:
+    family = load_family(mesh=mesh)
+    described = describe_parts(family.model, build_mesh(mesh))
+
+    def look(parts: Any) -> Any:
+        return jax.tree.map(lambda one: (one.shape, one.dtype, one.sharding), parts.weights)
+
+    assert look(described) == look(family.parts)
+    assert (described.text_length, described.dtype) == (family.parts.text_length, family.parts.dtype)
+
+
+def test_two_experts_share_the_steps_and_one_program() -> None:
+    model = load_catalog().get("wan2.2-a14b")
+    stages = {
+        stage.name: stage
+        for stage in list_stages(model, describe_parts(model, build_mesh("dp=1")), model.default_shape, batch_size=1)
+    }
+    assert stages["denoise"].program is stages["denoise_2"].program
+    assert stages["denoise_2"].components == ("transformer_2",)
+    assert 0 < stages["denoise"].runs < model.steps == stages["denoise"].runs + stages["denoise_2"].runs
+
+
+@pytest.mark.parametrize(
+    ("model_id", "names"),
+    [
+        ("sdxl-base", ["encode", "denoise", "preview", "decode"]),
+        ("flux2-dev", ["encode", "reference", "denoise", "preview", "decode"]),
+        ("wan2.1-i2v-14b", ["encode", "image", "condition", "denoise", "preview", "decode"]),
+        ("wan2.2-ti2v-5b", ["encode", "condition", "denoise", "preview", "decode"]),
+    ],
+)
+def test_every_stage_is_listed_in_the_order_of_a_job(model_id: str, names: list[str]) -> None:
+    model = load_catalog().get(model_id)
+    parts = describe_parts(model, build_mesh("dp=1"))
+    stages = list_stages(model, parts, model.default_shape, batch_size=1)
+    assert [stage.name for stage in stages] == names
+    assert {name for stage in stages for name in stage.components} == parts.weights.keys()
+    once = {stage.name for stage in stages if stage.runs == 1}
+    assert once == {"encode", "decode"} | ({"image", "condition"} if model.min_images else set())
+
+
+def test_a_model_without_configs_says_where_to_put_them() -> None:
+    model = replace(load_catalog().get("sdxl-base"), id="unknown")
+    with pytest.raises(Exception, match="There are no configs of unknown here"):
+        find_configs(model)
+
+
+def test_describing_the_largest_model_takes_no_memory_for_its_weights() -> None:
+    code = (
+        "import resource, sys; sys.path.insert(0, '.');"
+        "from pipelines.runtime.platform import prepare_compiler; prepare_compiler(cpu_devices=1);"
+        "from pipelines.catalog import load_catalog; from pipelines.runtime.mesh import build_mesh;"
+        "from pipelines.plan.abstract import describe_parts;"
+        "describe_parts(load_catalog().get('flux2-dev'), build_mesh('dp=1'));"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) < 4_000_000  # kilobytes; the weights alone have 100 GB

@@ -1,0 +1,59 @@
+"""Answers of the compiler: kept under what they depend on, refusals too."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from pipelines.plan.compiler import Compiler, read_wanted_bytes
+from pipelines.plan.topologies import TOPOLOGIES
+from pipelines.runtime.compiled import Program
+
+NUMBERS = jax.ShapeDtypeStruct((8,), jnp.float32)
+
+
+def make_program(factor: float = 2.0) -> Program:
+    return Program(key=("twice",), function=lambda x: factor * x, arguments=(NUMBERS,))
+
+
+def count_compiles(compiler: Compiler, *programs: Program) -> int:
+    counted: list[int] = []
+    for program in programs:
+        compiler.ask(program, on_compile=lambda: counted.append(1))
+    return len(counted)
+
+
+def test_the_same_program_is_compiled_once(tmp_path: Path) -> None:
+    assert count_compiles(Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path), make_program(), make_program()) == 1
+    again = Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path)
+    assert count_compiles(again, make_program()) == 0
+    answer, text = again.ask(make_program())
+    assert answer.arguments_bytes == 32
+    assert "ENTRY" in text
+
+
+def test_another_program_or_topology_is_another_answer(tmp_path: Path) -> None:
+    assert count_compiles(Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path), make_program(), make_program(3.0)) == 2
+    assert count_compiles(Compiler(TOPOLOGIES["v6e-8"], cache_dir=tmp_path), make_program()) == 1
+
+
+def test_a_damaged_answer_is_made_again(tmp_path: Path) -> None:
+    compiler = Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path)
+    compiler.ask(make_program())
+    for file in tmp_path.glob("*.gz"):
+        file.write_bytes(b"broken")
+    assert count_compiles(compiler, make_program()) == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "gib"),
+    [
+        ("the total memory required for HLO temporaries (640.00G) exceeds available HBM (31.25G).", 640.0),
+        ("Used 98.50G of 31.25G hbm. Total hbm usage >= 98.7G: reserved 262.00M program 85.50G arguments 12.98G", 85.5),
+        ("Used 98.50G of 31.25G hbm.", 98.5),
+        ("something else", 0.0),
+    ],
+)
+def test_the_bytes_of_a_refusal_are_read(refusal: str, gib: float) -> None:
+    assert read_wanted_bytes(refusal) == int(gib * (1 << 30))

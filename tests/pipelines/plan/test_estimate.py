@@ -1,0 +1,79 @@
+"""Time from optimized HLO: loops multiply, kernels count by FLOPs, collectives cost what nothing hides."""
+
+import pytest
+
+from pipelines.plan.estimate import LATENCY_S, PALLAS_UTILISATION, count_chunks, estimate
+from pipelines.plan.hlo import Module
+from pipelines.plan.topologies import V5E, V6E
+from tests.pipelines.plan.test_hlo import read_excerpt
+
+PERMUTE = """
+%fused (p: bf16[8]) -> bf16[8] {
+  ROOT %p = bf16[8]{0} parameter(0)
+}
+
+ENTRY %main (a: bf16[90000000], b: bf16[8]) -> bf16[90000000] {
+  %a = bf16[90000000]{0} parameter(0)
+  %b = bf16[8]{0} parameter(1)
+  %collective-permute-start = (bf16[90000000]{0}, bf16[90000000]{0}, u32[], u32[]) collective-permute-start(%a), channel_id=1, source_target_pairs={{0,1},{1,0}}
+  %fusion = bf16[8]{0} fusion(%b), kind=kLoop, calls=%fused, backend_config={"window_config":{"estimated_cycles":"CYCLES"}}
+  ROOT %collective-permute-done = bf16[90000000]{0} collective-permute-done(%collective-permute-start)
+}
+"""  # noqa: E501 - one instruction a line
+MOVING_S = 180e6 / V6E.ici_bytes_per_s
+
+
+def test_a_step_counts_its_inner_loop_seven_times_and_what_is_around_the_steps_apart() -> None:
+    found = estimate(read_excerpt("denoising_loop"), V6E)
+    assert found.run.total_s == pytest.approx(7 * (6512 + 4612) / V6E.clock_hz)
+    assert found.once.total_s == pytest.approx(2 * 6640 / V6E.clock_hz)
+
+
+def test_a_slower_clock_takes_longer() -> None:
+    module = read_excerpt("denoising_loop")
+    ratio = estimate(module, V5E).run.total_s / estimate(module, V6E).run.total_s
+    assert ratio == pytest.approx(V6E.clock_hz / V5E.clock_hz)
+
+
+def test_a_collective_that_blocks_is_exposed_with_its_latency() -> None:
+    found = estimate(read_excerpt("all_reduce"), V6E)
+    assert found.run.counts == {"all-reduce": 1}
+    assert found.run.total_s == pytest.approx(7340032 / V6E.ici_bytes_per_s + LATENCY_S)
+
+
+@pytest.mark.parametrize("share", [0.25, 2.0])
+def test_computing_between_start_and_end_hides_as_much_of_a_collective(share: float) -> None:
+    cycles = int(share * MOVING_S * V6E.clock_hz)
+    found = estimate(Module(PERMUTE.replace("CYCLES", str(cycles))), V6E).run
+    exposed_s = (1 - share) * MOVING_S + LATENCY_S if share < 1 else 0.0
+    assert found.exposed_s == pytest.approx(exposed_s, rel=1e-3)
+    assert found.hidden_s == pytest.approx(min(share, 1) * MOVING_S, rel=1e-3)
+    assert found.moved_bytes == {"collective-permute": 180_000_000}
+
+
+def test_a_kernel_takes_its_flops_at_the_assumed_utilisation() -> None:
+    text = """
+ENTRY %main (q: bf16[4,2048,128]) -> bf16[4,2048,128] {
+  %q = bf16[4,2048,128]{2,1,0} parameter(0)
+  ROOT %kernel = bf16[4,2048,128]{2,1,0} custom-call(%q, %q, %q), custom_call_target="tpu_custom_call", backend_config={"custom_call_config":{"cost_estimate":{"flops":"8623489024"}}}
+}
+"""  # noqa: E501 - one instruction a line
+    found = estimate(Module(text), V6E).run
+    assert found.attention_s == found.total_s == pytest.approx(8623489024 / (PALLAS_UTILISATION * 918e12))
+
+
+def test_plain_attention_is_shown_apart_from_other_computing() -> None:
+    text = """
+ENTRY %main (q: bf16[8]) -> bf16[8] {
+  %q = bf16[8]{0} parameter(0)
+  %a = bf16[8]{0} exponential(%q), metadata={op_name="jit(f)/scaled_dot_product_attention/exp"}, backend_config={"window_config":{"estimated_cycles":"1750"}}
+  ROOT %b = bf16[8]{0} add(%a, %q), metadata={op_name="jit(f)/add"}, backend_config={"window_config":{"estimated_cycles":"3500"}}
+}
+"""  # noqa: E501 - one instruction a line
+    found = estimate(Module(text), V6E).run
+    assert (found.attention_s, found.compute_s) == pytest.approx((1e-6, 2e-6))
+
+
+def test_short_steps_come_in_chunks_and_long_ones_alone() -> None:
+    assert count_chunks(steps=25, step_s=0.01, max_chunk=8, target_s=0.1) == 4
+    assert count_chunks(steps=50, step_s=4.0, max_chunk=8, target_s=0.1) == 50

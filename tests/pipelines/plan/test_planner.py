@@ -1,0 +1,71 @@
+"""Which mesh a plan is made for, and what its stages add up to."""
+
+import jax
+import pytest
+
+from pipelines.catalog import load_catalog
+from pipelines.plan.abstract import Stage
+from pipelines.plan.compiler import Answer
+from pipelines.plan.estimate import Cost, Estimate
+from pipelines.plan.planner import StagePlan, choose_mesh, count_shard_bytes
+from pipelines.plan.topologies import TOPOLOGIES
+from pipelines.runtime.compiled import Program
+from pipelines.runtime.components import abstract_input
+from pipelines.runtime.mesh import build_mesh, describe_mesh
+
+
+@pytest.mark.tpu_aot
+@pytest.mark.parametrize(
+    ("model_id", "mode", "mesh", "batch_size"),
+    [
+        ("sdxl-base", "latency", "dp=2,sp=4", 1),
+        ("sdxl-base", "throughput", "dp=8", 8),
+        ("flux2-klein-4b", "throughput", "dp=8", 8),
+        ("flux2-dev", "latency", "tp=8", 1),
+        ("flux2-dev", "throughput", "tp=8", 1),  # weights of 99 GB leave no room for a second output
+        ("wan2.1-1.3b", "throughput", "dp=2,sp=4", 2),
+    ],
+)
+def test_throughput_spreads_outputs_as_far_as_the_weights_allow(
+    model_id: str, mode: str, mesh: str, batch_size: int
+) -> None:
+    built, batch = choose_mesh(load_catalog().get(model_id), TOPOLOGIES["v6e-8"], mode=mode, mesh=None)
+    assert (describe_mesh(built), batch) == (mesh, batch_size)
+
+
+def test_a_split_weight_counts_with_its_part() -> None:
+    mesh = build_mesh("tp=8")
+    whole = abstract_input(mesh, (16, 10), "float32")
+    split = jax.ShapeDtypeStruct(
+        (16, 10), "float32", sharding=jax.NamedSharding(mesh, jax.sharding.PartitionSpec("tp"))
+    )
+    assert count_shard_bytes({"whole": whole, "split": split}) == 640 + 80
+
+
+def make_stage(*, limit_bytes: int | None = 1000, refusal: str = "") -> StagePlan:
+    """Weights of 600 bytes, inputs of 100, 200 of working memory, 50 of code; 25 steps of 50 ms, 4 ms a chunk."""
+    program = Program(key=("denoise",), function=print, arguments=())
+    answer = Answer(compile_s=1.0, arguments_bytes=700, temp_bytes=200, code_bytes=50, refusal=refusal)
+    return StagePlan(
+        stage=Stage(name="denoise", program=program, components=("unet",), runs=25),
+        answer=answer,
+        weights_bytes=600,
+        limit_bytes=limit_bytes,
+        estimate=Estimate(run=Cost(compute_s=0.03, exposed_s=0.02), once=Cost(compute_s=0.004)),
+    )
+
+
+def test_inputs_count_as_working_memory() -> None:
+    assert make_stage().hbm_bytes == {"weights": 600, "temp": 300, "code": 50, "total": 950}
+
+
+def test_a_stage_fits_when_it_compiles_and_its_bytes_do() -> None:
+    assert make_stage().fits
+    assert make_stage(limit_bytes=None).fits
+    assert not make_stage(limit_bytes=900).fits
+    assert not make_stage(refusal="RESOURCE_EXHAUSTED").fits
+
+
+def test_a_stage_takes_its_steps_and_what_is_around_each_chunk_of_them() -> None:
+    assert make_stage().estimated_ms == pytest.approx(50)
+    assert make_stage().estimated_s == pytest.approx(25 * 0.05 + 13 * 0.004)

@@ -1,0 +1,30 @@
+"""The kernel's own schedule: the innermost loop is found and counted, and the tiles in use fill the unit well."""
+
+import pytest
+
+from pipelines.plan.schedule import count_loop_cycles, measure
+from pipelines.runtime.flash import Tiles, choose_tiles, find_vmem_bytes
+
+SCHEDULE = """\
+= control target key start
+LB: loop body
+    0   :  { %s1 = smov 0 }
+   0x1 LB: > { %s2 = sadd.s32 1, %s1 }
+   0x2   : > { %v1 = vld [vmem:%s2] }
+   0x3 LB: > > { %v2 = vadd.f32 %v1, %v1 }
+   0x4   : > > { %v3 = vmul.f32 %v2, %v1 }
+   0x5   : > > { %v4 = vmul.f32 %v3, %v1 }
+   0x6   : > { %s3 = sadd.s32 1, %s2 }
+   0x7   :  { %s4 = smov 0 }
+"""
+
+
+def test_the_innermost_loop_is_counted() -> None:
+    assert count_loop_cycles(SCHEDULE) == 3
+
+
+@pytest.mark.tpu_aot
+def test_the_tiles_of_a_long_video_run_near_the_two_thirds_of_the_peak_that_heads_of_128_allow() -> None:
+    tiles = choose_tiles(75_600, 75_600, group=1, width=128, vmem_bytes=find_vmem_bytes("TPU v6 lite"))
+    assert tiles == Tiles(queries=2048, keys=4096, step=512)
+    assert 0.54 < measure(tiles, heads=1, width=128).utilisation < 2 / 3

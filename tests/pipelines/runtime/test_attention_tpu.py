@@ -1,0 +1,52 @@
+"""Long attentions of a model end in the kernel, and the TPU compiler takes it on every chip there is a plan for."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+import torch
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from torch.nn import functional
+
+from pipelines.plan.topologies import find_devices, find_topology
+from pipelines.runtime.attention import AttentionAxes
+from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.torch_bridge import TracedModule
+
+pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]
+
+KERNEL = "tpu_custom_call"
+
+
+class SelfAttention(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(x, x, x)
+
+
+def compile_attention(mesh: Mesh, *, width: int, length: int, axes: AttentionAxes | None) -> str:
+    """The program's text, of 8 heads for two rows."""
+    module = TracedModule(SelfAttention())
+    place = NamedSharding(mesh, P("dp", None, "sp"))
+    x = jax.ShapeDtypeStruct((2, 8, length, width), jnp.bfloat16, sharding=place)
+    return jax.jit(lambda x: module.call({}, x, attention=axes)).lower(x).compile().as_text()
+
+
+@pytest.mark.parametrize(("width", "trades_heads"), [(128, True), (128, False), (64, True)])
+def test_long_attention_is_the_kernel_on_a_mesh(v6e_8: list[Any], width: int, *, trades_heads: bool) -> None:
+    mesh = build_mesh("dp=2,sp=4", devices=v6e_8)
+    axes = AttentionAxes(mesh=mesh, rows="dp", tokens="sp", trades_heads=trades_heads)
+    text = compile_attention(mesh, width=width, length=1100 * 4, axes=axes)
+    assert KERNEL in text
+    assert ("all-to-all" in text) == trades_heads
+    assert ("all-gather" in text) != trades_heads
+    assert KERNEL not in compile_attention(mesh, width=width, length=512, axes=axes)
+    assert KERNEL not in compile_attention(mesh, width=width, length=1100 * 4, axes=None)
+
+
+@pytest.mark.parametrize("name", ["v4-8", "v5e-1", "v5p-8"])
+def test_every_chip_has_room_for_the_kernel(v6e_8: list[Any], name: str) -> None:
+    mesh = build_mesh("dp=1", devices=find_devices(find_topology(name)))
+    for width in (64, 128):
+        assert KERNEL in compile_attention(mesh, width=width, length=9001, axes=AttentionAxes(mesh=mesh))
