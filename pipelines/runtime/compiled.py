@@ -5,18 +5,26 @@ Compiled programs also go to JAX's persistent cache, and a small index beside it
 there and how long they took, so that the size picker can say warm, disk or cold before anything is loaded.
 """
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ALL_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 
 COMPILE_THREADS = 4
 WAIT_S = 0.1
+
+# Kernels for TPU carry the paths of their source; without folders a program is the same wherever Lumesh is installed.
+_FOLDERS = rf".*/(site|dist)-packages/|{re.escape(str(Path(__file__).resolve().parents[2]))}/"
+jax.config.update("jax_hlo_source_file_canonicalization_regex", _FOLDERS)
 
 _BUILT = "/jax/core/compile/backend_compile_duration"
 _FROM_CACHE = "/jax/compilation_cache/cache_hits"
@@ -49,11 +57,32 @@ counter = CompileCounter()
 
 
 def use_persistent_cache(folder: Path) -> None:
-    """Every program goes to disk, however small or quick; call before the first compilation."""
+    """From now on every program goes to this folder, however small or quick."""
     folder.mkdir(parents=True, exist_ok=True)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    if jax.config.jax_compilation_cache_dir != str(folder):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        compilation_cache.reset_cache()  # JAX stays with the first folder
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+@contextlib.contextmanager
+def without_persistent_cache() -> Iterator[None]:
+    """Inside, every thread compiles afresh and keeps nothing on disk.
+
+    For executables that are kept elsewhere (what was read from the cache does not serialize whole on a CPU) or made for
+    chips that are not here (those cannot be read back).
+    """
+    try:
+        _switch_persistent_cache(is_used=False)
+        yield
+    finally:
+        _switch_persistent_cache(is_used=True)
+
+
+def _switch_persistent_cache(*, is_used: bool) -> None:
+    jax.config.update("jax_enable_compilation_cache", is_used)
+    compilation_cache.reset_cache()  # JAX decides once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +96,19 @@ class Program:
     out_shardings: Any = None
 
 
+FindReady = Callable[[Program, Any], Callable[[], Any] | None]
+"""A program and what tracing it gave -> how to get it without compiling, which may still give None; or None."""
+
+
 class Programs:
     """One loaded model's compiled programs, by key.
 
     Compilation runs on threads of its own: whoever waits for it may give up, and the program is there when it is wanted
-    again.
+    again. What `find_ready` has is not compiled (packs.py).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, find_ready: FindReady = lambda _program, _lowered: None) -> None:
+        self._find_ready = find_ready
         self._compiled: dict[tuple[Any, ...], Any] = {}
         self._compiling: dict[tuple[Any, ...], Future[Any]] = {}
         self._pool = ThreadPoolExecutor(max_workers=COMPILE_THREADS, thread_name_prefix="compile")
@@ -85,30 +119,51 @@ class Programs:
     def get(self, *key: Any) -> Any:
         return self._compiled[key]
 
-    def compile_all(self, programs: Sequence[Program], *, on_wait: Callable[[int], None] = lambda _done: None) -> int:
+    @property
+    def unfinished(self) -> int:
+        """How many are being compiled right now, whoever waits for them."""
+        return sum(not future.done() for future in list(self._compiling.values()))  # another thread may ask
+
+    def compile_all(
+        self,
+        programs: Sequence[Program],
+        *,
+        awaited: Sequence[Program] | None = None,
+        on_wait: Callable[[int], None] = lambda _done: None,
+    ) -> int:
         """Compiles those that are missing, side by side, and returns how many there were.
 
-        `on_wait(how many are done)` is called some ten times a second and may raise to stop waiting. Tracing is one at
-        a time: two traces of one torch module would see each other's weights.
+        With `awaited` it returns as soon as those are there; the others go on meanwhile. `on_wait(how many are done)`
+        is called some ten times a second and may raise to stop waiting. Tracing is one at a time: two traces of one
+        torch module would see each other's weights.
         """
         missing = [program for program in programs if not self.has(*program.key)]
         for program in missing:
             on_wait(0)
             if program.key not in self._compiling:
-                self._compiling[program.key] = self._pool.submit(lower(program).compile)
-        waiting = {program.key: self._compiling[program.key] for program in missing}
-        while pending := wait(waiting.values(), timeout=WAIT_S, return_when=ALL_COMPLETED).not_done:
-            on_wait(len(waiting) - len(pending))
-        for key, future in waiting.items():
+                lowered = lower(program)
+                ready = self._find_ready(program, lowered)
+                self._compiling[program.key] = self._pool.submit(_make, lowered, ready)
+        started = {program.key: self._compiling[program.key] for program in missing}
+        keys = started.keys() if awaited is None else {program.key for program in awaited} & started.keys()
+        waiting = [started[key] for key in keys]
+        while wait(waiting, timeout=WAIT_S, return_when=ALL_COMPLETED).not_done:
+            on_wait(sum(future.done() for future in started.values()))
+        for key in keys:
             del self._compiling[key]
-            self._compiled[key] = future.result()
-        return len(waiting)
+            self._compiled[key] = started[key].result()
+        return len(missing)
 
     def clear(self) -> None:
         """Drops all; what is still compiling ends in the background and is dropped too."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._compiling.clear()
         self._compiled.clear()
+
+
+def _make(lowered: Any, ready: Callable[[], Any] | None) -> Any:
+    loaded = None if ready is None else ready()
+    return lowered.compile() if loaded is None else loaded
 
 
 def lower(program: Program) -> Any:
@@ -131,9 +186,10 @@ class CacheIndex:
     def remember(self, *key: Any, seconds: float) -> None:
         known = self._read()
         known.setdefault(self._fingerprint(key), round(seconds, 2))
-        partial = self._file.with_suffix(".partial")
+        # A worker and a command line may share the folder.
+        partial = self._file.with_name(f"{self._file.name}.{os.getpid()}.partial")
         partial.write_text(json.dumps(known, indent=1), "utf-8")
-        partial.rename(self._file)
+        partial.replace(self._file)
 
     def _fingerprint(self, key: tuple[Any, ...]) -> str:
         return hashlib.sha256(repr((self._context, *map(str, key))).encode()).hexdigest()[:32]

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,15 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from pipelines.catalog import Model
 from pipelines.errors import ModelError
+from pipelines.runtime import hub
+from pipelines.runtime.checksums import verify_weights
+from pipelines.runtime.packed import stack_layers
+from pipelines.runtime.placing import load_weights
 from pipelines.runtime.sharding import Rules, apply_rules
 from pipelines.runtime.torch_bridge import TracedModule
-from pipelines.runtime.weights import StoredTensor, WeightSource, find_weight_files, load_weights, read_headers
+from pipelines.runtime.weights import StoredTensor, WeightSource, find_weight_files, read_headers
 from pipelines.stages import OnProgress, Progress
 
 
@@ -38,6 +43,40 @@ def told_as_incomplete(folder: Path, *, title: str, components: Sequence[str]) -
         ) from error
 
 
+def find_checkpoint(
+    model: Model,
+    *,
+    components: Sequence[str],
+    without_weights: Collection[str] = (),
+    is_verified: bool,
+    on_progress: OnProgress,
+) -> Path:
+    """The model's folder, downloaded when need be, and its weights compared with their checksums when asked.
+
+    Of the components named in `without_weights` only the settings are needed. Raises ModelError.
+    """
+    folder = hub.locate(
+        model,
+        components=tuple(components),
+        on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+        without_weights=without_weights,
+    )
+    on_progress(Progress(phase="loading"))
+    if is_verified:
+        verify_weights(
+            folder,
+            [name for name in components if name not in without_weights],
+            on_bytes=lambda done, total: on_progress(
+                Progress(phase="loading", done=done, total=total, detail="checksums")
+            ),
+        )
+    return folder
+
+
+PlaceWeights = Callable[..., dict[str, Any]]
+"""`load_component`, its first options given; or `describe_component`, for compiling without a checkpoint."""
+
+
 def load_component(
     folder: Path,
     module: TracedModule,
@@ -49,24 +88,56 @@ def load_component(
     on_progress: OnProgress,
     optional_prefix: str = "",
     arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] | None = None,
+    names: Collection[str] | None = None,
 ) -> dict[str, jax.Array]:
     """Parameters and constants of one component, each placed by the first rule that matches its name.
 
-    `arrange` may rename what the files hold, or put it into another order (runtime/packed.py).
+    `arrange` may rename what the files hold, or put it into another order (runtime/packed.py). With `names` only those
+    parameters are read.
     """
     detail = folder.name.replace("_", " ")
-    shapes = module.parameter_shapes()
+    shapes = _choose_shapes(module, names)
     stored = read_headers(find_weight_files(folder, variant=variant))
     weights = load_weights(
-        arrange(stored) if arrange else stored,
+        stack_layers(arrange(stored) if arrange else stored, shapes, optional_prefix=optional_prefix),
         shapes,
         apply_rules(rules, shapes, mesh),
         dtype=dtype,
         optional_prefix=optional_prefix,
         on_tensor=lambda done, total: on_progress(Progress(phase="sharding", done=done, total=total, detail=detail)),
     )
+    if names is not None:
+        return weights
     replicated = NamedSharding(mesh, PartitionSpec())
     return weights | {name: jax.device_put(value, replicated) for name, value in module.constant_buffers().items()}
+
+
+def describe_component(
+    _folder: Path,
+    module: TracedModule,
+    *,
+    mesh: Mesh,
+    rules: Rules,
+    dtype: Any,
+    names: Collection[str] | None = None,
+    **_how_to_read: Any,
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """What `load_component` would give, as shapes, dtypes and placements: nothing is read, and no device is needed."""
+    shapes = _choose_shapes(module, names)
+    weights = {
+        name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding)
+        for name, sharding in apply_rules(rules, shapes, mesh).items()
+    }
+    if names is not None:
+        return weights
+    return weights | {
+        name: abstract_input(mesh, value.shape, value.dtype) for name, value in module.constant_buffers().items()
+    }
+
+
+def _choose_shapes(module: TracedModule, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
+    shapes = module.parameter_shapes()
+    return shapes if names is None else {name: shape for name, shape in shapes.items() if name in names}
 
 
 def abstract_weights(weights: Mapping[str, jax.Array]) -> dict[str, jax.ShapeDtypeStruct]:

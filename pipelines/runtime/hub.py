@@ -4,6 +4,9 @@ huggingface_hub does the work (resumes, checks, caches); this file turns its exc
 its progress into ours.
 """
 
+import functools
+import hashlib
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -21,6 +24,12 @@ from tqdm.auto import tqdm
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
+from pipelines.runtime.online import is_hub_reachable
+
+PRINTED = ("json", "txt", "model", "jinja", "safetensors")  # endings of what a fingerprint covers
+PIECES = 64
+PATIENCE_S = 15.0  # for the hub's answer, where there is nothing without it
+PIECE_BYTES = 2**16
 
 
 def locate(
@@ -42,15 +51,22 @@ def locate(
                 advice="Check that the folder was copied whole.",
             )
         return model.path
+    download = functools.partial(
+        snapshot_download,
+        model.repo,
+        revision=model.revision,
+        allow_patterns=_choose_files(components, model.variant, without_weights),
+        tqdm_class=_report_to(on_bytes),
+    )
     try:
-        return Path(
-            snapshot_download(
-                model.repo,
-                revision=model.revision,
-                allow_patterns=_choose_files(components, model.variant, without_weights),
-                tqdm_class=_report_to(on_bytes),
-            )
-        )
+        if is_hub_reachable():
+            return Path(download())
+        try:
+            return Path(download(local_files_only=True))
+        except LocalEntryNotFoundError:  # nothing to fall back on: a slow hub is worth a longer wait
+            if not is_hub_reachable(timeout_s=PATIENCE_S):
+                raise
+            return Path(download())
     except GatedRepoError as error:
         raise ModelError(
             f"{model.repo} is gated: its owner asks you to accept a licence.",
@@ -83,6 +99,25 @@ def locate(
             f"{model.repo} could not be stored: {error}.",
             advice="Free some disk space, or set HF_HOME to a larger disk.",
         ) from error
+
+
+def find_revision(folder: Path) -> str:
+    """Which weights lie in a model's folder: the hub's commit, or a fingerprint of its files (`local-...`).
+
+    Of large files the fingerprint has their size and pieces all over them: reading gigabytes would cost more than a
+    load, and weights that were trained on differ everywhere.
+    """
+    if folder.parent.name == "snapshots" and re.fullmatch(r"[0-9a-f]{40}", folder.name):
+        return folder.name
+    digest = hashlib.sha256()
+    for file in sorted(file for ending in PRINTED for file in folder.rglob(f"*.{ending}")):
+        size = file.stat().st_size
+        digest.update(f"{file.relative_to(folder).as_posix()} {size}\n".encode())
+        with file.open("rb") as stream:
+            for start in range(0, size, max(PIECE_BYTES, size // PIECES)):
+                stream.seek(start)
+                digest.update(stream.read(PIECE_BYTES))
+    return f"local-{digest.hexdigest()[:16]}"
 
 
 def _choose_files(components: tuple[str, ...], variant: str, without_weights: Collection[str] = ()) -> list[str]:

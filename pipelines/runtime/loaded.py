@@ -1,6 +1,7 @@
 """What every loaded model does alike: hold weights and compiled programs, say what is warm, let go of it all."""
 
 import abc
+import functools
 import gc
 import time
 from collections.abc import Callable, Sequence
@@ -13,10 +14,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
+from pipelines.references import References, name_programs
 from pipelines.runtime.chunks import run_chunks
 from pipelines.runtime.compiled import CacheIndex, Program, Programs, counter
 from pipelines.runtime.embedding_cache import EmbeddingCache
-from pipelines.stages import Embeddings, OnProgress, Progress
+from pipelines.runtime.mesh import describe_mesh
+from pipelines.runtime.packs import Packs
+from pipelines.runtime.remote_encoder import RemoteEncoder
+from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 Weights = dict[str, dict[str, jax.Array]]
 """Component -> parameter name -> array on the mesh; the dictionary of the model's Parts itself."""
@@ -33,8 +38,13 @@ class LoadedModel(abc.ABC):
         self.model = model
         self.load_s = load_s
         self.host_ms_per_chunk = 0.0
+        self.revision = ""
+        self.mesh = describe_mesh(mesh)
+        self.remote_encoder: RemoteEncoder | None = None
         self._weights = weights
         self._programs = Programs()
+        self._packs: Packs | None = None
+        self._waited_s: dict[Any, float] = {}
         self._replicated = NamedSharding(mesh, PartitionSpec())
         self._embeddings = EmbeddingCache()
         self._numbers: dict[int, jax.Array] = {}
@@ -42,22 +52,52 @@ class LoadedModel(abc.ABC):
         context = f"{model.id}@{model.revision} {dict(mesh.shape)} {device.device_kind} {jax.__version__}"
         self._index = CacheIndex(cache_dir, context=context)
 
-    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
-        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg)
-        return self._warm(layout, title=str(shape), on_progress=on_progress)
+    def warm(
+        self,
+        shape: Shape,
+        *,
+        batch_size: int,
+        uses_cfg: bool,
+        references: References | None = None,
+        stage: str | None = None,
+        on_progress: OnProgress,
+    ) -> float:
+        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg, references=references)
+        return self._warm(layout, title=name_programs(shape, references), stage=stage, on_progress=on_progress)
 
-    def shape_state(self, shape: Shape) -> str:
-        layout = self._lay_out(shape, 1, uses_cfg=self.model.guidance_scale > 1)
-        if all(self._programs.has(*key) for key in (layout.denoise_key, layout.decode_key)):
+    def count_compiling(self) -> int:
+        return self._programs.unfinished
+
+    def use_packs(self, packs: Packs) -> None:
+        """From now on programs are loaded from there rather than compiled; before anything is warm."""
+        self._packs = packs
+        self._programs = Programs(packs.find)
+
+    def shape_state(
+        self, shape: Shape, references: References | None = None, *, batch_size: int = 1, uses_cfg: bool | None = None
+    ) -> str:
+        uses_cfg = self.model.guidance_scale > 1 if uses_cfg is None else uses_cfg
+        layout = self._lay_out(shape, batch_size, uses_cfg=uses_cfg, references=references)
+        keys = (layout.denoise_key, layout.decode_key)
+        if all(self._programs.has(*key) for key in keys):
             return "warm"
+        if self._packs is not None and self._packs.has(*keys):
+            return "disk"
         return "cold" if self._index.find_seconds(*layout.name) is None else "disk"
 
     def compile_count(self) -> int:
         return counter.compiled
 
-    def encode(self, recipe: Recipe) -> Embeddings:
-        """The prompt's embeddings, made now or kept from the last time."""
-        return self._embeddings.get((recipe.prompt, recipe.negative_prompt), lambda: self._encode(recipe))
+    def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:
+        """The prompt's embeddings, made now or kept from the last time; raises RemoteEncoderError."""
+        encode = self._encode
+        if self.remote_encoder is not None:
+            encode = functools.partial(
+                self.remote_encoder.encode,
+                shapes=self.embedding_shapes(),
+                on_wait=lambda: on_progress(Progress(phase="encoding", total=1)),
+            )
+        return self._embeddings.get((recipe.prompt, recipe.negative_prompt), lambda: encode(recipe))
 
     def unload(self) -> None:
         self._programs.clear()
@@ -70,10 +110,15 @@ class LoadedModel(abc.ABC):
         gc.collect()
 
     @abc.abstractmethod
+    def embedding_shapes(self) -> dict[str, tuple[int, ...]]: ...
+
+    @abc.abstractmethod
     def _encode(self, recipe: Recipe) -> Embeddings: ...
 
     @abc.abstractmethod
-    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Any: ...
+    def _lay_out(
+        self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
+    ) -> Any: ...
 
     @abc.abstractmethod
     def _list_programs(self, layout: Any) -> Sequence[Program]: ...
@@ -81,27 +126,44 @@ class LoadedModel(abc.ABC):
     @abc.abstractmethod
     def _draw_preview(self, layout: Any, x0: jax.Array, /) -> np.ndarray: ...
 
-    def _choose_layout(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Any:
+    def _choose_layout(
+        self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
+    ) -> Any:
         """One forward a step when guidance is off, unless only the guided program is warm.
 
         At a scale of 1 that one gives the same output, for a second forward instead of a compilation.
         """
-        single, guided = (self._lay_out(shape, batch_size, uses_cfg=value) for value in (False, True))
+        single, guided = (
+            self._lay_out(shape, batch_size, uses_cfg=value, references=references) for value in (False, True)
+        )
         is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
         return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
 
-    def _warm(self, layout: Any, *, title: str, on_progress: OnProgress) -> float:
-        """Compiles what is missing and remembers that the cache has it; returns the seconds it took."""
+    def _warm(self, layout: Any, *, title: str, stage: str | None, on_progress: OnProgress) -> float:
+        """Makes what is missing, returns the seconds it took, and remembers what the cache then has.
+
+        With a `stage` it waits only for that stage's programs; the next call waits for the others.
+        """
         programs = self._list_programs(layout)
         if all(self._programs.has(*program.key) for program in programs):
             return 0.0
+        awaited = [program for program in programs if stage in (None, program.key[0])]
         known_s = self._index.find_seconds(*layout.name)
-        detail = title if known_s is None else f"{title} from the cache"
+
+        def report(done: int) -> None:
+            ready = self._packs.describe(programs) if self._packs is not None else ""
+            sources = [title, ready, "from the cache" if known_s is not None else ""]
+            detail = " ".join(filter(None, sources))
+            on_progress(Progress(phase="compiling", done=done, total=len(programs), detail=detail))
+
         started = time.perf_counter()
-        report = lambda done: on_progress(Progress(phase="compiling", done=done, total=len(programs), detail=detail))  # noqa: E731
-        self._programs.compile_all(programs, on_wait=report)
+        self._programs.compile_all(programs, awaited=awaited, on_wait=report)
         seconds = time.perf_counter() - started
-        self._index.remember(*layout.name, seconds=seconds)
+        waited_s = self._waited_s.pop(layout.name, 0.0) + seconds
+        if len(awaited) < len(programs):
+            self._waited_s[layout.name] = waited_s
+        elif self._packs is None or not self._packs.has_loaded(programs):
+            self._index.remember(*layout.name, seconds=waited_s)
         return seconds
 
     def _run_steps(

@@ -1,16 +1,66 @@
-"""Device memory in use, so that a swap can prove that the old model is gone."""
+"""Device memory in use, so that a swap can prove that the old model is gone, and people can see what is left."""
 
 import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import jax
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeviceMemory:
+    """One device. `used_bytes` are those of live arrays where the backend counts nothing itself, as on a CPU."""
+
+    id: int
+    kind: str
+    platform: str
+    coords: list[int] | None
+    used_bytes: int
+    peak_bytes: int | None
+    limit_bytes: int | None
+
+
+def measure_devices() -> list[dict[str, Any]]:
+    """Every device as a DeviceMemory, ready for JSON."""
+    live = Counter[int]()
+    for array in jax.live_arrays():
+        for device in array.sharding.addressable_devices:
+            live[device.id] += _count_shard_bytes(array)
+    return [asdict(_measure(device, live[device.id])) for device in jax.local_devices()]
+
+
+def _measure(device: Any, live_bytes: int) -> DeviceMemory:
+    stats = device.memory_stats() or {}
+    coords = getattr(device, "coords", None)
+    return DeviceMemory(
+        id=device.id,
+        kind=device.device_kind,
+        platform=device.platform,
+        coords=list(coords) if coords is not None else None,
+        used_bytes=stats.get("bytes_in_use", live_bytes),
+        peak_bytes=stats.get("peak_bytes_in_use"),
+        limit_bytes=stats.get("bytes_limit"),
+    )
+
+
+def count_chips(devices: Sequence[Any] | None = None) -> int:
+    """What is paid for: TPU chips, whose cores may be devices each, or GPUs; a CPU is one, however it is split."""
+    return len({_name_chip(device) for device in (jax.devices() if devices is None else devices)})
+
+
+def _name_chip(device: Any) -> Any:
+    if device.platform == "cpu":
+        return "cpu"
+    return device.process_index, tuple(device.coords) if device.platform == "tpu" else device.id
+
+
 def count_live_bytes() -> int:
     """Bytes of all live device arrays of this process; replicated ones count once per device."""
+    return sum(_count_shard_bytes(array) * len(array.sharding.addressable_devices) for array in jax.live_arrays())
+
+
+def _count_shard_bytes(array: jax.Array) -> int:
     # From shapes alone: asking an array for its shards makes new live arrays, and the count would count itself.
-    return sum(
-        array.dtype.itemsize
-        * math.prod(array.sharding.shard_shape(array.shape))
-        * len(array.sharding.addressable_devices)
-        for array in jax.live_arrays()
-    )
+    return array.dtype.itemsize * math.prod(array.sharding.shard_shape(array.shape))

@@ -9,12 +9,12 @@ Layers that run as a scan (torch_bridge.ScannedLayers) have one weight for all, 
 Both orders are made while reading, slice by slice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from pipelines.runtime.weights import StoredTensor, WeightSource
+from pipelines.errors import ModelError
+from pipelines.runtime.sharding import STACK
+from pipelines.runtime.weights import OTHER_ARCHITECTURE, Read, StoredTensor, Target, WeightSource, locate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +30,27 @@ class PackedTensor:
     def shape(self) -> tuple[int, ...]:
         return self.stored.shape
 
-    def read(self, index: tuple[slice, ...]) -> np.ndarray:
-        """The slice in the new order; along `axis` it must cover whole parts."""
-        start, stop, _ = index[self.axis].indices(self.shape[self.axis])
+    def plan(self, targets: Sequence[Target]) -> Iterator[Read]:
+        """Reads of the slices in the new order; along `axis` each must cover whole parts."""
+        return self.stored.plan([piece for target in targets for piece in self._deal_out(target)])
+
+    def _deal_out(self, target: Target) -> Iterator[Target]:
+        own = target.index[self.axis]
         size = self.shape[self.axis] // self.parts
-        assert start % size == 0 == stop % size, "a device reads whole parts"
-        pieces = []
-        for part in range(start // size, stop // size):
+        assert own.start % size == 0 == own.stop % size, "a device reads whole parts"
+        filled = 0
+        for part in range(own.start // size, own.stop // size):
             offset = 0
             for block in self.blocks:
                 width = block // self.parts
                 place = slice(offset + part * width, offset + (part + 1) * width)
-                pieces.append(self.stored.read((*index[: self.axis], place, *index[self.axis + 1 :])))
+                goes_to = (*(slice(None),) * self.axis, slice(filled, filled + width))
+                yield Target(
+                    index=(*target.index[: self.axis], place, *target.index[self.axis + 1 :]),
+                    array=target.array[goes_to],
+                )
                 offset += block
-        return np.concatenate(pieces, self.axis)
+                filled += width
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,5 +63,40 @@ class StackedTensor:
     def shape(self) -> tuple[int, ...]:
         return (len(self.layers), *self.layers[0].shape)
 
-    def read(self, index: tuple[slice, ...]) -> np.ndarray:
-        return np.stack([layer.read(index[1:]) for layer in self.layers[index[0]]])
+    def plan(self, targets: Sequence[Target]) -> Iterator[Read]:
+        for number, layer in enumerate(self.layers):
+            yield from layer.plan(
+                [
+                    Target(index=target.index[1:], array=target.array[number - target.index[0].start, ...])
+                    for target in targets
+                    if target.index[0].start <= number < target.index[0].stop
+                ]
+            )
+
+
+def stack_layers(
+    stored: Mapping[str, WeightSource], shapes: Mapping[str, tuple[int, ...]], *, optional_prefix: str = ""
+) -> dict[str, WeightSource]:
+    """`stored`, and for each stack among `shapes` its layers together.
+
+    `optional_prefix` is what names may begin with here or there, as in `load_weights`. Raises ModelError for a layer
+    that is missing, or of another shape than the model's; a stack of which there is nothing is left to `load_weights`.
+    """
+    stacks: dict[str, WeightSource] = {}
+    for name, (count, *shape) in ((name, shape) for name, shape in shapes.items() if STACK in name):
+        names = [name.replace(STACK, f".{index}.") for index in range(count)]
+        layers = [locate(own, stored, optional_prefix) for own in names]
+        if not any(layers):
+            continue
+        stacks[name] = StackedTensor(layers=[_check(*one, tuple(shape)) for one in zip(names, layers, strict=True)])
+    return {**stored, **stacks}
+
+
+def _check(name: str, layer: WeightSource | None, shape: tuple[int, ...]) -> WeightSource:
+    if layer is None:
+        raise ModelError(f"The checkpoint lacks {name}.", advice=OTHER_ARCHITECTURE)
+    if layer.shape != shape:
+        raise ModelError(
+            f"{name} has shape {layer.shape} in the checkpoint; the model expects {shape}.", advice=OTHER_ARCHITECTURE
+        )
+    return layer

@@ -16,8 +16,8 @@ GPU_DEVICE_FILES = ("/dev/nvidia0",)
 def prepare_backend() -> None:
     """Sets the environment JAX reads on import; a user's own JAX_PLATFORMS is respected."""
     assert "jax" not in sys.modules, "prepare_backend must run before jax is imported"
-    has_accelerator = any(Path(file).exists() for file in (*TPU_DEVICE_FILES, *GPU_DEVICE_FILES))
-    if not has_accelerator:
+    has_tpu = any(Path(file).exists() for file in TPU_DEVICE_FILES)
+    if not has_tpu and not has_gpu():
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA:CPU's machine-feature warnings on each cache read
     os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
@@ -25,6 +25,38 @@ def prepare_backend() -> None:
     # torch modules ask for int64 positions; JAX narrows them to int32 by design, once per traced operation.
     warnings.filterwarnings("ignore", message="Explicitly requested dtype .* is not available", category=UserWarning)
     warnings.filterwarnings("ignore", message="Explicitly requested dtype .* requested in astype", category=UserWarning)
+
+
+def has_gpu() -> bool:
+    """Whether the system shows an NVIDIA GPU; whether JAX or PyTorch can use it is another matter."""
+    return any(Path(file).exists() for file in GPU_DEVICE_FILES)
+
+
+def prepare_compiler(*, cpu_devices: int) -> None:
+    """For compiling only: JAX stays on the CPU, even beside a TPU, and libtpu asks nobody what machine this is.
+
+    May run after jax is imported, but before anything is compiled for a TPU.
+    """
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v6e-8")
+    os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # no chip is touched, so two plans may be made at a time
+    split_cpu(cpu_devices)
+    if "jax" not in sys.modules:
+        prepare_backend()
+
+
+def split_cpu(devices: int) -> None:
+    """A CPU shows itself to JAX as so many devices, unless the environment says another number."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "host_platform_device_count" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
+
+
+def extend_environment(**variables: str) -> dict[str, str]:
+    """This process's environment and more, for a process that it starts."""
+    return os.environ | variables
 
 
 def describe_devices() -> str:

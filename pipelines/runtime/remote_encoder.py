@@ -10,8 +10,11 @@ import contextlib
 import io
 import json
 import pickle
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +30,7 @@ from pipelines.stages import Embeddings
 ENCODE_PATH = "/encode"
 TIMEOUT = httpx.Timeout(120.0, connect=10.0)  # seconds; a 24B encoder takes half a minute on a CPU
 TRIES = 3
+POLL_S = 0.25  # how long whoever waits for an answer is not asked whether it is still wanted
 BUSY = (429, 502, 503, 504)
 MAX_ANSWER_BYTES = 2**28  # dev's embeddings are 31 MB in fp32
 
@@ -51,37 +55,63 @@ class RemoteEncoder:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._transport = transport
 
-    def encode(self, recipe: Recipe, *, shapes: Mapping[str, tuple[int, ...]]) -> Embeddings:
+    def encode(
+        self,
+        recipe: Recipe,
+        *,
+        shapes: Mapping[str, tuple[int, ...]],
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> Embeddings:
         """The embeddings named in `shapes`, as the family's `embedding_shapes` says.
 
-        Raises RemoteEncoderError when the server refuses, is not there, or answers with something else.
+        `on_wait` is called while the server thinks, and may raise to give up; the request then ends by itself. Raises
+        RemoteEncoderError when the server refuses, is not there, or answers with something else.
         """
         texts = {"prompt_embeds": recipe.prompt, "negative_prompt_embeds": recipe.negative_prompt or ""}
         if self._is_ours:
             question = {"model": recipe.model, "prompt": recipe.prompt, "negative_prompt": recipe.negative_prompt}
-            found = self._read_tensors(self._ask(question))
+            found = self._read_tensors(self._ask(question, on_wait))
         else:
             unknown = shapes.keys() - texts.keys()
             if unknown:
                 raise RemoteEncoderError(f"{self._url} cannot make {', '.join(sorted(unknown))} for {recipe.model}.")
-            found = {name: self._read_torch(self._ask({"prompt": texts[name]})) for name in shapes}
+            found = {name: self._read_torch(self._ask({"prompt": texts[name]}, on_wait)) for name in shapes}
         return {name: self._check(name, found, wanted) for name, wanted in shapes.items()}
 
-    def _ask(self, question: Mapping[str, Any]) -> bytes:
+    def _ask(self, question: Mapping[str, Any], on_wait: Callable[[], None]) -> bytes:
+        """The answer's content; the request runs in a thread of its own, which nothing can interrupt."""
+        answer: Future[bytes] = Future()
+        is_given_up = threading.Event()
+
+        def run() -> None:
+            try:
+                answer.set_result(self._try(question, is_given_up))
+            except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+                answer.set_exception(error)
+
+        threading.Thread(target=run, name="remote encoder", daemon=True).start()
+        try:
+            while not wait_for([answer], POLL_S).done:
+                on_wait()
+        except BaseException:
+            is_given_up.set()
+            raise
+        return answer.result()
+
+    def _try(self, question: Mapping[str, Any], is_given_up: threading.Event) -> bytes:
         for attempt in range(TRIES):
             if attempt:
                 self._wait(2.0 ** (attempt - 1))
-            is_last = attempt == TRIES - 1
             try:
                 with self._connect() as client, client.stream("POST", self._url, json=question) as answer:
-                    if answer.status_code in BUSY and not is_last:
+                    if answer.status_code in BUSY and attempt < TRIES - 1 and not is_given_up.is_set():
                         continue
                     return self._read(answer)
             except httpx.TimeoutException as error:
                 problem, cause = "did not answer in time", error
             except httpx.TransportError as error:
                 problem, cause = f"cannot be reached: {error}", error
-            if is_last:
+            if attempt == TRIES - 1 or is_given_up.is_set():
                 raise RemoteEncoderError(
                     f"{self._url} {problem}.",
                     advice="Check that the server runs and that its address and port are right.",
@@ -100,8 +130,8 @@ class RemoteEncoder:
         if answer.is_success:
             return bytes(content)
         advice = {
-            401: "It wants a token: set --text_encoder_token, or LUMESH_TEXT_ENCODER_TOKEN.",
-            403: "The token may not use this encoder: check --text_encoder_token.",
+            401: "It wants a token: set LUMESH_TEXT_ENCODER_TOKEN to the server's, then start again.",
+            403: "The token may not use this encoder: check LUMESH_TEXT_ENCODER_TOKEN.",
             404: "Check the address: ours ends with the port, a public one with /predict.",
             503: "It is busy or still loading its model: try again in a minute.",
         }

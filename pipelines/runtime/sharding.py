@@ -2,6 +2,9 @@
 
 A weight without a rule is an error, so that no large tensor ends up replicated by accident: a family that replicates
 says so with a rule.
+
+Rules speak of one layer. A stack of layers (torch_bridge.ScannedLayers) is placed like one of them, whole along its
+first axis.
 """
 
 import math
@@ -11,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 Rules = Sequence[tuple[str, PartitionSpec]]
+
+STACK = ".every_layer."  # in the name of a stack
 
 
 class ShardingRuleError(AssertionError):
@@ -25,6 +30,8 @@ def apply_rules(rules: Rules, shapes: Mapping[str, tuple[int, ...]], mesh: Mesh)
         spec = next((spec for pattern, spec in patterns if pattern.search(name)), None)
         if spec is None:
             raise ShardingRuleError(f"no sharding rule names {name} {shape}")
+        if STACK in name:
+            spec = PartitionSpec(None, *spec)
         for size, axis in zip(shape, spec, strict=False):
             parts = math.prod(mesh.shape[one] for one in (axis if isinstance(axis, tuple) else (axis,)) if one)
             if size % parts:

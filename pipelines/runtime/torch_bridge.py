@@ -4,24 +4,31 @@ The only file that touches torchax. A module is built once without weights (para
 through `torch.func.functional_call` inside `jax.jit` with every parameter and buffer passed as an argument: nothing is
 enabled globally, and nothing is closed over, so no weight is baked into a program.
 
-The overrides below keep the numerics that PyTorch has under bf16 (statistics of norms and softmax in fp32) and give
-each backend the layout that it runs fastest.
+Attention, norms, convolutions and resizing are ours (attention.py, operators.py) in place of torchax's.
 """
 
 import contextlib
+import contextvars
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import torch
 import torchax.tensor
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from torchax.ops import mappings, ops_registry
 
-from pipelines.runtime.attention import attend
+from pipelines.runtime import operators
+from pipelines.runtime.attention import AttentionAxes, attend
+from pipelines.runtime.sharding import Rules, apply_rules
+
+# Fewer layers stay as they are: little to gain, and a scan copies each layer's weights, which a CPU feels.
+SCAN_FROM = 5
 
 
 @contextlib.contextmanager
@@ -42,6 +49,22 @@ def parameters_on_meta() -> Iterator[None]:
         yield
     finally:
         torch.nn.Module.register_parameter = register
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerPlacement:
+    """How one layer's weights lie on the mesh while it runs; where that is more than a device keeps, it is gathered.
+
+    `rules` speak of names within the layer, after a dot. Gathered layer by layer, a device holds but those under way.
+    """
+
+    mesh: Mesh
+    rules: Rules
+
+    def place(self, weights: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        shapes = {f".{name}": weight.shape for name, weight in weights.items()}
+        shardings = apply_rules(self.rules, shapes, self.mesh)
+        return {name: jax.lax.with_sharding_constraint(value, shardings[f".{name}"]) for name, value in weights.items()}
 
 
 class TracedModule:
@@ -78,11 +101,14 @@ class TracedModule:
         *args: Any,
         method: Callable[..., Any] | None = None,
         input_shardings: Mapping[str, NamedSharding] | None = None,
+        attention: AttentionAxes | None = None,
+        running_layer: LayerPlacement | None = None,
         **kwargs: Any,
     ) -> Any:
         """Runs `forward`, or `method(module, ...)`, on JAX arrays and returns JAX arrays in the same structure.
 
-        `input_shardings` says how the first argument of the submodules named there lies on the mesh.
+        `input_shardings` says how the first argument of the submodules named there lies on the mesh, `attention` how
+        long attentions do, `running_layer` how the weights of one layer of a scan do while it runs.
         """
         environment = _environment()
         weights_t, args_t, kwargs_t = environment.j2t_iso((dict(weights), args, kwargs))
@@ -91,6 +117,8 @@ class TracedModule:
             environment,
             torch.nn.utils.stateless._reparametrize_module(self.module, weights_t),  # noqa: SLF001 - functional_call reaches only forward
             _inputs_constrained(self.module, input_shardings or {}),
+            _set(_attention_axes, attention),
+            _set(_running_layer, running_layer),
         ):
             result = run(self.module, *args_t, **kwargs_t)
         return environment.t2j_iso(result)
@@ -99,16 +127,20 @@ class TracedModule:
 class ScannedLayers(torch.nn.Module):
     """A list of identical layers that runs as one `jax.lax.scan`, so that a program holds one layer and not all.
 
-    Takes the place of the ModuleList in a model whose forward goes through it with `for layer in layers`. A parameter
-    `layers.0.x`, `layers.1.x`, ... becomes one `layers.layer.x` with the layers along its first axis. `carried` names
-    the inputs that each layer hands to the next, in the order in which it returns them.
+    Takes the place of the ModuleList in a model whose forward goes through it with `for layer in layers`, or through a
+    slice that leaves nothing out. A parameter `layers.0.x`, `layers.1.x`, ... becomes one `layers.every_layer.x` with
+    the layers along its first axis. `carried` names the inputs that each layer hands to the next, in the order in which
+    it returns them.
     """
 
     def __init__(self, layers: torch.nn.ModuleList, *, carried: tuple[str, ...]) -> None:
         super().__init__()
-        self.layer = layers[0]
+        self.every_layer = layers[0]
+        self._count = len(layers)
         self._carried = carried
-        for module in self.layer.modules():
+        self._signature = inspect.signature(layers[0].forward)
+        self._outputs: list[Any] | None = None
+        for module in self.every_layer.modules():
             for name, parameter in module.named_parameters(recurse=False):
                 stacked = torch.empty((len(layers), *parameter.shape), device="meta", dtype=parameter.dtype)
                 module.register_parameter(name, torch.nn.Parameter(stacked, requires_grad=False))
@@ -116,32 +148,84 @@ class ScannedLayers(torch.nn.Module):
     def __iter__(self) -> Iterator["ScannedLayers"]:
         yield self
 
-    def forward(self, **inputs: Any) -> Any:
-        environment = _environment()
-        carry = environment.t2j_iso(tuple(inputs.pop(name) for name in self._carried))
-        stacked = environment.t2j_iso(dict(self.layer.named_parameters()))
+    def __getitem__(self, index: slice) -> "ScannedLayers":
+        assert len(range(*index.indices(self._count))) == self._count, "a stack runs as a whole"
+        return self
 
-        def step(carry: tuple[jax.Array, ...], weights: dict[str, jax.Array]) -> tuple[tuple[jax.Array, ...], None]:
+    @contextlib.contextmanager
+    def outputs_kept(self) -> Iterator[list[Any]]:
+        """Inside, a call puts what each layer returned first into this list."""
+        self._outputs = []
+        try:
+            yield self._outputs
+        finally:
+            self._outputs = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        environment = _environment()
+        bound = self._signature.bind(*args, **kwargs)
+        extra = bound.arguments.pop("kwargs", {})
+        inputs = {**bound.arguments, **extra}
+        carry = environment.t2j_iso(tuple(inputs.pop(name) for name in self._carried))
+        stacked = environment.t2j_iso(dict(self.every_layer.named_parameters()))
+
+        keeps_outputs = self._outputs is not None
+
+        def step(carry: tuple[jax.Array, ...], weights: dict[str, jax.Array]) -> tuple[tuple[jax.Array, ...], Any]:
+            if (placement := _running_layer.get()) is not None:
+                weights = placement.place(weights)
             carry_t, weights_t = environment.j2t_iso((carry, weights))
             carried = dict(zip(self._carried, carry_t, strict=True))
-            with torch.nn.utils.stateless._reparametrize_module(self.layer, weights_t):  # noqa: SLF001 - as in TracedModule
-                result = self.layer(**carried, **inputs)
-            return environment.t2j_iso(result if isinstance(result, tuple) else (result,)), None
+            with torch.nn.utils.stateless._reparametrize_module(self.every_layer, weights_t):  # noqa: SLF001 - as in TracedModule
+                result = self.every_layer(**carried, **inputs)
+            carry = environment.t2j_iso(result if isinstance(result, tuple) else (result,))
+            return carry, carry[0] if keeps_outputs else None
 
-        last, _ = jax.lax.scan(step, carry, stacked)
+        last, outputs = jax.lax.scan(step, carry, stacked)
+        if self._outputs is not None:
+            self._outputs += environment.j2t_iso([outputs[layer] for layer in range(self._count)])
         result = environment.j2t_iso(last)
         return result if len(result) > 1 else result[0]
 
 
+def scan_if_long(
+    layers: torch.nn.ModuleList, *, carried: tuple[str, ...] = ("hidden_states",)
+) -> torch.nn.ModuleList | ScannedLayers:
+    """What a model's list of layers should be: a scan, or itself when it is short."""
+    return ScannedLayers(layers, carried=carried) if len(layers) >= SCAN_FROM else layers
+
+
+def call_for_layers(model: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """A transformers model's output, and its hidden states in transformers' own count: embeddings first.
+
+    transformers collects them from hooks on each layer, which a scan runs into only once. The last one may be the
+    model's last hidden state, normed; of a scan, embeddings are not among them.
+    """
+    stack = next((module for module in model.modules() if isinstance(module, ScannedLayers)), None)
+    if stack is None:
+        output = model(*args, output_hidden_states=True, **kwargs)
+        return output, output.hidden_states
+    with stack.outputs_kept() as outputs:
+        output = model(*args, **kwargs)
+    return output, (None, *outputs[:-1], output.last_hidden_state)
+
+
 @contextlib.contextmanager
 def _inputs_constrained(module: torch.nn.Module, shardings: Mapping[str, NamedSharding]) -> Iterator[None]:
-    def constrain(sharding: NamedSharding, _module: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def constrain(
+        sharding: NamedSharding, _module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         environment = _environment()
-        first = jax.lax.with_sharding_constraint(environment.t2j_iso(args[0]), sharding)
-        return (environment.j2t_iso(first), *args[1:])
+        place = lambda value: environment.j2t_iso(  # noqa: E731
+            jax.lax.with_sharding_constraint(environment.t2j_iso(value), sharding)
+        )
+        if args:
+            return (place(args[0]), *args[1:]), kwargs
+        name = next(iter(kwargs))
+        return args, kwargs | {name: place(kwargs[name])}
 
     handles = [
-        module.get_submodule(name).register_forward_pre_hook(functools.partial(constrain, sharding))
+        module.get_submodule(name).register_forward_pre_hook(functools.partial(constrain, sharding), with_kwargs=True)
         for name, sharding in shardings.items()
     ]
     try:
@@ -149,6 +233,33 @@ def _inputs_constrained(module: torch.nn.Module, shardings: Mapping[str, NamedSh
     finally:
         for handle in handles:
             handle.remove()
+
+
+_attention_axes: contextvars.ContextVar[AttentionAxes | None] = contextvars.ContextVar("attention_axes", default=None)
+_running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.ContextVar("running_layer", default=None)
+_linear_layers: contextvars.ContextVar[Callable[..., jax.Array] | None] = contextvars.ContextVar(
+    "linear_layers", default=None
+)
+
+
+@contextlib.contextmanager
+def _set(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def linear_layers_as(function: Callable[..., jax.Array]) -> contextlib.AbstractContextManager[None]:
+    """Inside, `function(input, weight, bias)` is every traced linear layer."""
+    return _set(_linear_layers, function)
+
+
+def call_jax(function: Callable[..., jax.Array], *tensors: torch.Tensor) -> Any:
+    """A JAX function on tensors of a traced module, for what is written in its place."""
+    environment = _environment()
+    return environment.j2t_iso(function(*environment.t2j_iso(tensors)))
 
 
 def to_jax_dtype(dtype: torch.dtype) -> Any:
@@ -179,6 +290,13 @@ def _override(environment: torchax.tensor.Environment, function: Any, implementa
     )
 
 
+def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+    if (replacement := _linear_layers.get()) is not None:
+        return replacement(input, weight, bias)
+    out = jnp.einsum("...i,oi->...o", input, weight)
+    return out if bias is None else out + bias
+
+
 def _scaled_dot_product_attention(  # noqa: PLR0917 - PyTorch's own signature
     query: jax.Array,
     key: jax.Array,
@@ -190,111 +308,33 @@ def _scaled_dot_product_attention(  # noqa: PLR0917 - PyTorch's own signature
     enable_gqa: bool = False,  # noqa: FBT001, FBT002
 ) -> jax.Array:
     assert not dropout_p, "inference and our trainer use no attention dropout"
-    return attend(query, key, value, mask=attn_mask, is_causal=is_causal, scale=scale, has_grouped_heads=enable_gqa)
-
-
-def _group_norm(
-    input: jax.Array,
-    num_groups: int,
-    weight: jax.Array | None = None,
-    bias: jax.Array | None = None,
-    eps: float = 1e-5,
-) -> jax.Array:
-    """Statistics in fp32 in one pass over the groups."""
-    batch, channels, *spatial = input.shape
-    x = input.reshape(batch, num_groups, -1).astype(jnp.float32)
-    mean = x.mean(-1, keepdims=True)
-    scale = jax.lax.rsqrt(jnp.square(x - mean).mean(-1, keepdims=True) + eps)
-    per_channel = (1, channels, *(1 for _ in spatial))
-    # Folding scale and shift into one multiply-add per channel leaves a single pass over the large tensor.
-    gain = jnp.repeat(scale[..., 0], channels // num_groups, axis=1)
-    shift = -jnp.repeat((mean * scale)[..., 0], channels // num_groups, axis=1)
-    if weight is not None:
-        gain, shift = gain * weight, shift * weight
-    if bias is not None:
-        shift = shift + bias
-    gain, shift = (value.reshape(batch, *per_channel[1:]) for value in (gain, shift))
-    return (input.astype(jnp.float32) * gain + shift).astype(input.dtype)
-
-
-def _layer_norm(
-    input: jax.Array,
-    normalized_shape: tuple[int, ...],
-    weight: jax.Array | None = None,
-    bias: jax.Array | None = None,
-    eps: float = 1e-5,
-) -> jax.Array:
-    axes = tuple(range(-len(normalized_shape), 0))
-    x = input.astype(jnp.float32)
-    mean = x.mean(axes, keepdims=True)
-    x = (x - mean) * jax.lax.rsqrt(jnp.square(x - mean).mean(axes, keepdims=True) + eps)
-    if weight is not None:
-        x = x * weight.astype(jnp.float32)
-    if bias is not None:
-        x = x + bias.astype(jnp.float32)
-    return x.astype(input.dtype)
-
-
-def _convolve(  # noqa: PLR0917 - PyTorch's own signature
-    input: jax.Array,
-    weight: jax.Array,
-    bias: jax.Array | None = None,
-    stride: int | tuple[int, ...] = 1,
-    padding: int | tuple[int, ...] | str = 0,
-    dilation: int | tuple[int, ...] = 1,
-    groups: int = 1,
-) -> jax.Array:
-    """Convolutions in two or three dimensions, channels-last inside.
-
-    XLA:CPU runs that up to 3x faster (24 -> 8 ms for 32x64x16x16); TPU lays out by itself.
-    """
-    spatial = weight.ndim - 2
-    stride, dilation = (tuple(v) if isinstance(v, tuple | list) else (v,) * spatial for v in (stride, dilation))
-    if isinstance(padding, str):
-        pads: Any = padding
-    else:
-        pads = [(pad, pad) for pad in (padding if isinstance(padding, tuple | list) else (padding,) * spatial)]
-    channels_last = "NHWC" if spatial == 2 else "NDHWC"
-    kernel_last = "HWIO" if spatial == 2 else "DHWIO"
-    # diffusers' Upsample hands fp32 to a bf16 convolution: PyTorch's own type_as is lost in the tracing.
-    input = input.astype(weight.dtype)
-    out = jax.lax.conv_general_dilated(
-        jnp.moveaxis(input, 1, -1),
-        jnp.moveaxis(weight, (0, 1), (-1, -2)),
-        window_strides=stride,
-        padding=pads,
-        rhs_dilation=dilation,
-        feature_group_count=groups,
-        dimension_numbers=(channels_last, kernel_last, channels_last),
+    return attend(
+        query,
+        key,
+        value,
+        mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        has_grouped_heads=enable_gqa,
+        axes=_attention_axes.get(),
     )
-    if bias is not None:
-        out = out + bias
-    return jnp.moveaxis(out, -1, 1)
 
 
-def _interpolate(
-    input: jax.Array,
-    size: tuple[int, ...] | None = None,
-    scale_factor: float | tuple[float, ...] | None = None,
-    mode: str = "nearest",
-    **_unused: Any,
-) -> jax.Array:
-    """Nearest pixels at whole scales by repeating them: torchax's gather would not split over a mesh."""
-    factors = scale_factor if isinstance(scale_factor, tuple | list) else (scale_factor,) * (input.ndim - 2)
-    if size is not None or mode not in ("nearest", "nearest-exact") or any(f is None or f % 1 for f in factors):
-        raise torchax.tensor.OperatorNotFound(f"interpolate {mode=} {size=} {scale_factor=}")
-    for axis, factor in enumerate(factors, start=2):
-        input = jnp.repeat(input, int(factor or 1), axis=axis)
-    return input
+def _interpolate(*args: Any, **kwargs: Any) -> jax.Array:
+    try:
+        return operators.interpolate(*args, **kwargs)
+    except NotImplementedError as error:
+        raise torchax.tensor.OperatorNotFound(str(error)) from error  # torchax's own is taken then
 
 
 _OVERRIDES: dict[Any, Callable[..., Any]] = {
+    torch.nn.functional.linear: _linear,
     torch.nn.functional.scaled_dot_product_attention: _scaled_dot_product_attention,
-    torch.nn.functional.group_norm: _group_norm,
-    torch.nn.functional.layer_norm: _layer_norm,
-    torch.nn.functional.conv2d: _convolve,
-    torch.conv2d: _convolve,
-    torch.nn.functional.conv3d: _convolve,
-    torch.conv3d: _convolve,
+    torch.nn.functional.group_norm: operators.group_norm,
+    torch.nn.functional.layer_norm: operators.layer_norm,
+    torch.nn.functional.conv2d: operators.convolve,
+    torch.conv2d: operators.convolve,
+    torch.nn.functional.conv3d: operators.convolve,
+    torch.conv3d: operators.convolve,
     torch.nn.functional.interpolate: _interpolate,
 }

@@ -1,24 +1,27 @@
-"""Checkpoint files to sharded device arrays, each device reading only its own slice.
+"""Checkpoint files: which there are, where each tensor lies in them, and slices of it read to where they belong.
 
 Reads what diffusers and transformers write: one safetensors file, or several with an index; fp32, fp16 or bf16, with or
-without a variant in the name. Files are memory-mapped, so the host never holds a second copy of the model.
-Not here: downloading (hub.py), which slice goes where (sharding.py).
+without a variant in the name. Bytes go from the file straight into the memory of the array where a slice is one piece,
+else through a few rows of scratch memory, so the host never holds a second copy of a weight.
+Not here: downloading (hub.py), arrays and devices (placing.py), which slice goes where (sharding.py).
 """
 
 import json
-from collections.abc import Callable, Mapping
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import BinaryIO, Protocol
 
-import jax
 import ml_dtypes
 import numpy as np
-from jax.sharding import Sharding
 
 from pipelines.errors import ModelError
 
+OTHER_ARCHITECTURE = "It is of another architecture than its config.json says; check that both belong together."
 STEMS = ("diffusion_pytorch_model", "model")
+READ_BYTES = 2**24
 
 _DTYPES = {
     "F64": np.float64,
@@ -30,13 +33,23 @@ _DTYPES = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A slice of a weight, every bound written out, and the memory it goes to, of that slice's shape."""
+
+    index: tuple[slice, ...]
+    array: np.ndarray
+
+
 class WeightSource(Protocol):
-    """What a weight is read from, a slice at a time."""
+    """What a weight is read from."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def read(self, index: tuple[slice, ...]) -> np.ndarray: ...
+    def plan(self, targets: Sequence[Target]) -> Iterator["Read"]:
+        """The reads, in any order and on any threads, that fill all targets."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +57,94 @@ class StoredTensor:
     """Where a tensor lies on disk."""
 
     file: Path
-    dtype: Any
+    dtype: np.dtype
     shape: tuple[int, ...]
     offset: int
 
-    def read(self, index: tuple[slice, ...]) -> np.ndarray:
-        """The slice as an array of the stored dtype, through the page cache."""
-        mapped = np.memmap(self.file, self.dtype, mode="r", offset=self.offset, shape=self.shape)
-        return np.asarray(mapped[index])
+    def plan(self, targets: Sequence[Target]) -> Iterator["Read"]:
+        """A read for every few rows, so that one large tensor keeps several threads busy."""
+        if not self.shape:
+            targets = [Target(index=(slice(0, 1),), array=target.array.reshape(1)) for target in targets]
+        rows, *rest = self.shape or (1,)
+        step = max(1, READ_BYTES // max(1, math.prod(rest) * self.dtype.itemsize))
+        for start in range(0, rows, step):
+            stop = min(start + step, rows)
+            inside = [part for target in targets if (part := _cut(target, start, stop)) is not None]
+            if inside:
+                yield Read(stored=self, targets=inside)
+
+
+def _cut(target: Target, start: int, stop: int) -> Target | None:
+    """The part of a target that lies in some rows."""
+    rows = target.index[0]
+    start, stop = max(start, rows.start), min(stop, rows.stop)
+    if start >= stop:
+        return None
+    array = target.array[start - rows.start : stop - rows.start]
+    return Target(index=(slice(start, stop), *target.index[1:]), array=array)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """Some rows of a stored tensor, and where parts of them go."""
+
+    stored: StoredTensor
+    targets: Sequence[Target]
+
+    def run(self) -> None:
+        """Fills the targets; raises ModelError when the file has become shorter."""
+        with self.stored.file.open("rb", buffering=0) as stream:
+            scattered = []
+            for target in self.targets:
+                if self._is_one_piece(target):
+                    self._fill(stream, target.index[0].start, target.array)
+                else:
+                    scattered.append(target)
+            if scattered:
+                self._scatter(stream, scattered)
+
+    def _is_one_piece(self, target: Target) -> bool:
+        """Whether the bytes can go from the file to the target as they are."""
+        whole = all(part == slice(0, size) for part, size in zip(target.index[1:], self.stored.shape[1:], strict=True))
+        return whole and target.array.dtype == self.stored.dtype and target.array.flags.c_contiguous
+
+    def _scatter(self, stream: BinaryIO, targets: Sequence[Target]) -> None:
+        """Reads all rows once, and copies each target's part of them."""
+        start = min(target.index[0].start for target in targets)
+        stop = max(target.index[0].stop for target in targets)
+        rows = _borrow_memory(self.stored.dtype, (stop - start, *self.stored.shape[1:]))
+        self._fill(stream, start, rows)
+        for target in targets:
+            own = target.index[0]
+            part = rows[own.start - start : own.stop - start, *target.index[1:]]
+            if part.dtype == target.array.dtype:  # as plain numbers, which numpy copies faster than bf16
+                plain = np.dtype(f"u{part.itemsize}")
+                np.copyto(target.array.view(plain), part.view(plain))
+            else:
+                np.copyto(target.array, part, casting="unsafe")
+
+    def _fill(self, stream: BinaryIO, row: int, array: np.ndarray) -> None:
+        stream.seek(self._find_offset(row))
+        left = array.reshape(-1).view(np.uint8).data
+        while left:
+            count = stream.readinto(left)  # pyright: ignore[reportAttributeAccessIssue] - unbuffered files have it
+            if not count:
+                raise _truncated(self.stored.file)
+            left = left[count:]
+
+    def _find_offset(self, row: int) -> int:
+        return self.stored.offset + row * math.prod(self.stored.shape[1:]) * self.stored.dtype.itemsize
+
+
+_memory = threading.local()
+
+
+def _borrow_memory(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """This thread's own scratch memory, until it borrows again: fresh pages for every read would cost more than it."""
+    size = math.prod(shape) * dtype.itemsize
+    if getattr(_memory, "bytes", np.empty(0)).nbytes < size:
+        _memory.bytes = np.empty(size, np.uint8)
+    return _memory.bytes[:size].view(dtype).reshape(shape)
 
 
 def find_weight_files(folder: Path, *, variant: str = "") -> list[Path]:
@@ -121,46 +214,6 @@ def _truncated(file: Path) -> ModelError:
     )
 
 
-def load_weights(
-    stored: Mapping[str, WeightSource],
-    shapes: Mapping[str, tuple[int, ...]],
-    shardings: Mapping[str, Sharding],
-    *,
-    dtype: Any,
-    optional_prefix: str = "",
-    on_tensor: Callable[[int, int], None],
-) -> dict[str, jax.Array]:
-    """Reads every name in `shapes` into a sharded array of `dtype`.
-
-    `optional_prefix` may stand before the names in the file (older CLIP checkpoints say `text_model.`) or be missing
-    there. `on_tensor(done, total)` is called as it goes and may raise. Raises ModelError naming what is missing or of
-    another shape.
-    """
-    found = {name: _locate(name, stored, optional_prefix) for name in shapes}
-    places = {name: place for name, place in found.items() if place is not None}
-    missing = [name for name in shapes if name not in places]
-    if missing:
-        raise ModelError(
-            f"The checkpoint lacks {len(missing)} of {len(shapes)} weights, {missing[0]} first.",
-            advice="It is of another architecture than its config.json says; check that both belong together.",
-        )
-    for name, place in places.items():
-        if place.shape != shapes[name]:
-            raise ModelError(
-                f"{name} has shape {place.shape} in the checkpoint; the model expects {shapes[name]}.",
-                advice="It is of another architecture than its config.json says; check that both belong together.",
-            )
-    loaded = {}
-    for done, (name, place) in enumerate(places.items()):
-        on_tensor(done, len(places))
-        loaded[name] = jax.make_array_from_callback(
-            place.shape,
-            shardings[name],
-            lambda index, place=place: place.read(index or ()).astype(dtype),
-        )
-    on_tensor(len(places), len(places))
-    return loaded
-
-
-def _locate(name: str, stored: Mapping[str, WeightSource], prefix: str) -> WeightSource | None:
+def locate(name: str, stored: Mapping[str, WeightSource], prefix: str) -> WeightSource | None:
+    """By its name, with the prefix before it or without."""
     return stored.get(name) or stored.get(prefix + name) or stored.get(name.removeprefix(prefix))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipelines.errors import Cancelled
-from pipelines.runtime.compiled import CacheIndex, Program, Programs, counter
+from pipelines.runtime.compiled import CacheIndex, Program, Programs, counter, use_persistent_cache
 
 
 def make_program(factor: float, *key: Any) -> Program:
@@ -51,6 +51,16 @@ def test_another_process_would_read_the_program_from_disk() -> None:
     compiled, from_cache = counter.compiled, counter.from_cache
     Programs().compile_all([make_program(1.21, "same")])
     assert (counter.compiled - compiled, counter.from_cache - from_cache) == (0, 1)
+
+
+def test_another_folder_is_the_one_from_now_on(cache_dir: Path, tmp_path: Path) -> None:
+    Programs().compile_all([make_program(1.25, "first folder")])
+    try:
+        use_persistent_cache(tmp_path / "second")
+        Programs().compile_all([make_program(1.26, "second folder")])
+    finally:
+        use_persistent_cache(cache_dir)
+    assert any((tmp_path / "second").iterdir())
 
 
 def test_even_the_quickest_program_goes_to_disk(cache_dir: Path) -> None:
@@ -128,3 +138,33 @@ def test_a_damaged_index_counts_as_empty(tmp_path: Path, content: str) -> None:
     assert index.find_seconds("shape") is None
     index.remember("shape", seconds=1.0)
     assert index.find_seconds("shape") == 1.0
+
+
+def test_what_is_awaited_comes_back_while_the_rest_is_still_made() -> None:
+    release = threading.Event()
+
+    def hold(program: Program, _lowered: Any) -> Any:
+        def wait_for_release() -> None:
+            assert release.wait(60)
+
+        return wait_for_release if program.key == ("slow",) else None
+
+    programs, wanted = Programs(hold), [make_program(1.71, "quick"), make_program(1.72, "slow")]
+    programs.compile_all(wanted, awaited=wanted[:1])
+    assert programs.has("quick")
+    assert not programs.has("slow")
+    assert programs.unfinished == 1
+    np.testing.assert_allclose(programs.get("quick")(np.zeros(3, np.float32)), 1.71, rtol=1e-6)
+    release.set()
+    built = counter.built
+    assert programs.compile_all(wanted) == 1
+    assert counter.built - built <= 1  # it may have ended before this call
+    assert programs.has("slow")
+
+
+def test_what_is_ready_elsewhere_is_not_compiled_and_what_turns_out_not_to_be_is() -> None:
+    ready = {("kept",): lambda: "ready", ("damaged",): lambda: None}
+    programs, built = Programs(lambda program, _lowered: ready[program.key]), counter.built
+    assert programs.compile_all([make_program(1.81, "kept"), make_program(1.82, "damaged")]) == 2
+    assert programs.get("kept") == "ready"
+    assert counter.built - built == 1

@@ -6,6 +6,8 @@ huggingface_hub reads HF_ENDPOINT when it is imported, so each download runs in 
 import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pipelines.runtime.hub import find_revision
 
 ROOT = Path(__file__).resolve().parents[3]
 REPO = "someone/some-sdxl"
@@ -185,7 +189,7 @@ def download(hub: Hub, tmp_path: Path) -> Callable[..., dict[str, Any]]:
             timeout=60,
         )
         assert done.stdout, done.stderr[-2000:]
-        return json.loads(done.stdout.splitlines()[-1])
+        return json.loads(done.stdout.splitlines()[-1]) | {"log": done.stderr}
 
     return run
 
@@ -271,6 +275,38 @@ def test_without_a_network_the_advice_is_to_check_it(download: Callable[..., dic
     answer = download(HF_HUB_OFFLINE="1")
     assert answer["error"] == f"{REPO} is not on this machine and the hub cannot be reached."
     assert "HF_HUB_OFFLINE" in answer["advice"]
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(download: Callable[..., dict[str, Any]]) -> None:
+    """huggingface_hub alone would ask again and again, for 23 s."""
+    answer = download(HF_ENDPOINT="http://127.0.0.1:9")
+    assert answer["error"] == f"{REPO} is not on this machine and the hub cannot be reached."
+    assert "Retry" not in answer["log"]
+
+
+def test_what_is_downloaded_works_while_the_hub_does_not_answer(download: Callable[..., dict[str, Any]]) -> None:
+    folder = download()["folder"]
+    assert download(HF_ENDPOINT="http://127.0.0.1:9")["folder"] == folder
+
+
+def test_the_revision_of_a_download_is_its_commit(download: Callable[..., dict[str, Any]]) -> None:
+    assert find_revision(Path(download(revision="main")["folder"])) == COMMIT
+
+
+def test_the_revision_of_a_folder_tells_its_weights_and_settings(tmp_path: Path) -> None:
+    weights = tmp_path / "a" / "unet" / "model.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(bytes(2**23))
+    (tmp_path / "a" / "model_index.json").write_text("{}")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    revision = find_revision(tmp_path / "a")
+    assert revision == find_revision(tmp_path / "b")
+    assert re.fullmatch(r"local-[0-9a-f]{16}", revision)
+    (tmp_path / "a" / "notes.md").write_text("words")
+    assert find_revision(tmp_path / "a") == revision
+    (tmp_path / "a" / "model_index.json").write_text("{ }")
+    (tmp_path / "b" / "unet" / "model.safetensors").write_bytes(bytes(2**22) + bytes([1]) * 2**22)
+    assert len({revision, find_revision(tmp_path / "a"), find_revision(tmp_path / "b")}) == 3
 
 
 def test_what_is_downloaded_works_offline(download: Callable[..., dict[str, Any]]) -> None:

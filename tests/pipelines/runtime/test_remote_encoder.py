@@ -1,6 +1,7 @@
 """A text encoder elsewhere: both kinds of server, and every way in which one may fail, told in words."""
 
 import io
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 from safetensors.numpy import save
 
-from pipelines.errors import RemoteEncoderError
+from pipelines.errors import Cancelled, RemoteEncoderError
 from pipelines.recipe import Recipe
 from pipelines.runtime.remote_encoder import TRIES, RemoteEncoder
 
@@ -136,7 +137,7 @@ def test_after_some_tries_it_says_what_is_wrong(trouble: Any, message: str) -> N
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (httpx.Response(401, json={"detail": "no token"}), r"401: no token\. It wants a token: set --text_encoder"),
+        (httpx.Response(401, json={"detail": "no token"}), r"401: no token\. It wants a token: set LUMESH_TEXT"),
         (httpx.Response(403), "403. The token may not"),
         (httpx.Response(404, text="<html>not here</html>"), "answered 404. Check the address"),
         (httpx.Response(307, headers={"location": "http://elsewhere"}), "answered 307"),
@@ -148,6 +149,33 @@ def test_a_refusal_is_told_at_once(answer: httpx.Response, message: str) -> None
     with pytest.raises(RemoteEncoderError, match=message):
         server.ask()
     assert len(server.requests) == 1
+
+
+def test_who_waits_may_give_up_while_the_server_hangs_and_nothing_is_asked_again() -> None:
+    is_over = threading.Event()
+    asked: list[httpx.Request] = []
+    threads: list[threading.Thread] = []
+
+    def hang(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        threads.append(threading.current_thread())
+        is_over.wait()
+        raise httpx.ReadTimeout("slow")
+
+    waited: list[bool] = []
+
+    def give_up_the_second_time() -> None:
+        waited.append(not is_over.is_set())
+        if len(waited) > 1:
+            raise Cancelled
+
+    encoder = RemoteEncoder(OURS, transport=httpx.MockTransport(hang), wait=lambda _seconds: None)
+    with pytest.raises(Cancelled):
+        encoder.encode(RECIPE, shapes=SHAPES, on_wait=give_up_the_second_time)
+    assert waited == [True, True]
+    is_over.set()
+    threads[0].join()
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8888", "file:///etc/passwd", "http://"])

@@ -46,6 +46,12 @@ def test_the_first_rule_that_matches_wins() -> None:
     assert {name: sharding.spec for name, sharding in shardings.items()} == {"a.weight": P("tp"), "a.bias": P()}
 
 
+def test_a_stack_is_placed_like_each_of_its_layers() -> None:
+    shapes = {"blocks.every_layer.weight": (3, 8, 2), "blocks.0.weight": (8, 2)}
+    shardings = apply_rules(((r"\.weight$", P("tp", None)),), shapes, build_mesh("tp=4"))
+    assert [sharding.spec for sharding in shardings.values()] == [P(None, "tp", None), P("tp", None)]
+
+
 def test_a_weight_without_a_rule_is_refused() -> None:
     with pytest.raises(ShardingRuleError, match=r"no sharding rule names a\.bias \(8,\)"):
         apply_rules(((r"\.weight$", P("tp")),), {"a.weight": (8,), "a.bias": (8,)}, build_mesh("tp=4"))

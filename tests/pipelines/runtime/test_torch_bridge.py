@@ -9,116 +9,15 @@ import numpy as np
 import pytest
 import torch
 from jax.sharding import NamedSharding, PartitionSpec
-from torch.nn import functional
 
 from pipelines.runtime.mesh import build_mesh
-from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, to_jax_dtype
-
-
-class Calls(torch.nn.Module):
-    """A module that is one function of its inputs."""
-
-    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-        return self.function(*tensors)
-
-
-def draw(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def to_jax(tensor: torch.Tensor) -> jax.Array:
-    if tensor.dtype == torch.bfloat16:
-        return jnp.asarray(tensor.float().numpy(), jnp.bfloat16)
-    return jnp.asarray(tensor.numpy())
-
-
-def run_both(function: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """What torch gives, and what the same function gives through jit; both fp32."""
-    module = TracedModule(Calls(function))
-    traced = jax.jit(lambda *arrays: module.call({}, *arrays))(*map(to_jax, tensors))
-    expected = function(*tensors)
-    assert traced.dtype == to_jax_dtype(expected.dtype)
-    return expected.float().numpy(), np.asarray(traced, np.float32)
-
-
-@pytest.mark.parametrize(
-    ("shape", "groups"), [((2, 8, 5, 7), 4), ((1, 6, 9), 1), ((3, 12), 3)], ids=["picture", "sequence", "vector"]
+from pipelines.runtime.torch_bridge import (
+    TracedModule,
+    call_for_layers,
+    parameters_on_meta,
+    scan_if_long,
 )
-@pytest.mark.parametrize("is_affine", [True, False])
-def test_group_norm_is_torchs(shape: tuple[int, ...], groups: int, *, is_affine: bool) -> None:
-    affine = (draw(shape[1], seed=1), draw(shape[1], seed=2)) if is_affine else ()
-    expected, found = run_both(
-        lambda x, *affine: functional.group_norm(x, groups, *affine, eps=1e-6), draw(*shape) * 3 + 5, *affine
-    )
-    np.testing.assert_allclose(found, expected, atol=2e-5)
-
-
-@pytest.mark.parametrize("shape", [(6,), (5, 6)])
-def test_layer_norm_is_torchs(shape: tuple[int, ...]) -> None:
-    weight, bias = draw(*shape, seed=1), draw(*shape, seed=2)
-    expected, found = run_both(
-        lambda x, weight, bias: functional.layer_norm(x, shape, weight, bias), draw(4, 5, 6) + 5, weight, bias
-    )
-    np.testing.assert_allclose(found, expected, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    "norm",
-    [lambda x: functional.layer_norm(x, (x.shape[-1],)), lambda x: functional.group_norm(x, 1)],
-    ids=["layer_norm", "group_norm"],
-)
-def test_statistics_stay_in_fp32_when_the_model_runs_in_bf16(norm: Callable[..., torch.Tensor]) -> None:
-    """Values near 100 in bf16 are 0.5 apart; a mean taken in bf16 would be off by as much."""
-    values = (draw(4, 2048) + 100).bfloat16()
-    exact = norm(values.float()).numpy()
-    _, found = run_both(norm, values)
-    np.testing.assert_allclose(found, exact, atol=0.02)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"stride": 2, "padding": 1},
-        {"padding": "same"},
-        {"padding": (0, 2), "stride": (2, 1)},
-        {"dilation": 2, "padding": 2},
-        {"groups": 4, "padding": 1},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("has_bias", [True, False])
-def test_conv2d_is_torchs(options: dict[str, Any], *, has_bias: bool) -> None:
-    weight = draw(12, 8 // options.get("groups", 1), 3, 3, seed=1)
-    bias = draw(12, seed=2) if has_bias else torch.zeros(12)
-
-    def convolve(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        return functional.conv2d(x, weight, bias if has_bias else None, **options)
-
-    expected, found = run_both(convolve, draw(2, 8, 10, 9), weight, bias)
-    np.testing.assert_allclose(found, expected, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"stride": (2, 1, 1)}, {"padding": 1}, {"padding": (0, 1, 2), "groups": 2}], ids=str
-)
-def test_conv3d_is_torchs(options: dict[str, Any]) -> None:
-    weight, bias = draw(6, 4 // options.get("groups", 1), 3, 3, 3, seed=1), draw(6, seed=2)
-    expected, found = run_both(
-        lambda x, weight, bias: functional.conv3d(x, weight, bias, **options), draw(2, 4, 5, 6, 7), weight, bias
-    )
-    np.testing.assert_allclose(found, expected, atol=1e-4)
-
-
-@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
-@pytest.mark.parametrize("options", [{"scale_factor": 2.0}, {"scale_factor": (3.0, 1.0)}, {"size": (9, 5)}], ids=str)
-def test_nearest_pixels_are_torchs(mode: str, options: dict[str, Any]) -> None:
-    expected, found = run_both(lambda x: functional.interpolate(x, mode=mode, **options), draw(2, 3, 4, 5))
-    np.testing.assert_array_equal(found, expected)
+from tests.pipelines.runtime.side_by_side import draw, to_jax
 
 
 def test_the_inputs_of_named_submodules_lie_on_the_mesh_as_told() -> None:
@@ -131,38 +30,6 @@ def test_the_inputs_of_named_submodules_lie_on_the_mesh_as_told() -> None:
         return str(traced).count("sharding_constraint[")
 
     assert [count_constraints(names) for names in ({"1": halves}, {"0": halves, "1": halves}, {})] == [1, 2, 0]
-
-
-@pytest.mark.parametrize("mask", ["none", "causal", "boolean", "added"])
-def test_attention_is_torchs(mask: str) -> None:
-    query, key, value = draw(2, 4, 6, 8, seed=1), draw(2, 4, 9, 8, seed=2), draw(2, 4, 9, 8, seed=3)
-    if mask == "causal":
-        key, value = key[:, :, :6], value[:, :, :6]
-    masks = {"boolean": draw(1, 1, 6, 9, seed=4) > -1, "added": draw(2, 4, 6, 9, seed=4)}
-
-    def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *mask_given: torch.Tensor) -> torch.Tensor:
-        return functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask_given[0] if mask_given else None, is_causal=mask == "causal"
-        )
-
-    given = (masks[mask],) if mask in masks else ()
-    expected, found = run_both(attend, query, key, value, *given)
-    np.testing.assert_allclose(found, expected, atol=2e-5)
-
-
-@pytest.mark.parametrize("options", [{"scale": 0.3}, {"enable_gqa": True}], ids=str)
-def test_attention_takes_a_scale_and_shared_heads(options: dict[str, Any]) -> None:
-    heads = 2 if "enable_gqa" in options else 4
-    tensors = draw(1, 4, 5, 8, seed=1), draw(1, heads, 7, 8, seed=2), draw(1, heads, 7, 8, seed=3)
-    expected, found = run_both(lambda *qkv: functional.scaled_dot_product_attention(*qkv, **options), *tensors)
-    np.testing.assert_allclose(found, expected, atol=2e-5)
-
-
-def test_attention_keeps_its_softmax_in_fp32_under_bf16() -> None:
-    query, key, value = (draw(1, 2, 32, 16, seed=seed).bfloat16() * 2 for seed in (1, 2, 3))
-    exact = functional.scaled_dot_product_attention(query.float(), key.float(), value.float()).numpy()
-    _, found = run_both(functional.scaled_dot_product_attention, query, key, value)
-    np.testing.assert_allclose(found, exact, atol=0.05)
 
 
 class Table(torch.nn.Module):
@@ -226,3 +93,125 @@ def test_gradients_flow_through_a_module(table: TracedModule) -> None:
     weights = {"linear.weight": jnp.eye(3), "saved": jnp.zeros(3)} | table.constant_buffers()
     found = jax.grad(lambda weights: table.call(weights, jnp.array([1.0, 2.0, 3.0])).sum())(weights)
     np.testing.assert_array_equal(found["linear.weight"], np.tile([1.0, 2.0, 3.0], (3, 1)))
+
+
+class Block(torch.nn.Module):
+    """Two streams that see each other, and a scale that is the same for all blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6, bias=False)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + scale * torch.tanh(self.left(y)), y + scale * torch.tanh(self.right(x))
+
+
+class Tower(torch.nn.Module):
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.blocks: Any = torch.nn.ModuleList(Block() for _ in range(layers))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        for block in self.blocks:
+            x, y = block(x, y, scale=0.5)
+        return x, y
+
+
+def test_many_layers_run_as_one_scan_with_the_results_of_the_list() -> None:
+    torch.manual_seed(0)
+    tower = Tower(5)
+    x, y = draw(2, 6), draw(2, 6, seed=1)
+    expected = [value.detach().numpy() for value in tower(x, y)]
+    own = {name: to_jax(value) for name, value in tower.state_dict().items()}
+    stacked = {
+        f"blocks.every_layer.{name}": jnp.stack([own[f"blocks.{index}.{name}"] for index in range(5)])
+        for name in ("left.weight", "left.bias", "right.weight")
+    }
+    tower.blocks = scan_if_long(tower.blocks, carried=("x", "y"))
+    module = TracedModule(tower)
+    assert module.parameter_shapes() == {name: value.shape for name, value in stacked.items()}
+    run = jax.jit(lambda weights, *inputs: module.call(weights, *inputs))
+    for found, wanted in zip(run(stacked, to_jax(x), to_jax(y)), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert run.lower(stacked, to_jax(x), to_jax(y)).as_text().count("tanh") == 2
+
+
+def build_clip() -> tuple[Any, Any, str]:
+    from transformers import CLIPTextConfig, CLIPTextModel
+
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 2,
+    }
+    model: Any = CLIPTextModel(CLIPTextConfig(**sizes, vocab_size=40, bos_token_id=1, eos_token_id=2, pad_token_id=0))
+    return model, model.encoder, "layers"
+
+
+CAUSAL_SIZES: dict[str, Any] = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "vocab_size": 40,
+}
+
+
+def build_qwen() -> tuple[Any, Any, str]:
+    from transformers import Qwen3Config, Qwen3Model
+
+    model: Any = Qwen3Model(Qwen3Config(**CAUSAL_SIZES))
+    return model, model, "layers"
+
+
+def build_mistral() -> tuple[Any, Any, str]:
+    from transformers import MistralConfig, MistralModel
+
+    model: Any = MistralModel(MistralConfig(**CAUSAL_SIZES, sliding_window=None))
+    return model, model, "layers"
+
+
+def build_umt5() -> tuple[Any, Any, str]:
+    from transformers import UMT5Config, UMT5EncoderModel
+
+    model: Any = UMT5EncoderModel(UMT5Config(vocab_size=40, d_model=16, d_kv=8, d_ff=24, num_layers=5, num_heads=2))
+    return model, model.encoder, "block"
+
+
+@pytest.mark.parametrize("build", [build_clip, build_qwen, build_mistral, build_umt5])
+def test_a_text_encoder_as_a_scan_gives_its_own_hidden_states(build: Callable[[], tuple[Any, Any, str]]) -> None:
+    torch.manual_seed(0)
+    model, owner, name = build()
+    model.eval().requires_grad_(requires_grad=False)
+    ids = torch.randint(3, 40, (2, 7), generator=torch.Generator().manual_seed(0))
+    expected = model(ids, output_hidden_states=True)
+    own = {key: to_jax(value) for key, value in model.state_dict().items()}
+    setattr(owner, name, scan_if_long(getattr(owner, name)))
+    module = TracedModule(model)
+    prefix, stack = f"{name}.", f"{name}.every_layer."
+    count = len(expected.hidden_states) - 1
+    weights = module.constant_buffers() | {
+        key: jnp.stack([own[key.replace(stack, f"{prefix}{index}.")] for index in range(count)])
+        if stack in key
+        else own[key]
+        for key in module.parameter_shapes()
+    }
+    output, hidden_states = jax.jit(lambda weights, ids: module.call(weights, ids, method=read_layers))(
+        weights, to_jax(ids.int())
+    )
+    np.testing.assert_allclose(output, expected.last_hidden_state, atol=1e-5)
+    for found, wanted in zip(hidden_states, expected.hidden_states[1:-1], strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def read_layers(model: Any, ids: Any) -> tuple[Any, Any]:
+    output, hidden_states = call_for_layers(model, ids)
+    return output.last_hidden_state, hidden_states[1:-1]
+
+
+def test_few_layers_stay_a_list() -> None:
+    tower = Tower(2)
+    assert scan_if_long(tower.blocks) is tower.blocks

@@ -1,0 +1,167 @@
+"""PyTorch's norms, convolutions and resizing in JAX, with PyTorch's arguments.
+
+They keep the numerics that PyTorch has under bf16 (statistics of norms in fp32) and give each backend the layout that
+it runs fastest.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def group_norm(
+    input: jax.Array,
+    num_groups: int,
+    weight: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    eps: float = 1e-5,
+) -> jax.Array:
+    """Statistics in fp32, the variance after the mean."""
+    batch, channels, *spatial = input.shape
+    x = input.reshape(batch, num_groups, -1).astype(jnp.float32)
+    mean = x.mean(-1, keepdims=True)
+    scale = jax.lax.rsqrt(jnp.square(x - mean).mean(-1, keepdims=True) + eps)
+    per_channel = (1, channels, *(1 for _ in spatial))
+    # Folding scale and shift into one multiply-add per channel leaves a single pass over the large tensor.
+    gain = jnp.repeat(scale[..., 0], channels // num_groups, axis=1)
+    shift = -jnp.repeat((mean * scale)[..., 0], channels // num_groups, axis=1)
+    if weight is not None:
+        gain, shift = gain * weight, shift * weight
+    if bias is not None:
+        shift = shift + bias
+    gain, shift = (value.reshape(batch, *per_channel[1:]) for value in (gain, shift))
+    return (input.astype(jnp.float32) * gain + shift).astype(input.dtype)
+
+
+def layer_norm(
+    input: jax.Array,
+    normalized_shape: tuple[int, ...],
+    weight: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    eps: float = 1e-5,
+) -> jax.Array:
+    axes = tuple(range(-len(normalized_shape), 0))
+    x = input.astype(jnp.float32)
+    mean = x.mean(axes, keepdims=True)
+    # Both sums in one pass: features of a token spread at least as wide as they lie off zero, so little cancels.
+    variance = jnp.maximum(jnp.square(x).mean(axes, keepdims=True) - jnp.square(mean), 0.0)
+    x = (x - mean) * jax.lax.rsqrt(variance + eps)
+    if weight is not None:
+        x = x * weight.astype(jnp.float32)
+    if bias is not None:
+        x = x + bias.astype(jnp.float32)
+    return x.astype(input.dtype)
+
+
+def convolve(  # noqa: PLR0917 - PyTorch's own signature
+    input: jax.Array,
+    weight: jax.Array,
+    bias: jax.Array | None = None,
+    stride: int | tuple[int, ...] = 1,
+    padding: int | tuple[int, ...] | str = 0,
+    dilation: int | tuple[int, ...] = 1,
+    groups: int = 1,
+) -> jax.Array:
+    """Convolutions in two or three dimensions, channels-last inside.
+
+    XLA:CPU runs that up to 3x faster (24 -> 8 ms for 32x64x16x16); TPU lays out by itself.
+    """
+    spatial = weight.ndim - 2
+    stride, dilation = (tuple(v) if isinstance(v, tuple | list) else (v,) * spatial for v in (stride, dilation))
+    if isinstance(padding, str):
+        pads: Any = padding
+    else:
+        pads = [(pad, pad) for pad in (padding if isinstance(padding, tuple | list) else (padding,) * spatial)]
+    # diffusers' Upsample hands fp32 to a bf16 convolution: PyTorch's own type_as is lost in the tracing.
+    input = jnp.moveaxis(input.astype(weight.dtype), 1, -1)
+    kernel = jnp.moveaxis(weight, (0, 1), (-1, -2))
+    as_it_is = functools.partial(_convolve_channels_last, stride=stride, pads=pads, dilation=dilation, groups=groups)
+    if spatial == 3 and not isinstance(pads, str):
+        in_planes = functools.partial(_convolve_planes, stride=stride, pads=pads, dilation=dilation, groups=groups)
+        out = jax.lax.platform_dependent(input, kernel, cpu=in_planes, default=as_it_is)
+    else:
+        out = as_it_is(input, kernel)
+    if bias is not None:
+        out = out + bias
+    return jnp.moveaxis(out, -1, 1)
+
+
+def _convolve_channels_last(input: jax.Array, kernel: jax.Array, *, stride: Any, pads: Any, dilation: Any, groups: int):
+    layout = {2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}[kernel.ndim - 2]
+    return jax.lax.conv_general_dilated(
+        input,
+        kernel,
+        window_strides=stride,
+        padding=pads,
+        rhs_dilation=dilation,
+        feature_group_count=groups,
+        dimension_numbers=layout,
+    )
+
+
+def _convolve_planes(input: jax.Array, kernel: jax.Array, *, stride: Any, pads: Any, dilation: Any, groups: int):
+    """In three dimensions as a sum over the kernel's planes, each in two, with the frames in the batch.
+
+    XLA:CPU has no fast path for three: this runs 5 to 11x faster (175 -> 33 ms for 3x16x9x64x64).
+    """
+    batch = input.shape[0]
+    input = jnp.pad(input, ((0, 0), *pads, (0, 0)))
+    planes = kernel.shape[0]
+    frames = (input.shape[1] - dilation[0] * (planes - 1) - 1) // stride[0] + 1
+    last = stride[0] * (frames - 1) + 1
+    is_plain = {*stride[1:], *dilation[1:], groups} == {1}
+    total: Any = 0
+    for plane in range(planes):
+        first = dilation[0] * plane
+        seen = input[:, first : first + last : stride[0]]
+        seen = seen.reshape(-1, *seen.shape[2:])
+        if is_plain:
+            total += _convolve_plane(seen, kernel[plane])
+        else:
+            total += _convolve_channels_last(
+                seen, kernel[plane], stride=stride[1:], pads="VALID", dilation=dilation[1:], groups=groups
+            )
+    return total.reshape(batch, frames, *total.shape[1:])
+
+
+@jax.custom_vjp
+def _convolve_plane(input_NHWC: jax.Array, kernel_HWIO: jax.Array) -> jax.Array:
+    """No padding, no strides. Its gradients are written as the two convolutions that XLA:CPU has fast code for."""
+    return _convolve_channels_last(input_NHWC, kernel_HWIO, stride=(1, 1), pads="VALID", dilation=(1, 1), groups=1)
+
+
+def _convolve_plane_keeping(input: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _convolve_plane(input, kernel), (input, kernel)
+
+
+def _convolve_plane_back(kept: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    input, kernel = kept
+    height, width = (side - 1 for side in kernel.shape[:2])
+    padded = jnp.pad(gradient, ((0, 0), (height, height), (width, width), (0, 0)))
+    to_input = _convolve_plane(padded, jnp.flip(kernel, (0, 1)).swapaxes(2, 3))
+    to_kernel = _convolve_plane(input.transpose(3, 1, 2, 0), gradient.transpose(1, 2, 0, 3))
+    return to_input, to_kernel.transpose(1, 2, 0, 3)
+
+
+_convolve_plane.defvjp(_convolve_plane_keeping, _convolve_plane_back)
+
+
+def interpolate(
+    input: jax.Array,
+    size: tuple[int, ...] | None = None,
+    scale_factor: float | tuple[float, ...] | None = None,
+    mode: str = "nearest",
+    **_unused: Any,
+) -> jax.Array:
+    """Nearest pixels at whole scales by repeating them: torchax's gather would not split over a mesh.
+
+    Raises NotImplementedError for everything else.
+    """
+    factors = scale_factor if isinstance(scale_factor, tuple | list) else (scale_factor,) * (input.ndim - 2)
+    if size is not None or mode not in ("nearest", "nearest-exact") or any(f is None or f % 1 for f in factors):
+        raise NotImplementedError(f"interpolate {mode=} {size=} {scale_factor=}")
+    for axis, factor in enumerate(factors, start=2):
+        input = jnp.repeat(input, int(factor or 1), axis=axis)
+    return input

@@ -1,0 +1,79 @@
+"""Long self-attention over a mesh: however batch, heads and tokens are split, it is the attention of one device."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pipelines.runtime.attention import AttentionAxes, attend, attend_long
+from pipelines.runtime.flash import Tiles
+from pipelines.runtime.mesh import build_mesh
+
+TILES = Tiles(queries=128, keys=128, step=128)
+
+
+def draw(heads: int) -> list[jax.Array]:
+    rng = np.random.default_rng(0)
+    return [jnp.asarray(rng.standard_normal((2, heads, 96, 8)), jnp.float32) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("mesh", "heads", "collective"),
+    [
+        ("dp=2,sp=4", 4, "all-to-all"),
+        ("dp=2,sp=2,tp=2", 4, "all-to-all"),
+        ("sp=4", 6, "all-gather"),
+        ("dp=4,sp=2", 3, "all-gather"),
+        ("tp=8", 8, ""),
+    ],
+    ids=["heads for tokens", "slices too", "heads that do not divide", "rows that do not divide", "heads alone"],
+)
+def test_a_split_attention_is_the_whole_one(mesh: str, heads: int, collective: str) -> None:
+    built = build_mesh(mesh)
+    axes = AttentionAxes(mesh=built, rows="dp", heads="tp", tokens="sp")
+    inputs = draw(heads)
+    expected = attend(*inputs, mask=None, is_causal=False, scale=None, has_grouped_heads=False)
+    rows, tokens, slices = axes.choose_spec((2, 96, heads))
+    placed = [jax.device_put(x, NamedSharding(built, P(rows, slices, tokens))) for x in inputs]
+    run = jax.jit(lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES, interpret=True))
+    np.testing.assert_allclose(run(*placed), expected, atol=2e-6)
+    text = run.lower(*placed).compile().as_text()
+    assert {name for name in ("all-to-all", "all-gather") if name in text} == ({collective} if collective else set())
+
+
+def test_keys_and_values_are_gathered_where_heads_are_not_to_be_traded() -> None:
+    built = build_mesh("sp=4")
+    axes = AttentionAxes(mesh=built, tokens="sp", trades_heads=False)
+    inputs = draw(4)
+    expected = attend(*inputs, mask=None, is_causal=False, scale=None, has_grouped_heads=False)
+    run = jax.jit(lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES, interpret=True))
+    np.testing.assert_allclose(run(*inputs), expected, atol=2e-6)
+    assert "all-to-all" not in run.lower(*inputs).compile().as_text()
+
+
+def test_queries_in_parts_attend_to_a_text_that_is_whole_everywhere() -> None:
+    built = build_mesh("dp=2,sp=2,tp=2")
+    axes = AttentionAxes(mesh=built, rows="dp", heads="tp", tokens="sp")
+    query, key, value = draw(4)
+    key, value = key[:, :, :33], value[:, :, :33]
+    expected = attend(query, key, value, mask=None, is_causal=False, scale=None, has_grouped_heads=False)
+    run = jax.jit(lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES, interpret=True))
+    np.testing.assert_allclose(run(query, key, value), expected, atol=2e-6)
+
+
+def test_it_runs_inside_a_shard_map_over_heads() -> None:
+    built = build_mesh("sp=2,tp=4")
+    axes = AttentionAxes(mesh=built, rows="dp", tokens="sp", entered=frozenset({"tp"}))
+    inputs = draw(8)
+    expected = attend(*inputs, mask=None, is_causal=False, scale=None, has_grouped_heads=False)
+    run = jax.shard_map(
+        lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES, interpret=True),
+        mesh=built,
+        in_specs=P(None, "tp"),
+        out_specs=P(None, "tp"),
+        axis_names={"tp"},
+        check_vma=False,
+    )
+    np.testing.assert_allclose(jax.jit(run)(*inputs), expected, atol=2e-6)
