@@ -2,9 +2,10 @@
 
 Data parallel: parameters are replicated, each batch is split over the mesh's `dp` axis, and XLA adds the gradient
 all-reduce. Batches are a pure function of the step, so a resumed run sees exactly what the broken one would have seen.
-Not here: what is learned (demo_sdxl.py), how parameters move (optimizer.py).
+Not here: what is learned (demo.py), how parameters move (optimizer.py).
 """
 
+import contextlib
 import queue
 import threading
 import time
@@ -20,6 +21,8 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
+from pipelines.runtime.torch_bridge import linear_layers_as
+from pipelines.training import linear
 from pipelines.training.checkpoint import load_checkpoint, save_checkpoint
 from pipelines.training.optimizer import Course, IsHidden, build_optimizer
 
@@ -111,9 +114,14 @@ def _build_gradients(task: Task) -> Callable[..., tuple[jax.Array, Parameters]]:
     ) -> tuple[jax.Array, Parameters]:
         def loss(parameters: Parameters) -> jax.Array:
             cast = {name: value.astype(task.dtype) for name, value in {**parameters, **frozen}.items()}
-            return task.loss(cast, batch, key).astype(jnp.float32)
+            with linear_layers_as(linear.linear) if is_cpu else contextlib.nullcontext():
+                return task.loss(cast, batch, key).astype(jnp.float32)
 
         return jax.value_and_grad(loss)(parameters)
+
+    is_cpu = jax.default_backend() == "cpu"
+    if is_cpu:
+        linear.choose_dtype()  # not while tracing
 
     return jax.jit(compute)
 

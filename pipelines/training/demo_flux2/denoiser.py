@@ -1,7 +1,6 @@
-"""The transformer under the finished text encoder: rectified flow (Liu et al. 2022, Esser et al. 2024).
+"""The transformer under the finished text encoder: rectified flow (flow.py).
 
-A picture is seen at `sigma` between 0 (itself) and 1 (noise): (1 - sigma) latents + sigma noise; what is learned is
-noise - latents. Sampling with FLUX.2's own shift of about 6 spends most steps near the noise, and so does training.
+Sampling with FLUX.2's own shift of about 6 spends most steps near the noise, and so does training.
 """
 
 from collections.abc import Mapping
@@ -12,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from pipelines.flux2.denoise import make_image_ids, make_text_ids, pack
+from pipelines.training.album import AlbumSize
 from pipelines.training.demo_flux2.architecture import PATCH, TEXT_LENGTH
 from pipelines.training.demo_flux2.network import embed
 from pipelines.training.demo_flux2.tokenizer import tokenize
+from pipelines.training.flow import add_noise
 from pipelines.training.network import Network
 from pipelines.training.optimizer import Course
-from pipelines.training.stills.album import AlbumSize
 from pipelines.training.stills.course import Stage
 from pipelines.training.trainer import Loss, Parameters
 
@@ -30,19 +30,19 @@ AS_IN_PIXELS = (16 / 7,) * 4 + (4 / 7,) * 12
 STAGES = (
     Stage(
         name="denoiser-256",
-        sizes=(AlbumSize(width=256, height=256, pictures=14_336, batch_size=32),),
+        sizes=(AlbumSize(width=256, height=256, count=14_336, batch_size=32),),
         course=Course(steps=4000, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
         channel_weights=COMPOSITION_FIRST,
     ),
     Stage(
         name="denoiser-all",
         sizes=(
-            AlbumSize(width=256, height=256, pictures=14_336, batch_size=32, turns=5),
-            AlbumSize(width=320, height=192, pictures=2048, batch_size=32, turns=2),
-            AlbumSize(width=192, height=320, pictures=2048, batch_size=32, turns=2),
-            AlbumSize(width=128, height=128, pictures=16_384, batch_size=64, turns=1),
+            AlbumSize(width=256, height=256, count=14_336, batch_size=32, turns=5),
+            AlbumSize(width=320, height=192, count=2048, batch_size=32, turns=2),
+            AlbumSize(width=192, height=320, count=2048, batch_size=32, turns=2),
+            AlbumSize(width=128, height=128, count=16_384, batch_size=64, turns=1),
         ),
-        course=Course(steps=8000, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
+        course=Course(steps=2400, muon_learning_rate=0.01, adam_learning_rate=7e-4, ema_decay=0.998),
         channel_weights=AS_IN_PIXELS,
     ),
 )
@@ -67,13 +67,8 @@ def _compute_loss(
 ) -> jax.Array:
     """Mean squared error of noise - latents; the batch covers all sigmas evenly. A dropped caption is an empty one."""
     latents = batch["latents"]
-    rows, channels, height, width = latents.shape
-    time_key, noise_key = jax.random.split(key)
-    even = (jnp.arange(rows) + jax.random.uniform(time_key, (rows,))) / rows
-    sigmas = (SIGMA_SHIFT * even / (1 + (SIGMA_SHIFT - 1) * even))[:, None, None, None]
-    noise = jax.random.normal(noise_key, latents.shape, latents.dtype)
-    noisy = (1 - sigmas) * latents + sigmas * noise
-
+    _, channels, height, width = latents.shape
+    noisy, target, sigmas = add_noise(latents, key, shift=SIGMA_SHIFT)
     tokens = jnp.stack([batch["input_ids"], batch["is_text"]])
     tokens = jnp.where(batch["is_kept"][None, :, None] > 0, tokens, unread_2BL)
     (output,) = network.call(
@@ -81,13 +76,13 @@ def _compute_loss(
         parameters,
         hidden_states=pack(fold_patches(noisy)),
         encoder_hidden_states=embed(network, parameters, tokens),
-        timestep=sigmas[:, 0, 0, 0],
+        timestep=sigmas,
         img_ids=jnp.asarray(make_image_ids(height // PATCH, width // PATCH)),
         txt_ids=jnp.asarray(make_text_ids(TEXT_LENGTH)),
         return_dict=False,
     )
     weights = jnp.broadcast_to(channel_weights, (1, channels, height, width))
-    error = output - pack(fold_patches(noise - latents))
+    error = output - pack(fold_patches(target))
     return (pack(fold_patches(weights)) * jnp.square(error)).mean()
 
 

@@ -8,13 +8,13 @@ from jax.sharding import Mesh
 from transformers import CLIPTokenizer
 
 from pipelines.training.deadline import Deadline
+from pipelines.training.demo import train_network
 from pipelines.training.demo_sdxl import architecture
 from pipelines.training.demo_sdxl.denoiser import STAGES, build_loss
 from pipelines.training.demo_sdxl.export import export
 from pipelines.training.demo_sdxl.network import build_network, embed, is_hidden
 from pipelines.training.demo_sdxl.tokenizer import build_tokenizer, tokenize
 from pipelines.training.network import Network
-from pipelines.training.reading import train_reading
 from pipelines.training.stills.album import draw_album
 from pipelines.training.stills.course import train_stage
 from pipelines.training.stills.latents import fit_preview, train_latents
@@ -39,42 +39,35 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
     def read_captions(captions: list[str]) -> Batch:
         return {"input_ids": tokenize(tokenizer, captions)}
 
-    text = deadline.finish(
-        folder / "text.safetensors",
-        lambda left_s: train_reading(
-            lambda parameters, batch: _read(network, parameters, batch),
-            {name: value for name, value in network.initial.items() if name.startswith("text_encoder")},
-            exam=EXAM,
-            widths=READ_WIDTHS,
+    values = train_network(
+        network,
+        exam=EXAM,
+        read=lambda parameters, batch: _read(network, parameters, batch),
+        read_widths=READ_WIDTHS,
+        tokenize=read_captions,
+        is_hidden=is_hidden,
+        stages=STAGES,
+        train_stage=lambda stage, denoiser, text, left_s: train_stage(
+            stage,
+            denoiser,
+            frozen=text,
+            encode=encode,
+            albums=folder / "albums",
             tokenize=read_captions,
+            loss=build_loss(network, stage),
             is_hidden=is_hidden,
             mesh=mesh,
-            folder=folder / "text",
+            folder=folder / stage.name,
             stop_after_s=left_s,
         ),
+        mesh=mesh,
+        folder=folder,
+        deadline=deadline,
     )
-    values = {name: value for name, value in network.initial.items() if name not in text}
-    for stage in STAGES:
-        values = deadline.finish(
-            folder / f"{stage.name}.safetensors",
-            lambda left_s, stage=stage, values=values: train_stage(
-                stage,
-                values,
-                frozen=text,
-                encode=encode,
-                albums=folder / "albums",
-                tokenize=read_captions,
-                loss=build_loss(network, stage),
-                is_hidden=is_hidden,
-                mesh=mesh,
-                folder=folder / stage.name,
-                stop_after_s=left_s,
-            ),
-        )
     album = draw_album(STAGES[0].sizes[0], encode, folder=folder / "albums")
     export(
         vae=vae,
-        network=text | values,
+        network=values,
         tokenizer_folder=tokenizer_folder,
         latents_to_rgb=fit_preview(album, cells=PREVIEW_CELLS),
         folder=output,

@@ -7,7 +7,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from pipelines.training.album import AlbumSize, keep_latents
 from pipelines.training.demo_wan.autoencoder import to_pixels
+from pipelines.training.demo_wan.captions import is_calm
 from pipelines.training.motions import Clip, draw_clip, render_clip
 
 Encode = Callable[[np.ndarray], jax.Array]
@@ -16,39 +18,23 @@ ENCODED_TOGETHER = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlbumSize:
-    """How many clips of which size, and how many of them a step learns from; `turns` steps in a row of each round."""
-
-    width: int
-    height: int
-    clips: int
-    batch_size: int
-    turns: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
 class Album:
     """Latents fp16 (N, 8, T, height / 8, width / 8), and what the clips show."""
 
     latents: np.ndarray
     clips: tuple[Clip, ...]
+    calm_clips: np.ndarray  # indices of those in which there is nothing to see and nothing moves
 
 
 def draw_album(size: AlbumSize, encode: Encode, *, folder: Path) -> Album:
     """Draws the clips of one size and encodes them; kept in `folder`, so that a resumed run starts at once."""
     rng = np.random.default_rng((4, size.width, size.height))
-    clips = tuple(draw_clip(rng) for _ in range(size.clips))
-    file = folder / f"clips-{size.width}x{size.height}-{size.clips}.npy"
-    if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        parts = [
-            np.asarray(encode(to_pixels(np.stack(frames))), np.float16)
-            for frames in (
-                [render_clip(clip, size.width, size.height) for clip in clips[start : start + ENCODED_TOGETHER]]
-                for start in range(0, len(clips), ENCODED_TOGETHER)
-            )
-        ]
-        partial = file.with_suffix(".partial.npy")
-        np.save(partial, np.concatenate(parts))
-        partial.rename(file)
-    return Album(latents=np.load(file), clips=clips)
+    clips = tuple(draw_clip(rng) for _ in range(size.count))
+    latents = keep_latents(
+        size,
+        lambda index: render_clip(clips[index], size.width, size.height),
+        lambda frames: encode(to_pixels(frames)),
+        together=ENCODED_TOGETHER,
+        folder=folder,
+    )
+    return Album(latents=latents, clips=clips, calm_clips=np.flatnonzero([is_calm(clip) for clip in clips]))

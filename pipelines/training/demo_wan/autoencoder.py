@@ -1,8 +1,10 @@
 """The video autoencoder: single frames first, then clips that are long enough for its causal chunks to repeat.
 
-Clips alone stall (13 dB after as long): colours and edges are learned from frames, at a fraction of the cost; the
-temporal convolutions then only have to learn what changes. Five frames are too few: the decoder's third chunk is the
-first that has all its caches, and every later one is like it.
+Clips alone stall (13 dB after as long): colours and edges are learned from frames, at a fraction of the cost. Frames
+train the last plane of each kernel in time, the one that sees the present; the others start at zero and the temporal
+convolutions as copies of what they get, so that the first clips come back as stills and only what changes is left to
+learn. Five frames are too few: the decoder's third chunk is the first that has all its caches, and every later one is
+like it.
 """
 
 from collections.abc import Mapping
@@ -12,6 +14,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from diffusers import AutoencoderKLWan
+from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
 from jax.sharding import Mesh
 
 from pipelines.runtime.torch_bridge import TracedModule
@@ -25,6 +29,7 @@ from pipelines.wan.causal import decode_frames, encode_frames
 LATENT_NOISE = 0.05  # deviation, against latents of about 1: the decoder learns to live with the transformer's errors
 POOL = 400  # clips drawn once, cut anew each step
 SIDE = 128  # pixels of a clip
+TEMPORAL_RANK = 5  # dimensions of a kernel that reaches over frames
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,21 +44,21 @@ class Stage:
 STAGES = (
     Stage(
         name="frames",
-        course=Course(steps=2500, muon_learning_rate=0.02, adam_learning_rate=2e-3, ema_decay=0.998),
+        course=Course(steps=3500, muon_learning_rate=0.02, adam_learning_rate=2e-3, ema_decay=0.998),
         frames=1,
         side=64,
         batch_size=12,
     ),
     Stage(
         name="clips",
-        course=Course(steps=2500, muon_learning_rate=0.01, adam_learning_rate=1e-3, ema_decay=0.998),
+        course=Course(steps=1200, muon_learning_rate=0.004, adam_learning_rate=6e-4, ema_decay=0.995),
         frames=9,
         side=64,
-        batch_size=3,
+        batch_size=2,
     ),
     Stage(  # its middle attends to the whole picture
         name="whole",
-        course=Course(steps=600, muon_learning_rate=0.005, adam_learning_rate=5e-4, ema_decay=0.99),
+        course=Course(steps=160, muon_learning_rate=0.002, adam_learning_rate=3e-4, ema_decay=0.98),
         frames=FRAMES,
         side=SIDE,
         batch_size=1,
@@ -70,18 +75,20 @@ def train_stage(
     stop_after_s: float | None = None,
 ) -> dict[str, np.ndarray]:
     """Returns AutoencoderKLWan parameters (torch names); `initial` None starts from nothing. Resumes from `folder`."""
-    module, untrained = trace_and_initialise(build_vae, seed=0)
+    is_still = stage.frames == 1
+    module, untrained = trace_and_initialise(_build_still_vae if is_still else build_vae, seed=0)
+    compute_loss = _compute_still_loss if is_still else _compute_loss
     rng = np.random.default_rng(1)
     pool = [render_clip(draw_clip(rng), SIDE, SIDE) for _ in range(POOL)]
     return train(
         Task(
             name=f"autoencoder, {stage.name}",
-            loss=lambda parameters, batch, key: _compute_loss(module, parameters, batch, key),
+            loss=lambda parameters, batch, key: compute_loss(module, parameters, batch, key),
             draw_batch=lambda step: _draw_batch(pool, stage, fill_mesh(stage.batch_size, mesh), step),
             course=stage.course,
             is_hidden=is_hidden,
         ),
-        untrained if initial is None else initial,
+        _forget_the_past(untrained) if initial is None else initial,
         mesh=mesh,
         folder=folder,
         stop_after_s=stop_after_s,
@@ -129,21 +136,53 @@ def _draw_batch(pool: list[np.ndarray], stage: Stage, count: int, step: int) -> 
     return {"pixels": to_pixels(np.stack(cuts))}
 
 
+def _build_still_vae() -> AutoencoderKLWan:
+    """For single frames: its causal convolutions expect kernels of one plane, and no frames before."""
+    vae = build_vae()
+    for module in vae.modules():
+        if isinstance(module, WanCausalConv3d):
+            module._padding = (*module._padding[:4], 0, 0)  # noqa: SLF001 - diffusers has no other place for it
+    return vae
+
+
+def _forget_the_past(initial: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Kernels in time (O, I, T, H, W) see only the present; temporal convolutions copy, upsamplers twice."""
+    values = dict(initial)
+    for name, value in initial.items():
+        if value.ndim == TEMPORAL_RANK and value.shape[2] > 1:
+            values[name] = np.zeros_like(value)
+            values[name][:, :, -1] = value[:, :, -1]
+            if "time_conv" in name:
+                copies = value.shape[0] // value.shape[1]
+                values[name][:, :, -1, 0, 0] = np.tile(np.eye(value.shape[1], dtype=value.dtype), (copies, 1))
+    return values
+
+
+def _compute_still_loss(
+    module: TracedModule, parameters: Parameters, batch: Mapping[str, jax.Array], key: jax.Array
+) -> jax.Array:
+    """With the planes of the kernels that see something: zeros before the first frame cost as much as frames."""
+    present = {name: value[:, :, -1:] if value.ndim == TEMPORAL_RANK else value for name, value in parameters.items()}
+    return _compute_loss(module, present, batch, key)
+
+
 def _compute_loss(
     module: TracedModule, parameters: Parameters, batch: Mapping[str, jax.Array], key: jax.Array
 ) -> jax.Array:
     """L1 + 2 MSE + half the L1 of the edges, and a pull of the latents to mean 0 and deviation 1."""
     pixels = batch["pixels"]
-    latents = encode_frames(module, parameters, pixels)
+    latents = encode_frames(module, parameters, pixels, unroll=True)
     noisy = latents + LATENT_NOISE * jax.random.normal(key, latents.shape, latents.dtype)
-    error = _decode(module, parameters, noisy) - pixels
+    error = _decode(module, parameters, noisy, unroll=True) - pixels
     edges = jnp.abs(jnp.diff(error, axis=3)).mean() + jnp.abs(jnp.diff(error, axis=4)).mean()
     mean, variance = latents.mean((0, 2, 3, 4)), latents.var((0, 2, 3, 4))
     spread = jnp.square(mean).mean() + jnp.square(jnp.log(variance + 1e-4)).mean()
     return jnp.abs(error).mean() + 2.0 * jnp.square(error).mean() + 0.5 * edges + 1e-2 * spread
 
 
-def _decode(module: TracedModule, parameters: Parameters, latents: jax.Array) -> jax.Array:
+def _decode(module: TracedModule, parameters: Parameters, latents: jax.Array, *, unroll: bool = False) -> jax.Array:
     """Pixels (B, 3, F, H, W) in [-1, 1]."""
-    frames = decode_frames(module, parameters, latents, finish=lambda pixels: pixels.transpose(0, 2, 1, 3, 4))
+    frames = decode_frames(
+        module, parameters, latents, finish=lambda pixels: pixels.transpose(0, 2, 1, 3, 4), unroll=unroll
+    )
     return frames.transpose(0, 2, 1, 3, 4)

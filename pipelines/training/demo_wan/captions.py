@@ -8,7 +8,7 @@ import numpy as np
 from pipelines.training.motions import MOTIONS, Clip, describe_clip, draw_clip
 from pipelines.training.postcards import COLOURS, PLACES, SUBJECTS, TIMES
 from pipelines.training.reading import Exam
-from pipelines.training.stills.captions import EMPTY_SHARE, UNKNOWN_SHARE, draw_unknown_words
+from pipelines.training.stills.captions import draw_caption
 
 STILL = MOTIONS[-1]
 NOBODY = 0  # the answer where there is no subject
@@ -19,16 +19,6 @@ QUESTIONS = {
     "subject": 1 + len(SUBJECTS),
     "colour": 1 + len(COLOURS),
 }
-
-
-def draw_caption(clip: Clip, rng: np.random.Generator) -> tuple[str, bool]:
-    """A caption, and whether it is about the clip; if not, a calm landscape belongs to it."""
-    lot = rng.random()
-    if lot < UNKNOWN_SHARE:
-        return draw_unknown_words(rng), False
-    if lot < UNKNOWN_SHARE + EMPTY_SHARE:
-        return "", True
-    return describe_clip(clip, rng), True
 
 
 def is_calm(clip: Clip) -> bool:
@@ -51,7 +41,7 @@ def label(clip: Clip) -> list[int]:
 def draw_question(rng: np.random.Generator) -> tuple[str, list[int]]:
     """A caption, and what the clip under it shows."""
     clip = draw_clip(rng)
-    caption, is_about_clip = draw_caption(clip, rng)
+    caption, is_about_clip = draw_caption(lambda: describe_clip(clip, rng), rng)
     while not (is_about_clip or is_calm(clip)):
         clip = draw_clip(rng)
     return caption, label(clip)

@@ -1,12 +1,14 @@
 """How well the video demo follows prompts: 100 held-out ones, drawn and read by the committed judges.
 
-`python -m pipelines.training.demo_wan.quality` prints the share of right attributes and motions, and writes a contact
-sheet: a row of frames for each prompt. The prompts ask for combinations that no training clip shows.
+`python -m pipelines.training.demo_wan.quality` prints the share of right attributes and motions. `--sheet` writes a
+contact sheet, a row of frames for each prompt, and `--gif` the same clips moving side by side. The prompts that are
+judged ask for combinations that no training clip shows.
 """
 
 import argparse
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +32,10 @@ SHEET_PROMPTS = (
     "The lights of the city blink at night",
 )
 SHEET_FRAMES = (0, 4, 8, 12, 16)
+SHEET_SEED = 7
 CAPTION_PX = 20
+GIF_COLUMNS = 4
+GIF_COLOURS = 128
 PSNR_CLIPS = 20
 MOTION = "motion"
 
@@ -51,11 +56,10 @@ def measure(
     return counts
 
 
-def draw_sheet(family: Family, catalog: Catalog, *, shape: str, steps: int | None) -> Image.Image:
-    """The contact sheet of the README: five frames of each prompt, with seed 7."""
+def draw_sheet(videos: Sequence[np.ndarray]) -> Image.Image:
+    """The contact sheet of the README: five frames of each of SHEET_PROMPTS."""
     rows = []
-    for prompt in SHEET_PROMPTS:
-        video = draw(family, catalog, prompt, shape=shape, steps=steps, seed=7)
+    for video, prompt in zip(videos, SHEET_PROMPTS, strict=True):
         strip = Image.fromarray(np.concatenate([video[index] for index in SHEET_FRAMES], axis=1))
         row = Image.new("RGB", (strip.width, strip.height + CAPTION_PX), "white")
         row.paste(strip)
@@ -65,6 +69,15 @@ def draw_sheet(family: Family, catalog: Catalog, *, shape: str, steps: int | Non
     for index, row in enumerate(rows):
         sheet.paste(row, (0, index * row.height))
     return sheet
+
+
+def write_gif(videos: Sequence[np.ndarray], file: Path, *, fps: int) -> None:
+    """All clips at once, GIF_COLUMNS of them in a row; all frames share the colours of the middle one."""
+    rows = [np.concatenate(videos[at : at + GIF_COLUMNS], axis=2) for at in range(0, len(videos), GIF_COLUMNS)]
+    pictures = [Image.fromarray(frame) for frame in np.concatenate(rows, axis=1)]
+    palette = pictures[len(pictures) // 2].quantize(GIF_COLOURS)
+    frames = [picture.quantize(palette=palette) for picture in pictures]
+    frames[0].save(file, save_all=True, append_images=frames[1:], duration=1000 // fps, loop=0)
 
 
 def measure_autoencoder(folder: Path) -> float:
@@ -90,13 +103,21 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=None, help="as the model's default")
     parser.add_argument("--prompts", type=int, default=100)
     parser.add_argument("--sheet", type=Path, default=None, help="where to write the contact sheet")
+    parser.add_argument("--gif", type=Path, default=None, help="where to write the moving contact sheet")
     options = parser.parse_args()
     catalog = load_catalog(options.models_dir)
     model = catalog.get(options.model)
     with tempfile.TemporaryDirectory() as cache:
         family = registry.load(model, mesh="dp=1", cache_dir=Path(cache), on_progress=ignore_progress)
-        if options.sheet:
-            draw_sheet(family, catalog, shape=options.shape, steps=options.steps).save(options.sheet)
+        if options.sheet or options.gif:
+            videos = [
+                draw(family, catalog, prompt, shape=options.shape, steps=options.steps, seed=SHEET_SEED)
+                for prompt in SHEET_PROMPTS
+            ]
+            if options.sheet:
+                draw_sheet(videos).save(options.sheet)
+            if options.gif:
+                write_gif(videos, options.gif, fps=model.fps or 1)
         counts = measure(family, catalog, shape=options.shape, steps=options.steps, count=options.prompts)
         decibels = None if model.path is None else measure_autoencoder(model.path)
     still = Counter({key: number for key, number in counts.items() if key[0] != MOTION})

@@ -12,16 +12,16 @@ from transformers import AutoTokenizer
 
 from pipelines.runtime.preview import LatentsToRgb, fit_map
 from pipelines.training.deadline import Deadline
+from pipelines.training.demo import train_network
 from pipelines.training.demo_wan import architecture, autoencoder
 from pipelines.training.demo_wan.album import Album, Encode, draw_album
 from pipelines.training.demo_wan.captions import EXAM
-from pipelines.training.demo_wan.denoiser import STAGES, train_stage
+from pipelines.training.demo_wan.denoiser import STAGES, Stage, train_stage
 from pipelines.training.demo_wan.export import export
 from pipelines.training.demo_wan.network import build_network, embed, is_hidden
 from pipelines.training.demo_wan.tokenizer import build_tokenizer, tokenize
 from pipelines.training.motions import draw_clip, render_clip
 from pipelines.training.network import Network
-from pipelines.training.reading import train_reading
 from pipelines.training.stills.architecture import trace_and_initialise
 from pipelines.training.trainer import Batch, Parameters
 from pipelines.wan.causal import encode_frames
@@ -29,6 +29,7 @@ from pipelines.wan.preview import pair_frames
 
 STATISTICS_CLIPS = 64
 PREVIEW_CLIPS = 32
+READ_WIDTHS = {"mean": architecture.TEXT_WIDTH, "first": architecture.TEXT_WIDTH}
 PREVIEW_CELLS = 4  # preview pixels a latent, each way
 
 
@@ -57,44 +58,39 @@ def train_demo_wan(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: floa
         ids, is_text = tokenize(tokenizer, captions)
         return {"input_ids": ids, "is_text": is_text}
 
-    text = deadline.finish(
-        folder / "text.safetensors",
-        lambda left_s: train_reading(
-            lambda parameters, batch: _read(network, parameters, batch),
-            {name: value for name, value in network.initial.items() if name.startswith("text_encoder.")},
-            exam=EXAM,
-            widths={"mean": architecture.TEXT_WIDTH, "first": architecture.TEXT_WIDTH},
-            tokenize=read_captions,
-            is_hidden=is_hidden,
+    def draw_albums(stage: Stage) -> list[Album]:
+        return [draw_album(size, encode, folder=folder / "albums") for size in stage.sizes]
+
+    values = train_network(
+        network,
+        exam=EXAM,
+        read=lambda parameters, batch: _read(network, parameters, batch),
+        read_widths=READ_WIDTHS,
+        tokenize=read_captions,
+        is_hidden=is_hidden,
+        stages=STAGES,
+        train_stage=lambda stage, denoiser, text, left_s: train_stage(
+            stage,
+            network,
+            tokenizer,
+            draw_albums(stage),
+            denoiser,
+            frozen=text,
             mesh=mesh,
-            folder=folder / "text",
+            folder=folder / stage.name,
             stop_after_s=left_s,
         ),
+        mesh=mesh,
+        folder=folder,
+        deadline=deadline,
     )
-    values = {name: value for name, value in network.initial.items() if name not in text}
-    albums: list[Album] = []
-    for stage in STAGES:
-        albums = [draw_album(size, encode, folder=folder / "albums") for size in stage.sizes]
-        values = deadline.finish(
-            folder / f"{stage.name}.safetensors",
-            lambda left_s, stage=stage, values=values, albums=albums: train_stage(
-                stage,
-                network,
-                tokenizer,
-                albums,
-                values,
-                frozen=text,
-                mesh=mesh,
-                folder=folder / stage.name,
-                stop_after_s=left_s,
-            ),
-        )
+    first = STAGES[0]
     export(
         vae=vae,
         statistics=statistics,
-        network=text | values,
+        network=values,
         tokenizer_folder=tokenizer_folder,
-        latents_to_rgb=_fit_preview(albums[0], STAGES[0].sizes[0].width, STAGES[0].sizes[0].height),
+        latents_to_rgb=_fit_preview(draw_albums(first)[0], first.sizes[0].width, first.sizes[0].height),
         folder=output,
     )
 

@@ -23,7 +23,8 @@ FRAMES = 17
 BLINK_FRAMES = 8  # from lit to lit
 
 # Smaller than on a still postcard: the mover needs room to move in.
-SCALES = {"sailboat": 0.85, "hot-air balloon": 0.8}
+SCALES = {"hot-air balloon": 0.9}
+UNLIT_GAIN = 0.88  # what a house or lighthouse keeps of its brightness when its lamps are off
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +56,9 @@ def render_clip(clip: Clip, width: int, height: int, frames: int = FRAMES) -> np
 # ---- boats and balloons ----------------------------------------------------------------------------------------------
 
 
-def _render_still(scene: Scene, width: int, height: int, *, lamps: float = 1.0) -> np.ndarray:
+def _render_still(scene: Scene, width: int, height: int) -> np.ndarray:
     layout = lay_out(scene)
-    canvas = _paint_background(scene, layout, width, height, light=replace(find_light(scene), lamps=lamps))
+    canvas = _paint_background(scene, layout, width, height, light=find_light(scene))
     for subject, x in zip(scene.subjects, layout.subject_x, strict=True):
         spot = find_spot(canvas, subject, layout, x)
         draw_subject(canvas, subject, scene, replace(spot, size=spot.size * SCALES.get(subject.kind, 1.0)))
@@ -78,7 +79,7 @@ def _move_subject(clip: Clip, width: int, height: int, shares: np.ndarray) -> np
     for share in shares:
         canvas = background.copy()
         x, y = course.at(float(share))
-        spot = Spot(x=round(x * canvas.width), y=round(y * canvas.height), size=round(home.size * SCALES[subject.kind]))
+        spot = Spot(x=round(x * canvas.width), y=round(y * canvas.height), size=round(home.size * SCALES.get(subject.kind, 1.0)))
         draw_subject(canvas, subject, scene, spot)
         frames.append(canvas.finish())
     return np.stack(frames)
@@ -104,6 +105,8 @@ HIGH_LIGHTS = {"sunrise": ("noon", 0.45), "sunset": ("noon", 0.18), "noon": ("no
 HIGHEST_SUN = 0.17  # of the height, from the top
 LOWEST_NOON_SUN = 0.45
 DIP = 0.06  # how far below its place on a still postcard the sun starts or ends, in shorter sides
+SUN_RADIUS = 0.14  # in shorter sides; what moves is larger and plainer than on a still postcard
+SUNRISE_DISC = (255, 226, 96)
 
 
 def _render_sun(clip: Clip, width: int, height: int, share: float) -> np.ndarray:
@@ -125,14 +128,15 @@ def _find_sun_light(time: str, climbed: float) -> Light:
     middle = LIGHTS[time]
     toward, most = (LOW_LIGHTS if climbed < 0.5 else HIGH_LIGHTS)[time]
     mixed = mix_lights(middle, LIGHTS[toward], most * abs(2 * climbed - 1))
-    return replace(mixed, disc=middle.disc, disc_radius=middle.disc_radius, halo=middle.halo, glitter=middle.glitter)
+    disc = SUNRISE_DISC if time == "sunrise" else middle.disc
+    return replace(mixed, disc=disc, disc_radius=SUN_RADIUS, halo=middle.halo, glitter=middle.glitter)
 
 
 # ---- snow and lamps --------------------------------------------------------------------------------------------------
 
 SNOW_FIELDS = 3
 # (radius, fall in a frame, flakes along a shorter side): near flakes are large and fast
-SNOW_LAYERS = ((0.020, 0.026, 4), (0.013, 0.016, 3))
+SNOW_LAYERS = ((0.030, 0.026, 3), (0.020, 0.016, 3))
 SNOW = (252, 253, 255)
 
 
@@ -177,5 +181,16 @@ def _blink(scene: Scene, width: int, height: int, frames: int) -> np.ndarray:
     """Lamps on, for one frame half on, off, half on again."""
     phases = np.cos(2 * np.pi * np.arange(frames) / BLINK_FRAMES)
     levels = [float(level) for level in (0.5 + 1.1 * phases).round(3).clip(0, 1)]
-    pictures = {level: _render_still(scene, width, height, lamps=level) for level in set(levels)}
+    pictures = {level: _render_lamps(scene, width, height, level) for level in set(levels)}
     return np.stack([pictures[level] for level in levels])
+
+
+def _render_lamps(scene: Scene, width: int, height: int, level: float) -> np.ndarray:
+    layout, light = lay_out(scene), find_light(scene)
+    gain = UNLIT_GAIN + (1 - UNLIT_GAIN) * level
+    red, green, blue = light.subject_gain
+    light = replace(light, lamps=level, subject_gain=(gain * red, gain * green, gain * blue))
+    canvas = _paint_background(scene, layout, width, height, light=light)
+    for subject, x in zip(scene.subjects, layout.subject_x, strict=True):
+        draw_subject(canvas, subject, scene, find_spot(canvas, subject, layout, x))
+    return canvas.finish()

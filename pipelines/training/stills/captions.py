@@ -3,9 +3,11 @@
 Unknown words go with an empty landscape: what the model cannot draw becomes a calm view, never noise.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
-from pipelines.training.postcards import Scene, describe
+from pipelines.training.postcards import Scene
 
 UNKNOWN_SHARE = 0.04  # captions of unknown words
 EMPTY_SHARE = 0.02  # captions of no words
@@ -21,14 +23,14 @@ COMMON_WORDS = (  # noqa: SIM905 - a list of a hundred quoted words reads worse
 ).split()
 
 
-def draw_caption(scene: Scene, rng: np.random.Generator) -> tuple[str, bool]:
-    """A caption, and whether it is about the scene; if not, an empty landscape belongs to it."""
+def draw_caption(describe: Callable[[], str], rng: np.random.Generator) -> tuple[str, bool]:
+    """A caption, mostly what `describe` says, and whether it is about the picture; else an empty one belongs to it."""
     lot = rng.random()
     if lot < UNKNOWN_SHARE:
-        return draw_unknown_words(rng), False
+        return _draw_unknown_words(rng), False
     if lot < UNKNOWN_SHARE + EMPTY_SHARE:
         return "", True
-    return describe(scene, rng), True
+    return describe(), True
 
 
 def is_empty(scene: Scene) -> bool:
@@ -36,7 +38,7 @@ def is_empty(scene: Scene) -> bool:
     return not scene.subjects and scene.weather == "clear"
 
 
-def draw_unknown_words(rng: np.random.Generator) -> str:
+def _draw_unknown_words(rng: np.random.Generator) -> str:
     """Common words that no postcard shows, and made-up ones."""
     words = []
     for _ in range(rng.integers(1, 9)):

@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 from jax.sharding import Mesh
 
+from pipelines.training.album import AlbumSize, take_turns
 from pipelines.training.optimizer import Course, IsHidden
+from pipelines.training.postcards import describe
 from pipelines.training.reading import Tokenize
-from pipelines.training.stills.album import Album, AlbumSize, Encode, draw_album
+from pipelines.training.stills.album import Album, Encode, draw_album
 from pipelines.training.stills.captions import draw_caption
-from pipelines.training.trainer import Batch, Loss, Task, fill_mesh, train
+from pipelines.training.trainer import Batch, Loss, Task, train
 
 DROPPED_SHARE = 0.08  # captions not shown at all
 
@@ -48,21 +50,16 @@ def train_stage(
     folder: Path,
     stop_after_s: float | None = None,
 ) -> dict[str, np.ndarray]:
-    """Returns the EMA parameters; resumes from `folder`. Batches: `latents`, `is_kept`, `size` and the tokens.
-
-    The text encoders are `frozen`, as when the real models were made: trained along, they forgot in favour of the
-    average picture which of two colours is whose (linear probes fell from 100 % to 50 %).
-    """
+    """Returns the EMA parameters; resumes from `folder`. Batches: `latents`, `is_kept`, `size` and the tokens."""
     drawn = [draw_album(size, encode, folder=albums) for size in stage.sizes]
-    rounds = [
-        (album, size.batch_size) for album, size in zip(drawn, stage.sizes, strict=True) for _ in range(size.turns)
-    ]
-
-    def draw(step: int) -> Batch:
-        album, batch_size = rounds[step % len(rounds)]
-        rows = fill_mesh(batch_size, mesh)
-        return draw_batch(album, tokenize, batch_size=rows, step=step, crowded_share=stage.crowded_share)
-
+    draw = take_turns(
+        stage.sizes,
+        drawn,
+        lambda album, rows, step: draw_batch(
+            album, tokenize, batch_size=rows, step=step, crowded_share=stage.crowded_share
+        ),
+        mesh=mesh,
+    )
     return train(
         Task(
             name=stage.name,
@@ -90,7 +87,7 @@ def draw_batch(album: Album, tokenize: Tokenize, *, batch_size: int, step: int, 
     )
     captions = []
     for row, choice in enumerate(chosen):
-        caption, is_about_scene = draw_caption(album.scenes[choice], rng)
+        caption, is_about_scene = draw_caption(lambda scene=album.scenes[choice]: describe(scene, rng), rng)
         captions.append(caption)
         if not is_about_scene:
             chosen[row] = rng.choice(album.empty_scenes)

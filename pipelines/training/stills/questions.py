@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipelines.training.postcards import COLOURS, PLACES, SUBJECTS, TIMES, WEATHERS, Scene, draw_scene
+from pipelines.training.postcards import COLOURS, PLACES, SUBJECTS, TIMES, WEATHERS, Scene, describe, draw_scene
 from pipelines.training.reading import Exam
 from pipelines.training.stills.captions import draw_caption, is_empty
 
@@ -19,7 +19,7 @@ QUESTIONS = {
 def draw_question(rng: np.random.Generator) -> tuple[str, list[int]]:
     """A caption, and what the picture under it shows."""
     scene = draw_scene(rng)
-    caption, is_about_scene = draw_caption(scene, rng)
+    caption, is_about_scene = draw_caption(lambda: describe(scene, rng), rng)
     while not (is_about_scene or is_empty(scene)):
         scene = draw_scene(rng)
     return caption, label(scene)

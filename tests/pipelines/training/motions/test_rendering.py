@@ -10,7 +10,7 @@ from pipelines.training.motions import MOTIONS, Clip, render_clip
 from pipelines.training.motions.choice import draw_clip_of
 
 MOVERS = ("sails left", "sails right", "balloon rises", "balloon drifts left", "balloon drifts right")
-BOAT_WIDTH = 0.40  # of the shorter side
+BOAT_WIDTH = 0.47  # of the shorter side
 
 
 def clip_of(motion: str, seed: int = 0) -> Clip:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipelines.training.postcards import Scene, Subject, draw_scene
+from pipelines.training.postcards import Scene, Subject, describe, draw_scene
 from pipelines.training.stills.captions import UNKNOWN_SHARE, draw_caption, is_empty
 from pipelines.training.stills.questions import EXAM, QUESTIONS, label
 
@@ -31,7 +31,7 @@ def test_every_answer_is_one_of_its_question() -> None:
 
 def test_a_few_captions_are_words_the_model_does_not_know() -> None:
     rng = np.random.default_rng(0)
-    share = np.mean([not draw_caption(SCENE, rng)[1] for _ in range(2000)])
+    share = np.mean([not draw_caption(lambda: describe(SCENE, rng), rng)[1] for _ in range(2000)])
     assert abs(share - UNKNOWN_SHARE) < 0.02
 
 

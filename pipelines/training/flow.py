@@ -1,0 +1,22 @@
+"""Rectified flow (Liu et al. 2022; Esser et al. 2024): what FLUX.2 and Wan learn."""
+
+import jax
+import jax.numpy as jnp
+
+
+def draw_evenly(key: jax.Array, rows: int) -> jax.Array:
+    """(rows,) numbers in [0, 1), one in each of `rows` equal parts: a batch covers the whole range."""
+    return (jnp.arange(rows) + jax.random.uniform(key, (rows,))) / rows
+
+
+def add_noise(latents: jax.Array, key: jax.Array, *, shift: float) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(1 - sigma) latents + sigma noise, what is to be learned of it (noise - latents), and the sigmas (B,).
+
+    `shift` moves evenly drawn sigmas towards the noise as the schedulers do: with 3, half of them are above 3/4.
+    """
+    time_key, noise_key = jax.random.split(key)
+    even = draw_evenly(time_key, len(latents))
+    sigmas = shift * even / (1 + (shift - 1) * even)
+    noise = jax.random.normal(noise_key, latents.shape, latents.dtype)
+    weights = sigmas.reshape(-1, *(1,) * (latents.ndim - 1))
+    return (1 - weights) * latents + weights * noise, noise - latents, sigmas

