@@ -1,4 +1,4 @@
-"""`python -m pipelines`: models, generate, encode, denoise, decode, train, bench, encoder-server.
+"""`python -m pipelines`: models, generate, encode, denoise, decode, plan, compile, train, bench, encoder-server.
 
 Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; anything the
 world does wrong (a gated model, a damaged file) ends with exit code 1 and one line as well.
@@ -9,7 +9,18 @@ import sys
 import typer
 from typer.main import get_command
 
-from pipelines.commands import bench, encoder_server, generate, models, stages, train
+from pipelines.commands import (
+    bench,
+    bench_load,
+    bench_swap,
+    compile,
+    encoder_server,
+    generate,
+    models,
+    plan,
+    stages,
+    train,
+)
 from pipelines.errors import LumeshError, MeshError, RecipeError
 
 app = typer.Typer(
@@ -28,7 +39,12 @@ app.command("encode")(stages.encode)
 app.command("denoise")(stages.denoise)
 app.command("decode")(stages.decode)
 app.command("train")(train.train_model)
-app.command("bench")(bench.run)
+app.command("plan")(plan.plan)
+app.command("compile")(compile.compile_programs)
+benches = typer.Typer(callback=bench.run, invoke_without_command=True, rich_markup_mode=None)
+benches.command("swap")(bench_swap.run)
+benches.command("load")(bench_load.run)
+app.add_typer(benches, name="bench")
 app.command("encoder-server")(encoder_server.serve)
 
 

@@ -8,6 +8,7 @@ Not here: loading weights (runtime/weights.py), which programs are warm (the wor
 
 import functools
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -105,9 +106,24 @@ class Model:
     def is_video(self) -> bool:
         return self.fps is not None
 
+    @property
+    def has_references(self) -> bool:
+        """Whether a recipe's images stand beside the new picture, so that programs differ by their number and size."""
+        return self.family == "flux2"
+
     def choose_flow_shift(self, shape: str) -> float | None:
         """The default for a shape: larger pictures are denoised at higher noise levels."""
         return self.flow_shifts.get(shape, self.flow_shift)
+
+    def find_nearest_shape(self, width: int, height: int, frames: int) -> Shape:
+        """The shape for a wished size: proportions count four times as much as area, and frames only break ties."""
+
+        def distance(shape: Shape) -> tuple[float, int]:
+            ratio = abs(math.log((width / height) / (shape.width / shape.height)))
+            area = abs(math.log((width * height) / (shape.width * shape.height)))
+            return round(4 * ratio + area, 9), abs(frames - shape.frames)
+
+        return min(self.shapes, key=distance)
 
     def shape_list(self) -> str:
         """The allowed shapes, for messages: `256x256, 320x192`."""

@@ -4,11 +4,15 @@ Everything that differs between models is behind `Family`; everything that diffe
 worker, bench) is in `on_progress`.
 """
 
+import functools
 import time
-from collections.abc import Callable
+from pathlib import Path
 
+from pipelines.catalog import Model
 from pipelines.recipe import Recipe
-from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress, Timings, ignore_progress
+from pipelines.references import References, choose_references
+from pipelines.runtime.pictures import measure_picture
+from pipelines.stages import Family, OnProgress, Outcome, Progress, Timings, ignore_progress
 
 
 def generate(
@@ -16,26 +20,29 @@ def generate(
     recipe: Recipe,
     *,
     on_progress: OnProgress = ignore_progress,
-    encode: Callable[[Recipe], Embeddings] | None = None,
 ) -> Outcome:
-    """Runs a resolved recipe; raises Cancelled when `on_progress` does, LumeshError when the recipe cannot run.
-
-    `encode` takes the place of the family's own text encoder, which then need not be loaded.
-    """
+    """Runs a resolved recipe; raises Cancelled when `on_progress` does, LumeshError when the recipe cannot run."""
     started = time.perf_counter()
     compiles_before = family.compile_count()
     timings = Timings(load_s=family.load_s)
-    timings.compile_s = family.warm(
+    warm = functools.partial(
+        family.warm,
         recipe.parsed_shape,
         batch_size=recipe.batch_size,
         uses_cfg=uses_cfg(recipe),
+        references=find_references(family.model, recipe),
         on_progress=on_progress,
     )
+    timings.compile_s = warm(stage="encode")
 
-    on_progress(Progress(phase="encoding", total=1))
+    others = family.count_compiling()
+    meanwhile = f"while {others} programs get ready" if others else ""
+    on_progress(Progress(phase="encoding", total=1, detail=meanwhile))
     clock = time.perf_counter()
-    embeddings = (encode or family.encode)(recipe)
+    embeddings = family.encode(recipe, on_progress=on_progress)
     timings.encode_s = time.perf_counter() - clock
+    if timings.compile_s:  # something was missing
+        timings.compile_s += warm()
 
     clock = time.perf_counter()
     latents = family.denoise(recipe, embeddings, on_progress=on_progress)
@@ -47,7 +54,15 @@ def generate(
     pixels = family.decode(recipe, latents)
     timings.decode_s = time.perf_counter() - clock
     timings.total_s = time.perf_counter() - started
-    return Outcome(pixels=pixels, timings=timings, compiles=family.compile_count() - compiles_before)
+    compiles = family.compile_count() - compiles_before
+    return Outcome(pixels=pixels, timings=timings, compiles=compiles, revision=family.revision)
+
+
+def find_references(model: Model, recipe: Recipe) -> References | None:
+    """What the recipe's files mean for the programs; raises RecipeError for a file that is no picture."""
+    if not model.has_references:
+        return None
+    return choose_references(model, [measure_picture(Path(image)) for image in recipe.images])
 
 
 def uses_cfg(recipe: Recipe) -> bool:

@@ -1,8 +1,8 @@
 """The recipe inside the file: whoever has the picture or the video can make it again.
 
 A PNG carries the full recipe as JSON in an iTXt chunk named `lumesh`, and the same in the words of A1111's `parameters`
-chunk, which most tools and sites read. An MP4 has the JSON in its `comment` tag (video.py writes it).
-Not here: reading other tools' files.
+chunk, which most tools and sites read. A video has the JSON in its comment, and so has an animation (video.py).
+Not here: reading files that somebody brings along (studio/library/foreign).
 """
 
 from pathlib import Path
@@ -10,9 +10,10 @@ from pathlib import Path
 from PIL import Image, PngImagePlugin
 
 from pipelines.recipe import Recipe
-from pipelines.video import read_comment
+from pipelines.video import ANIMATION_SUFFIXES, read_comment
 
 KEY = "lumesh"
+GRID_KEY = "lumesh-grid"  # the axes of a grid, in its sheet
 
 # our scheduler -> A1111's name for the same sampler
 SAMPLER_NAMES = {"euler": "Euler", "euler_ancestral": "Euler a", "dpmpp_2m": "DPM++ 2M", "ddim": "DDIM"}
@@ -47,7 +48,7 @@ def format_parameters(recipe: Recipe) -> str:
 
 def read_recipe_of(file: Path) -> Recipe | None:
     """The recipe inside one of our files; None when it carries none."""
-    if file.suffix == ".mp4":
+    if file.suffix in (".mp4", *ANIMATION_SUFFIXES):
         text = read_comment(file)
         return Recipe.model_validate_json(text) if text and text.startswith("{") else None
     with Image.open(file) as picture:

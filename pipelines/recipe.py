@@ -29,7 +29,10 @@ class Lora(BaseModel):
 
 
 class Recipe(BaseModel):
-    """What to make. Unset (None) fields take the model's defaults in `resolve`; lengths and sizes in pixels."""
+    """What to make. Unset (None) fields take the model's defaults in `resolve`; lengths and sizes in pixels.
+
+    `revision` is no wish: it says which weights made the output that carries the recipe (stages.Family).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -49,9 +52,14 @@ class Recipe(BaseModel):
     loras: tuple[Lora, ...] = ()
     images: tuple[str, ...] = ()
     strength: float | None = None
+    revision: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True)
+
+    def made_with(self, revision: str) -> "Recipe":
+        """The recipe of an output that these weights made."""
+        return self.model_copy(update={"revision": revision or None})
 
     def of_picture(self, number: int) -> "Recipe":
         """The recipe of one picture of a batch alone: picture n is drawn from seed + n."""
@@ -91,6 +99,7 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
             "scheduler": recipe.scheduler or model.scheduler,
             "flow_shift": model.choose_flow_shift(shape) if recipe.flow_shift is None else recipe.flow_shift,
             "fps": model.fps if recipe.fps is None else recipe.fps,
+            "revision": None,
         }
     )
     problems = _find_problems(filled, model)

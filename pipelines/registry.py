@@ -7,12 +7,13 @@ it wants another mesh than runtime/mesh.py would choose.
 import functools
 import importlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
+from pipelines.runtime.remote_encoder import RemoteEncoder
 from pipelines.stages import STAGES, Family, OnProgress
 
 FAMILIES = ("sdxl", "flux2", "wan")
@@ -28,19 +29,47 @@ def load(
     cache_dir: Path,
     on_progress: OnProgress,
     stages: Sequence[str] = STAGES,
+    remote_encoder: RemoteEncoder | None = None,
+    packs: Sequence[Path] = (),
+    verify_weights: bool = False,
 ) -> Family:
     """Loads a model, or the parts of it that `stages` need, onto the mesh (`dp=2,sp=4`; None chooses).
 
+    With a `remote_encoder` the model's own text encoder is not among them: prompts are read elsewhere. Programs that
+    `packs` (files, or folders of them) hold are loaded rather than compiled. With `verify_weights` every file of
+    weights must have the SHA-256 that its publisher recorded.
     Raises ModelError or MeshError.
     """
     start_jax(cache_dir)
-    from pipelines.runtime.mesh import build_mesh, choose_sizes
+    from pipelines.runtime.mesh import build_mesh
 
     _check_memory()
     family = _import_family(model.family)
-    choose = functools.partial(family.choose_sizes, model) if hasattr(family, "choose_sizes") else choose_sizes
-    built = build_mesh(mesh, choose=choose)
-    return family.load(model, mesh=built, cache_dir=cache_dir, on_progress=on_progress, stages=stages)
+    built = build_mesh(mesh, choose=choose_sizes_for(model))
+    if remote_encoder is not None:
+        stages = [stage for stage in stages if stage != "encode"]
+    loaded = family.load(
+        model,
+        mesh=built,
+        cache_dir=cache_dir,
+        on_progress=on_progress,
+        stages=stages,
+        verify_weights=verify_weights,
+    )
+    loaded.remote_encoder = remote_encoder
+    if packs:
+        from pipelines.runtime.packs import Packs
+
+        loaded.use_packs(Packs(packs, model_id=model.id, mesh=built))
+    return loaded
+
+
+def choose_sizes_for(model: Model) -> Callable[[int], dict[str, int]]:
+    """Number of devices -> axes and sizes that this model runs best on; imports jax."""
+    from pipelines.runtime.mesh import choose_sizes
+
+    family = _import_family(model.family)
+    return functools.partial(family.choose_sizes, model) if hasattr(family, "choose_sizes") else choose_sizes
 
 
 def start_jax(cache_dir: Path) -> None:
@@ -61,6 +90,20 @@ def describe_devices() -> str:
     from pipelines.runtime import platform
 
     return platform.describe_devices()
+
+
+def measure_devices() -> list[dict[str, Any]]:
+    """Each device with its memory, for JSON; imports jax."""
+    from pipelines.runtime import memory
+
+    return memory.measure_devices()
+
+
+def count_chips() -> int:
+    """What is paid for; imports jax."""
+    from pipelines.runtime import memory
+
+    return memory.count_chips()
 
 
 def _check_memory() -> None:

@@ -13,8 +13,10 @@ import numpy as np
 
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
+from pipelines.references import References
 
-# In the order in which a job passes them. The words are shown to people and streamed as they are.
+# In the order in which a job passes them; it may encode while other programs still compile. The words are shown to
+# people and streamed as they are.
 PHASES = (
     "unloading",
     "downloading",
@@ -75,7 +77,7 @@ class Timings:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a generation gave: uint8 pixels, seconds, and how many programs were compiled.
+    """What a generation gave: uint8 pixels, seconds, how many programs were compiled, and the weights' revision.
 
     Pixels are (B, height, width, 3), those of video (B, F, height, width, 3).
     """
@@ -83,6 +85,7 @@ class Outcome:
     pixels: np.ndarray
     timings: Timings
     compiles: int
+    revision: str
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -91,21 +94,47 @@ class Family(Protocol):
 
     model: Model
     load_s: float
+    revision: str
+    """Which weights these are: the hub's commit, or a fingerprint of a folder (`local-...`); "" when there are none."""
+    mesh: str
+    """How its devices share the work, such as `dp=2,sp=4`; "" when there are none."""
     host_ms_per_chunk: float
     """Of the last denoise: the host's own work, waiting for the devices left out."""
 
-    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:
-        """Compiles, or reads from the cache, every program this shape needs; returns the seconds it took.
+    def warm(
+        self,
+        shape: Shape,
+        *,
+        batch_size: int,
+        uses_cfg: bool,
+        references: References | None = None,
+        stage: str | None = None,
+        on_progress: OnProgress,
+    ) -> float:
+        """Compiles, or reads from the cache or a pack, every program this shape needs; returns the seconds it took.
+
+        With a `stage` it returns when that one may run; the other programs go on, and a call without waits for them.
 
         Calls `on_progress` often enough that Cancelled ends the waiting at once; what is being compiled is not lost.
         """
         ...
 
-    def shape_state(self, shape: Shape) -> str:
-        """`warm` (in memory), `disk` (in the compilation cache) or `cold` (must be compiled)."""
+    def count_compiling(self) -> int:
+        """Programs that are being compiled right now, in the background too."""
         ...
 
-    def encode(self, recipe: Recipe) -> Embeddings: ...
+    def shape_state(
+        self, shape: Shape, references: References | None = None, *, batch_size: int = 1, uses_cfg: bool | None = None
+    ) -> str:
+        """`warm` (in memory), `disk` (in the compilation cache or a pack) or `cold` (must be compiled).
+
+        `uses_cfg` None is as with the model's own guidance.
+        """
+        ...
+
+    def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:
+        """Calls `on_progress` while another machine is waited for."""
+        ...
 
     def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> Any:
         """Latents (B, C, H, W) on the devices, of video (B, C, T, H, W); raises Cancelled when on_progress does."""

@@ -1,17 +1,20 @@
 """Frames to a file that plays everywhere, and back: MP4 for browsers, GIF and WebP for places that take no video.
 
-H.264 in yuv420p with the index in front (`faststart`), so that a browser plays while it loads; the recipe is in the
-`comment` tag. ffmpeg comes with imageio-ffmpeg. Needs neither jax nor torch.
+H.264 in yuv420p with the index in front (`faststart`), so that a browser plays while it loads. The recipe is in the
+`comment` tag of an MP4, the comment of a GIF, the EXIF user comment of a WebP. ffmpeg comes with imageio-ffmpeg.
+Needs neither jax nor torch.
 """
 
 import io
+import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import imageio_ffmpeg
 import numpy as np
-from PIL import Image
+from PIL import ExifTags, Image
 
 from pipelines.errors import LumeshError
 from pipelines.recipe import Recipe
@@ -19,6 +22,7 @@ from pipelines.recipe import Recipe
 CRF = 16  # x264's constant quality; at 18 and below people see no loss
 ANIMATION_SUFFIXES = (".gif", ".webp")
 WEBP_QUALITY = 85
+ASCII_COMMENT = b"ASCII\0\0\0"  # how an EXIF user comment says its encoding
 
 
 class VideoError(LumeshError):
@@ -50,27 +54,42 @@ def read_mp4(file: Path, *, width: int, height: int) -> np.ndarray:
 
 
 def read_comment(file: Path) -> str | None:
-    """The `comment` tag as it was written; None when there is none."""
+    """The comment of a video or animation as it was written; None when there is none."""
+    if file.suffix in ANIMATION_SUFFIXES:
+        return _read_animation_comment(file)
     tags = _run_ffmpeg("-i", str(file), "-f", "ffmetadata", "-").stdout.decode("utf-8", "replace")
     found = re.search(r"^comment=((?:\\.|[^\\\n])*)", tags, re.DOTALL | re.MULTILINE)
     return re.sub(r"\\(.)", r"\1", found[1], flags=re.DOTALL) if found else None
 
 
-def encode_animation(frames_FHWC: np.ndarray, *, fps: float, suffix: str) -> bytes:
-    """An endless GIF or WebP (`suffix` is one of ANIMATION_SUFFIXES)."""
+def encode_animation(frames_FHWC: np.ndarray, recipe: Recipe, *, suffix: str) -> bytes:
+    """An endless GIF or WebP (`suffix` is one of ANIMATION_SUFFIXES) at the recipe's speed, with the recipe inside."""
     first, *rest = (Image.fromarray(frame) for frame in frames_FHWC)
     content = io.BytesIO()
-    options = {"quality": WEBP_QUALITY} if suffix == ".webp" else {}
+    comment = json.dumps(recipe.to_json()).encode("ascii")  # neither format says how other characters are written
+    if suffix == ".webp":
+        exif = Image.Exif()
+        exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.UserComment] = ASCII_COMMENT + comment
+        options: dict[str, Any] = {"quality": WEBP_QUALITY, "exif": exif}
+    else:
+        options = {"comment": comment}
     first.save(
         content,
         suffix.removeprefix(".").upper(),
         save_all=True,
         append_images=rest,
-        duration=round(1000 / fps),
+        duration=round(1000 / (recipe.fps or 1)),
         loop=0,
         **options,
     )
     return content.getvalue()
+
+
+def _read_animation_comment(file: Path) -> str | None:
+    with Image.open(file) as animation:
+        exif = animation.getexif().get_ifd(ExifTags.IFD.Exif)
+        found = animation.info.get("comment") or exif.get(ExifTags.Base.UserComment)
+    return found.removeprefix(ASCII_COMMENT).decode("ascii", "replace") if found else None
 
 
 def _run_ffmpeg(*arguments: str, content: bytes = b"") -> subprocess.CompletedProcess[bytes]:

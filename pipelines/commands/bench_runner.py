@@ -15,6 +15,8 @@ from typing import Any  # noqa: E402
 from pipelines.catalog import load_catalog  # noqa: E402
 from pipelines.recipe import Recipe, read_recipe  # noqa: E402
 
+EAGER, COMPILED = "diffusers", "diffusers, torch.compile"
+
 
 def run_lumesh(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
     from pipelines import registry
@@ -42,7 +44,16 @@ def run_lumesh(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
         "compile_s": first.timings.compile_s,
         "warm_s": statistics.median(seconds),
         "host_ms_per_chunk": family.host_ms_per_chunk,
+        **_read_device_peak(),
     }
+
+
+def _read_device_peak() -> dict[str, float]:
+    """Bytes that XLA's allocator gave out at a time; the CPU does not count them."""
+    import jax
+
+    facts = jax.devices()[0].memory_stats() or {}
+    return {"peak_device_mb": facts["peak_bytes_in_use"] / 1e6} if "peak_bytes_in_use" in facts else {}
 
 
 def run_diffusers(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
@@ -51,11 +62,14 @@ def run_diffusers(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
 
     import_s = time.perf_counter() - STARTED
     model = load_catalog(Path(task["models_dir"])).get(recipe.model)
-    pipeline: Any = DiffusionPipeline.from_pretrained(model.path or model.repo, dtype=torch.float32)
+    device, dtype = choose_torch(has_cuda=torch.cuda.is_available())
+    pipeline: Any = DiffusionPipeline.from_pretrained(model.path or model.repo, dtype=dtype).to(device)
     pipeline.set_progress_bar_config(disable=True)
+    if task["side"] == COMPILED:
+        compile_modules(pipeline)
     load_s = time.perf_counter() - STARTED - import_s
     shape = recipe.parsed_shape
-    options = _find_options(pipeline, recipe)
+    options = _find_options(pipeline, recipe, frames=shape.frames)
 
     def make(seed: int) -> None:
         pipeline(
@@ -80,15 +94,35 @@ def run_diffusers(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
         "import_s": import_s,
         "load_s": load_s,
         "warm_s": statistics.median(seconds),
+        **({"peak_device_mb": torch.cuda.max_memory_allocated() / 1e6} if device == "cuda" else {}),
     }
 
 
-def _find_options(pipeline: Any, recipe: Recipe) -> dict[str, Any]:
-    """What only some pipelines take: a negative prompt; FLUX.2's prompt length and the layers that are read."""
+def choose_torch(*, has_cuda: bool) -> tuple[str, Any]:
+    """Device and dtype of diffusers' side: what ours computes in on the same machine (runtime/components.py)."""
+    import torch
+
+    return ("cuda", torch.bfloat16) if has_cuda else ("cpu", torch.float32)
+
+
+def compile_modules(pipeline: Any, *, backend: str = "inductor") -> None:
+    """What runs at every step, and the decoder, through torch.compile; they compile when they are first called."""
+    import torch
+
+    for name in ("unet", "transformer", "transformer_2"):
+        if (module := getattr(pipeline, name, None)) is not None:
+            module.compile(backend=backend)
+    pipeline.vae.decode = torch.compile(pipeline.vae.decode, backend=backend)
+
+
+def _find_options(pipeline: Any, recipe: Recipe, *, frames: int) -> dict[str, Any]:
+    """What only some pipelines take: a negative prompt; frames; FLUX.2's prompt length and the layers that are read."""
     taken = inspect.signature(pipeline.__call__).parameters
     options: dict[str, Any] = {}
     if "negative_prompt" in taken:
         options["negative_prompt"] = recipe.negative_prompt or None
+    if "num_frames" in taken:
+        options["num_frames"] = frames
     if "text_encoder_out_layers" in taken:
         tokenizer = getattr(pipeline.tokenizer, "tokenizer", pipeline.tokenizer)
         options["max_sequence_length"] = min(512, tokenizer.model_max_length)
@@ -100,7 +134,7 @@ def _find_options(pipeline: Any, recipe: Recipe) -> dict[str, Any]:
 
 if __name__ == "__main__":
     found = json.load(sys.stdin)
-    side = {"lumesh": run_lumesh, "diffusers": run_diffusers}[found["side"]]
-    figures = side(found, read_recipe(found["recipe"]))
+    run = run_lumesh if found["side"] == "lumesh" else run_diffusers
+    figures = run(found, read_recipe(found["recipe"]))
     figures["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # kilobytes on Linux
     print(json.dumps(figures))  # noqa: T201 - the result, read by bench.py

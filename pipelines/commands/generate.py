@@ -1,7 +1,7 @@
 """`generate`: prompt to files in one go."""
 
-import functools
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +12,10 @@ from pipelines.catalog import Model
 from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
-from pipelines.generate import generate
+from pipelines.generate import find_references, generate, uses_cfg
 from pipelines.metadata import make_png_chunks
 from pipelines.recipe import Recipe
-from pipelines.stages import STAGES
+from pipelines.stages import Family, OnProgress, Outcome
 from pipelines.video import write_mp4
 
 Output = Annotated[
@@ -46,11 +46,16 @@ def make(
     warmup_steps: Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")] = 0,
     image: options.Images = None,
     mesh: options.MeshText = None,
+    pack: options.PackPaths = None,
     text_encoder_url: options.TextEncoderUrl = None,
     text_encoder_token: options.TextEncoderToken = None,
     remote_encoder: Annotated[
         bool, typer.Option("--remote-encoder", help="Says that --remote_url is meant; for scripts that pass both.")
     ] = False,
+    profile: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Folder for a trace of the making, compiling left out.")
+    ] = None,
+    verify_weights: options.VerifyWeights = False,
     output: Output = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -95,20 +100,26 @@ def make(
             mesh=mesh,
             cache_dir=place.cache_dir,
             on_progress=on_progress,
-            stages=("denoise", "decode") if remote else STAGES,
+            remote_encoder=remote,
+            packs=place.list_packs(pack),
+            verify_weights=verify_weights,
         )
-        encode = remote and functools.partial(remote.encode, shapes=family.embedding_shapes())
         if warmup_steps:
             warmup = recipe.model_copy(update={"steps": warmup_steps})
-            generate(family, warmup, on_progress=on_progress, encode=encode)
-        outcome = generate(family, recipe, on_progress=on_progress, encode=encode)
-    files = save_outputs(outcome.pixels, recipe, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
+            generate(family, warmup, on_progress=on_progress)
+        if profile is None:
+            outcome = generate(family, recipe, on_progress=on_progress)
+        else:
+            outcome = _generate_traced(family, recipe, profile, on_progress=on_progress)
+    made = recipe.made_with(outcome.revision)
+    files = save_outputs(outcome.pixels, made, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
     if as_json:
         options.print_json(
             {
                 "output": str(files[0]),
                 "outputs": [str(file) for file in files],
                 "model": recipe.model,
+                "revision": outcome.revision,
                 "shape": recipe.shape,
                 "seed": recipe.seed,
                 "compiles": outcome.compiles,
@@ -119,6 +130,22 @@ def make(
     for file in files:
         typer.echo(file)
     typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
+
+
+def _generate_traced(family: Family, recipe: Recipe, folder: Path, *, on_progress: OnProgress) -> Outcome:
+    """The seconds and the count of compiling are those of the whole, though the trace begins after it."""
+    from pipelines.runtime.profiling import describe_trace, trace_to
+
+    compiles_before = family.compile_count()
+    references = find_references(family.model, recipe)
+    options = {"batch_size": recipe.batch_size, "uses_cfg": uses_cfg(recipe), "references": references}
+    compile_s = family.warm(recipe.parsed_shape, **options, on_progress=on_progress)
+    with trace_to(folder):
+        outcome = generate(family, recipe, on_progress=on_progress)
+    typer.echo(describe_trace(folder), err=True)
+    outcome.timings.compile_s += compile_s
+    outcome.timings.total_s += compile_s
+    return replace(outcome, compiles=family.compile_count() - compiles_before)
 
 
 def suffix_of(model: Model) -> str:

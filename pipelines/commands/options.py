@@ -1,6 +1,7 @@
 """Options that several commands share, and the one way each of them becomes a recipe and a loaded family."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,6 +56,22 @@ Images = Annotated[
         "--image", help="Picture to start from or to refer to; give it again for more, where a model takes more."
     ),
 ]
+PackPaths = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--pack",
+        envvar="LUMESH_PACKS",
+        exists=True,
+        help="Compiled programs to load, or a folder of such packs; packs/ in the data directory is always looked "
+        "into. A pack is code: use only those you trust.",
+    ),
+]
+VerifyWeights = Annotated[
+    bool,
+    typer.Option(
+        "--verify-weights", help="Compare the weights' SHA-256 with the hub's or with the folder's SHA256SUMS."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts, and no progress.")]
 
 
@@ -67,6 +84,19 @@ class Place:
     @property
     def cache_dir(self) -> Path:
         return self.data_dir / "cache" / "jax"
+
+    @property
+    def plan_cache_dir(self) -> Path:
+        """What compilers said about programs for other machines."""
+        return self.data_dir / "cache" / "plan"
+
+    @property
+    def packs_dir(self) -> Path:
+        return self.data_dir / "packs"
+
+    def list_packs(self, given: Sequence[Path] | None) -> list[Path]:
+        """Files and folders that may hold compiled programs."""
+        return [*(given or ()), *([self.packs_dir] if self.packs_dir.is_dir() else [])]
 
     @property
     def catalog(self) -> Catalog:

@@ -1,5 +1,6 @@
-"""Progress on a terminal: one line per phase, a bar where there is something to count; silent for scripts."""
+"""Progress on a terminal: one line per phase, a bar where there is something to count; for scripts silent, or JSON."""
 
+import json
 import sys
 import time
 
@@ -49,3 +50,20 @@ class TerminalProgress:
             total = self._bars.tasks[self._task].total or 1
             self._bars.update(self._task, completed=total, total=total)
             self._task = None
+
+
+class LineProgress:
+    """An OnProgress for other programs: each call is one line of JSON on stderr."""
+
+    def __enter__(self) -> "LineProgress":
+        self(Progress(phase="tracing"))
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Nothing is left open."""
+
+    def __call__(self, progress: Progress) -> None:
+        words = f"{progress.phase} {progress.detail}".strip()
+        print(  # noqa: T201 - for a program that reads it, so without a terminal's markup
+            json.dumps({"phase": words, "done": progress.done, "total": progress.total}), file=sys.stderr, flush=True
+        )

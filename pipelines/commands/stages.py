@@ -3,6 +3,7 @@
 Encode once, then loop seeds through the other two; size, steps, guidance and seed may be set in `denoise`.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from pipelines import stage_files
 from pipelines.commands import options
 from pipelines.commands.generate import check_output, save_outputs, suffix_of
 from pipelines.commands.progress import TerminalProgress
-from pipelines.generate import uses_cfg
+from pipelines.generate import find_references, uses_cfg
 from pipelines.recipe import Recipe
 
 STAGE_DIR = Path("stage_outputs")
@@ -34,6 +35,7 @@ def encode(
     image: options.Images = None,
     output_dir: OutputDir = STAGE_DIR,
     mesh: options.MeshText = None,
+    pack: options.PackPaths = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -44,7 +46,7 @@ def encode(
     place = options.Place(data_dir=data_dir)
     fields = {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "images": _name_images(image)}
     recipe = options.make_recipe(place.catalog, fields | {"seed": 0})
-    family = _load(place, recipe, "encode", mesh=mesh, is_silent=as_json)
+    family = _load(place, recipe, "encode", mesh=mesh, packs=pack, is_silent=as_json)
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
     stage_files.write_tensors(file, embeddings, model_id=model)
@@ -69,6 +71,7 @@ def denoise(
     batch_size: options.BatchSize = 1,
     image: options.Images = None,
     mesh: options.MeshText = None,
+    pack: options.PackPaths = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -90,7 +93,7 @@ def denoise(
         "images": _name_images(image),
     }
     recipe = options.make_recipe(place.catalog, choose_fields(config, given))
-    family = _load(place, recipe, "denoise", mesh=mesh, is_silent=as_json)
+    family = _load(place, recipe, "denoise", mesh=mesh, packs=pack, is_silent=as_json)
     embeddings = stage_files.read_tensors(
         input_dir / stage_files.EMBEDDINGS_FILE, family.embedding_shapes(), model_id=recipe.model, stage="encode"
     )
@@ -113,6 +116,7 @@ def decode(
     ] = None,
     fps: options.Fps = None,
     mesh: options.MeshText = None,
+    pack: options.PackPaths = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -125,7 +129,7 @@ def decode(
     recipe = options.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
     suffix = suffix_of(place.catalog.get(recipe.model))
     check_output(output, suffix)
-    family = _load(place, recipe, "decode", mesh=mesh, is_silent=as_json)
+    family = _load(place, recipe, "decode", mesh=mesh, packs=pack, is_silent=as_json)
     latents = stage_files.read_tensors(
         input_dir / stage_files.LATENTS_FILE,
         {"latents": (recipe.batch_size, *family.latents_shape(recipe.parsed_shape))},
@@ -133,7 +137,7 @@ def decode(
         stage="denoise",
     )["latents"]
     name = "output_video.mp4" if suffix == ".mp4" else "output_image.png"
-    files = save_outputs(family.decode(recipe, latents), recipe, output or input_dir / name)
+    files = save_outputs(family.decode(recipe, latents), recipe.made_with(family.revision), output or input_dir / name)
     for file in files:
         _report(file, as_json=as_json)
 
@@ -144,7 +148,15 @@ def choose_fields(config: dict[str, Any], given: dict[str, Any]) -> dict[str, An
     return {name: value for name, value in _from_config(config).items() if FOLLOWS.get(name) not in given} | given
 
 
-def _load(place: options.Place, recipe: Recipe, stage: str, *, mesh: str | None, is_silent: bool) -> Any:
+def _load(
+    place: options.Place,
+    recipe: Recipe,
+    stage: str,
+    *,
+    mesh: str | None,
+    packs: Sequence[Path] | None,
+    is_silent: bool,
+) -> Any:
     from pipelines import registry
 
     with TerminalProgress(is_silent=is_silent) as on_progress:
@@ -154,9 +166,14 @@ def _load(place: options.Place, recipe: Recipe, stage: str, *, mesh: str | None,
             cache_dir=place.cache_dir,
             on_progress=on_progress,
             stages=(stage,),
+            packs=place.list_packs(packs),
         )
         family.warm(
-            recipe.parsed_shape, batch_size=recipe.batch_size, uses_cfg=uses_cfg(recipe), on_progress=on_progress
+            recipe.parsed_shape,
+            batch_size=recipe.batch_size,
+            uses_cfg=uses_cfg(recipe),
+            references=find_references(family.model, recipe) if stage == "denoise" else None,  # the only one with files
+            on_progress=on_progress,
         )
     return family
 

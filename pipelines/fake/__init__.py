@@ -20,8 +20,9 @@ from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.fake.landscape import draw_landscape
 from pipelines.recipe import Recipe
+from pipelines.references import References, name_programs
 from pipelines.runtime.pictures import open_picture
-from pipelines.stages import Embeddings, OnProgress, Progress
+from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 LOAD_S = 0.3
 COMPILE_S = 1.0
@@ -52,26 +53,48 @@ class FakeFamily:
     ) -> None:
         self.model = model
         self.load_s = load_s
+        self.revision = ""
+        self.mesh = ""
         self.host_ms_per_chunk = 0.0
         self._compile_s = compile_s
         self._step_s = step_s
-        self._warm: set[Shape] = set()
+        self._warm: set[str] = set()
 
-    def warm(self, shape: Shape, *, batch_size: int, uses_cfg: bool, on_progress: OnProgress) -> float:  # noqa: ARG002
-        """Takes `compile_s` the first time a shape is asked for, whatever the batch."""
-        if shape in self._warm:
+    def warm(
+        self,
+        shape: Shape,
+        *,
+        batch_size: int,  # noqa: ARG002
+        uses_cfg: bool,  # noqa: ARG002
+        references: References | None = None,
+        stage: str | None = None,  # noqa: ARG002
+        on_progress: OnProgress,
+    ) -> float:
+        """Takes `compile_s` the first time a shape is asked for with such references, whatever the batch."""
+        name = name_programs(shape, references)
+        if name in self._warm:
             return 0.0
         started = time.perf_counter()
         for done in range(COMPILE_TICKS):
-            on_progress(Progress(phase="compiling", done=done, total=COMPILE_TICKS, detail=str(shape)))
+            on_progress(Progress(phase="compiling", done=done, total=COMPILE_TICKS, detail=name))
             time.sleep(self._compile_s / COMPILE_TICKS)
-        self._warm.add(shape)
+        self._warm.add(name)
         return time.perf_counter() - started
 
-    def shape_state(self, shape: Shape) -> str:
-        return "warm" if shape in self._warm else "cold"
+    def count_compiling(self) -> int:
+        return 0
 
-    def encode(self, recipe: Recipe) -> Embeddings:
+    def shape_state(
+        self,
+        shape: Shape,
+        references: References | None = None,
+        *,
+        batch_size: int = 1,  # noqa: ARG002
+        uses_cfg: bool | None = None,  # noqa: ARG002
+    ) -> str:
+        return "warm" if name_programs(shape, references) in self._warm else "cold"
+
+    def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:  # noqa: ARG002
         """The pictures that denoising will reveal, one for each seed of the batch."""
         if "fail please" in recipe.prompt.lower():
             raise LumeshError(

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from pipelines.flux2.parts import Parts
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.torch_bridge import TracedModule, call_for_layers, scan_if_long
 
 
 def tokenize(parts: Parts, prompts: Sequence[str]) -> np.ndarray:
@@ -23,11 +23,17 @@ def tokenize(parts: Parts, prompts: Sequence[str]) -> np.ndarray:
 
 
 def cut_layers(text_encoder: Any, out_layers: Sequence[int]) -> None:
-    """Drops what no embedding needs. The last hidden state of the whole model is normed, that of a cut one is not."""
+    """Drops what no embedding needs, and makes a scan of what is left.
+
+    The last hidden state of the whole model is normed, that of a cut one is not.
+    """
     count = max(out_layers)
     if count < len(text_encoder.layers):
         text_encoder.layers = text_encoder.layers[:count]
         text_encoder.norm = torch.nn.Identity()
+    kinds = getattr(text_encoder.config, "layer_types", None) or ("full_attention",)
+    if len({*kinds}) == 1:  # a scan has one mask for all
+        text_encoder.layers = scan_if_long(text_encoder.layers)
 
 
 def build_encode_program(text_encoder: TracedModule, *, out_layers: Sequence[int], dtype: Any) -> Any:
@@ -38,15 +44,9 @@ def build_encode_program(text_encoder: TracedModule, *, out_layers: Sequence[int
         length = ids_BL.shape[1]
         # Made here and not in transformers, which looks at the mask's values.
         allowed_B1LL = jnp.tril(jnp.ones((length, length), bool)) & (is_text_BL[:, None, None] > 0)
-        output = text_encoder.call(
-            weights,
-            ids_BL,
-            attention_mask=allowed_B1LL,
-            output_hidden_states=True,
-            use_cache=False,
-            return_dict=False,
+        _, hidden_states = text_encoder.call(
+            weights, ids_BL, attention_mask=allowed_B1LL, use_cache=False, method=call_for_layers
         )
-        hidden_states = output[-1]
         return jnp.concatenate([hidden_states[layer] for layer in out_layers], axis=-1).astype(dtype)
 
     return encode

@@ -13,6 +13,7 @@ from pipelines.flux2.programs import ENCODE_KEY, Layout, lay_out, list_programs
 from pipelines.flux2.references import read_references
 from pipelines.flux2.variants import Guidance
 from pipelines.recipe import Recipe
+from pipelines.references import References
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.loaded import LoadedModel, fill_rows
 from pipelines.runtime.noise import NoiseSource
@@ -42,10 +43,12 @@ class Flux2Family(LoadedModel):
 
     def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
-        layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1)
+        pictures, kind = read_references(recipe.images, self.model)
+        layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1, references=kind)
         references = None
-        if recipe.images:
-            layout, references = self._encode_references(recipe, layout, on_progress=on_progress)
+        if pictures is not None:
+            reference = self._programs.get(*layout.reference_key)
+            references = reference(self.parts.weights["vae"], self._put(pictures))
         schedule = choose_steps(
             recipe.scheduler or "", self.parts.scheduler_config, steps=recipe.steps or 1, tokens=layout.tokens
         )
@@ -103,29 +106,10 @@ class Flux2Family(LoadedModel):
     def _list_programs(self, layout: Layout) -> tuple[Program, ...]:
         return list_programs(self.parts, layout)
 
-    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
-        return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
-
-    def _encode_references(
-        self, recipe: Recipe, layout: Layout, *, on_progress: OnProgress
-    ) -> tuple[Layout, jax.Array]:
-        """The layout with the recipe's pictures beside the new one, and their latents.
-
-        What a size and number of pictures needs is compiled when they first come, not by `warm`.
-        """
-        pixels, size = read_references(recipe.images, self.model.shapes)
-        layout = lay_out(
-            self.parts,
-            layout.shape,
-            batch_size=layout.images,
-            uses_cfg=layout.uses_cfg,
-            references=len(pixels),
-            reference_size=size,
-        )
-        title = f"{layout.shape} with {len(pixels)} of {size}"
-        self._warm(layout, title=title, on_progress=on_progress)
-        program = self._programs.get(*layout.reference_key)
-        return layout, program(self.parts.weights["vae"], self._put(pixels))
+    def _lay_out(
+        self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
+    ) -> Layout:
+        return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg, references=references)
 
     def _put_rows(self, embeddings: Embeddings, layout: Layout) -> jax.Array:
         """[negative..., positive...] rows with guidance, positive rows alone without."""

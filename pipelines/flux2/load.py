@@ -1,5 +1,6 @@
 """A checkpoint in diffusers layout to a loaded family: modules without weights, then weights onto the mesh."""
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,17 +13,25 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.flux2 import sharding
+from pipelines.flux2.attention import set_processors
 from pipelines.flux2.encode import cut_layers
 from pipelines.flux2.family import Flux2Family
 from pipelines.flux2.parts import COMPONENTS, STAGES_OF, Parts
 from pipelines.flux2.preview import guess_map
 from pipelines.flux2.variants import MAX_TEXT_LENGTH, VARIANT_OF_PIPELINE, Variant, find_guidance
 from pipelines.runtime import hub
-from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
-from pipelines.runtime.preview import PreviewMap
+from pipelines.runtime.components import (
+    PlaceWeights,
+    choose_dtype,
+    find_checkpoint,
+    load_component,
+    read_json,
+    told_as_incomplete,
+)
+from pipelines.runtime.preview import PreviewMap, read_map
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
 from pipelines.runtime.weights import StoredTensor
-from pipelines.stages import STAGES, OnProgress, Progress
+from pipelines.stages import STAGES, OnProgress
 
 # Where a language model's weights stand in what transformers has saved over time: klein's, dev's now, dev's before.
 _TEXT_PREFIXES = ("model.", "model.language_model.", "language_model.model.", "language_model.", "")
@@ -35,24 +44,55 @@ def load(
     cache_dir: Path,
     on_progress: OnProgress,
     stages: Sequence[str] = STAGES,
+    verify_weights: bool = False,
+    dtype: Any = None,
 ) -> Flux2Family:
     """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
 
-    With fewer `stages` only their weights are read, and only their methods may be called.
+    With fewer `stages` only their weights are read, and only their methods may be called. `dtype` is what the large
+    modules compute in, in place of what suits the devices.
     """
     started = time.perf_counter()
-    folder = hub.locate(
+    folder = find_checkpoint(
         model,
         components=COMPONENTS,
-        on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
         without_weights=[name for name, used in STAGES_OF.items() if not {*used} & {*stages}],
+        is_verified=verify_weights,
+        on_progress=on_progress,
     )
-    on_progress(Progress(phase="loading"))
     with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
-        index = read_json(folder / "model_index.json")
-        variant = VARIANT_OF_PIPELINE[index["_class_name"]]
+        tokenizer, text_length = _load_tokenizer(folder, _read_variant(folder))
+    parts = build_parts(
+        folder,
+        mesh=mesh,
+        stages=stages,
+        tokenizer=tokenizer,
+        text_length=text_length,
+        place=functools.partial(load_component, variant=model.variant, on_progress=on_progress),
+        dtype=dtype,
+    )
+    guess = guess_map(parts.config_of("transformer").in_channels)
+    preview = PreviewMap(folder, cache_dir.parent / "previews" / model.id, guess=guess)
+    family = Flux2Family(model, parts, preview, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+    family.revision = hub.find_revision(folder)
+    return family
+
+
+def build_parts(
+    folder: Path,
+    *,
+    mesh: Mesh,
+    stages: Sequence[str],
+    tokenizer: Any,
+    text_length: int,
+    place: PlaceWeights,
+    dtype: Any = None,
+) -> Parts:
+    """Modules of the folder's configs, and of every component that `stages` need the weights that `place` gives."""
+    with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
+        is_distilled = bool(read_json(folder / "model_index.json").get("is_distilled", False))
+        variant = _read_variant(folder)
         modules, out_layers = _build_modules(folder, variant)
-        tokenizer, text_length = _load_tokenizer(folder, variant)
         scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
     sharding.check_heads(modules["transformer"].module, mesh)
     sharding.sum_over_devices(modules["transformer"], mesh)
@@ -65,28 +105,24 @@ def load(
         "text_encoder": _strip_prefix,
         "transformer": sharding.deal_out(modules["transformer"].module, mesh),
     }
-    dtype = choose_dtype(mesh)
+    dtype = dtype or choose_dtype(mesh)
     weights = {
-        name: load_component(
+        name: place(
             folder / name,
             module,
             mesh=mesh,
             rules=rules[name],
             dtype=dtype,
-            variant=model.variant,
-            on_progress=on_progress,
             arrange=arrange.get(name),
         )
         for name, module in modules.items()
         if {*STAGES_OF[name]} & {*stages}
     }
-    guess = guess_map(modules["transformer"].module.config.in_channels)
-    preview = PreviewMap(folder, cache_dir.parent / "previews" / model.id, guess=guess)
-    parts = Parts(
+    return Parts(
         mesh=mesh,
         stages=tuple(stages),
         variant=variant,
-        guidance=find_guidance(variant, is_distilled=bool(index.get("is_distilled", False))),
+        guidance=find_guidance(variant, is_distilled=is_distilled),
         modules=modules,
         weights=weights,
         tokenizer=tokenizer,
@@ -94,9 +130,12 @@ def load(
         out_layers=out_layers,
         scheduler_config=scheduler_config,
         dtype=dtype,
-        preview_cells=preview.map.cells,
+        preview_cells=(read_map(folder) or guess_map(modules["transformer"].module.config.in_channels)).cells,
     )
-    return Flux2Family(model, parts, preview, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+
+
+def _read_variant(folder: Path) -> Variant:
+    return VARIANT_OF_PIPELINE[read_json(folder / "model_index.json")["_class_name"]]
 
 
 def _build_modules(folder: Path, variant: Variant) -> tuple[dict[str, TracedModule], tuple[int, ...]]:
@@ -118,7 +157,8 @@ def _build_modules(folder: Path, variant: Variant) -> tuple[dict[str, TracedModu
         transformer = Flux2Transformer2DModel.from_config(configs["transformer"])
         vae = AutoencoderKLFlux2.from_config(configs["vae"])
     cut_layers(text_encoder, out_layers)
-    sharding.stack_layers(transformer)
+    set_processors(transformer)
+    sharding.scan_layers(transformer)
     modules = {"text_encoder": text_encoder, "transformer": transformer, "vae": vae}
     return {name: TracedModule(module) for name, module in modules.items()}, out_layers
 

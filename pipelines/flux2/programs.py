@@ -18,6 +18,7 @@ from pipelines.flux2.parts import Parts
 from pipelines.flux2.preview import build_preview_program
 from pipelines.flux2.references import build_reference_program
 from pipelines.flux2.variants import Guidance
+from pipelines.references import References
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.components import abstract_input, abstract_weights
 from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
@@ -82,13 +83,12 @@ def lay_out(
     *,
     batch_size: int,
     uses_cfg: bool,
-    references: int = 0,
-    reference_size: Shape | None = None,
+    references: References | None = None,
 ) -> Layout:
     """Images over `dp` and rows of an image over `sp`, each where it divides; else replicated.
 
-    So many `references` of one size are tokens beside the new picture's. `uses_cfg` asks for a pair of forwards, which
-    only a model with classic guidance has.
+    The `references` are tokens beside the new picture's. `uses_cfg` asks for a pair of forwards, which only a model
+    with classic guidance has.
     """
     images = batch_class(batch_size)
     has_pair = uses_cfg and parts.guidance is Guidance.PAIR
@@ -107,8 +107,8 @@ def lay_out(
         rows=NamedSharding(parts.mesh, PartitionSpec(rows)),
         model_input=NamedSharding(parts.mesh, PartitionSpec(rows, None, height)),
         decoder_input=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, decoder_rows)),
-        references_NCHW=(references, *parts.latents_CHW(reference_size)) if reference_size else None,
-        reference_size=reference_size,
+        references_NCHW=(references.count, *parts.latents_CHW(references.size)) if references else None,
+        reference_size=references.size if references else None,
     )
 
 

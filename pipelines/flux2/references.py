@@ -1,8 +1,8 @@
 """Reference pictures: what an edit starts from, as extra tokens beside those of the new picture.
 
 Each picture goes through the autoencoder's encoder and keeps its own place in time (10, 20, ...), so that a prompt can
-tell them apart. All pictures of a recipe are fitted to one size out of the model's own shapes, so that a shape needs at
-most one program for each size and number of pictures.
+tell them apart. All pictures of a recipe are fitted to one size out of the model's own shapes
+(pipelines/references.py), so that a shape needs at most one program for each size and number of pictures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,36 +12,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from PIL import Image
 
-from pipelines.catalog import Shape
+from pipelines.catalog import Model
 from pipelines.flux2.decode import read_statistics
 from pipelines.flux2.parts import PATCH
+from pipelines.references import References, choose_references
 from pipelines.runtime.pictures import fit_picture, open_picture
 from pipelines.runtime.torch_bridge import TracedModule
 
-MAX_PIXELS = 1024 * 1024  # of one reference, as in diffusers
 TIME_STEP = 10  # between references along the first axis of places
 
 
-def read_references(files: Sequence[str], shapes: Sequence[Shape]) -> tuple[np.ndarray, Shape]:
-    """(N, 3, height, width) fp32 in [-1, 1] and their size; raises RecipeError for a file that is no picture."""
+def read_references(files: Sequence[str], model: Model) -> tuple[np.ndarray | None, References | None]:
+    """(N, 3, height, width) fp32 in [-1, 1] and what they are, or None twice; raises RecipeError for no picture."""
     pictures = [open_picture(Path(file)) for file in files]
-    size = choose_size(pictures[0], shapes)
-    return np.concatenate([fit_picture(picture, size) for picture in pictures]), size
-
-
-def choose_size(picture: Image.Image, shapes: Sequence[Shape]) -> Shape:
-    """The proportions nearest to the picture's; of several sizes the largest that it fills, else the smallest."""
-    allowed = [shape for shape in shapes if shape.width * shape.height <= MAX_PIXELS] or [min(shapes)]
-
-    def judge(shape: Shape) -> tuple[float, bool, int]:
-        distortion = abs(np.log(picture.width / picture.height * shape.height / shape.width))
-        area = shape.width * shape.height
-        is_filled = area <= picture.width * picture.height
-        return round(float(distortion), 3), not is_filled, -area if is_filled else area
-
-    return min(allowed, key=judge)
+    references = choose_references(model, [picture.size for picture in pictures])
+    if references is None:
+        return None, None
+    return np.concatenate([fit_picture(picture, references.size) for picture in pictures]), references
 
 
 def build_reference_program(vae: TracedModule, *, dtype: Any) -> Any:

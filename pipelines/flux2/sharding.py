@@ -17,34 +17,28 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.catalog import Model
 from pipelines.errors import MeshError
+from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.components import read_json
-from pipelines.runtime.packed import PackedTensor, StackedTensor
+from pipelines.runtime.packed import PackedTensor
 from pipelines.runtime.sharding import Rules, apply_rules
-from pipelines.runtime.torch_bridge import ScannedLayers, TracedModule
+from pipelines.runtime.torch_bridge import TracedModule, scan_if_long
 from pipelines.runtime.weights import StoredTensor, WeightSource
 
-# Fewer layers stay as they are: little to gain, and a scan copies each layer's weights, which a CPU feels.
-SCAN_FROM = 5
+# What comes first in a branch of a block: each device makes its own heads and gates.
+_FIRST = (
+    r"^(transformer_blocks\.\w+\.(attn\.(to_[qkv]|add_[qkv]_proj)|ff(_context)?\.linear_in)"
+    r"|single_transformer_blocks\.\w+\.attn\.to_qkv_mlp_proj)"
+)
+# What comes last: with its inputs split, every device has only a part of the sum.
+_LAST = (
+    r"^(transformer_blocks\.\w+\.(attn\.(to_out\.0|to_add_out)|ff(_context)?\.linear_out)"
+    r"|single_transformer_blocks\.\w+\.attn\.to_out)"
+)
 
-
-def _name_first(layer: str) -> str:
-    """What comes first in a branch of a block: each device makes its own heads and gates."""
-    double = rf"^transformer_blocks\.{layer}\.(attn\.(to_[qkv]|add_[qkv]_proj)|ff(_context)?\.linear_in)"
-    return rf"({double}|^single_transformer_blocks\.{layer}\.attn\.to_qkv_mlp_proj)"
-
-
-def _name_last(layer: str) -> str:
-    """What comes last: with its inputs split, every device has only a part of the sum."""
-    double = rf"^transformer_blocks\.{layer}\.(attn\.(to_out\.0|to_add_out)|ff(_context)?\.linear_out)"
-    return rf"({double}|^single_transformer_blocks\.{layer}\.attn\.to_out)"
-
-
-# torch layout: linear (out, in), in a stack behind the layers
+# torch layout: linear (out, in)
 TRANSFORMER_RULES = (
-    (_name_first(r"\d+") + r"\.weight$", P("tp", None)),
-    (_name_last(r"\d+") + r"\.weight$", P(None, "tp")),
-    (_name_first("layer") + r"\.weight$", P(None, "tp", None)),
-    (_name_last("layer") + r"\.weight$", P(None, None, "tp")),
+    (_FIRST + r"\.weight$", P("tp", None)),
+    (_LAST + r"\.weight$", P(None, "tp")),
     (r"", P()),
 )
 REPLICATED = ((r"", P()),)
@@ -76,23 +70,19 @@ def sum_over_devices(transformer: TracedModule, mesh: Mesh) -> None:
     """Makes the module right for slices of its weights; from then on it runs only in `call_transformer`."""
     if mesh.shape["tp"] == 1:  # XLA refuses a sum over one device while other axes are left to it
         return
-    transformer.call_after(_name_last(r"(\d+|layer)") + "$", lambda output: jax.lax.psum(output, "tp"))
+    transformer.call_after(_LAST + "$", lambda output: jax.lax.psum(output, "tp"))
 
 
-def stack_layers(transformer: Any) -> None:
+def scan_layers(transformer: Any) -> None:
     """Runs long lists of blocks as scans: minutes of compilation and hundreds of MB of code less for dev's 56."""
-    if len(transformer.transformer_blocks) >= SCAN_FROM:
-        transformer.transformer_blocks = ScannedLayers(
-            transformer.transformer_blocks, carried=("encoder_hidden_states", "hidden_states")
-        )
-    if len(transformer.single_transformer_blocks) >= SCAN_FROM:
-        transformer.single_transformer_blocks = ScannedLayers(
-            transformer.single_transformer_blocks, carried=("hidden_states",)
-        )
+    transformer.transformer_blocks = scan_if_long(
+        transformer.transformer_blocks, carried=("encoder_hidden_states", "hidden_states")
+    )
+    transformer.single_transformer_blocks = scan_if_long(transformer.single_transformer_blocks)
 
 
 def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, StoredTensor]], dict[str, WeightSource]]:
-    """How the weights are read: every device's part of packed projections side by side, stacks of layers as one."""
+    """How the weights are read: every device's part of packed projections side by side."""
     attention, gates = _inner_width(transformer.config), _mlp_width(transformer.config)
     packed = {
         "attn.to_qkv_mlp_proj.weight": (0, (attention, attention, attention, gates, gates)),
@@ -111,21 +101,9 @@ def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, StoredTenso
             if (found := find_blocks(name)) is not None:
                 axis, blocks = found
                 arranged[name] = PackedTensor(stored=tensor, axis=axis, blocks=blocks, parts=mesh.shape["tp"])
-        return arranged | _find_stacks(transformer, arranged)
+        return arranged
 
     return arrange
-
-
-def _find_stacks(transformer: Any, stored: Mapping[str, WeightSource]) -> dict[str, WeightSource]:
-    """The weights of stacked layers, those of which every layer is there."""
-    stacks: dict[str, WeightSource] = {}
-    for name, shape in ((name, weight.shape) for name, weight in transformer.state_dict(keep_vars=True).items()):
-        if ".layer." in name:
-            layers = [stored.get(name.replace(".layer.", f".{index}.", 1)) for index in range(shape[0])]
-            complete = [layer for layer in layers if layer is not None]
-            if len(complete) == len(layers):
-                stacks[name] = StackedTensor(layers=complete)
-    return stacks
 
 
 def call_transformer(
@@ -136,14 +114,17 @@ def call_transformer(
     shapes = {name: weight.shape for name, weight in weights.items()}
     specs = {name: sharding.spec for name, sharding in apply_rules(TRANSFORMER_RULES, shapes, mesh).items()}
 
+    slices = frozenset({"tp"}) if mesh.shape["tp"] > 1 else frozenset[str]()
+    attention = AttentionAxes(mesh=mesh, rows="dp", tokens="sp", entered=slices)
+
     def forward(weights: Mapping[str, jax.Array], inputs: Mapping[str, Any]) -> jax.Array:
-        (output,) = transformer.call(weights, **inputs, return_dict=False)
+        (output,) = transformer.call(weights, **inputs, return_dict=False, attention=attention)
         return output
 
-    if mesh.shape["tp"] == 1:
+    if not slices:
         return forward(weights, inputs)
     sharded = jax.shard_map(
-        forward, mesh=mesh, in_specs=(specs, P()), out_specs=P(), axis_names={"tp"}, check_vma=False
+        forward, mesh=mesh, in_specs=(specs, P()), out_specs=P(), axis_names=slices, check_vma=False
     )
     return sharded(dict(weights), inputs)
 

@@ -14,18 +14,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
+from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.solver import State, advance, read_row
 from pipelines.runtime.torch_bridge import TracedModule
 
 MAX_CHUNK = 8  # steps; bounds the noise that an ancestral scheduler needs on the devices at a time
 
 
-def build_denoise_program(unet: TracedModule, *, uses_cfg: bool, dtype: Any, input_sharding: NamedSharding) -> Any:
+def build_denoise_program(
+    unet: TracedModule,
+    *,
+    uses_cfg: bool,
+    dtype: Any,
+    input_sharding: NamedSharding,
+    attention: AttentionAxes,
+) -> Any:
     """denoise(weights, state, embeddings, table, noise, guidance_scale, start, stop) -> state.
 
     The state's arrays are (B, C, H, W) fp32; `embeddings` rows are [negative..., positive...] with guidance, else
     positive; `noise` (MAX_CHUNK, B, C, H, W) belongs to steps start.. of this chunk. `input_sharding` is how the
-    UNet's batch lies on the mesh.
+    UNet's batch lies on the mesh, `attention` how its queries, keys and values do.
     """
 
     def denoise(  # noqa: PLR0917 - a compiled program takes its arrays by position
@@ -54,6 +62,7 @@ def build_denoise_program(unet: TracedModule, *, uses_cfg: bool, dtype: Any, inp
                     "time_ids": embeddings["time_ids"].astype(dtype),
                 },
                 return_dict=False,
+                attention=attention,
             )
             output = output.astype(jnp.float32)
             if uses_cfg:

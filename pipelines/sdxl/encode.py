@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from transformers import CLIPTokenizer
 
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.torch_bridge import TracedModule, call_for_layers
 
 
-def tokenize(tokenizers: tuple[CLIPTokenizer, CLIPTokenizer], prompt: str, negative_prompt: str) -> np.ndarray:
+def tokenize(tokenizers: tuple[CLIPTokenizer, ...], prompt: str, negative_prompt: str) -> np.ndarray:
     """Token ids (encoder, prompt, L) int32; row 0 is the negative prompt. Longer text is cut, as CLIP must."""
     ids = [
         tokenizer(
@@ -29,7 +29,7 @@ def tokenize(tokenizers: tuple[CLIPTokenizer, CLIPTokenizer], prompt: str, negat
     return np.asarray(ids, np.int32)
 
 
-def count_lost_tokens(tokenizers: tuple[CLIPTokenizer, CLIPTokenizer], prompt: str) -> int:
+def count_lost_tokens(tokenizers: tuple[CLIPTokenizer, ...], prompt: str) -> int:
     """How many tokens of the prompt do not fit and are ignored."""
     tokenizer = tokenizers[0]
     return max(0, len(tokenizer(prompt)["input_ids"]) - tokenizer.model_max_length)
@@ -49,11 +49,11 @@ def build_encode_program(encoders: tuple[TracedModule, TracedModule], *, zeroes_
         is_negative_empty: jax.Array,
     ) -> dict[str, jax.Array]:
         outputs = [
-            module.call(own, ids_BL, output_hidden_states=True, return_dict=False)
+            module.call(own, ids_BL, method=read_text)
             for module, own, ids_BL in zip(encoders, (weights, weights_2), ids_EBL, strict=True)
         ]
-        prompt_embeds = jnp.concatenate([output[-1][-2] for output in outputs], axis=-1).astype(jnp.float32)
-        pooled = outputs[1][0].astype(jnp.float32)
+        prompt_embeds = jnp.concatenate([hidden for hidden, _ in outputs], axis=-1).astype(jnp.float32)
+        pooled = outputs[1][1].astype(jnp.float32)
         keep = jnp.where(is_negative_empty, 0.0, 1.0) if zeroes_empty else jnp.float32(1)
         return {
             "negative_prompt_embeds": prompt_embeds[:1] * keep,
@@ -63,3 +63,9 @@ def build_encode_program(encoders: tuple[TracedModule, TracedModule], *, zeroes_
         }
 
     return encode
+
+
+def read_text(encoder: Any, ids: Any) -> tuple[Any, Any]:
+    """Last but one hidden states, and the text's projection where the encoder has one."""
+    output, hidden_states = call_for_layers(encoder, ids)
+    return hidden_states[-2], getattr(output, "text_embeds", None)

@@ -1,24 +1,33 @@
 """A checkpoint in diffusers layout to a loaded family: modules without weights, then weights onto the mesh."""
 
+import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import jax.numpy as jnp
-from diffusers import AutoencoderKL, UNet2DConditionModel
+from diffusers import AutoencoderKL, Transformer2DModel, UNet2DConditionModel
 from jax.sharding import Mesh
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.runtime import hub
-from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
+from pipelines.runtime.components import (
+    PlaceWeights,
+    choose_dtype,
+    find_checkpoint,
+    load_component,
+    read_json,
+    told_as_incomplete,
+)
 from pipelines.runtime.preview import SDXL_LATENTS_TO_RGB, read_map
-from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
+from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, scan_if_long
 from pipelines.sdxl import sharding
 from pipelines.sdxl.family import SdxlFamily
 from pipelines.sdxl.parts import COMPONENTS, STAGE_OF, Parts
-from pipelines.stages import STAGES, OnProgress, Progress
+from pipelines.stages import STAGES, OnProgress
 
 
 def load(
@@ -28,50 +37,77 @@ def load(
     cache_dir: Path,
     on_progress: OnProgress,
     stages: Sequence[str] = STAGES,
+    verify_weights: bool = False,
+    dtype: Any = None,
 ) -> SdxlFamily:
     """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
 
-    With fewer `stages` only their weights are read, and only their methods may be called.
+    With fewer `stages` only their weights are read, and only their methods may be called. `dtype` is what the large
+    modules compute in, in place of what suits the devices.
     """
     started = time.perf_counter()
-    folder = hub.locate(
+    folder = find_checkpoint(
         model,
         components=COMPONENTS,
-        on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+        is_verified=verify_weights,
+        on_progress=on_progress,
     )
-    on_progress(Progress(phase="loading"))
+    with told_as_incomplete(folder, title="SDXL", components=COMPONENTS):
+        tokenizers = tuple(CLIPTokenizer.from_pretrained(folder / name) for name in ("tokenizer", "tokenizer_2"))
+    parts = build_parts(
+        folder,
+        mesh=mesh,
+        stages=stages,
+        tokenizers=tokenizers,
+        text_length=tokenizers[0].model_max_length,
+        place=functools.partial(load_component, variant=model.variant, on_progress=on_progress),
+        dtype=dtype,
+    )
+    family = SdxlFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+    family.revision = hub.find_revision(folder)
+    return family
+
+
+def build_parts(
+    folder: Path,
+    *,
+    mesh: Mesh,
+    stages: Sequence[str],
+    tokenizers: tuple[CLIPTokenizer, ...],
+    text_length: int,
+    place: PlaceWeights,
+    dtype: Any = None,
+) -> Parts:
+    """Modules of the folder's configs, and of every component that `stages` need the weights that `place` gives."""
     with told_as_incomplete(folder, title="SDXL", components=COMPONENTS):
         modules = _build_modules(folder)
-        tokenizers = tuple(CLIPTokenizer.from_pretrained(folder / name) for name in ("tokenizer", "tokenizer_2"))
         scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
         zeroes_empty = bool(read_json(folder / "model_index.json").get("force_zeros_for_empty_prompt", True))
-    dtype = choose_dtype(mesh)
+    dtype = dtype or choose_dtype(mesh)
     weights = {}
     for name, module in modules.items():
         if STAGE_OF[name] not in stages:
             continue
         needs_fp32 = name == "vae" and module.module.config.force_upcast
-        weights[name] = load_component(
+        weights[name] = place(
             folder / name,
             module,
             mesh=mesh,
             rules=sharding.UNET_RULES if name == "unet" else sharding.REPLICATED,
             dtype=jnp.float32 if needs_fp32 else dtype,
-            variant=model.variant,
-            on_progress=on_progress,
             optional_prefix="text_model.",
         )
-    parts = Parts(
+    return Parts(
         mesh=mesh,
         modules=modules,
         weights=weights,
         tokenizers=tokenizers,
+        text_length=text_length,
         scheduler_config=scheduler_config,
         zeroes_empty=zeroes_empty,
         latents_to_rgb=read_map(folder) or SDXL_LATENTS_TO_RGB,
         dtype=dtype,
     )
-    return SdxlFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
 
 
 def _build_modules(folder: Path) -> dict[str, TracedModule]:
@@ -89,4 +125,11 @@ def _build_modules(folder: Path) -> dict[str, TracedModule]:
             f"{folder} holds a UNet without SDXL's size conditioning.",
             advice="Stable Diffusion 1.x and 2.x are other architectures and cannot run here.",
         )
+    for name in ("text_encoder", "text_encoder_2"):
+        encoder = cast(Any, getattr(modules[name], "text_model", modules[name])).encoder
+        encoder.layers = scan_if_long(encoder.layers)
+    for module in modules["unet"].modules():
+        if isinstance(module, Transformer2DModel):
+            transformer = cast(Any, module)
+            transformer.transformer_blocks = scan_if_long(transformer.transformer_blocks)
     return {name: TracedModule(module) for name, module in modules.items()}

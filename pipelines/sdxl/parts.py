@@ -18,21 +18,20 @@ STAGE_OF = {"text_encoder": "encode", "text_encoder_2": "encode", "unet": "denoi
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """`weights` holds only the components of the loaded stages; `dtype` is what text encoders and UNet compute in."""
+    """`weights` holds only the components of the loaded stages; `dtype` is what text encoders and UNet compute in.
+
+    `text_length` counts tokens of a prompt, padding included.
+    """
 
     mesh: Mesh
     modules: Mapping[str, TracedModule]
     weights: dict[str, dict[str, jax.Array]]
-    tokenizers: tuple[CLIPTokenizer, CLIPTokenizer]
+    tokenizers: tuple[CLIPTokenizer, ...]
+    text_length: int
     scheduler_config: Mapping[str, Any]
     zeroes_empty: bool
     latents_to_rgb: LatentsToRgb
     dtype: Any
-
-    @property
-    def text_length(self) -> int:
-        """Tokens of a prompt, padding included."""
-        return self.tokenizers[0].model_max_length
 
     @property
     def text_width(self) -> int:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
+from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.components import abstract_input, abstract_weights
 from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
@@ -120,6 +121,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             uses_cfg=layout.uses_cfg,
             dtype=parts.dtype,
             input_sharding=layout.model_input,
+            attention=AttentionAxes(mesh=parts.mesh, rows="dp", heads="tp", tokens="sp", trades_heads=False),
         ),
         arguments=(
             abstract_weights(parts.weights["unet"]),

@@ -1,8 +1,8 @@
 """Attention as Wan's transformer does it, for diffusers' own hook: `set_attn_processor`.
 
 diffusers' processor rotates queries and keys by writing every other element of an empty tensor: traced, that is a
-scatter, which costs a TPU some 600 ms a step at 720p and mixes fp32 tables into bf16. Here pairs are rotated in fp32
-and put side by side again. And the text's length is told, not taken to be 512.
+scatter, which costs a TPU some 600 ms a step at 720p and mixes fp32 tables into bf16. Here runtime/rotary.py does it.
+And the text's length is told, not taken to be 512.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 from torch.nn import functional
+
+from pipelines.runtime.rotary import rotate_pairs
+from pipelines.runtime.torch_bridge import call_jax
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,25 +35,14 @@ class RotaryAttention:
         if attn.added_kv_proj_dim is not None:
             image, context = context[:, : -self.text_length], context[:, -self.text_length :]
         query, key = attn.norm_q(attn.to_q(hidden_states)), attn.norm_k(attn.to_k(context))
-        query, key, value = (_split_heads(x, attn.heads) for x in (query, key, attn.to_v(context)))
+        query, key, value = (x.unflatten(2, (attn.heads, -1)) for x in (query, key, attn.to_v(context)))
         if rotary_emb is not None:
-            query, key = (_rotate(x, *rotary_emb) for x in (query, key))
-        out = functional.scaled_dot_product_attention(query, key, value)
+            tables = [table[0, :, 0] for table in rotary_emb]
+            query, key = (call_jax(rotate_pairs, x, *tables) for x in (query, key))
+        query = query.transpose(1, 2)
+        out = functional.scaled_dot_product_attention(query, key.transpose(1, 2), value.transpose(1, 2))
         if image is not None:
             key, value = attn.norm_added_k(attn.add_k_proj(image)), attn.add_v_proj(image)
-            key, value = (_split_heads(x, attn.heads) for x in (key, value))
+            key, value = (x.unflatten(2, (attn.heads, -1)).transpose(1, 2) for x in (key, value))
             out = out + functional.scaled_dot_product_attention(query, key, value)
         return attn.to_out[0](out.transpose(1, 2).flatten(2))
-
-
-def _split_heads(x_BLD: torch.Tensor, heads: int) -> torch.Tensor:
-    """(B, heads, L, D / heads)."""
-    return x_BLD.unflatten(2, (heads, -1)).transpose(1, 2)
-
-
-def _rotate(x_BHLD: torch.Tensor, cos_BLHD: torch.Tensor, sin_BLHD: torch.Tensor) -> torch.Tensor:
-    """Turns each pair of neighbours (2i, 2i + 1) by its angle; the tables hold every angle twice."""
-    cos, sin = (table.transpose(1, 2)[..., ::2] for table in (cos_BLHD, sin_BLHD))
-    even, odd = x_BHLD.float().unflatten(-1, (-1, 2)).unbind(-1)
-    turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
-    return turned.flatten(-2).to(x_BHLD.dtype)

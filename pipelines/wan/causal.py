@@ -28,18 +28,24 @@ def decode_frames(
     latents_BCTHW: jax.Array,
     *,
     finish: Callable[[jax.Array], jax.Array],
+    unroll: bool = False,
 ) -> jax.Array:
-    """Frames (B, F, ...) in which `finish` left each chunk of pixels (B, 3, frames, height, width) in [-1, 1]."""
+    """Frames (B, F, ...) in which `finish` left each chunk of pixels (B, 3, frames, height, width) in [-1, 1].
+
+    `unroll` is for training on short clips: on CPU the gradient is 2.5x faster without the loop (9 frames of 64x64).
+    """
 
     def run(latents: jax.Array, caches: Caches, *, is_first: bool) -> tuple[jax.Array, Caches]:
         pixels, caches = vae.call(weights, latents, caches, is_first=is_first, method=_decode_chunk)
         return finish(pixels), caches
 
     rest = jnp.moveaxis(latents_BCTHW[:, :, 1:, None], 2, 0)
-    return _walk(run, latents_BCTHW[:, :, :1], rest, axis=1)
+    return _walk(run, latents_BCTHW[:, :, :1], rest, axis=1, unroll=unroll)
 
 
-def encode_frames(vae: TracedModule, weights: Mapping[str, jax.Array], pixels_BCFHW: jax.Array) -> jax.Array:
+def encode_frames(
+    vae: TracedModule, weights: Mapping[str, jax.Array], pixels_BCFHW: jax.Array, *, unroll: bool = False
+) -> jax.Array:
     """Latents (B, C, T, H, W), the most likely ones, of pixels in [-1, 1]; 4n + 1 frames."""
 
     def run(pixels: jax.Array, caches: Caches, *, is_first: bool) -> tuple[jax.Array, Caches]:
@@ -47,10 +53,12 @@ def encode_frames(vae: TracedModule, weights: Mapping[str, jax.Array], pixels_BC
 
     batch, channels, frames, height, width = pixels_BCFHW.shape
     rest = pixels_BCFHW[:, :, 1:].reshape(batch, channels, frames // CHUNK_FRAMES, CHUNK_FRAMES, height, width)
-    return _walk(run, pixels_BCFHW[:, :, :1], jnp.moveaxis(rest, 2, 0), axis=2)
+    return _walk(run, pixels_BCFHW[:, :, :1], jnp.moveaxis(rest, 2, 0), axis=2, unroll=unroll)
 
 
-def _walk(run: Callable[..., tuple[jax.Array, Caches]], first: jax.Array, rest: jax.Array, *, axis: int) -> jax.Array:
+def _walk(
+    run: Callable[..., tuple[jax.Array, Caches]], first: jax.Array, rest: jax.Array, *, axis: int, unroll: bool
+) -> jax.Array:
     """All chunks' results side by side along `axis`; `rest` (chunks, ...) may be empty."""
     out, caches = run(first, {}, is_first=True)
     if not len(rest):
@@ -61,7 +69,8 @@ def _walk(run: Callable[..., tuple[jax.Array, Caches]], first: jax.Array, rest: 
         result, caches = run(chunk, caches, is_first=False)
         return caches, result
 
-    _, results = jax.lax.scan(step, {name: _fill(caches.get(name), settled[name]) for name in settled}, rest)
+    start = {name: _fill(caches.get(name), settled[name]) for name in settled}
+    _, results = jax.lax.scan(step, start, rest, unroll=unroll)
     results = jnp.moveaxis(results, 0, axis)
     merged = results.reshape(*results.shape[:axis], -1, *results.shape[axis + 2 :])
     return jnp.concatenate([out, merged], axis=axis)

@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.solver import State, advance, read_row
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.torch_bridge import LayerPlacement, TracedModule
 
 MAX_CHUNK = 8  # steps between two looks of the host
 
@@ -47,14 +48,17 @@ def build_denoise_program(
     dtype: Any,
     input_sharding: NamedSharding,
     token_sharding: NamedSharding,
+    attention: AttentionAxes,
+    running_layer: LayerPlacement,
 ) -> Any:
     """denoise(weights, state, prompt_embeds, condition, table, guidance_scale, start, stop) -> state.
 
     The state's arrays are (B, C, T, H, W) fp32; `prompt_embeds` rows are [negative..., positive...] with guidance, else
     positive. `input_sharding` is how the transformer's batch lies on the mesh, `token_sharding` how the tokens
-    (rows, N, D) between its blocks do.
+    (rows, N, D) between its blocks do, `attention` how queries, keys and values do, `running_layer` how a block's
+    weights do.
     """
-    blocks = {f"blocks.{index}": token_sharding for index in range(len(transformer.module.blocks))}
+    blocks = {f"blocks.{name}": token_sharding for name, _ in transformer.module.blocks.named_children()}
     patch_area = transformer.module.config.patch_size[1] * transformer.module.config.patch_size[2]
 
     def denoise(  # noqa: PLR0917 - a compiled program takes its arrays by position
@@ -81,6 +85,8 @@ def build_denoise_program(
                 encoder_hidden_states_image=_repeat_image(condition, len(model_input), dtype),
                 return_dict=False,
                 input_shardings=blocks,
+                attention=attention,
+                running_layer=running_layer,
             )
             output = output.astype(jnp.float32)
             if uses_cfg:

@@ -13,7 +13,7 @@ import numpy as np
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 from transformers import PreTrainedTokenizerBase
 
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.torch_bridge import LayerPlacement, TracedModule
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: list[str], *, length: int) -> tuple[np.ndarray, np.ndarray]:
@@ -22,24 +22,29 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: list[str], *, length: in
     return np.asarray(found["input_ids"], np.int32), np.asarray(found["attention_mask"], bool)
 
 
-def build_encode_program(encoder: TracedModule) -> Any:
+def build_encode_program(encoder: TracedModule, *, running_layer: LayerPlacement) -> Any:
     """encode(weights, ids, mask) -> embeddings of [negative, prompt], fp32."""
 
     def encode(weights: Mapping[str, jax.Array], ids_BL: jax.Array, mask_BL: jax.Array) -> dict[str, jax.Array]:
-        embeds_BLD = embed_tokens(encoder, weights, ids_BL, mask_BL)
+        embeds_BLD = embed_tokens(encoder, weights, ids_BL, mask_BL, running_layer=running_layer)
         return {"negative_prompt_embeds": embeds_BLD[:1], "prompt_embeds": embeds_BLD[1:]}
 
     return encode
 
 
 def embed_tokens(
-    encoder: TracedModule, weights: Mapping[str, jax.Array], ids_BL: jax.Array, mask_BL: jax.Array
+    encoder: TracedModule,
+    weights: Mapping[str, jax.Array],
+    ids_BL: jax.Array,
+    mask_BL: jax.Array,
+    *,
+    running_layer: LayerPlacement | None = None,
 ) -> jax.Array:
     """Embeddings (B, L, D) fp32 of tokens, of which `mask_BL` (bool) are text."""
     batch, length = ids_BL.shape
     # All four axes: transformers passes such a mask on as it is, and would read a flat one's values on the host.
     mask = jnp.broadcast_to(mask_BL[:, None, None, :], (batch, 1, length, length))
-    hidden = encoder.call(weights, ids_BL, mask, method=_encode).astype(jnp.float32)
+    hidden = encoder.call(weights, ids_BL, mask, method=_encode, running_layer=running_layer).astype(jnp.float32)
     return jnp.where(mask_BL[..., None], hidden, 0.0)
 
 

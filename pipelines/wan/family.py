@@ -8,6 +8,7 @@ import numpy as np
 
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
+from pipelines.references import References
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.loaded import LoadedModel, fill_rows
 from pipelines.runtime.noise import NoiseSource
@@ -107,7 +108,10 @@ class WanFamily(LoadedModel):
     def _list_programs(self, layout: Layout) -> tuple[Program, ...]:
         return list_programs(self.parts, layout)
 
-    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool) -> Layout:
+    def _lay_out(
+        self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
+    ) -> Layout:
+        assert references is None, "only a model with references has programs for them"
         return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
 
     def _find_boundary(self, schedule: Schedule) -> int:

@@ -1,11 +1,11 @@
 """A checkpoint in diffusers layout to a loaded family: modules without weights, then weights onto the mesh."""
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import jax
 import jax.numpy as jnp
 from diffusers import AutoencoderKLWan, WanTransformer3DModel
 from jax.sharding import Mesh
@@ -21,12 +21,18 @@ from transformers import (
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.runtime import hub
-from pipelines.runtime.components import choose_dtype, load_component, read_json, told_as_incomplete
+from pipelines.runtime.components import (
+    PlaceWeights,
+    choose_dtype,
+    find_checkpoint,
+    load_component,
+    read_json,
+    told_as_incomplete,
+)
 from pipelines.runtime.preview import PreviewMap
-from pipelines.runtime.sharding import Rules, apply_rules
-from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
-from pipelines.runtime.weights import find_weight_files, load_weights, read_headers
-from pipelines.stages import STAGES, OnProgress, Progress
+from pipelines.runtime.sharding import Rules
+from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, scan_if_long
+from pipelines.stages import STAGES, OnProgress
 from pipelines.wan import sharding
 from pipelines.wan.attention import RotaryAttention
 from pipelines.wan.family import WanFamily
@@ -41,32 +47,64 @@ def load(
     cache_dir: Path,
     on_progress: OnProgress,
     stages: Sequence[str] = STAGES,
+    verify_weights: bool = False,
+    dtype: Any = None,
 ) -> WanFamily:
     """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
 
-    With fewer `stages` only their weights are read, and only their methods may be called.
+    With fewer `stages` only their weights are read, and only their methods may be called. `dtype` is what the large
+    modules compute in, in place of what suits the devices.
     """
     started = time.perf_counter()
-    folder = hub.locate(
+    folder = find_checkpoint(
         model,
         components=(*COMPONENTS, "transformer_2", "image_encoder", "image_processor"),
-        on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+        is_verified=verify_weights,
+        on_progress=on_progress,
     )
-    on_progress(Progress(phase="loading"))
+    with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
+        tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    parts = build_parts(
+        folder,
+        model,
+        mesh=mesh,
+        stages=stages,
+        tokenizer=tokenizer,
+        text_length=min(model.text_length, tokenizer.model_max_length),
+        learnt_previews=cache_dir.parent / "previews" / model.id,
+        place=functools.partial(load_component, variant=model.variant, on_progress=on_progress),
+        dtype=dtype,
+    )
+    family = WanFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+    family.revision = hub.find_revision(folder)
+    return family
+
+
+def build_parts(
+    folder: Path,
+    model: Model,
+    *,
+    mesh: Mesh,
+    stages: Sequence[str],
+    tokenizer: Any,
+    text_length: int,
+    learnt_previews: Path,
+    place: PlaceWeights,
+    dtype: Any = None,
+) -> Parts:
+    """Modules of the folder's configs, and of every component that `stages` need the weights that `place` gives."""
     with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
         index = read_json(folder / "model_index.json")
         modules = _build_modules(folder, index)
-        tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
         scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
         image_processor = None
         if "image_encoder" in modules:
             image_processor = CLIPImageProcessorPil.from_pretrained(folder / "image_processor")
-    text_length = min(model.text_length, tokenizer.model_max_length)
     for name in EXPERTS:
         if name in modules:
             modules[name].module.set_attn_processor(RotaryAttention(text_length=text_length))
     boundary_ratio = index.get("boundary_ratio")
-    dtype = choose_dtype(mesh)
+    dtype = dtype or choose_dtype(mesh)
     parts = Parts(
         mesh=mesh,
         modules=modules,
@@ -78,46 +116,28 @@ def load(
         text_length=text_length,
         boundary_timestep=boundary_ratio and boundary_ratio * scheduler_config.get("num_train_timesteps", 1000),
         expands_timesteps=bool(index.get("expand_timesteps")),
-        preview=PreviewMap(
-            folder, cache_dir / "previews" / model.id, guess=guess_map(modules["vae"].module.config.z_dim)
-        ),
+        preview=PreviewMap(folder, learnt_previews, guess=guess_map(modules["vae"].module.config.z_dim)),
         dtype=dtype,
     )
     _check_shapes(model, parts)
     for name, module in modules.items():
         if not _needed_by(name, takes_pictures=parts.takes_pictures) & parts.stages:
             continue
-        parts.weights[name] = load_component(
-            folder / name,
-            module,
-            mesh=mesh,
-            rules=_choose_rules(name, module, mesh.shape["tp"]),
+        place_own = functools.partial(place, folder / name, module, mesh=mesh, rules=_choose_rules(name, module, mesh))
+        parts.weights[name] = place_own(
             # Wan's own advice: the autoencoder in fp32, whatever the rest computes in.
             dtype=jnp.float32 if name == "vae" else dtype,
-            variant=model.variant,
-            on_progress=on_progress,
             optional_prefix="vision_model.",
         )
         if name in EXPERTS and dtype != jnp.float32:
-            parts.weights[name] |= read_precise(folder / name, module, mesh=mesh, variant=model.variant)
-    return WanFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+            parts.weights[name] |= place_own(dtype=jnp.float32, names=list_precise(module))
+    return parts
 
 
-def read_precise(folder: Path, module: TracedModule, *, mesh: Mesh, variant: str) -> dict[str, jax.Array]:
+def list_precise(module: TracedModule) -> set[str]:
     """The small weights that diffusers keeps in fp32 whatever the rest computes in: timesteps, modulation, norms."""
     kept = type(module.module)._keep_in_fp32_modules  # noqa: SLF001 - diffusers' own list for its own loading
-    shapes = {
-        name: shape
-        for name, shape in module.parameter_shapes().items()
-        if any(part in kept for part in name.split("."))
-    }
-    return load_weights(
-        read_headers(find_weight_files(folder, variant=variant)),
-        shapes,
-        apply_rules(sharding.REPLICATED, shapes, mesh),
-        dtype=jnp.float32,
-        on_tensor=lambda _done, _total: None,
-    )
+    return {name for name in module.parameter_shapes() if any(part in kept for part in name.split("."))}
 
 
 def _build_modules(folder: Path, index: Mapping[str, Any]) -> dict[str, TracedModule]:
@@ -134,7 +154,8 @@ def _build_modules(folder: Path, index: Mapping[str, Any]) -> dict[str, TracedMo
         if configs["transformer"].get("image_dim") is not None:
             modules["image_encoder"] = CLIPVisionModel(CLIPVisionConfig.from_pretrained(folder / "image_encoder"))
         for name in experts:
-            modules[name] = WanTransformer3DModel.from_config(configs[name])
+            modules[name] = expert = cast(Any, WanTransformer3DModel.from_config(configs[name]))
+            expert.blocks = scan_if_long(expert.blocks)
         modules["vae"] = vae = cast(Any, AutoencoderKLWan.from_config(configs["vae"]))
     if not index.get("expand_timesteps") and modules["transformer"].config.in_channels == vae.config.z_dim:
         vae.encoder = vae.quant_conv = None  # nobody brings it a picture
@@ -143,6 +164,7 @@ def _build_modules(folder: Path, index: Mapping[str, Any]) -> dict[str, TracedMo
 
 def _build_text_encoder(folder: Path) -> UMT5EncoderModel:
     encoder: Any = UMT5EncoderModel(UMT5Config.from_pretrained(folder))
+    encoder.encoder.block = scan_if_long(encoder.encoder.block)
     encoder.encoder.embed_tokens = None  # the same table as `shared`, and checkpoints hold it once
     return encoder
 
@@ -160,11 +182,11 @@ def _needed_by(component: str, *, takes_pictures: bool) -> set[str]:
     return {"denoise"}
 
 
-def _choose_rules(component: str, module: TracedModule, tp: int) -> Rules:
+def _choose_rules(component: str, module: TracedModule, mesh: Mesh) -> Rules:
     if component == "text_encoder":
-        return sharding.choose_encoder_rules(module.module.config, tp)
+        return sharding.keep_encoder(module.module.config, mesh)
     if component in EXPERTS:
-        return sharding.choose_transformer_rules(module.module.config, tp)
+        return sharding.keep_transformer(module.module.config, mesh)
     return sharding.REPLICATED
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 from jax.sharding import Mesh
-from transformers import CLIPImageProcessorPil, PreTrainedTokenizerBase
+from transformers import CLIPImageProcessorPil
 
 from pipelines.catalog import Shape
 from pipelines.runtime.preview import PreviewMap
@@ -27,7 +27,7 @@ class Parts:
     modules: Mapping[str, TracedModule]
     weights: dict[str, dict[str, jax.Array]]
     stages: frozenset[str]
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Any
     image_processor: CLIPImageProcessorPil | None
     scheduler_config: Mapping[str, Any]
     text_length: int

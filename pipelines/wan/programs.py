@@ -12,17 +12,20 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
+from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.components import abstract_input, abstract_weights
 from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
 from pipelines.runtime.sharding import batch_class
 from pipelines.runtime.solver import State
+from pipelines.runtime.torch_bridge import LayerPlacement
 from pipelines.wan.condition import build_condition_program, build_image_program
 from pipelines.wan.decode import build_decode_program
 from pipelines.wan.denoise import Channels, Condition, FirstFrame, build_denoise_program
 from pipelines.wan.encode import build_encode_program
 from pipelines.wan.parts import Parts
 from pipelines.wan.preview import build_preview_program
+from pipelines.wan.sharding import choose_encoder_rules, choose_transformer_rules
 
 Key = tuple[Any, ...]
 
@@ -126,7 +129,12 @@ def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
 def _encode_program(parts: Parts) -> Program:
     return Program(
         key=ENCODE_KEY,
-        function=build_encode_program(parts.modules["text_encoder"]),
+        function=build_encode_program(
+            parts.modules["text_encoder"],
+            running_layer=LayerPlacement(
+                mesh=parts.mesh, rules=choose_encoder_rules(parts.config_of("text_encoder"), parts.mesh.shape["tp"])
+            ),
+        ),
         arguments=(
             abstract_weights(parts.weights["text_encoder"]),
             abstract_input(parts.mesh, (2, parts.text_length), jnp.int32),
@@ -146,6 +154,11 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             dtype=parts.dtype,
             input_sharding=layout.rows,
             token_sharding=layout.tokens,
+            attention=AttentionAxes(mesh=parts.mesh, rows="dp", heads="tp", tokens="sp"),
+            running_layer=LayerPlacement(
+                mesh=parts.mesh,
+                rules=choose_transformer_rules(parts.config_of("transformer"), parts.mesh.shape["tp"]),
+            ),
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),

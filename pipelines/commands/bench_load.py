@@ -1,0 +1,75 @@
+"""`bench load`: how fast a checkpoint becomes arrays on the mesh, beside a plain read of the same files.
+
+The checkpoint is made for it and removed afterwards: FLUX.2 klein's transformer with random weights, in several files,
+because it has everything that makes loading more than reading: packed projections that are dealt out to the devices,
+columns that are split, and layers that lie in one stack.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.commands import options
+from pipelines.commands.bench_process import measure
+from pipelines.errors import LumeshError
+
+RUNNER = "pipelines.commands.load_runner"
+ROOM = 1.15  # the size is met within 15 %
+
+
+def run(
+    *,
+    gigabytes: Annotated[float, typer.Option(min=0.02, max=64, help="Size of the checkpoint.")] = 4.0,
+    rounds: Annotated[int, typer.Option(min=1, help="The median counts.")] = 4,
+    mesh: options.MeshText = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, file_okay=False, help="On the disk to measure.", show_default="the system's temporary folder"
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Loads a checkpoint made of random numbers, from a cold disk, and says what a plain read would have taken.
+
+    Example: python -m pipelines bench load --gigabytes 4
+    """
+    parent = folder or Path(tempfile.gettempdir())
+    free = shutil.disk_usage(parent).free
+    if free < ROOM * gigabytes * 1e9:
+        raise LumeshError(
+            f"{parent} has {free / 1e9:.1f} GB free; {ROOM * gigabytes:.1f} GB are needed.",
+            advice="Ask for fewer --gigabytes, or name a --folder on a larger disk.",
+        )
+    with tempfile.TemporaryDirectory(dir=parent, prefix="lumesh-bench-") as place:
+        found = measure(RUNNER, {"folder": place, "gigabytes": gigabytes, "rounds": rounds, "mesh": mesh}, what="loads")
+    if as_json:
+        options.print_json(found)
+        return
+    _print(found)
+
+
+def _print(found: dict[str, Any]) -> None:
+    table = Table(
+        title=f"{found['gb']:.2f} GB in {found['files']} files, {found['mesh']}, median of {len(found['rounds'])}",
+        box=None,
+        title_justify="left",
+    )
+    for name in ("", "seconds", "GB/s", "of a plain read"):
+        table.add_column(name, justify="right" if name else "left")
+    for label, field in (
+        ("plain read, through one small buffer", "plain_s"),
+        ("plain read, into memory of its own", "kept_s"),
+        ("loaded", "load_s"),
+        ("loaded, as if it were stored as it lies on the mesh", "straight_s"),
+    ):
+        seconds = found[field]
+        table.add_row(label, f"{seconds:.2f} s", f"{found['gb'] / seconds:.2f}", f"{found['plain_s'] / seconds:.0%}")
+    Console().print(table)
+    share = found["beyond_mb"] / 1000 / found["gb"]
+    typer.echo(f"\nhost memory beyond the arrays, at its peak: {found['beyond_mb']:.0f} MB, {share:.1%} of the size")

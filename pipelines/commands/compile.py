@@ -1,0 +1,107 @@
+"""`compile`: a model's programs for a machine that need not be here, in one file that its worker loads."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.catalog import Model, Shape
+from pipelines.commands import options
+from pipelines.commands.progress import TerminalProgress
+from pipelines.errors import ModelError, RecipeError
+from pipelines.references import References, choose_programs
+
+Topology = Annotated[str, typer.Option(help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8.")]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        help="Give it again for more, or all; 512x512+1 is with one input picture as large, for FLUX.2.",
+        show_default="the model's default shape",
+    ),
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Outputs at once.")]
+Output = Annotated[
+    Path | None, typer.Option(help="The pack to write.", show_default="packs/MODEL-TOPOLOGY.pack in the data directory")
+]
+
+
+def compile_programs(
+    *,
+    model: options.ModelId,
+    topology: Topology,
+    shape: Shapes = None,
+    batch_size: BatchSize = 1,
+    mesh: options.MeshText = None,
+    output: Output = None,
+    as_json: options.AsJson = False,
+    data_dir: options.DataDir = options.DATA_DIR,
+) -> None:
+    """Compiles a model's programs for a machine that need not be here, into a file that its worker loads.
+
+    Example: python -m pipelines compile --model flux2-dev --topology v6e-8 --output flux2-dev.pack
+
+    Needs neither a TPU nor weights. The worker finds the file in packs/ of its data directory, or through --pack, and
+    uses it where jax, libtpu, chips, mesh and program are exactly the same. A pack is code: use only those you trust.
+    """
+    from pipelines.plan.topologies import find_topology
+
+    place = options.Place(data_dir=data_dir)
+    target = find_topology(topology)
+    found = _find_model(place, model)
+    shapes = _find_shapes(found, shape or [str(found.default_shape)])
+    if batch_size > found.max_batch_size:
+        raise RecipeError({"batch_size": f"{model} makes at most {found.max_batch_size} at once"})
+    file = output or place.packs_dir / f"{model}-{topology}.pack"
+    _check_output(file)
+    from pipelines.runtime.platform import prepare_compiler
+
+    prepare_compiler(cpu_devices=target.chips)
+    from pipelines.plan.packing import make_pack
+
+    with TerminalProgress(is_silent=as_json) as progress:
+        manifest = make_pack(
+            found, target, shapes=shapes, batch_size=batch_size, mesh=mesh, file=file, on_progress=progress
+        )
+    if as_json:
+        facts = manifest.model_dump(mode="json", exclude={"programs"})
+        names = [entry.name for entry in manifest.programs]
+        options.print_json({"output": str(file), "bytes": file.stat().st_size, "programs": names, **facts})
+        return
+    typer.echo(file)
+    typer.echo(
+        f"{len(manifest.programs)} programs of {model} ({', '.join(manifest.shapes)}) for {manifest.target.devices}, "
+        f"mesh {manifest.target.mesh}: {file.stat().st_size / 1e6:.1f} MB, compiled in {manifest.compile_s:.1f} s",
+        err=True,
+    )
+
+
+def _check_output(file: Path) -> None:
+    """Before anything is compiled, which takes minutes."""
+    if file.is_dir():
+        raise RecipeError({"output": f"{file} is a folder; name a file in it"})
+    if file.suffix != ".pack":
+        raise RecipeError({"output": f"{file} should end in .pack, which is what workers look for"})
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError({"output": f"{file.parent} cannot be written: {error.strerror}"}) from error
+
+
+def _find_model(place: options.Place, model_id: str) -> Model:
+    try:
+        return place.catalog.get(model_id)
+    except ModelError as error:
+        raise RecipeError({"model": str(error)}) from error
+
+
+def _find_shapes(model: Model, entries: list[str]) -> list[tuple[Shape, References | None]]:
+    found = []
+    for entry in entries:
+        name, plus, pictures = entry.partition("+")
+        chosen = choose_programs([entry], model) if not plus or pictures.isdecimal() else []
+        if not chosen:
+            what = f"{name} with input pictures" if plus else name
+            raise RecipeError({"shape": f"{what} is not a shape of {model.id}; allowed: {model.shape_list()}, all"})
+        found += [one for one in chosen if one not in found]
+    return found

@@ -1,0 +1,82 @@
+"""Models that take turns in one process, as in the worker; reads its task as JSON on stdin, prints its figures as JSON.
+
+Each turn loads a model, makes one small output and unloads, and then says what is left.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pipelines.catalog import Catalog, load_catalog
+from pipelines.recipe import Recipe, read_recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swap:
+    """One turn: seconds of its parts, and what is left after it in megabytes (1e6 bytes)."""
+
+    model: str
+    load_s: float
+    compile_s: float
+    make_s: float
+    unload_s: float
+    compiles: int
+    device_mb: float
+    process_mb: float
+
+
+def run_swaps(
+    recipes: Sequence[Recipe], catalog: Catalog, *, swaps: int, mesh: str | None, cache_dir: Path
+) -> list[Swap]:
+    """`swaps` turns through the recipes' models, each unloaded before the next one is loaded."""
+    from pipelines import registry
+    from pipelines.generate import generate
+    from pipelines.runtime.compiled import counter
+    from pipelines.runtime.memory import count_live_bytes
+    from pipelines.stages import ignore_progress
+
+    registry.start_jax(cache_dir)
+    turns = []
+    for number in range(swaps):
+        recipe = recipes[number % len(recipes)]
+        compiled = counter.compiled
+        family = registry.load(catalog.get(recipe.model), mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress)
+        timings = generate(family, recipe).timings
+        load_s, clock = family.load_s, time.perf_counter()
+        family.unload()
+        del family
+        turns.append(
+            Swap(
+                model=recipe.model,
+                load_s=load_s,
+                compile_s=timings.compile_s,
+                make_s=timings.total_s - timings.compile_s,
+                unload_s=time.perf_counter() - clock,
+                compiles=counter.compiled - compiled,
+                device_mb=count_live_bytes() / 1e6,
+                process_mb=_read_resident_bytes() / 1e6,
+            )
+        )
+    return turns
+
+
+def _read_resident_bytes() -> int:
+    """This process's resident memory now (not its peak); Linux only, like everything that is measured here."""
+    pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    found = json.load(sys.stdin)
+    done = run_swaps(
+        [read_recipe(recipe) for recipe in found["recipes"]],
+        load_catalog(Path(found["models_dir"])),
+        swaps=found["swaps"],
+        mesh=found["mesh"],
+        cache_dir=Path(found["cache_dir"]),
+    )
+    print(json.dumps([asdict(swap) for swap in done]))  # noqa: T201 - the result, read by bench_swap.py
