@@ -9,10 +9,11 @@ import time
 from typing import Any
 
 from pipelines.stages import Progress
+from studio import events
 from studio.database import Database, Transaction
-from studio.jobs import events
-from studio.jobs.job import Card, Job, move
-from studio.jobs.order import Waiting, choose_next
+from studio.jobs.job import UNSTARTED, Card, Job, move
+from studio.jobs.line import read_line
+from studio.jobs.order import choose_next, take_turns
 from studio.jobs.states import JobState
 
 INTERRUPTED = Card(
@@ -24,20 +25,21 @@ INTERRUPTED = Card(
 
 def find_next_model(database: Database, *, resident: str | None) -> str | None:
     """The model of the job that would be claimed now; None when nobody waits."""
-    chosen = choose_next(_read_line(database), resident)
+    chosen = choose_next(read_line(database), resident)
     return chosen.model if chosen else None
 
 
 def claim_next(database: Database, *, resident: str | None) -> Job | None:
     """Takes the job whose turn it is (order.py) and counts whom it overtook; None when nobody waits."""
-    if not _read_line(database):  # without the write lock, which an idle worker must not take 20 times a second
+    if not read_line(database).owners:  # without the write lock, which an idle worker must not take 20 times a second
         return None
     with database.write() as tx:
-        waiting = [Waiting(**row) for row in tx.execute(_LINE, (JobState.QUEUED,))]
-        chosen = choose_next(waiting, resident)
+        line = read_line(database)
+        chosen = choose_next(line, resident)
         if chosen is None:
             return None
-        overtaken = [(job.id,) for job in waiting[: waiting.index(chosen)]]
+        turns = take_turns(line)
+        overtaken = [(job.id,) for job in turns[: turns.index(chosen)]]
         tx.executemany("UPDATE jobs SET overtaken = overtaken + 1 WHERE id = ?", overtaken)
         return move(tx, chosen.id, JobState.RUNNING, started_at=time.time())
 
@@ -92,7 +94,13 @@ def save_preview(database: Database, job: Job, jpeg: bytes) -> None:
 
 
 def finish(
-    tx: Transaction, job: Job, *, outputs: list[dict[str, Any]], timings: dict[str, float], compiles: int
+    tx: Transaction,
+    job: Job,
+    *,
+    outputs: list[dict[str, Any]],
+    timings: dict[str, float],
+    compiles: int,
+    revision: str,
 ) -> Job | None:
     """Ends a job well, in the transaction that stores its outputs."""
     return move(
@@ -102,6 +110,7 @@ def finish(
         outputs=json.dumps(outputs),
         timings=json.dumps(timings),
         compiles=compiles,
+        revision=revision,
     )
 
 
@@ -127,14 +136,28 @@ def interrupt_running(database: Database) -> None:
     _end_running(database, JobState.INTERRUPTED, INTERRUPTED)
 
 
+def has_running(database: Database) -> bool:
+    """Whether a job is held by a worker."""
+    return database.read_one("SELECT 1 FROM jobs WHERE state = ?", (JobState.RUNNING,)) is not None
+
+
+def requeue_running(database: Database) -> None:
+    """Puts what was not finished in front of the line, as if it had never begun. Only when no worker runs.
+
+    What somebody had cancelled meanwhile ends as cancelled.
+    """
+    with database.write() as tx:
+        first = tx.execute("SELECT min(position) FROM jobs WHERE state = ?", (JobState.QUEUED,)).fetchone()[0]
+        rows = tx.execute("SELECT id, cancel_requested FROM jobs WHERE state = ?", (JobState.RUNNING,)).fetchall()
+        for row in rows:
+            if row["cancel_requested"]:
+                move(tx, row["id"], JobState.CANCELLED)
+            else:
+                tx.execute("DELETE FROM previews WHERE job_id = ?", (row["id"],))
+                move(tx, row["id"], JobState.QUEUED, position=(first or 1) - 1, **UNSTARTED)
+
+
 def _end_running(database: Database, to: JobState, card: Card) -> None:
     with database.write() as tx:
         for row in tx.execute("SELECT id FROM jobs WHERE state = ?", (JobState.RUNNING,)).fetchall():
             move(tx, row["id"], to, error=json.dumps(card.to_json()))
-
-
-_LINE = "SELECT id, model, overtaken FROM jobs WHERE state = ? ORDER BY queued_at, rowid"
-
-
-def _read_line(database: Database) -> list[Waiting]:
-    return [Waiting(**row) for row in database.read(_LINE, (JobState.QUEUED,))]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from studio import events
 from studio.database import Database, Transaction
-from studio.jobs import events
 
 
 class EngineState(StrEnum):

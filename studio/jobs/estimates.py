@@ -9,6 +9,8 @@ import statistics
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from pipelines.catalog import Catalog, Model, Shape
@@ -17,6 +19,7 @@ from studio.database import Database, Transaction
 from studio.jobs.engine import Engine, read_engine
 
 READ_ROWS = 500
+_COLUMNS = "model, shape, batch_size, load_s, compile_s, cache_s, step_s, fixed_s, estimated_s, took_s"
 SAMPLES = 5
 
 
@@ -25,7 +28,8 @@ class Measured:
     """Seconds of one run; None where the run did not include that part.
 
     A shape becomes warm in `compile_s`, or in `cache_s` when its programs are in the compilation cache; `fixed_s` is
-    encode, decode and save.
+    encode, decode and save. `estimated_s` is what was expected of the whole run, `took_s` what it took.
+    `is_cached` says whether the compilation cache was left alone since.
     """
 
     model: str
@@ -36,6 +40,9 @@ class Measured:
     cache_s: float | None = None
     step_s: float | None = None
     fixed_s: float | None = None
+    estimated_s: float | None = None
+    took_s: float | None = None
+    is_cached: bool = True
 
 
 @dataclass(frozen=True)
@@ -45,35 +52,54 @@ class History:
     rows: tuple[Measured, ...]
 
     def load_s(self, model: str) -> float | None:
-        return _median(row.load_s for row in self.rows if row.model == model)
+        return _median(row.load_s for row in self._groups.get((model,), ()))
 
-    def warm_s(self, model: str, shape: str, *, shape_state: str) -> float | None:
+    def warm_s(self, model: str, programs: str, *, shape_state: str) -> float | None:
         """What making the shape warm takes from where it is."""
-        rows = [row for row in self.rows if (row.model, row.shape) == (model, shape)]
         if shape_state == "warm":
             return 0.0
+        rows = self._groups.get((model, programs), ())
         return _median((row.cache_s if shape_state == "disk" else row.compile_s) for row in rows)
 
-    def step_s(self, recipe: Recipe) -> float | None:
-        return _median(row.step_s for row in self._like(recipe))
+    def step_s(self, recipe: Recipe, programs: str) -> float | None:
+        return _median(row.step_s for row in self._like(recipe, programs))
 
-    def fixed_s(self, recipe: Recipe) -> float | None:
-        return _median(row.fixed_s for row in self._like(recipe))
+    def fixed_s(self, recipe: Recipe, programs: str) -> float | None:
+        return _median(row.fixed_s for row in self._like(recipe, programs))
 
-    def has_run(self, model: str, shape: str) -> bool:
-        """Whether the shape's programs were compiled here before, so that the compilation cache has them."""
-        return any((row.model, row.shape) == (model, shape) for row in self.rows)
+    def estimate_error(self, recipe: Recipe, programs: str) -> float | None:
+        """By what part of the estimate the past ones were wrong, either way; None when there were none."""
+        return _median(
+            abs(row.took_s - row.estimated_s) / row.estimated_s
+            for row in self._like(recipe, programs)
+            if row.took_s is not None and row.estimated_s
+        )
 
-    def _like(self, recipe: Recipe) -> list[Measured]:
-        same = [row for row in self.rows if (row.model, row.shape) == (recipe.model, recipe.shape)]
-        return [row for row in same if row.batch_size == recipe.batch_size] or same
+    def has_run(self, model: str, programs: str) -> bool:
+        """Whether these programs were compiled here before, so that the compilation cache has them."""
+        return any(row.is_cached for row in self._groups.get((model, programs), ()))
+
+    def _like(self, recipe: Recipe, programs: str) -> list[Measured]:
+        key = (recipe.model, programs)
+        return self._groups.get((*key, recipe.batch_size)) or self._groups.get(key) or []
+
+    @cached_property
+    def _groups(self) -> dict[tuple[str | int, ...], list[Measured]]:
+        """Rows by model, by programs, and by batch size too: a long queue asks for each of its jobs."""
+        groups: dict[tuple[str | int, ...], list[Measured]] = {}
+        for row in self.rows:
+            groups.setdefault((row.model,), []).append(row)
+            groups.setdefault((row.model, row.shape), []).append(row)
+            groups.setdefault((row.model, row.shape, row.batch_size), []).append(row)
+        return groups
 
 
 def record(tx: Transaction, measured: Measured) -> None:
     """Remembers what a run took."""
     tx.execute(
-        "INSERT INTO timings (model, shape, batch_size, load_s, compile_s, cache_s, step_s, fixed_s, at) "
-        "VALUES (:model, :shape, :batch_size, :load_s, :compile_s, :cache_s, :step_s, :fixed_s, :at)",
+        f"INSERT INTO timings ({_COLUMNS}, at) "
+        "VALUES (:model, :shape, :batch_size, :load_s, :compile_s, :cache_s, :step_s, :fixed_s, :estimated_s, :took_s, "
+        ":at)",
         {**vars(measured), "at": time.time()},
     )
 
@@ -81,30 +107,54 @@ def record(tx: Transaction, measured: Measured) -> None:
 def read_history(database: Database) -> History:
     """What was measured on this machine, newest first."""
     rows = database.read(
-        "SELECT model, shape, batch_size, load_s, compile_s, cache_s, step_s, fixed_s FROM timings "
+        f"SELECT {_COLUMNS}, at > (SELECT cache_cleared_at FROM machine) AS is_cached FROM timings "
         "ORDER BY id DESC LIMIT ?",
         (READ_ROWS,),
     )
     return History(tuple(Measured(**row) for row in rows))
 
 
-def estimate_job_s(history: History, recipe: Recipe, *, shape_state: str, is_resident: bool) -> float | None:
-    """Seconds from start to end of a job; None when this shape was never run here."""
-    step_s, fixed_s = history.step_s(recipe), history.fixed_s(recipe)
+def estimate_job_s(
+    history: History, recipe: Recipe, *, programs: str, shape_state: str, is_resident: bool
+) -> float | None:
+    """Seconds from start to end of a job; None when its programs were never run here."""
+    step_s, fixed_s = history.step_s(recipe, programs), history.fixed_s(recipe, programs)
     if step_s is None or fixed_s is None:
         return None
     assert recipe.steps is not None, "resolve the recipe first"
-    assert recipe.shape is not None, "resolve the recipe first"
     load_s = 0.0 if is_resident else history.load_s(recipe.model) or 0.0
-    warm_s = history.warm_s(recipe.model, recipe.shape, shape_state=shape_state) or 0.0
+    warm_s = history.warm_s(recipe.model, programs, shape_state=shape_state) or 0.0
     return load_s + warm_s + recipe.steps * step_s + fixed_s
 
 
-def read_shape_state(engine: Engine, history: History, model: str, shape: str) -> str:
+def read_shape_state(engine: Engine, history: History, model: str, programs: str) -> str:
     """`warm`, `disk` or `cold`: the worker's word for the resident model, the history's for the others."""
-    if engine.model == model and shape in engine.shapes:
-        return engine.shapes[shape]
-    return "disk" if history.has_run(model, shape) else "cold"
+    if engine.model == model and programs in engine.shapes:
+        return engine.shapes[programs]
+    return "disk" if history.has_run(model, programs) else "cold"
+
+
+def describe_recipe(database: Database, recipe: Recipe, *, programs: str) -> dict[str, Any]:
+    """What a resolved recipe would cost if it ran now: what REST answers and the page says below the sizes."""
+    engine, history = read_engine(database), read_history(database)
+    state = read_shape_state(engine, history, recipe.model, programs)
+    is_resident = engine.model == recipe.model
+    return {
+        "programs": programs,
+        "state": state,
+        "warm_s": history.warm_s(recipe.model, programs, shape_state=state),
+        "seconds": estimate_job_s(history, recipe, programs=programs, shape_state=state, is_resident=is_resident),
+    }
+
+
+def estimate_many_s(database: Database, recipe: Recipe, *, programs: str, count: int) -> float | None:
+    """Seconds of so many jobs alike: only the first one loads and compiles; None when they never ran here."""
+    engine, history = read_engine(database), read_history(database)
+    state = read_shape_state(engine, history, recipe.model, programs)
+    is_resident = engine.model == recipe.model
+    first_s = estimate_job_s(history, recipe, programs=programs, shape_state=state, is_resident=is_resident)
+    next_s = estimate_job_s(history, recipe, programs=programs, shape_state="warm", is_resident=True)
+    return None if first_s is None or next_s is None else first_s + (count - 1) * next_s
 
 
 def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]]:
@@ -120,6 +170,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
             "licence": model.licence,
             "examples": list(model.examples),
             "is_demo": model.is_demo,
+            "has_references": model.has_references,
             "is_resident": engine.model == model.id,
             "load_s": history.load_s(model.id),
             "defaults": {
@@ -127,6 +178,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
                 "negative_prompt": model.negative_prompt,
                 "steps": model.steps,
                 "guidance_scale": model.guidance_scale,
+                "guidance_scale_2": model.guidance_scale_2,
                 "scheduler": model.scheduler,
                 "flow_shift": model.flow_shift,
                 "fps": model.fps,
@@ -134,6 +186,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
             "limits": {
                 "steps": model.max_steps,
                 "guidance_scale": model.max_guidance_scale,
+                "guidance_scale_2": model.max_guidance_scale,
                 "batch_size": model.max_batch_size,
                 "min_images": model.min_images,
                 "images": model.max_images,
@@ -149,21 +202,21 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
 
 def _describe_shape(engine: Engine, history: History, model: Model, shape: Shape) -> dict[str, Any]:
     """`seconds` is a default picture from now on, with load and compilation as they stand."""
-    recipe = Recipe(model=model.id, prompt="", shape=str(shape), steps=model.steps)
-    state = read_shape_state(engine, history, model.id, str(shape))
+    recipe, name = Recipe(model=model.id, prompt="", shape=str(shape), steps=model.steps), str(shape)
+    state, is_resident = read_shape_state(engine, history, model.id, name), engine.model == model.id
     return {
-        "shape": str(shape),
+        "shape": name,
         "width": shape.width,
         "height": shape.height,
         "frames": shape.frames,
-        "flow_shift": model.choose_flow_shift(str(shape)),
+        "flow_shift": model.choose_flow_shift(name),
         "state": state,
-        "warm_s": history.warm_s(model.id, str(shape), shape_state=state),
-        "step_s": history.step_s(recipe),
-        "seconds": estimate_job_s(history, recipe, shape_state=state, is_resident=engine.model == model.id),
+        "warm_s": history.warm_s(model.id, name, shape_state=state),
+        "step_s": history.step_s(recipe, name),
+        "seconds": estimate_job_s(history, recipe, programs=name, shape_state=state, is_resident=is_resident),
     }
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    newest = [value for value in values if value is not None][:SAMPLES]
+    newest = list(islice((value for value in values if value is not None), SAMPLES))
     return round(statistics.median(newest), 4) if newest else None

@@ -11,11 +11,10 @@ from typing import Any
 
 from pipelines.errors import LumeshError
 from pipelines.recipe import Recipe
+from studio import events
 from studio.database import Transaction
-from studio.jobs import events
+from studio.jobs import cost
 from studio.jobs.states import MOVES, JobState
-
-LOCAL_OWNER = "local"  # everybody, as long as nobody logs in
 
 EVENT_OF_STATE = {
     JobState.QUEUED: "job.queued",
@@ -24,6 +23,24 @@ EVENT_OF_STATE = {
     JobState.FAILED: "job.failed",
     JobState.CANCELLED: "job.cancelled",
     JobState.INTERRUPTED: "job.failed",
+}
+
+
+# The columns of a job that nobody has begun.
+UNSTARTED: dict[str, Any] = {
+    "started_at": None,
+    "finished_at": None,
+    "phase": "",
+    "phase_done": 0,
+    "phase_total": 0,
+    "phase_detail": "",
+    "step": 0,
+    "eta_s": None,
+    "overtaken": 0,
+    "cancel_requested": 0,
+    "compiles": None,
+    "timings": "{}",
+    "error": None,
 }
 
 
@@ -46,7 +63,15 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What somebody asked for and where it stands. `eta_s` and `reason` of a waiting job are known only to lists."""
+    """What somebody asked for and where it stands.
+
+    Only lists know what the whole queue says of a waiting job: `position` (1 is next), `eta_s`, by how much that may be
+    wrong (`eta_error_s`), and `reason`.
+
+    `programs` names what it needs compiled: its shape, or `512x512 with 2 of 768x512` (pipelines/references.py);
+    `revision` says which weights made its outputs, when there are some. `chip_seconds` and `cost_usd` are counted at
+    the end of each attempt (cost.py).
+    """
 
     id: str
     owner: str
@@ -62,13 +87,21 @@ class Job:
     step: int
     steps: int
     eta_s: float | None
+    eta_error_s: float | None
+    position: int | None
     reason: str
     compiles: int | None
+    revision: str
     timings: dict[str, float]
     error: dict[str, str] | None
     outputs: list[dict[str, Any]]
     overtaken: int
     cancel_requested: bool
+    programs: str
+    is_placed: bool
+    is_cleared: bool
+    chip_seconds: float
+    cost_usd: float | None
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "Job":
@@ -88,18 +121,26 @@ class Job:
             step=row["step"],
             steps=row["steps"],
             eta_s=row["eta_s"],
+            eta_error_s=None,
+            position=None,
             reason="",
             compiles=row["compiles"],
+            revision=row["revision"],
             timings=json.loads(row["timings"]),
             error=json.loads(row["error"]) if row["error"] else None,
             outputs=json.loads(row["outputs"]),
             overtaken=row["overtaken"],
             cancel_requested=bool(row["cancel_requested"]),
+            programs=row["programs"],
+            is_placed=bool(row["is_placed"]),
+            is_cleared=bool(row["is_cleared"]),
+            chip_seconds=row["chip_seconds"],
+            cost_usd=row["cost_usd"],
         )
 
-    def waiting(self, *, reason: str, eta_s: float | None) -> "Job":
+    def waiting(self, *, position: int, reason: str, eta_s: float | None, eta_error_s: float | None) -> "Job":
         """This job with what only the whole queue can say."""
-        return replace(self, reason=reason, eta_s=eta_s)
+        return replace(self, position=position, reason=reason, eta_s=eta_s, eta_error_s=eta_error_s)
 
     def to_json(self) -> dict[str, Any]:
         """The Job of the REST contract."""
@@ -113,6 +154,7 @@ def move(tx: Transaction, job_id: str, to: JobState, **columns: Any) -> Job | No
     """
     if to.is_final:
         columns = {"finished_at": time.time(), "eta_s": None, **columns}
+        columns |= cost.charge(tx, job_id, to, ended_at=columns["finished_at"])
         tx.execute("DELETE FROM previews WHERE job_id = ?", (job_id,))
     assignments = ", ".join(f"{name} = :{name}" for name in columns)
     sources = ", ".join(f"'{state}'" for state in MOVES[to])

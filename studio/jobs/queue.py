@@ -1,21 +1,22 @@
 """People's side of the queue: ask for a job, look at jobs, change one's mind.
 
 Callers check who may touch a job (api/access.py); recipes that come in here are resolved ones.
+Not here: the order of the whole line (arrange.py), where a job stands in it (places.py).
 """
 
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.recipe import Recipe
 from studio.database import Database, Transaction
-from studio.jobs.engine import EngineState, read_engine
-from studio.jobs.estimates import estimate_job_s, read_history, read_shape_state
-from studio.jobs.job import Job, append_event, move
-from studio.jobs.order import Waiting, plan_turns
+from studio.jobs.job import UNSTARTED, Job, append_event, move
+from studio.jobs.places import in_line, with_places
 from studio.jobs.states import JobState
+from studio.settings import QUEUE_QUOTA
 
 
 class JobStateError(LumeshError):
@@ -24,99 +25,155 @@ class JobStateError(LumeshError):
     title = "This job cannot do that now"
 
 
+class QueueQuotaError(LumeshError):
+    """More waiting jobs than one owner may have."""
+
+    title = "Your queue is full"
+
+
+class DiskFullError(LumeshError):
+    """A studio whose files have reached `--max-disk`."""
+
+    title = "The disk quota is used up"
+
+
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """A waiting job's place in line: why it is there, and seconds until its picture (None: never measured)."""
+class Wanted:
+    """A resolved recipe, and what it needs compiled (library/inputs.py)."""
 
-    reason: str
-    eta_s: float | None
+    recipe: Recipe
+    programs: str
 
 
-def submit(database: Database, recipe: Recipe, *, owner: str) -> Job:
+def submit(
+    database: Database, recipe: Recipe, *, owner: str, programs: str | None = None, quota: int = QUEUE_QUOTA
+) -> Job:
     """Queues a resolved recipe. From here on the job is the server's: the page may close.
 
+    `programs` is what it needs compiled, when that is more than its shape.
     Raises RecipeError when it starts from pictures that are not the owner's: ids alone name them, never paths.
     """
-    now = time.time()
+    wanted = Wanted(recipe=recipe, programs=programs or str(recipe.shape))
+    return submit_all(database, [wanted], owner=owner, quota=quota)[0]
+
+
+def submit_all(database: Database, wanted: Sequence[Wanted], *, owner: str, quota: int) -> list[Job]:
+    """Queues all of them in this order, or none."""
     with database.write() as tx:
-        _require_images(tx, recipe, owner=owner)
-        row = tx.execute(
-            "INSERT INTO jobs (id, owner, state, recipe, model, shape, created_at, queued_at, steps) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
-            (
-                secrets.token_hex(5),
-                owner,
-                JobState.QUEUED,
-                json.dumps(recipe.to_json()),
-                recipe.model,
-                recipe.shape,
-                now,
-                now,
-                recipe.steps,
-            ),
-        ).fetchone()
-        job = Job.from_row(row)
-        images = [(job.id, image) for image in recipe.images]
-        tx.executemany("INSERT OR IGNORE INTO job_images (job_id, image) VALUES (?, ?)", images)
-        append_event(tx, job, "job.queued")
-    return job
+        return add_all(tx, wanted, owner=owner, quota=quota)
+
+
+def add_all(tx: Transaction, wanted: Sequence[Wanted], *, owner: str, quota: int) -> list[Job]:
+    """Queues within a transaction."""
+    require_room(tx, owner=owner, joining=len(wanted), quota=quota)
+    return [_insert(tx, one, owner=owner) for one in wanted]
 
 
 def read_job(database: Database, job_id: str) -> Job | None:
     """The job, with its place in line when it waits; None when there is none."""
     row = database.read_one("SELECT * FROM jobs WHERE id = ?", (job_id,))
-    return _place(database, [Job.from_row(row)])[0] if row else None
+    return with_places(database, [Job.from_row(row)])[0] if row else None
 
 
-def list_jobs(database: Database, *, owner: str, state: JobState | None = None, limit: int = 100) -> list[Job]:
-    """The owner's newest jobs first; waiting ones with reason and eta."""
+def read_jobs(database: Database, job_ids: Sequence[str]) -> list[Job]:
+    """Those that exist, in this order, without their places in line: for who looks often."""
+    # One statement whatever the number: each thread keeps those it has prepared.
+    rows = database.read("SELECT * FROM jobs WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(job_ids),))
+    jobs = {row["id"]: Job.from_row(row) for row in rows}
+    return [jobs[job_id] for job_id in job_ids if job_id in jobs]
+
+
+def list_jobs(database: Database, *, owner: str | None, state: JobState | None = None, limit: int = 100) -> list[Job]:
+    """The owner's newest jobs first, or everybody's (None); of waiting ones alone, those first that run next.
+
+    Waiting ones have place, reason and eta.
+    """
+    if state is JobState.QUEUED:
+        return _list_waiting(database, owner=owner, limit=limit)
     rows = database.read(
-        "SELECT * FROM jobs WHERE owner = :owner AND (:state IS NULL OR state = :state) "
+        "SELECT * FROM jobs WHERE (:owner IS NULL OR owner = :owner) AND (:state IS NULL OR state = :state) "
         "ORDER BY created_at DESC, rowid DESC LIMIT :limit",
         {"owner": owner, "state": state, "limit": limit},
     )
-    return _place(database, [Job.from_row(row) for row in rows])
+    return with_places(database, [Job.from_row(row) for row in rows])
+
+
+def _list_waiting(database: Database, *, owner: str | None, limit: int) -> list[Job]:
+    rows = database.read(
+        "SELECT id FROM jobs WHERE state = :state AND (:owner IS NULL OR owner = :owner)",
+        {"owner": owner, "state": JobState.QUEUED},
+    )
+    first = in_line(database, [row["id"] for row in rows])[:limit]
+    return with_places(database, [job for job in read_jobs(database, first) if job.state is JobState.QUEUED])
+
+
+def edit(database: Database, job_id: str, wanted: Wanted) -> None:
+    """Gives a waiting job another recipe; it keeps its place. Raises JobStateError when it waits no longer."""
+    recipe = wanted.recipe
+    with database.write() as tx:
+        row = tx.execute(
+            "UPDATE jobs SET recipe = ?, model = ?, shape = ?, steps = ?, programs = ? WHERE id = ? AND state = ? "
+            "RETURNING *",
+            (
+                *(json.dumps(recipe.to_json()), recipe.model, recipe.shape, recipe.steps, wanted.programs),
+                *(job_id, JobState.QUEUED),
+            ),
+        ).fetchone()
+        if row is None:
+            raise JobStateError(
+                f"Job {job_id} does not wait any more, so its settings cannot change.",
+                advice="Queue the settings as a new job.",
+            )
+        job = Job.from_row(row)
+        _store_images(tx, job)
+        append_event(tx, job, "job.queued")
 
 
 def cancel(database: Database, job_id: str) -> None:
     """Ends a waiting job now, and a running one at its next chunk. A job that has ended stays as it is."""
     with database.write() as tx:
-        row = tx.execute(
-            "UPDATE jobs SET cancel_requested = 1 WHERE id = ? AND state = ? RETURNING *", (job_id, JobState.RUNNING)
-        ).fetchone()
-        if row is not None:
-            append_event(tx, Job.from_row(row), "job.phase")
-        else:
-            move(tx, job_id, JobState.CANCELLED)
+        ask_to_end(tx, job_id)
 
 
-def retry(database: Database, job_id: str) -> Job:
+def ask_to_end(tx: Transaction, job_id: str) -> None:
+    """Cancels within a transaction."""
+    row = tx.execute(
+        "UPDATE jobs SET cancel_requested = 1 WHERE id = ? AND state = ? RETURNING *", (job_id, JobState.RUNNING)
+    ).fetchone()
+    if row is not None:
+        append_event(tx, Job.from_row(row), "job.phase")
+    else:
+        move(tx, job_id, JobState.CANCELLED)
+
+
+def retry(database: Database, job_id: str, *, quota: int = QUEUE_QUOTA) -> Job:
     """Puts an ended job back at the end of the line, with the same recipe and seed; raises JobStateError if not."""
     with database.write() as tx:
-        job = move(
-            tx,
-            job_id,
-            JobState.QUEUED,
-            queued_at=time.time(),
-            started_at=None,
-            finished_at=None,
-            phase="",
-            phase_done=0,
-            phase_total=0,
-            phase_detail="",
-            step=0,
-            overtaken=0,
-            cancel_requested=0,
-            compiles=None,
-            timings="{}",
-            error=None,
-        )
+        job = queue_again(tx, job_id)
+        if job is not None:
+            require_room(tx, owner=job.owner, joining=0, quota=quota)
     if job is None:
         raise JobStateError(
             f"Job {job_id} is waiting, running or done; only a failed, cancelled or interrupted job can run again.",
             advice="To make another one, queue its recipe as a new job.",
         )
     return job
+
+
+def queue_again(tx: Transaction, job_id: str) -> Job | None:
+    """Retries within a transaction; None when the job is not one that can run again."""
+    if tx.execute("SELECT 1 FROM jobs WHERE id = ? AND state = ?", (job_id, JobState.RUNNING)).fetchone():
+        return None
+    return move(
+        tx,
+        job_id,
+        JobState.QUEUED,
+        queued_at=time.time(),
+        position=_next_position(tx),
+        is_placed=0,
+        is_cleared=0,
+        **UNSTARTED,
+    )
 
 
 def count_jobs(database: Database) -> dict[str, int]:
@@ -127,46 +184,63 @@ def count_jobs(database: Database) -> dict[str, int]:
     return {str(state): count for state, count in counts.items()}
 
 
+def require_room(tx: Transaction, *, owner: str, joining: int, quota: int) -> None:
+    """Raises QueueQuotaError when so many more would be more than the owner may have, DiskFullError without disk."""
+    disk = tx.execute("SELECT used_bytes, limit_bytes FROM disk WHERE used_bytes > limit_bytes").fetchone()
+    if disk is not None:
+        raise DiskFullError(
+            f"Outputs and uploads take {disk['used_bytes'] / 1e9:.2f} GB; at most {disk['limit_bytes'] / 1e9:.2f} GB "
+            "are allowed, and the trash is empty.",
+            advice="Throw outputs away: the oldest of the trash goes by itself. Or start with a larger --max-disk.",
+        )
+    found = tx.execute("SELECT count(*) FROM jobs WHERE owner = ? AND state = ?", (owner, JobState.QUEUED))
+    waiting = found.fetchone()[0]
+    if waiting + joining > quota:
+        more = f", {joining} more do not fit" if joining > 1 else ""
+        raise QueueQuotaError(
+            f"{waiting} of your jobs wait already{more}; {quota} may wait at a time.",
+            advice="Wait for some to end, or cancel some.",
+        )
+
+
+def _insert(tx: Transaction, wanted: Wanted, *, owner: str) -> Job:
+    recipe, now = wanted.recipe, time.time()
+    row = tx.execute(
+        "INSERT INTO jobs (id, owner, state, recipe, model, shape, created_at, queued_at, position, steps, programs) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
+        (
+            secrets.token_hex(5),
+            owner,
+            JobState.QUEUED,
+            json.dumps(recipe.to_json()),
+            recipe.model,
+            recipe.shape,
+            now,
+            now,
+            _next_position(tx),
+            recipe.steps,
+            wanted.programs,
+        ),
+    ).fetchone()
+    job = Job.from_row(row)
+    _store_images(tx, job)
+    append_event(tx, job, "job.queued")
+    return job
+
+
+def _next_position(tx: Transaction) -> int:
+    row = tx.execute("SELECT max(position) FROM jobs WHERE state = ?", (JobState.QUEUED,)).fetchone()
+    return (row[0] or 0) + 1
+
+
+def _store_images(tx: Transaction, job: Job) -> None:
+    _require_images(tx, job.recipe, owner=job.owner)
+    tx.execute("DELETE FROM job_images WHERE job_id = ?", (job.id,))
+    images = [(job.id, image) for image in job.recipe.images]
+    tx.executemany("INSERT OR IGNORE INTO job_images (job_id, image) VALUES (?, ?)", images)
+
+
 def _require_images(tx: Transaction, recipe: Recipe, *, owner: str) -> None:
     for image in recipe.images:
         if tx.execute("SELECT 1 FROM inputs WHERE id = ? AND owner = ?", (image, owner)).fetchone() is None:
             raise RecipeError({"images": f"there is no picture {image[:60]!r}; add it again, or take another one"})
-
-
-def _place(database: Database, jobs: list[Job]) -> list[Job]:
-    if not any(job.state is JobState.QUEUED for job in jobs):
-        return jobs
-    places = _read_places(database)
-    return [
-        job.waiting(reason=places[job.id].reason, eta_s=places[job.id].eta_s) if job.id in places else job
-        for job in jobs
-    ]
-
-
-def _read_places(database: Database) -> dict[str, Place]:
-    """Every waiting job's place; an eta ends at the first job in line that was never measured."""
-    engine, history = read_engine(database), read_history(database)
-    running = database.read_one("SELECT eta_s FROM jobs WHERE state = ?", (JobState.RUNNING,))
-    elapsed_s: float | None = running["eta_s"] if running else 0.0
-    rows = database.read(
-        "SELECT id, model, overtaken, recipe FROM jobs WHERE state = ? ORDER BY queued_at, rowid", (JobState.QUEUED,)
-    )
-    recipes = {row["id"]: Recipe.model_validate_json(row["recipe"]) for row in rows}
-    line = [Waiting(id=row["id"], model=row["model"], overtaken=row["overtaken"]) for row in rows]
-    is_coming_up = engine.state in (EngineState.STARTING, EngineState.PREPARING, EngineState.RESTARTING)
-    places: dict[str, Place] = {}
-    resident = engine.model
-    ready: set[tuple[str, str]] = set()
-    for turn in plan_turns(line, engine.model, history.load_s(engine.model)):
-        recipe = recipes[turn.job_id]
-        assert recipe.shape is not None, "queued recipes are resolved"
-        key = (recipe.model, recipe.shape)
-        state = "warm" if key in ready else read_shape_state(engine, history, *key)
-        own_s = estimate_job_s(history, recipe, shape_state=state, is_resident=resident == recipe.model)
-        elapsed_s = None if elapsed_s is None or own_s is None else elapsed_s + own_s
-        places[turn.job_id] = Place(reason=turn.reason or (engine.activity if is_coming_up else ""), eta_s=elapsed_s)
-        if resident != recipe.model:
-            resident = recipe.model
-            ready.clear()
-        ready.add(key)
-    return places

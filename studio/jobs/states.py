@@ -36,5 +36,6 @@ MOVES: dict[JobState, tuple[JobState, ...]] = {
     JobState.FAILED: (JobState.RUNNING,),
     JobState.CANCELLED: (JobState.QUEUED, JobState.RUNNING),
     JobState.INTERRUPTED: (JobState.RUNNING,),
-    JobState.QUEUED: (JobState.FAILED, JobState.CANCELLED, JobState.INTERRUPTED),  # a retry
+    # A retry; and what a server that was told to stop could not finish.
+    JobState.QUEUED: (JobState.FAILED, JobState.CANCELLED, JobState.INTERRUPTED, JobState.RUNNING),
 }

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from pipelines.catalog import Catalog
 from pipelines.stages import Progress
+from studio import events
 from studio.database import Database
-from studio.jobs import claims, events, queue
+from studio.jobs import claims, queue
 from studio.jobs.job import Card, Job
 from studio.jobs.states import JobState
 
@@ -59,7 +60,7 @@ def test_a_worker_that_lost_its_job_cannot_change_it(database: Database, submit:
     claims.fail(database, job.id, CARD)
     claims.end_cancelled(database, job.id)
     with database.write() as tx:
-        assert claims.finish(tx, job, outputs=[], timings={}, compiles=0) is None
+        assert claims.finish(tx, job, outputs=[], timings={}, compiles=0, revision="") is None
     assert queue.read_job(database, job.id) == before
     assert events.read_last_id(database) == last_id
 
@@ -89,3 +90,29 @@ def test_old_events_go_and_the_rest_stay_contiguous(database: Database) -> None:
     events.forget_old(database)
     ids = [event.id for event in events.read_after(database, 0, limit=events.KEPT_EVENTS * 2)]
     assert ids == list(range(6, events.KEPT_EVENTS + 6))
+
+
+def test_a_job_that_was_not_finished_goes_back_in_front_as_if_never_begun(database: Database, submit: Submit) -> None:
+    first, second = submit(seed=5), submit()
+    claimed = claims.claim_next(database, resident=None)
+    assert claimed.id == first.id
+    assert claims.has_running(database)
+    claims.report(database, claimed, STEP, eta_s=3.0)
+    claims.save_preview(database, claimed, b"jpeg")
+    claims.requeue_running(database)
+    assert not claims.has_running(database)
+    found = queue.read_job(database, first.id)
+    assert (found.state, found.position, found.step, found.phase) == (JobState.QUEUED, 1, 0, "")
+    assert (found.started_at, found.error, found.recipe.seed) == (None, None, 5)
+    assert queue.read_job(database, second.id).position == 2
+    assert database.read("SELECT * FROM previews") == []
+    assert events.read_after(database, 0)[-1].kind == "job.queued"
+    assert claims.claim_next(database, resident=None).id == first.id
+
+
+def test_a_job_that_somebody_cancelled_is_not_put_back(database: Database, submit: Submit) -> None:
+    job = submit()
+    claims.claim_next(database, resident=None)
+    queue.cancel(database, job.id)
+    claims.requeue_running(database)
+    assert queue.read_job(database, job.id).state is JobState.CANCELLED

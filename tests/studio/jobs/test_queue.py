@@ -7,8 +7,9 @@ import pytest
 
 from pipelines.catalog import Catalog
 from pipelines.errors import RecipeError
+from studio import events
 from studio.database import Database
-from studio.jobs import claims, engine, events, queue
+from studio.jobs import claims, engine, queue
 from studio.jobs.engine import EngineState
 from studio.jobs.estimates import Measured, record
 from studio.jobs.job import Card, Job
@@ -109,6 +110,27 @@ def test_a_waiting_job_knows_its_wait_from_history(database: Database, submit: S
     first, second = submit(steps=4), submit(steps=10)
     assert queue.read_job(database, first.id).eta_s == 4.5
     assert queue.read_job(database, second.id).eta_s == 15.0
+
+
+def test_a_wait_tells_by_how_much_past_ones_were_wrong(database: Database, submit: Submit, catalog: Catalog) -> None:
+    model, shape = catalog.default.id, str(catalog.default.default_shape)
+    with database.write() as tx:
+        tx.execute("UPDATE engine SET model = ?, shapes = ?", (model, json.dumps({shape: "warm"})))
+        for estimated_s, took_s in ((None, 9.0), (10.0, 11.0), (10.0, 8.0), (10.0, 12.0)):
+            times = {"step_s": 1.0, "fixed_s": 0.0, "estimated_s": estimated_s, "took_s": took_s}
+            record(tx, Measured(model=model, shape=shape, batch_size=1, **times))
+    first, second = submit(steps=10), submit(steps=20)
+    assert queue.read_job(database, first.id).eta_error_s == 2.0
+    assert queue.read_job(database, second.id).eta_error_s == 6.0
+
+
+def test_without_past_estimates_their_error_is_unknown(database: Database, submit: Submit, catalog: Catalog) -> None:
+    shape = str(catalog.default.default_shape)
+    with database.write() as tx:
+        record(tx, Measured(model=catalog.default.id, shape=shape, batch_size=1, step_s=1.0, fixed_s=0.5))
+    found = queue.read_job(database, submit().id)
+    assert found.eta_s is not None
+    assert found.eta_error_s is None
 
 
 def test_a_wait_that_was_never_measured_is_unknown(database: Database, submit: Submit) -> None:

@@ -1,0 +1,68 @@
+"""What jobs cost: the seconds they held the machine, times its chips; money where a price is set.
+
+A job holds all chips from its start to its end, load and compilation included, however it ends; a retry adds to what
+the job has cost before. Money is counted at the price of that moment and stays as it was when the price changes.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from studio.database import Database, Transaction
+from studio.jobs.states import JobState
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """`usd` is None without a price."""
+
+    chip_seconds: float
+    usd: float | None
+
+    def share(self, count: int) -> "Cost":
+        """What one of `count` outputs cost."""
+        return Cost(chip_seconds=self.chip_seconds / count, usd=None if self.usd is None else self.usd / count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What one owner's jobs have cost so far."""
+
+    owner: str
+    jobs: int
+    chip_seconds: float
+    cost_usd: float | None
+
+
+def measure(tx: Transaction, *, started_at: float, ended_at: float) -> Cost:
+    """The cost of holding the machine for that time."""
+    row = tx.execute("SELECT chips, chip_price FROM machine").fetchone()
+    chip_seconds = row["chips"] * max(0.0, ended_at - started_at)
+    price = row["chip_price"]
+    return Cost(chip_seconds=chip_seconds, usd=None if price is None else chip_seconds * price / HOUR_S)
+
+
+def charge(tx: Transaction, job_id: str, to: JobState, *, ended_at: float) -> dict[str, Any]:
+    """The columns that a job's end sets beside its state; none for a job that never started."""
+    row = tx.execute(
+        "SELECT state, started_at, chip_seconds, cost_usd, (SELECT heartbeat_at FROM engine) AS heartbeat_at "
+        "FROM jobs WHERE id = ?",
+        (job_id,),
+    ).fetchone()
+    if row is None or row["state"] != JobState.RUNNING:
+        return {}
+    # A server that comes back after hours did not work all the time.
+    worked_until = min(ended_at, row["heartbeat_at"]) if to is JobState.INTERRUPTED else ended_at
+    cost = measure(tx, started_at=row["started_at"], ended_at=worked_until)
+    usd = row["cost_usd"] if cost.usd is None else (row["cost_usd"] or 0.0) + cost.usd
+    return {"chip_seconds": row["chip_seconds"] + cost.chip_seconds, "cost_usd": usd}
+
+
+def add_up(database: Database) -> list[Usage]:
+    """Each owner's running total, the largest first."""
+    rows = database.read(
+        "SELECT owner, count(*) AS jobs, sum(chip_seconds) AS chip_seconds, sum(cost_usd) AS cost_usd FROM jobs "
+        "WHERE chip_seconds > 0 GROUP BY owner ORDER BY sum(chip_seconds) DESC"
+    )
+    return [Usage(**row) for row in rows]

@@ -1,0 +1,192 @@
+"""One prompt that stands for many: `A {red|blue} boat`, `A boat in __weather__`.
+
+`{a|b}` is one of its options, `__name__` one line of a list; both nest. How many prompts there are is counted, never
+enumerated, so a template for a billion costs no more than one for ten. Braces without a bar are text, as in prompts
+written as JSON; `\\{`, `\\|`, `\\}`, `\\_` and `\\\\` are the characters themselves.
+dynamicprompts, the field's library, has had no release since 2024 and can only enumerate; its weights (`2::red`) and
+multiple picks (`2$$a|b|c`) are refused here rather than drawn as text.
+Not here: where lists come from (library/wildcards.py), seeds and jobs (sweep.py).
+"""
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from pipelines.errors import RecipeError
+
+MANY = 10**9  # counted no further
+MAX_DEPTH = 8  # of lists that name lists
+MAX_BRACES = 20  # inside one another
+DRAWS_FOR_EACH = 20  # so often a draw that was there already is repeated, before fewer are given
+ESCAPABLE = "{|}_\\"
+
+ReadList = Callable[[str], Sequence[str]]
+"""The lines of a list by its name; raises RecipeError when there is none."""
+
+_TOKEN = re.compile(r"\\[{|}_\\]|__(?P<list>[A-Za-z0-9][A-Za-z0-9/-]*(?:_[A-Za-z0-9/-]+)*)__|[{|}]")
+_FOREIGN = re.compile(r"^\s*(?P<what>\d*\.?\d+\s*::|\d*(?:-\d+)?\$\$)")
+
+
+@dataclass(frozen=True)
+class Text:
+    """What stands there as it is."""
+
+    text: str
+    count = 1
+
+    def pick(self, _number: int) -> str:
+        return self.text
+
+    def draw(self, _rng: random.Random) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of its options."""
+
+    options: "tuple[Row | Choice | Text, ...]"
+
+    @cached_property
+    def count(self) -> int:
+        return min(MANY, sum(option.count for option in self.options))
+
+    def pick(self, number: int) -> str:
+        for option in self.options:
+            if number < option.count:
+                return option.pick(number)
+            number -= option.count
+        raise IndexError(number)
+
+    def draw(self, rng: random.Random) -> str:
+        return rng.choice(self.options).draw(rng)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Its parts, one after the other."""
+
+    parts: "tuple[Choice | Text, ...]"
+
+    @cached_property
+    def count(self) -> int:
+        return min(MANY, prod(part.count for part in self.parts))
+
+    def pick(self, number: int) -> str:
+        """Below `MANY`: the last part changes first."""
+        texts: list[str] = []
+        for part in reversed(self.parts):
+            number, here = divmod(number, part.count)
+            texts.append(part.pick(here))
+        return "".join(reversed(texts))
+
+    def draw(self, rng: random.Random) -> str:
+        return "".join(part.draw(rng) for part in self.parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """A prompt that was read; `is_plain` when it stands for itself alone."""
+
+    row: Row
+    is_plain: bool
+
+    @property
+    def count(self) -> int:
+        """How many prompts there are, as far as `MANY`; those of equal text count each."""
+        return self.row.count
+
+    def list_prompts(self, limit: int) -> list[str]:
+        """The first ones, in order: the last choice changes first."""
+        return [self.row.pick(number) for number in range(min(limit, self.count))]
+
+    def draw_prompts(self, number: int, rng: random.Random) -> list[str]:
+        """So many different ones at random, each choice on its own; all, when there are no more."""
+        if self.count <= number:
+            return self.list_prompts(number)
+        drawn: dict[str, None] = {}
+        for _ in range(number * DRAWS_FOR_EACH):
+            drawn[self.row.draw(rng)] = None
+            if len(drawn) == number:
+                break
+        return list(drawn)
+
+
+def read_template(prompt: str, read_list: ReadList) -> Template:
+    """Raises RecipeError, about the prompt, when a brace has no partner or a list is not there."""
+    row, is_plain = _Reader(prompt, read_list).read()
+    return Template(row=row, is_plain=is_plain)
+
+
+class _Reader:
+    """Reads one text: the prompt, or a line of a list inside it."""
+
+    def __init__(
+        self, text: str, read_list: ReadList, *, inside: tuple[str, ...] = (), lists: dict[str, Choice] | None = None
+    ) -> None:
+        self._text = text
+        self._read_list = read_list
+        self._inside = inside  # the lists that led here
+        self._lists = {} if lists is None else lists  # each is read once, wherever it is named
+        self._is_plain = True
+
+    def read(self) -> tuple[Row, bool]:
+        # The innermost open brace last: its options so far, and the parts of the one being read.
+        open_braces: list[int] = []
+        options: list[list[Row]] = [[]]
+        parts: list[list[Choice | Text]] = [[]]
+        end = 0
+        for token in _TOKEN.finditer(self._text):
+            parts[-1].append(Text(self._text[end : token.start()]))
+            end = token.end()
+            what = token.group()
+            if token["list"]:
+                parts[-1].append(self._open_list(token["list"]))
+            elif what == "{":
+                if len(open_braces) == MAX_BRACES:
+                    raise _refuse(f"more than {MAX_BRACES} braces stand inside one another")
+                open_braces.append(token.start())
+                options.append([])
+                parts.append([])
+            elif what == "|" and open_braces:
+                options[-1].append(Row(tuple(parts[-1])))
+                parts[-1] = []
+            elif what == "}":
+                if not open_braces:
+                    raise _refuse(f"the }} at character {token.start() + 1} was never opened; write \\}} for the sign")
+                start = open_braces.pop()
+                earlier, last = options.pop(), parts.pop()
+                if earlier:
+                    _refuse_foreign(self._text[start + 1 : end - 1])
+                    self._is_plain = False
+                    parts[-1].append(Choice((*earlier, Row(tuple(last)))))
+                else:
+                    parts[-1] += [Text("{"), *last, Text("}")]
+            else:
+                parts[-1].append(Text(what[-1]))
+        if open_braces:
+            raise _refuse(f"the {{ at character {open_braces[-1] + 1} is never closed; write \\{{ for the sign")
+        return Row((*parts[0], Text(self._text[end:]))), self._is_plain
+
+    def _open_list(self, name: str) -> Choice:
+        self._is_plain = False
+        if name in self._inside or len(self._inside) >= MAX_DEPTH:
+            raise _refuse(f"the list __{name}__ leads back to itself, or through more than {MAX_DEPTH} others")
+        if name not in self._lists:
+            inside = (*self._inside, name)
+            lines = [_Reader(line, self._read_list, inside=inside, lists=self._lists) for line in self._read_list(name)]
+            self._lists[name] = Choice(tuple(line.read()[0] for line in lines))
+        return self._lists[name]
+
+
+def _refuse_foreign(inner: str) -> None:
+    for option in inner.split("|"):
+        if found := _FOREIGN.match(option):
+            raise _refuse(f"{found['what'].strip()} in {{{inner[:40]}}} is not known here: write the options alone")
+
+
+def _refuse(message: str) -> RecipeError:
+    return RecipeError({"prompt": message})

@@ -1,0 +1,125 @@
+"""Where each owner wants to be told of jobs that ended, and how far that telling has come.
+
+The events themselves are the list of what there is to tell: a webhook is a cursor in it, so nothing is lost when the
+app restarts, messages come in order, and one that cannot be delivered is tried again before the next.
+Not here: sending (api/sender.py).
+"""
+
+import base64
+import json
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from studio.database import Database, Transaction
+from studio.events import Event, read_last_id
+
+TOLD_KINDS = ("job.done", "job.failed", "job.cancelled")
+# Then the message is given up: who was away for three hours asks GET /api/v1/jobs.
+RETRY_DELAYS_S = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0)
+SECRET_PREFIX = "whsec_"  # of the Standard Webhooks, whose libraries check our signatures
+SECRET_BYTES = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Webhook:
+    """One owner's address. `told` says how the last attempt at `told_at` went."""
+
+    owner: str
+    url: str
+    secret: str
+    cursor: int
+    attempts: int
+    next_at: float
+    told_at: float | None
+    told: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Without the secret, which is shown once."""
+        return {"url": self.url, "told_at": self.told_at, "told": self.told, "attempts": self.attempts}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One event for one webhook."""
+
+    webhook: Webhook
+    event: Event
+
+
+def make_secret() -> str:
+    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def set_webhook(database: Database, *, owner: str, url: str) -> Webhook:
+    """Tells this address from now on, under a new secret; what it replaces is forgotten."""
+    with database.write() as tx:
+        tx.execute(
+            "INSERT OR REPLACE INTO webhooks (owner, url, secret, cursor) VALUES (?, ?, ?, ?)",
+            (owner, url, make_secret(), read_last_id(database)),
+        )
+    webhook = read_webhook(database, owner=owner)
+    assert webhook is not None, "it was stored just now"
+    return webhook
+
+
+def read_webhook(database: Database, *, owner: str) -> Webhook | None:
+    row = database.read_one("SELECT * FROM webhooks WHERE owner = ?", (owner,))
+    return Webhook(**row) if row else None
+
+
+def remove_webhook(database: Database, *, owner: str) -> None:
+    with database.write() as tx:
+        tx.execute("DELETE FROM webhooks WHERE owner = ?", (owner,))
+
+
+def list_due(database: Database, *, now_s: float) -> list[Message]:
+    """The next message of each webhook that has one and need not wait."""
+    due = [Webhook(**row) for row in database.read("SELECT * FROM webhooks WHERE next_at <= ?", (now_s,))]
+    kinds = ", ".join(f"'{kind}'" for kind in TOLD_KINDS)
+    messages: list[Message] = []
+    for webhook in due:
+        row = database.read_one(
+            f"SELECT * FROM events WHERE id > ? AND owner = ? AND kind IN ({kinds}) ORDER BY id LIMIT 1",
+            (webhook.cursor, webhook.owner),
+        )
+        if row is not None:
+            messages.append(Message(webhook=webhook, event=Event(**row)))
+    return messages
+
+
+def note_told(database: Database, message: Message, how: str) -> None:
+    """The message arrived: the next one is due."""
+    with database.write() as tx:
+        _update(tx, message, cursor=message.event.id, attempts=0, next_at=0.0, told=how)
+
+
+def note_refused(database: Database, message: Message, why: str, *, now_s: float) -> None:
+    """The message did not arrive: it is tried again later, or given up for the next one."""
+    attempts = message.webhook.attempts
+    is_last = attempts >= len(RETRY_DELAYS_S)
+    with database.write() as tx:
+        _update(
+            tx,
+            message,
+            cursor=message.event.id if is_last else message.webhook.cursor,
+            attempts=0 if is_last else attempts + 1,
+            next_at=0.0 if is_last else now_s + RETRY_DELAYS_S[attempts],
+            told=why,
+        )
+
+
+def make_payload(kind: str, at: float, data: dict[str, Any]) -> bytes:
+    """The body that is signed and sent: `type`, `timestamp` and `data`."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+    return json.dumps({"type": kind, "timestamp": stamp, "data": data}, separators=(",", ":")).encode()
+
+
+def _update(tx: Transaction, message: Message, **columns: Any) -> None:
+    """Of a webhook that was replaced meanwhile nothing changes: its new secret tells them apart."""
+    assignments = ", ".join(f"{name} = :{name}" for name in columns)
+    tx.execute(
+        f"UPDATE webhooks SET {assignments}, told_at = :_now WHERE owner = :_owner AND secret = :_secret",
+        {**columns, "_now": time.time(), "_owner": message.webhook.owner, "_secret": message.webhook.secret},
+    )

@@ -1,0 +1,76 @@
+"""Places in line: those of now, for everybody who looks, in the order in which jobs will run."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from pipelines.stages import Progress
+from studio.database import Database
+from studio.jobs import arrange, claims, estimates, queue
+from studio.jobs.job import Job
+from studio.jobs.states import JobState
+
+Submit = Callable[..., Job]
+
+
+def read_places(database: Database, owner: str | None = "local") -> list[tuple[str, int | None]]:
+    waiting = queue.list_jobs(database, owner=owner, state=JobState.QUEUED)
+    return [(job.recipe.prompt, job.position) for job in waiting]
+
+
+def test_whoever_runs_next_is_listed_first(database: Database, submit: Submit) -> None:
+    for number in range(5):
+        submit(str(number))
+    assert read_places(database) == [(str(number), number + 1) for number in range(5)]
+    first = queue.list_jobs(database, owner="local", state=JobState.QUEUED, limit=2)
+    assert [job.recipe.prompt for job in first] == ["0", "1"]
+
+
+def test_places_are_those_of_the_whole_line_and_the_list_is_ones_own(database: Database, submit: Submit) -> None:
+    submit("mine")
+    submit("hers", owner="her")
+    submit("mine too")
+    assert read_places(database) == [("mine", 1), ("mine too", 3)]
+    assert read_places(database, None) == [("mine", 1), ("hers", 2), ("mine too", 3)]
+
+
+def test_every_change_of_the_line_is_seen_at_the_next_look(database: Database, submit: Submit) -> None:
+    a, b, c = (submit(name) for name in "abc")
+    assert read_places(database) == [("a", 1), ("b", 2), ("c", 3)]
+    arrange.place_before(database, c.id, a.id, owner="local")
+    assert read_places(database) == [("c", 1), ("a", 2), ("b", 3)]
+    queue.cancel(database, a.id)
+    assert read_places(database) == [("c", 1), ("b", 2)]
+    claimed = claims.claim_next(database, resident=None)
+    assert claimed is not None
+    assert read_places(database) == [("b", 1)]
+    queue.retry(database, a.id)
+    assert read_places(database) == [("b", 1), ("a", 2)]
+    arrange.pause(database, owner="local")
+    assert queue.read_job(database, b.id).reason == "paused"
+    arrange.resume(database, owner="local")
+    assert queue.read_job(database, b.id).reason == ""
+
+
+def test_the_wait_is_that_of_the_newest_event(database: Database, submit: Submit) -> None:
+    running, waiting = submit("runs"), submit("waits")
+    recipe = running.recipe
+    with database.write() as tx:
+        estimates.record(
+            tx,
+            estimates.Measured(
+                model=recipe.model, shape=running.programs, batch_size=1, compile_s=0.0, step_s=1.0, fixed_s=1.0
+            ),
+        )
+    assert claims.claim_next(database, resident=None).id == running.id
+    for eta_s in (9.0, 4.0):
+        assert claims.report(database, running, Progress(phase="denoising", done=1, total=2), eta_s=eta_s)
+        assert queue.read_job(database, waiting.id).eta_s == eta_s + recipe.steps + 1.0
+
+
+def test_many_who_look_at_once_see_the_same(database: Database, submit: Submit) -> None:
+    for number in range(50):
+        submit(str(number))
+    with ThreadPoolExecutor(8) as pool:
+        seen = list(pool.map(lambda _: read_places(database), range(24)))
+    assert all(one == seen[0] for one in seen)
+    assert [position for _, position in seen[0]] == list(range(1, 51))
