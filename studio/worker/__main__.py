@@ -1,28 +1,32 @@
 """The worker process: `python -m studio.worker --data-dir DIR [--model ID] [--mesh M] [--fake] [--idle]`.
 
 It lives as long as its standard input: the app holds the other end, so when the app is gone, however it went, reading
-ends and the process exits at once. A lock on the data directory makes sure that there is never a second one.
+ends and the process exits at once; a byte of it says that the running job is the last one. A lock on the data directory
+makes sure that there is never a second one.
 """
 
 import faulthandler
+import functools
 import logging
 import os
 import sys
 import threading
-from typing import NoReturn
+from dataclasses import dataclass
 
 from pipelines import fake
 from pipelines.catalog import Model, load_catalog
 from pipelines.errors import LumeshError
 from pipelines.stages import Family, OnProgress
+from studio.access.hooks import load_hook
 from studio.database import Database, open_database
-from studio.jobs import engine
+from studio.jobs import engine, machine
 from studio.jobs.engine import EngineState
 from studio.jobs.job import Card
 from studio.settings import Settings, read_settings
-from studio.worker import CANNOT_START_CODE, IDLE_FLAG
+from studio.worker import CANNOT_START_CODE, IDLE_FLAG, gauges
+from studio.worker.gauges import MeasureDevices
 from studio.worker.lock import hold_lock
-from studio.worker.loop import Worker
+from studio.worker.loop import Trace, Worker
 from studio.worker.resident import Loader, Resident
 
 # A worker that was told to go ends within its current chunk; a device call can take this long.
@@ -31,16 +35,18 @@ ORPHAN_EXIT_CODE = 3
 
 
 def main() -> int:
-    """Returns only when it cannot start: CANNOT_START_CODE, with the reason in the log and in the engine's row."""
+    """0 after its last job; CANNOT_START_CODE, with the reason in the log and in the engine's row, without a start."""
     faulthandler.enable()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     flags = [flag for flag in sys.argv[1:] if flag != IDLE_FLAG]
     settings = read_settings(flags, os.environ)
     database = open_database(settings.database_file)
-    threading.Thread(target=_follow_app, name="app", daemon=True).start()
+    ending = threading.Event()
+    threading.Thread(target=_follow_app, args=(ending,), name="app", daemon=True).start()
     try:
         with hold_lock(settings.worker_lock, who="Another worker", timeout_s=LOCK_TIMEOUT_S):
-            _work(settings, database, is_prepared=IDLE_FLAG in sys.argv)
+            _work(settings, database, is_prepared=IDLE_FLAG in sys.argv, ending=ending)
+            return 0
     except LumeshError as error:
         logging.getLogger(__name__).error("%s", error)
         with database.write() as tx:
@@ -48,32 +54,38 @@ def main() -> int:
     return CANNOT_START_CODE
 
 
-def _follow_app() -> None:
+def _follow_app(ending: threading.Event) -> None:
     """Ends the process when standard input ends; whatever it was doing, nobody waits for it any more."""
     while sys.stdin.buffer.read(1):
-        pass
+        ending.set()
     os._exit(ORPHAN_EXIT_CODE)
 
 
-def _work(settings: Settings, database: Database, *, is_prepared: bool) -> NoReturn:
+def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: threading.Event) -> None:
     catalog = load_catalog(settings.models_dir)
     with database.write() as tx:
         engine.describe(tx, EngineState.STARTING, activity="starting", pid=os.getpid(), model="", shapes={})
-    device, load = _open_engine(settings)
+    opened = _open_devices(settings)
     with database.write() as tx:
+        machine.describe(tx, chips=opened.chips, chip_price=settings.chip_price)
         if is_prepared:
             engine.describe(
-                tx, EngineState.READY, activity="ready", device=device, error=_not_prepared(settings).to_json()
+                tx, EngineState.READY, activity="ready", device=opened.title, error=_not_prepared(settings).to_json()
             )
         else:
-            engine.describe(tx, EngineState.STARTING, activity="starting", device=device)
+            engine.describe(tx, EngineState.STARTING, activity="starting", device=opened.title)
+    resident = Resident(opened.load)
+    threading.Thread(target=gauges.watch, args=(database, resident, opened.measure), name="gauges", daemon=True).start()
     worker = Worker(
         settings=settings,
         database=database,
         catalog=catalog,
-        resident=Resident(load),
+        resident=resident,
         default_model=catalog.get(settings.model) if settings.model else catalog.default,
         is_prepared=is_prepared,
+        trace=_choose_trace(settings),
+        ending=ending,
+        image_hook=load_hook(settings.access.image_hook),
     )
     worker.run()
 
@@ -86,25 +98,53 @@ def _not_prepared(settings: Settings) -> Card:
     )
 
 
-def _open_engine(settings: Settings) -> tuple[str, Loader]:
-    """The device line, and how a model is loaded on these devices."""
+def _choose_trace(settings: Settings) -> Trace | None:
+    """How to write the trace that `--profile` asks for; the fake family has nothing to show in one."""
+    if settings.profile is None or settings.fake:
+        return None
+    from pipelines.runtime.profiling import trace_to  # it imports jax
+
+    return functools.partial(trace_to, settings.profile)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Devices:
+    """The devices in a line for people, how many chips that is, and what can be done with them."""
+
+    title: str
+    chips: int
+    load: Loader
+    measure: MeasureDevices
+
+
+def _open_devices(settings: Settings) -> _Devices:
     if settings.fake:
-        return "No device: --fake draws the pictures", lambda model, on_progress: fake.load(
-            model, on_progress=on_progress
+        return _Devices(
+            title="No device: --fake draws the pictures",
+            chips=1,
+            load=lambda model, on_progress: fake.load(model, on_progress=on_progress),
+            measure=lambda: [gauges.FAKE_DEVICE],
         )
 
     from pipelines import registry  # here, not above: its families import jax, which takes seconds and the devices
+    from pipelines.runtime.remote_encoder import RemoteEncoder
 
     def load(model: Model, on_progress: OnProgress) -> Family:
+        url = settings.find_text_encoder(model)
         return registry.load(
             model,
             mesh=settings.mesh,
             cache_dir=settings.cache_dir,
             on_progress=on_progress,
+            remote_encoder=RemoteEncoder(url, token=settings.text_encoder_token) if url else None,
+            packs=settings.pack_paths,
+            verify_weights=settings.verify_weights,
         )
 
     registry.start_jax(settings.cache_dir)
-    return registry.describe_devices(), load
+    return _Devices(
+        title=registry.describe_devices(), chips=registry.count_chips(), load=load, measure=registry.measure_devices
+    )
 
 
 if __name__ == "__main__":

@@ -5,30 +5,42 @@ default model is loaded and its default shape compiled, so that the first prompt
 are compiled for whatever model is loaded, until somebody wants something.
 """
 
+import contextlib
 import errno
 import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, TypedDict
 
-from pipelines.catalog import Catalog, Model, Shape
+from pipelines.catalog import Catalog, Model
 from pipelines.errors import Cancelled, LumeshError
-from pipelines.generate import generate
-from pipelines.stages import OnProgress, Outcome, Progress
+from pipelines.generate import find_references, generate, uses_cfg
+from pipelines.recipe import Recipe
+from pipelines.references import References, choose_programs, name_programs
+from pipelines.stages import Family, OnProgress, Outcome, Progress
+from studio import events
+from studio.access import hooks
+from studio.access.audit import Audit
+from studio.access.hooks import Hook, ImageRefusedError
 from studio.database import Database
-from studio.jobs import claims, engine, estimates, events
+from studio.jobs import claims, cost, engine, estimates
 from studio.jobs.engine import EngineState
 from studio.jobs.job import Card, Job
-from studio.library import files, inputs, records, uploads
+from studio.library import files, inputs, records
 from studio.settings import Settings
 from studio.worker.progress import JobProgress
+from studio.worker.provenance import describe_making
 from studio.worker.resident import Resident
 
 POLL_S = 0.05
 HEARTBEAT_S = 1.0
 ENGINE_INTERVAL_S = 0.1
+
+Trace = Callable[[], AbstractContextManager[None]]
+"""Entered around a job it writes down what the devices do, and logs where."""
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +55,18 @@ class Worker:
     resident: Resident
     default_model: Model
     is_prepared: bool = False
-    given_up: set[tuple[str, Shape]] = field(default_factory=set)
-    """Shapes whose compilation failed while idle; a job may still try them."""
+    given_up: set[tuple[str, str]] = field(default_factory=set)
+    """Models and programs whose compilation failed while idle; a job may still try them."""
+    trace: Trace | None = None
+    """Of the first job that compiles nothing; then never again."""
+    ending: threading.Event = field(default_factory=threading.Event)
+    """Set when the server was told to stop: the job that runs is the last one."""
+    image_hook: Hook | None = None
 
-    def run(self) -> NoReturn:
-        """Never returns: the process ends with the app (__main__.py)."""
+    def run(self) -> None:
+        """Returns only after the last job; mostly the process ends with the app (__main__.py)."""
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
-        while True:
+        while not self.ending.is_set():
             if not self.run_next():
                 time.sleep(POLL_S)
 
@@ -86,39 +103,42 @@ class Worker:
             log.exception("preparing %s", model.id)
             error = self._explain(problem)
         else:
-            self._record_warm(model.default_shape, warm_s, compiles_before=compiles_before, load_s=load_s)
+            self._record_warm(str(model.default_shape), warm_s, compiles_before=compiles_before, load_s=load_s)
         self._describe(EngineState.READY, "ready", error=error)
 
     def _prewarm(self) -> bool:
-        """Compiles the next shape of `--prewarm` that is not warm; False when there is none, or a job came."""
+        """Compiles the next entry of `--prewarm` that is not warm; False when there is none, or a job came."""
         family = self.resident.family
-        if family is None or not self.settings.prewarm:
+        if family is None:
             return False
-        names = self.settings.prewarm
-        shape = next(
+        wanted = next(
             (
                 one
-                for one in family.model.shapes
-                if (names == ("all",) or str(one) in names) and (family.model.id, one) not in self.given_up
-                if family.shape_state(one) != "warm"
+                for one in choose_programs(self.settings.prewarm, family.model)
+                if (family.model.id, name_programs(*one)) not in self.given_up and family.shape_state(*one) != "warm"
             ),
             None,
         )
-        if shape is None:
+        if wanted is None:
             return False
+        shape, references = wanted
+        name = name_programs(shape, references)
         show = self._show_preparing(family.model, lambda wanted: wanted is not None)
         compiles_before = family.compile_count()
         error = None
         try:
-            warm_s = family.warm(shape, batch_size=1, uses_cfg=family.model.guidance_scale > 1, on_progress=show)
+            is_guided = family.model.guidance_scale > 1
+            warm_s = family.warm(shape, batch_size=1, uses_cfg=is_guided, references=references, on_progress=show)
         except Cancelled:
-            log.info("a job came while %s was being compiled; it goes on in the background", shape)
+            log.info("a job came while %s was being compiled; it goes on in the background", name)
         except Exception as problem:
-            log.exception("prewarming %s %s", family.model.id, shape)
-            self.given_up.add((family.model.id, shape))
+            log.exception("prewarming %s %s", family.model.id, name)
+            self.given_up.add((family.model.id, name))
             error = self._explain(problem)
         else:
-            self._record_warm(shape, warm_s, compiles_before=compiles_before, load_s=None)
+            if references is not None:
+                self.resident.references.add((shape, references))
+            self._record_warm(name, warm_s, compiles_before=compiles_before, load_s=None)
         self._describe(EngineState.READY, "ready", error=error)
         return True
 
@@ -136,12 +156,12 @@ class Worker:
 
         return show
 
-    def _record_warm(self, shape: Shape, warm_s: float, *, compiles_before: int, load_s: float | None) -> None:
+    def _record_warm(self, programs: str, warm_s: float, *, compiles_before: int, load_s: float | None) -> None:
         family = self.resident.family
         assert family is not None
         measured = estimates.Measured(
             model=family.model.id,
-            shape=str(shape),
+            shape=programs,
             batch_size=1,
             load_s=load_s,
             **_name_warm_s(warm_s, compiles=family.compile_count() - compiles_before),
@@ -150,15 +170,15 @@ class Worker:
             estimates.record(tx, measured)
 
     def _run_job(self, job: Job) -> None:
-        self._describe(EngineState.BUSY, f"running job {job.id}")
+        self._describe(EngineState.BUSY, "running a job")
         started_s = time.perf_counter()
         history = estimates.read_history(self.database)
+        estimate_s = self._estimate_s(job, history)
         try:
-            with JobProgress(
-                self.database, job, history=history, estimate_s=self._estimate_s(job, history)
-            ) as progress:
+            with JobProgress(self.database, job, history=history, estimate_s=estimate_s) as progress:
                 load_s, outcome = self._make(job, progress)
-                self._save(job, outcome, load_s=load_s, progress=progress)
+                self._ask_hook(job, outcome)
+                self._save(job, outcome, load_s=load_s, estimate_s=estimate_s, progress=progress)
         except Cancelled:
             claims.end_cancelled(self.database, job.id)
         except Exception as error:
@@ -167,45 +187,93 @@ class Worker:
         log.info("job %s ended after %.2f s", job.id, time.perf_counter() - started_s)
         self._describe(EngineState.READY, "ready")
         events.forget_old(self.database)
-        uploads.forget_unused(self.database, self.settings.uploads_dir)
 
     def _estimate_s(self, job: Job, history: estimates.History) -> float | None:
-        recipe = job.recipe
+        recipe, programs = job.recipe, job.programs
         is_resident = self.resident.model_id == recipe.model
-        shape_state = self.resident.describe_shapes().get(str(recipe.shape), "disk") if is_resident else "disk"
-        return estimates.estimate_job_s(history, recipe, shape_state=shape_state, is_resident=is_resident)
+        shape_state = self.resident.describe_shapes().get(programs, "disk") if is_resident else "disk"
+        return estimates.estimate_job_s(
+            history, recipe, programs=programs, shape_state=shape_state, is_resident=is_resident
+        )
 
     def _make(self, job: Job, progress: JobProgress) -> tuple[float | None, Outcome]:
         """Families read pictures as files; the job and what is saved keep their ids."""
         found = inputs.find_files(self.database, self.settings, job.recipe.images, owner=job.owner)
         recipe = job.recipe.model_copy(update={"images": tuple(map(str, found))})
         family, load_s = self.resident.become(self.catalog.get(recipe.model), progress.report)
-        return load_s, generate(family, recipe, on_progress=progress.report)
+        if load_s is not None:
+            self._describe(EngineState.BUSY, "running a job")
+        references = find_references(family.model, recipe)
+        trace: Trace = contextlib.nullcontext
+        if self.trace is not None and _is_warm(family, recipe, references):
+            trace, self.trace = self.trace, None
+        with trace():
+            outcome = generate(family, recipe, on_progress=progress.report)
+        if references:
+            self.resident.references.add((recipe.parsed_shape, references))
+        return load_s, outcome
 
-    def _save(self, job: Job, outcome: Outcome, *, load_s: float | None, progress: JobProgress) -> None:
+    def _ask_hook(self, job: Job, outcome: Outcome) -> None:
+        """Raises ImageRefusedError when the operator's hook does not want one of them; then none is kept."""
+        if self.image_hook is None:
+            return
+        for number, pixels in enumerate(outcome.pixels):
+            recipe = job.recipe.of_picture(number)
+            reason = hooks.ask(self.image_hook, owner=job.owner, recipe=recipe.to_json(), pixels=pixels)
+            if reason is not None:
+                about = {"owner": job.owner, "job": job.id, "prompt": recipe.prompt, "seed": recipe.seed}
+                Audit(self.settings.audit_log).note("image.refused", reason=reason, **about)
+                raise ImageRefusedError(reason, advice="Nothing of this job is kept.")
+
+    def _save(
+        self,
+        job: Job,
+        outcome: Outcome,
+        *,
+        load_s: float | None,
+        estimate_s: float | None,
+        progress: JobProgress,
+    ) -> None:
         """Files first, whole; then outputs, measurements and the job's end in one transaction."""
         timings = outcome.timings
         timings.load_s = load_s or 0.0
         progress.report(Progress(phase="saving", total=len(outcome.pixels)))
         clock = time.perf_counter()
-        saved = files.save_outputs(self.settings.outputs_dir, job.id, outcome.pixels, job.recipe)
+        saved = files.save_outputs(
+            self.settings.outputs_dir, job.id, outcome.pixels, job.recipe.made_with(outcome.revision)
+        )
         save_s = time.perf_counter() - clock
         created_at = time.time()
+        assert self.resident.family is not None
+        made_with = describe_making(self.database, self.settings, self.resident.family)
         with self.database.write() as tx:
+            share = cost.measure(tx, started_at=job.started_at or created_at, ended_at=created_at).share(len(saved))
             outputs = [
-                records.add(tx, file, job_id=job.id, owner=job.owner, number=number, created_at=created_at)
+                records.add(
+                    tx,
+                    file,
+                    job_id=job.id,
+                    owner=job.owner,
+                    number=number,
+                    created_at=created_at,
+                    made_with=made_with,
+                    chip_seconds=share.chip_seconds,
+                    cost_usd=share.usd,
+                )
                 for number, file in enumerate(saved)
             ]
             estimates.record(
                 tx,
                 estimates.Measured(
                     model=job.recipe.model,
-                    shape=str(job.recipe.parsed_shape),
+                    shape=job.programs,
                     batch_size=job.recipe.batch_size,
                     load_s=load_s,
                     **_name_warm_s(timings.compile_s, compiles=outcome.compiles),
                     step_s=timings.step_ms / 1000,
                     fixed_s=timings.encode_s + timings.decode_s + save_s,
+                    estimated_s=estimate_s,
+                    took_s=created_at - job.started_at if job.started_at else None,
                 ),
             )
             claims.finish(
@@ -214,6 +282,7 @@ class Worker:
                 outputs=[output.link() for output in outputs],
                 timings=timings.to_json(),
                 compiles=outcome.compiles,
+                revision=outcome.revision,
             )
 
     def _explain(self, error: Exception) -> Card:
@@ -255,11 +324,22 @@ class Worker:
             )
 
 
-def _name_warm_s(seconds: float, *, compiles: int) -> dict[str, float]:
+class _WarmSeconds(TypedDict, total=False):
+    compile_s: float
+    cache_s: float
+
+
+def _name_warm_s(seconds: float, *, compiles: int) -> _WarmSeconds:
     """Warming compiled, or read the compilation cache, or had nothing to do: three things with three costs."""
     if not seconds:
         return {}
-    return {"compile_s" if compiles else "cache_s": seconds}
+    return {"compile_s": seconds} if compiles else {"cache_s": seconds}
+
+
+def _is_warm(family: Family, recipe: Recipe, references: References | None) -> bool:
+    """Whether a job of it compiles nothing."""
+    state = family.shape_state(recipe.parsed_shape, references, batch_size=recipe.batch_size, uses_cfg=uses_cfg(recipe))
+    return state == "warm"
 
 
 def _say(progress: Progress, model: Model) -> str:

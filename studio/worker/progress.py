@@ -37,8 +37,8 @@ class JobProgress:
     def __init__(self, database: Database, job: Job, *, history: History, estimate_s: float | None) -> None:
         self._database = database
         self._job = job
-        self._step_s = history.step_s(job.recipe)
-        self._fixed_s = history.fixed_s(job.recipe) or 0.0
+        self._step_s = history.step_s(job.recipe, job.programs)
+        self._fixed_s = history.fixed_s(job.recipe, job.programs) or 0.0
         self._estimate_s = estimate_s or 0.0
         self._started_s = time.perf_counter()
         self._phase = ""

@@ -4,9 +4,10 @@ A swap unloads first: two models at once would need twice the device memory.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pipelines.catalog import Model
+from pipelines.catalog import Model, Shape
+from pipelines.references import References, name_programs
 from pipelines.stages import Family, OnProgress, Progress
 
 Loader = Callable[[Model, OnProgress], Family]
@@ -18,6 +19,8 @@ class Resident:
 
     load: Loader
     family: Family | None = None
+    references: set[tuple[Shape, References]] = field(default_factory=set[tuple[Shape, References]])
+    """What the family was warmed for beside its shapes; too many combinations to ask for each."""
 
     @property
     def model_id(self) -> str | None:
@@ -31,11 +34,13 @@ class Resident:
             on_progress(Progress(phase="unloading", detail=self.family.model.title))
             self.family.unload()
             self.family = None
+            self.references.clear()
         self.family = self.load(model, on_progress)
         return self.family, self.family.load_s
 
     def describe_shapes(self) -> dict[str, str]:
-        """Each shape of the resident model as `warm`, `disk` or `cold`."""
+        """Each shape of the resident model as `warm`, `disk` or `cold`, and those with references that were warmed."""
         if self.family is None:
             return {}
-        return {str(shape): self.family.shape_state(shape) for shape in self.family.model.shapes}
+        known = [(shape, None) for shape in self.family.model.shapes] + sorted(self.references, key=str)
+        return {name_programs(*one): self.family.shape_state(*one) for one in known}

@@ -5,6 +5,7 @@ and starts the next one: at once after the first end, later and later when start
 the database meanwhile.
 """
 
+import contextlib
 import logging
 import signal
 import subprocess
@@ -12,7 +13,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import BinaryIO
 
 from studio.database import Database
 from studio.jobs import claims, engine
@@ -21,13 +21,15 @@ from studio.jobs.job import Card
 from studio.settings import Settings
 from studio.worker import CANNOT_START_CODE, IDLE_FLAG
 from studio.worker.lock import hold_lock
+from studio.worker.logs import open_log, rotate
 
 HEARTBEAT_TIMEOUT_S = 60.0  # the worker beats every second from a thread; imports and loads hold the lock for seconds
 FIRST_DELAY_S, MAX_DELAY_S = 0.2, 30.0
 HEALTHY_S = 30.0  # a worker that lived this long did start: its end is new trouble, not the old one again
 ORPHAN_TIMEOUT_S = 10.0
-MAX_LOG_BYTES = 5_000_000
 POLL_S = 0.1
+ROTATE_INTERVAL_S = 30.0
+LAST_JOB = b"\n"  # what the worker is told to make the running job its last one
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,8 @@ class Supervisor:
         self._heartbeat_timeout_s = heartbeat_timeout_s
         self._database = database
         self._stopping = threading.Event()
+        self._finishing = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep_alive, name="supervisor", daemon=True)
 
     def start(self) -> None:
@@ -53,13 +57,33 @@ class Supervisor:
             engine.describe(tx, EngineState.STARTING, activity="starting", pid=None, device="", model="", shapes={})
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ends the worker; a running job becomes `interrupted`."""
+    def stop(self, *, finish_s: float | None = None) -> None:
+        """Ends the worker; a running job becomes `interrupted`.
+
+        With `finish_s` the job has so many seconds to end by itself; then it goes back to the front of the line.
+        """
+        if finish_s is not None:
+            with contextlib.suppress(KeyboardInterrupt):  # told once more: no more waiting
+                self._let_finish(finish_s)
         self._stopping.set()
         self._thread.join()
-        claims.interrupt_running(self._database)
+        if finish_s is None:
+            claims.interrupt_running(self._database)
+        else:
+            claims.requeue_running(self._database)
         with self._database.write() as tx:
             engine.describe(tx, EngineState.STOPPED, activity="stopped", pid=None, model="", shapes={})
+
+    def _let_finish(self, timeout_s: float) -> None:
+        self._finishing.set()
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):  # it is gone already
+                process.stdin.write(LAST_JOB)
+                process.stdin.flush()
+        deadline = time.monotonic() + timeout_s
+        while self._thread.is_alive() and claims.has_running(self._database) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
     def _keep_alive(self) -> None:
         delay_s = FIRST_DELAY_S
@@ -67,7 +91,7 @@ class Supervisor:
         while not self._stopping.is_set():
             started_s = time.monotonic()
             card = self._run_worker(prepares=prepares)
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._finishing.is_set():
                 return
             log.warning("worker ended: %s", card.detail)
             # A default model that brings its worker down is left alone until somebody asks for it.
@@ -92,8 +116,8 @@ class Supervisor:
         with self._database.write() as tx:
             engine.describe(tx, EngineState.STARTING, activity="starting", pid=None, model="", shapes={})
         flags = self._settings.worker_flags() + ([] if prepares else [IDLE_FLAG])
-        with _open_log(self._settings.worker_log) as worker_log:
-            process = subprocess.Popen(
+        with open_log(self._settings.worker_log) as worker_log:
+            self._process = process = subprocess.Popen(
                 [sys.executable, "-m", "studio.worker", *flags],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,  # its end tells the worker that the app is gone
@@ -113,18 +137,15 @@ class Supervisor:
     def _watch(self, process: subprocess.Popen[bytes]) -> bool:
         """Returns when the process ended, must end, or fell silent; True for the last."""
         started_at = time.time()
+        rotated_s = time.monotonic()
         while process.poll() is None and not self._stopping.wait(POLL_S):
             heartbeat_at = max(started_at, engine.read_engine(self._database).heartbeat_at)
             if time.time() - heartbeat_at > self._heartbeat_timeout_s:
                 return True
+            if time.monotonic() - rotated_s > ROTATE_INTERVAL_S:
+                rotate(self._settings.worker_log)
+                rotated_s = time.monotonic()
         return False
-
-
-def _open_log(file: Path) -> BinaryIO:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if file.exists() and file.stat().st_size > MAX_LOG_BYTES:
-        file.replace(file.with_name(f"{file.name}.1"))
-    return file.open("ab")
 
 
 def _explain_exit(code: int, *, is_silent: bool, worker_log: Path) -> Card:

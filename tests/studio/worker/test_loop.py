@@ -1,9 +1,11 @@
 """The worker's life in one process: every job ends, whatever it does, and the loop goes on."""
 
+import contextlib
 import dataclasses
 import errno
 import itertools
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ from pipelines.errors import ModelError
 from pipelines.fake import FakeFamily
 from pipelines.metadata import read_recipe_of
 from pipelines.stages import Family, OnProgress, Progress
+from studio import events
 from studio.database import Database
-from studio.jobs import claims, estimates, events, queue
+from studio.jobs import claims, estimates, queue
 from studio.jobs.engine import EngineState, read_engine
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
@@ -34,6 +37,23 @@ def test_a_job_becomes_a_file_that_carries_its_recipe(worker: Worker, database: 
     assert [output["seed"] for output in done.outputs] == [7, 8]
     output = read_output(database, done.outputs[1]["id"])
     assert read_recipe_of(worker.settings.outputs_dir / output.file).seed == 8
+
+
+def test_a_job_and_its_files_say_which_weights_made_them(worker: Worker, database: Database, submit: Submit) -> None:
+    def load(model: Model, _on_progress: OnProgress) -> FakeFamily:
+        family = FakeFamily(model, compile_s=0, step_s=0)
+        family.revision = "local-0123456789abcdef"
+        return family
+
+    worker.resident.load = load
+    job = submit()
+    assert job.revision == ""
+    worker.run_next()
+    done = queue.read_job(database, job.id)
+    assert (done.state, done.revision) == (JobState.DONE, "local-0123456789abcdef")
+    output = read_output(database, done.outputs[0]["id"])
+    assert output.recipe.revision == done.revision
+    assert read_recipe_of(worker.settings.outputs_dir / output.file) == output.recipe
 
 
 def test_a_job_reads_its_pictures_and_saves_only_their_ids(
@@ -73,17 +93,6 @@ def test_a_job_whose_picture_is_gone_says_what_to_do_and_works_again_with_it(
     assert queue.read_job(database, job.id).state is JobState.DONE
 
 
-def test_uploads_that_nobody_wanted_go_when_a_job_has_ended(
-    worker: Worker, database: Database, submit: Submit, upload: Callable[..., str]
-) -> None:
-    upload()
-    with database.write() as tx:
-        tx.execute("UPDATE uploads SET created_at = 0")
-    submit()
-    worker.run_next()
-    assert list(worker.settings.uploads_dir.iterdir()) == []
-
-
 def test_the_events_of_a_job_come_in_order_and_without_gaps(worker: Worker, database: Database, submit: Submit) -> None:
     job = submit()
     worker.run_next()
@@ -100,6 +109,34 @@ def test_the_second_job_of_a_shape_compiles_nothing(worker: Worker, database: Da
     worker.run_next()
     worker.run_next()
     assert [queue.read_job(database, job.id).compiles for job in (first, second)] == [1, 0]
+
+
+def test_what_was_expected_of_a_run_is_kept_beside_what_it_took(
+    worker: Worker, database: Database, submit: Submit
+) -> None:
+    for _ in range(2):
+        submit()
+        worker.run_next()
+    second, first = estimates.read_history(database).rows
+    assert (first.estimated_s, first.took_s is None) == (None, False)
+    assert second.estimated_s is not None
+    assert second.took_s is not None and second.took_s > 0
+
+
+def test_of_all_jobs_the_first_that_compiles_nothing_is_traced(worker: Worker, submit: Submit) -> None:
+    traced = []
+
+    @contextlib.contextmanager
+    def trace() -> Iterator[None]:
+        traced.append("begins")
+        yield
+        traced.append("ends")
+
+    worker.trace = trace
+    for seen in ([], ["begins", "ends"], ["begins", "ends"]):
+        submit()
+        worker.run_next()
+        assert traced == seen
 
 
 def test_an_error_on_purpose_becomes_its_card(worker: Worker, database: Database, submit: Submit) -> None:
@@ -268,6 +305,40 @@ def test_an_idle_worker_warms_the_shapes_it_was_told_to(prewarmer: Worker, datab
     assert all(estimates.read_history(database).has_run(prewarmer.default_model.id, str(shape)) for shape in shapes)
 
 
+def test_an_idle_worker_warms_for_input_pictures_where_a_model_compiles_for_them(
+    worker: Worker, database: Database, submit: Submit, upload: Callable[..., str]
+) -> None:
+    worker.settings = dataclasses.replace(worker.settings, prewarm=("512x512+2", "1440x1440+1", "832x480x33+1"))
+    worker.default_model = worker.catalog.get("flux2-klein-4b")
+    assert [worker.run_next() for _ in range(4)] == [True, True, True, False]
+    programs = "512x512 with 2 of 512x512"
+    shapes = read_engine(database).shapes
+    assert shapes[programs] == shapes["1440x1440 with 1 of 1024x1024"] == "warm"
+    assert estimates.read_history(database).has_run("flux2-klein-4b", programs)
+    images = [upload(colour, size=(600, 600)) for colour in ("red", "blue")]
+    job = submit(model="flux2-klein-4b", shape="512x512", images=images, programs=programs)
+    worker.run_next()
+    assert queue.read_job(database, job.id).compiles == 0
+
+
+def test_what_a_job_compiled_for_its_pictures_is_told_and_forgotten_with_its_model(
+    worker: Worker, database: Database, submit: Submit, upload: Callable[..., str]
+) -> None:
+    programs = "512x512 with 1 of 512x512"
+    job = submit(model="flux2-klein-4b", shape="512x512", images=[upload(size=(600, 600))], programs=programs)
+    worker.run_next()
+    assert queue.read_job(database, job.id).compiles == 1
+    engine, history = read_engine(database), estimates.read_history(database)
+    assert engine.shapes[programs] == "warm"
+    assert estimates.read_shape_state(engine, history, "flux2-klein-4b", programs) == "warm"
+    assert engine.shapes["512x512"] == "cold"
+    submit()
+    worker.run_next()
+    engine = read_engine(database)
+    assert programs not in engine.shapes
+    assert estimates.read_shape_state(engine, history, "flux2-klein-4b", programs) == "disk"
+
+
 def test_a_job_that_comes_while_prewarming_runs_at_once(prewarmer: Worker, database: Database, submit: Submit) -> None:
     family = prewarmer.resident.family
     jobs = []
@@ -321,3 +392,25 @@ def test_progress_of_a_job_that_was_taken_away_ends_the_work(
     worker.resident.load = load
     worker.run_next()
     assert queue.read_job(database, job.id).state is JobState.INTERRUPTED
+
+
+def test_a_picture_that_the_operators_hook_refuses_is_not_kept(
+    worker: Worker, database: Database, submit: Submit
+) -> None:
+    seen = []
+
+    def refuse(*, owner: str, recipe: dict, pixels: np.ndarray) -> str | None:
+        seen.append((owner, recipe["seed"], pixels.dtype, pixels.ndim))
+        return "Not this one." if recipe["seed"] == 8 else None
+
+    worker.image_hook = refuse
+    kept, refused = submit(), submit(batch_size=2)
+    worker.run_next()
+    worker.run_next()
+    assert seen == [("local", seed, np.uint8, 3) for seed in (7, 7, 8)]
+    assert queue.read_job(database, kept.id).state is JobState.DONE
+    job = queue.read_job(database, refused.id)
+    assert (job.state, job.outputs, job.error["detail"]) == (JobState.FAILED, [], "Not this one.")
+    assert len(list(worker.settings.outputs_dir.rglob("*.png"))) == 1
+    (note,) = map(json.loads, worker.settings.audit_log.read_text().splitlines())
+    assert (note["what"], note["job"], note["seed"], note["reason"]) == ("image.refused", job.id, 8, "Not this one.")

@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from studio.database import Database
@@ -17,35 +18,41 @@ from studio.worker.supervisor import Supervisor
 def test_a_worker_that_hangs_is_replaced_and_its_job_says_why(
     settings: Settings, database: Database, submit: Callable[..., Job], wait_for: Callable[..., Any]
 ) -> None:
-    supervisor = Supervisor(settings, database, heartbeat_timeout_s=3.0)
-    supervisor.start()
-    hanging, next_one = submit(steps=100), submit()
-    wait_for("the job to step", lambda: queue.read_job(database, hanging.id).step > 0)
-    pid = read_engine(database).pid
-    os.kill(pid, signal.SIGSTOP)
+    with _run(Supervisor(settings, database, heartbeat_timeout_s=3.0)):
+        hanging, next_one = submit(steps=100), submit()
+        wait_for("the job to step", lambda: queue.read_job(database, hanging.id).step > 0)
+        pid = read_engine(database).pid
+        os.kill(pid, signal.SIGSTOP)
 
-    assert wait_for("the job to fail", lambda: queue.read_job(database, hanging.id).error)["title"] == (
-        "The worker stopped answering"
-    )
-    wait_for("the next job to be done", lambda: queue.read_job(database, next_one.id).state is JobState.DONE)
-    assert read_engine(database).pid != pid
-    supervisor.stop()
+        assert wait_for("the job to fail", lambda: queue.read_job(database, hanging.id).error)["title"] == (
+            "The worker stopped answering"
+        )
+        wait_for("the next job to be done", lambda: queue.read_job(database, next_one.id).state is JobState.DONE)
+        assert read_engine(database).pid != pid
     assert read_engine(database).state is EngineState.STOPPED
 
 
 def test_a_default_model_that_ends_its_worker_is_not_prepared_again(
     settings: Settings, database: Database, submit: Callable[..., Job], wait_for: Callable[..., Any]
 ) -> None:
-    supervisor = Supervisor(settings, database)
+    with _run(Supervisor(settings, database)):
+        first = wait_for(
+            "a worker that prepares", lambda: (e := read_engine(database)).state is EngineState.PREPARING and e.pid
+        )
+        os.kill(first, signal.SIGKILL)
+        wait_for("the next worker", lambda: (e := read_engine(database)).pid != first and e.state is EngineState.READY)
+        idle = read_engine(database)
+        assert (idle.model, idle.error["title"]) == ("", "The default model is not loaded")
+        job = submit()
+        wait_for("the job's model to be resident", lambda: read_engine(database).model == job.recipe.model)
+        wait_for("the job to be done", lambda: queue.read_job(database, job.id).state is JobState.DONE)
+
+
+@contextmanager
+def _run(supervisor: Supervisor) -> Iterator[None]:
+    """A test that fails must not leave a worker behind that reads a closed database."""
     supervisor.start()
-    first = wait_for(
-        "a worker that prepares", lambda: (e := read_engine(database)).state is EngineState.PREPARING and e.pid
-    )
-    os.kill(first, signal.SIGKILL)
-    wait_for("the next worker", lambda: (e := read_engine(database)).pid != first and e.state is EngineState.READY)
-    idle = read_engine(database)
-    assert (idle.model, idle.error["title"]) == ("", "The default model is not loaded")
-    job = submit()
-    wait_for("a job to be done", lambda: queue.read_job(database, job.id).state is JobState.DONE)
-    assert read_engine(database).model == job.recipe.model
-    supervisor.stop()
+    try:
+        yield
+    finally:
+        supervisor.stop()

@@ -1,0 +1,56 @@
+"""What the machine's gauges show, every two seconds, beside the heartbeat and in a thread of its own.
+
+Apart from the heartbeat, because a device that hangs while it is asked must not make the worker look dead.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import psutil
+
+from studio.database import Database
+from studio.jobs import machine
+from studio.worker.resident import Resident
+
+INTERVAL_S = 2.0
+
+MeasureDevices = Callable[[], list[dict[str, Any]]]
+"""Each device with its memory, as pipelines/runtime/memory.py measures it."""
+
+FAKE_DEVICE = {
+    "id": 0,
+    "kind": "no device: --fake draws the pictures",
+    "platform": "fake",
+    "coords": None,
+    "used_bytes": 0,
+    "peak_bytes": None,
+    "limit_bytes": None,
+}
+
+
+def watch(database: Database, resident: Resident, measure_devices: MeasureDevices) -> NoReturn:
+    """Never returns; ends with the process."""
+    while True:
+        tell(database, resident, measure_devices)
+        time.sleep(INTERVAL_S)
+
+
+def tell(database: Database, resident: Resident, measure_devices: MeasureDevices) -> None:
+    """One round."""
+    family = resident.family  # once: a swap may come in between
+    devices = measure_devices()
+    whole = psutil.virtual_memory()
+    host = {
+        "worker_bytes": psutil.Process().memory_info().rss,
+        "used_bytes": whole.total - whole.available,
+        "total_bytes": whole.total,
+    }
+    with database.write() as tx:
+        machine.measure(
+            tx,
+            mesh=family.mesh if family else "",
+            devices=devices,
+            host=host,
+            compiling=family.count_compiling() if family else 0,
+        )

@@ -1,0 +1,35 @@
+"""An output says what it was made with, so that one that comes out different can say why."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import jax
+import pytest
+
+from pipelines.catalog import Catalog
+from pipelines.fake import FakeFamily
+from studio.database import Database
+from studio.jobs.job import Job
+from studio.library import records
+from studio.settings import Settings
+from studio.worker.loop import Worker
+from studio.worker.provenance import describe_making
+
+
+def test_an_output_keeps_what_it_was_made_with(database: Database, worker: Worker, submit: Callable[..., Job]) -> None:
+    job = submit()
+    worker.run_next()
+    output = records.read_output(database, f"{job.id}-0")
+    assert output.made_with == {"weights": "none", "device": ""}
+    assert output.to_json()["made_with"] == output.made_with
+
+
+@pytest.mark.parametrize("model", ["demo-sdxl", "wan2.1-14b"])
+def test_weights_mesh_and_versions_are_named(
+    database: Database, settings: Settings, catalog: Catalog, model: str
+) -> None:
+    family = FakeFamily(catalog.get(model))
+    family.mesh, family.revision = "dp=2", "abc"
+    made_with = describe_making(database, replace(settings, fake=False), family)
+    assert (made_with["mesh"], made_with["jax"]) == ("dp=2", jax.__version__)
+    assert made_with["weights"].endswith("demo-sdxl@abc" if model == "demo-sdxl" else f"{catalog.get(model).repo}@abc")
