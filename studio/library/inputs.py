@@ -6,7 +6,10 @@ The view `inputs` of the database says what may be named; jobs/queue.py asks it 
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipelines.catalog import Model
 from pipelines.errors import LumeshError
+from pipelines.recipe import Recipe
+from pipelines.references import References, choose_references
 from studio.database import Database
 from studio.settings import Settings
 
@@ -15,6 +18,15 @@ class InputGoneError(LumeshError):
     """A picture that was there when the job was queued."""
 
     title = "An input picture is gone"
+
+
+def find_references(database: Database, model: Model, recipe: Recipe, *, owner: str) -> References | None:
+    """What the recipe's pictures mean for the programs it needs; unknown pictures are left to jobs/queue.py."""
+    rows = [
+        database.read_one("SELECT width, height FROM inputs WHERE id = ? AND owner = ?", (image, owner))
+        for image in recipe.images
+    ]
+    return choose_references(model, [(row["width"], row["height"]) for row in rows if row])
 
 
 def find_files(database: Database, settings: Settings, images: Sequence[str], *, owner: str) -> tuple[Path, ...]:
@@ -31,3 +43,8 @@ def find_files(database: Database, settings: Settings, images: Sequence[str], *,
             )
         files.append(file)
     return tuple(files)
+
+
+def is_known(database: Database, image: str, *, owner: str) -> bool:
+    """Whether a recipe of this owner may name the picture."""
+    return database.read_one("SELECT 1 FROM inputs WHERE id = ? AND owner = ?", (image, owner)) is not None

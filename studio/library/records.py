@@ -1,18 +1,27 @@
 """Finished outputs as rows: what they are, whose they are, and the recipe that makes each one again."""
 
+import json
 import sqlite3
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pipelines.recipe import Recipe
+from studio import events
 from studio.database import Database, Transaction
 from studio.library.files import SavedFile
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """One finished picture or video; `file` and `thumb` lie in the outputs folder, and never leave the server."""
+    """One finished picture or video; `file` and `thumb` lie in the outputs folder, and never leave the server.
 
+    `number` is its place in the order of arrival; `made_with` names what beside the recipe decided over its pixels;
+    `trashed_at` is None while it is in the gallery, `grid` the axes where it is the sheet of one; `chip_seconds` is
+    None where nobody counted them, `cost_usd` where no price was set.
+    """
+
+    number: int
     id: str
     job_id: str
     owner: str
@@ -25,11 +34,19 @@ class Output:
     seed: int
     recipe: Recipe
     created_at: float
+    made_with: dict[str, str]
+    is_favourite: bool
+    tags: tuple[str, ...]
+    trashed_at: float | None
+    grid: dict[str, Any] | None
+    chip_seconds: float | None
+    cost_usd: float | None
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "Output":
         """Reads a full row of the table `outputs`."""
         return cls(
+            number=row["number"],
             id=row["id"],
             job_id=row["job_id"],
             owner=row["owner"],
@@ -42,6 +59,13 @@ class Output:
             seed=row["seed"],
             recipe=Recipe.model_validate_json(row["recipe"]),
             created_at=row["created_at"],
+            made_with=json.loads(row["made_with"]),
+            is_favourite=bool(row["is_favourite"]),
+            tags=tuple(json.loads(row["tags"])),
+            trashed_at=row["trashed_at"],
+            grid=json.loads(row["grid"]) if row["grid"] else None,
+            chip_seconds=row["chip_seconds"],
+            cost_usd=row["cost_usd"],
         )
 
     def link(self) -> dict[str, Any]:
@@ -60,21 +84,42 @@ class Output:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The output as the library lists it: with its job, recipe and time."""
+        """The output as the gallery lists it: with its job, recipe and time, and what people made of it."""
         return {
             **self.link(),
+            "owner": self.owner,
             "job_id": self.job_id,
             "recipe": self.recipe.to_json(),
             "created_at": self.created_at,
+            "made_with": self.made_with,
+            "favourite": self.is_favourite,
+            "tags": list(self.tags),
+            "trashed_at": self.trashed_at,
+            "grid": self.grid,
+            "chip_seconds": self.chip_seconds,
+            "cost_usd": self.cost_usd,
         }
 
 
-def add(tx: Transaction, saved: SavedFile, *, job_id: str, owner: str, number: int, created_at: float) -> Output:
-    """Stores output `number` of a job, in the transaction that ends the job."""
+def add(
+    tx: Transaction,
+    saved: SavedFile,
+    *,
+    job_id: str,
+    owner: str,
+    number: int,
+    created_at: float,
+    made_with: Mapping[str, str],
+    grid: str | None = None,
+    chip_seconds: float | None = None,
+    cost_usd: float | None = None,
+) -> Output:
+    """Stores output `number` of a job, in the transaction that ends the job; `grid` is JSON, of a grid's sheet."""
     assert saved.recipe.seed is not None, "outputs come from resolved recipes"
     row = tx.execute(
-        "INSERT INTO outputs (id, job_id, owner, kind, file, thumb, width, height, frames, seed, model, prompt, "
-        "recipe, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
+        "INSERT INTO outputs (id, job_id, owner, kind, file, thumb, width, height, frames, seed, model, shape, "
+        "prompt, recipe, created_at, made_with, grid, chip_seconds, cost_usd) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
         (
             f"{job_id}-{number}",
             job_id,
@@ -87,9 +132,14 @@ def add(tx: Transaction, saved: SavedFile, *, job_id: str, owner: str, number: i
             saved.frames,
             saved.recipe.seed,
             saved.recipe.model,
+            saved.recipe.shape,
             saved.recipe.prompt,
             saved.recipe.model_dump_json(by_alias=True),
             created_at,
+            json.dumps(made_with),
+            grid,
+            chip_seconds,
+            cost_usd,
         ),
     ).fetchone()
     return Output.from_row(row)
@@ -99,3 +149,33 @@ def read_output(database: Database, output_id: str) -> Output | None:
     """The output; None when there is none."""
     row = database.read_one("SELECT * FROM outputs WHERE id = ?", (output_id,))
     return Output.from_row(row) if row else None
+
+
+def change(
+    database: Database, output_id: str, *, is_favourite: bool | None = None, tags: Sequence[str] | None = None
+) -> Output:
+    """Sets what is given; the output must exist."""
+    with database.write() as tx:
+        row = tx.execute(
+            "UPDATE outputs SET is_favourite = coalesce(:is_favourite, is_favourite), tags = coalesce(:tags, tags) "
+            "WHERE id = :id RETURNING *",
+            {
+                "id": output_id,
+                "is_favourite": is_favourite,
+                "tags": None if tags is None else json.dumps(tags, ensure_ascii=False),
+            },
+        ).fetchone()
+        output = Output.from_row(row)
+        tell_changed(tx, [output], change="marked")
+    return output
+
+
+def tell_changed(
+    tx: Transaction, outputs: Sequence[Output], *, change: Literal["marked", "trashed", "restored", "purged"]
+) -> None:
+    """To the pages of each owner, in the transaction of the change."""
+    for owner in sorted({output.owner for output in outputs}):
+        theirs = [output for output in outputs if output.owner == owner]
+        jobs = sorted({output.job_id for output in theirs})
+        data = {"ids": [output.id for output in theirs], "job_ids": jobs, "change": change}
+        events.append(tx, kind="outputs.changed", owner=owner, job_id=None, data=data)

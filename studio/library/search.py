@@ -1,24 +1,163 @@
-"""Finding outputs again: newest first, by words of the prompt and by model."""
+"""Finding outputs again among tens of thousands: by words of prompts and tags, and by what they are; newest first.
+
+Words of three letters and more are looked up in the index of trigrams, shorter ones by reading; all of them may be any
+part of a word. A page goes on after a cursor, which stays where it is whatever is made meanwhile.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from studio.database import Database
 from studio.library.records import Output
 
+INDEXED_CHARS = 3  # shorter words have no trigram
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """What an output must be; None and empty ask for nothing. Seconds since 1970; `before` is not included."""
+
+    words: str = ""
+    models: Sequence[str] | None = None
+    shape: str | None = None
+    kind: str | None = None
+    tag: str | None = None
+    is_favourite: bool | None = None
+    after: float | None = None
+    before: float | None = None
+    prompt: str | None = None
+    is_trashed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """Outputs in order, how many match in all, and cursors: to this page's own beginning, and to what follows it."""
+
+    outputs: list[Output]
+    total: int
+    start: int | None
+    next: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How many kept outputs there are by what filters ask for, and how many lie in the trash."""
+
+    kept: int
+    trashed: int
+    favourites: int
+    models: dict[str, int]
+    shapes: dict[str, int]
+    tags: dict[str, int]
+
 
 def find_outputs(
-    database: Database, *, owner: str, words: str = "", model: str | None = None, limit: int = 60, offset: int = 0
-) -> list[Output]:
-    """The owner's newest outputs whose prompt contains every one of `words`, in any order and case."""
-    values = {"owner": owner, "model": model, "limit": limit, "offset": offset}
-    conditions = ["owner = :owner", "(:model IS NULL OR model = :model)"]
-    for number, word in enumerate(words.split()):
-        conditions.append(f"prompt LIKE :word{number} ESCAPE '\\'")
-        values[f"word{number}"] = f"%{_escape(word)}%"
+    database: Database,
+    filters: Filters,
+    *,
+    owner: str | None,
+    cursor: int | None = None,
+    limit: int = 60,
+    offset: int = 0,
+) -> Page:
+    """The newest outputs of the owner (None: of everybody) that match; `offset` counts from the cursor, or newest."""
+    where, values = _make_conditions(filters, owner)
+    total = database.read(f"SELECT count(*) FROM outputs WHERE {where}", values)[0][0]
+    if cursor is not None:
+        where += " AND number < :cursor"
     rows = database.read(
-        f"SELECT * FROM outputs WHERE {' AND '.join(conditions)} "
-        "ORDER BY created_at DESC, id LIMIT :limit OFFSET :offset",
-        values,
+        f"SELECT * FROM outputs WHERE {where} ORDER BY number DESC LIMIT :limit OFFSET :offset",
+        {**values, "cursor": cursor, "limit": limit + 1, "offset": offset},
     )
-    return [Output.from_row(row) for row in rows]
+    outputs = [Output.from_row(row) for row in rows[:limit]]
+    return Page(
+        outputs=outputs,
+        total=total,
+        start=outputs[0].number + 1 if outputs else None,
+        next=outputs[-1].number if len(rows) > limit else None,
+    )
+
+
+def count_values(database: Database, *, owner: str | None) -> Counts:
+    """What there is to filter by, the most frequent first; of everybody's outputs when `owner` is None."""
+    mine = {"owner": owner}
+    kept = f"{_whose(owner)} AND trashed_at IS NULL"
+
+    def count(column: str, *, source: str = "outputs") -> dict[str, int]:
+        rows = database.read(
+            f"SELECT {column} AS value, count(*) AS times FROM {source} WHERE {kept} "
+            "GROUP BY value ORDER BY times DESC, value",
+            mine,
+        )
+        return {row["value"]: row["times"] for row in rows}
+
+    totals = database.read(
+        "SELECT count(*) FILTER (WHERE trashed_at IS NULL) AS kept, "
+        "count(*) FILTER (WHERE trashed_at IS NULL AND is_favourite) AS favourites, "
+        f"count(*) FILTER (WHERE trashed_at IS NOT NULL) AS trashed FROM outputs WHERE {_whose(owner)}",
+        mine,
+    )[0]
+    return Counts(
+        kept=totals["kept"],
+        trashed=totals["trashed"],
+        favourites=totals["favourites"],
+        models=count("model"),
+        shapes=count("shape"),
+        tags=count("json_each.value", source="outputs, json_each(tags)"),
+    )
+
+
+def count_prompts(database: Database, *, owner: str | None) -> dict[tuple[str, str], int]:
+    """How many kept outputs there are of each model and prompt: what a preset is recognised by."""
+    rows = database.read(
+        f"SELECT model, prompt, count(*) AS times FROM outputs WHERE {_whose(owner)} AND trashed_at IS NULL "
+        "GROUP BY model, prompt",
+        {"owner": owner},
+    )
+    return {(row["model"], row["prompt"]): row["times"] for row in rows}
+
+
+def _whose(owner: str | None) -> str:
+    """A condition that leaves the index its first column where there is an owner."""
+    return "TRUE" if owner is None else "owner = :owner"
+
+
+def _make_conditions(filters: Filters, owner: str | None) -> tuple[str, dict[str, Any]]:
+    """The WHERE clause with its values; no text of a client becomes SQL."""
+    values: dict[str, Any] = {"owner": owner}
+    conditions = [_whose(owner), f"trashed_at IS {'NOT ' if filters.is_trashed else ''}NULL"]
+
+    def require(condition: str, name: str, value: object) -> None:
+        conditions.append(condition)
+        values[name] = value
+
+    for name in ("shape", "kind", "prompt"):
+        if (value := getattr(filters, name)) is not None:
+            require(f"{name} = :{name}", name, value)
+    if filters.models is not None:
+        names = {f"model{number}": model for number, model in enumerate(filters.models)}
+        conditions.append(f"model IN ({', '.join(f':{name}' for name in names)})")
+        values |= names
+    if filters.is_favourite is not None:
+        require("is_favourite = :is_favourite", "is_favourite", int(filters.is_favourite))
+    if filters.after is not None:
+        require("created_at >= :after", "after", filters.after)
+    if filters.before is not None:
+        require("created_at < :before", "before", filters.before)
+    if filters.tag is not None:
+        require("EXISTS (SELECT 1 FROM json_each(tags) WHERE json_each.value = :tag)", "tag", filters.tag)
+    indexed: list[str] = []
+    for number, word in enumerate(filters.words.replace("\0", " ").split()):  # the index takes a 0 for the end
+        if len(word) >= INDEXED_CHARS:
+            indexed.append('"' + word.replace('"', '""') + '"')
+        else:
+            name = f"word{number}"
+            require(f"(prompt LIKE :{name} ESCAPE '\\' OR tags LIKE :{name} ESCAPE '\\')", name, f"%{_escape(word)}%")
+    if indexed:
+        condition = "number IN (SELECT rowid FROM outputs_text WHERE outputs_text MATCH :words)"
+        require(condition, "words", " ".join(indexed))
+    return " AND ".join(conditions), values
 
 
 def _escape(word: str) -> str:

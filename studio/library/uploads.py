@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from pipelines.errors import LumeshError
-from studio.database import Database
+from studio.database import Database, Transaction
 from studio.library.files import PNG_LEVEL, save_thumb, write_whole
 
 FORMATS = ("PNG", "JPEG", "WEBP")
@@ -49,6 +49,23 @@ class UploadTooLargeError(UploadError):
     def __init__(self, detail: str) -> None:
         limits = f"At most {MAX_BYTES // 1_000_000} MB and {MAX_PIXELS // 1_000_000} megapixels are taken"
         super().__init__(detail, advice=f"{limits}; make it smaller.")
+
+
+class UploadQuotaError(UploadError):
+    """A picture more than its owner may keep waiting."""
+
+    title = "Too many pictures are waiting"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota:
+    """What one owner may bring along before a job uses it; so nobody fills the disk with pictures nobody wants."""
+
+    pictures: int = 200
+    bytes: int = 2_000_000_000  # as they are kept: a photo of 40 megapixels can be a PNG of 100 MB
+
+
+UPLOAD_QUOTA = Quota()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +104,8 @@ class Upload:
         }
 
 
-def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str) -> Upload:
-    """Checks and keeps the picture in `content`; raises UploadError.
+def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, quota: Quota = UPLOAD_QUOTA) -> Upload:
+    """Checks and keeps the picture in `content`; raises UploadError, and UploadQuotaError past the owner's quota.
 
     The row comes before the file: while it is there, nobody clears that file away (`forget_unused`).
     """
@@ -96,14 +113,16 @@ def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str) ->
     stored = io.BytesIO()
     picture.save(stored, "PNG", compress_level=PNG_LEVEL)
     png = stored.getvalue()
+    sha = hashlib.sha256(png).hexdigest()
     with database.write() as tx:
+        _check_quota(tx, quota, owner=owner, sha=sha, size=len(png))
         row = tx.execute(
             "INSERT INTO uploads (id, owner, sha, width, height, bytes, created_at) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (owner, sha) DO UPDATE SET created_at = excluded.created_at RETURNING *",
             (
                 f"upload-{secrets.token_hex(8)}",
                 owner,
-                hashlib.sha256(png).hexdigest(),
+                sha,
                 picture.width,
                 picture.height,
                 len(png),
@@ -117,13 +136,29 @@ def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str) ->
     return upload
 
 
-def decode(content: bytes) -> Image.Image:
+def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: int) -> None:
+    """What is brought along once more takes no more room."""
+    pictures, kept_bytes, has_it = tx.execute(
+        "SELECT count(*), coalesce(sum(bytes), 0), coalesce(max(sha = :sha), 0) FROM uploads "
+        "WHERE owner = :owner AND (sha = :sha OR id NOT IN (SELECT image FROM job_images))",
+        {"owner": owner, "sha": sha},
+    ).fetchone()
+    if has_it or (pictures < quota.pictures and kept_bytes + size <= quota.bytes):
+        return
+    raise UploadQuotaError(
+        f"Pictures that no job has used yet: {pictures} ({kept_bytes / 1e6:.0f} MB); at most {quota.pictures} "
+        f"({quota.bytes / 1e6:.0f} MB) are kept.",
+        advice="Generate with them, or wait: those that stay unused are deleted after a day.",
+    )
+
+
+def decode(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """The picture upright and in RGB, without metadata; raises UploadError."""
     if len(content) > MAX_BYTES:
         raise UploadTooLargeError(f"It has {len(content) / 1e6:.1f} MB.")
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
-            if opened.width * opened.height > MAX_PIXELS:
+            if opened.width * opened.height > max_pixels:
                 raise UploadTooLargeError(f"It has {opened.width} x {opened.height} pixels.")
             opened.load()
             picture = _to_rgb(ImageOps.exif_transpose(opened))
@@ -154,12 +189,12 @@ def read_upload(database: Database, upload_id: str) -> Upload | None:
     return Upload.from_row(row) if row else None
 
 
-def forget_unused(database: Database, uploads_dir: Path) -> None:
-    """Deletes what was brought along more than a day ago and no job ever named."""
+def forget_unused(database: Database, uploads_dir: Path, *, now_s: float) -> None:
+    """Deletes what was brought along more than a day before `now_s` and no job ever named."""
     with database.write() as tx:
         gone = tx.execute(
             "DELETE FROM uploads WHERE created_at < ? AND id NOT IN (SELECT image FROM job_images) RETURNING *",
-            (time.time() - UNUSED_KEPT_S,),
+            (now_s - UNUSED_KEPT_S,),
         ).fetchall()
         for upload in map(Upload.from_row, gone):
             if tx.execute("SELECT 1 FROM uploads WHERE sha = ?", (upload.sha,)).fetchone() is None:

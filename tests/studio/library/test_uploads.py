@@ -1,6 +1,7 @@
 """Uploads: pictures alone, without what came with them, as long as somebody may still want them."""
 
 import io
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,15 @@ from PIL import Image, PngImagePlugin
 from studio.database import Database
 from studio.jobs.job import Job
 from studio.library import uploads
-from studio.library.uploads import MAX_BYTES, UNUSED_KEPT_S, UploadError, UploadTooLargeError, decode
+from studio.library.uploads import (
+    MAX_BYTES,
+    UNUSED_KEPT_S,
+    Quota,
+    UploadError,
+    UploadQuotaError,
+    UploadTooLargeError,
+    decode,
+)
 from studio.settings import Settings
 
 Encode = Callable[..., bytes]
@@ -125,7 +134,7 @@ def test_what_no_job_uses_goes_after_a_day(
     submit(model="flux2-klein-4b", images=[used])
     age(database)
     fresh = upload("green")
-    uploads.forget_unused(database, settings.uploads_dir)
+    uploads.forget_unused(database, settings.uploads_dir, now_s=time.time())
     found = {upload_id: uploads.read_upload(database, upload_id) for upload_id in (used, unused, fresh)}
     assert found[unused] is None
     kept = [found[used], found[fresh]]
@@ -138,7 +147,7 @@ def test_a_picture_that_somebody_else_has_too_stays(
     upload()
     age(database)
     hers = uploads.read_upload(database, upload(owner="her"))
-    uploads.forget_unused(database, settings.uploads_dir)
+    uploads.forget_unused(database, settings.uploads_dir, now_s=time.time())
     assert (settings.uploads_dir / hers.file).is_file()
     assert [row["owner"] for row in database.read("SELECT owner FROM uploads")] == ["her"]
 
@@ -149,5 +158,33 @@ def test_a_picture_brought_again_is_new_again(
     upload_id = upload()
     age(database)
     upload()
-    uploads.forget_unused(database, settings.uploads_dir)
+    uploads.forget_unused(database, settings.uploads_dir, now_s=time.time())
     assert Path(settings.uploads_dir / uploads.read_upload(database, upload_id).file).is_file()
+
+
+def test_an_owner_may_keep_so_many_pictures_waiting(
+    database: Database, settings: Settings, encode_picture: Encode, submit: Callable[..., Job]
+) -> None:
+    def bring(colour: str, owner: str = "local") -> str:
+        content = encode_picture(colour)
+        return uploads.add(database, settings.uploads_dir, content, owner=owner, quota=Quota(pictures=2)).id
+
+    red = bring("red")
+    bring("blue")
+    with pytest.raises(UploadQuotaError, match=r"used yet: 2 \(0 MB\); at most 2 .* unused are deleted after a day"):
+        bring("green")
+    assert len(list_files(settings)) == 4, "nothing of the refused one is kept"
+    assert bring("red") == red, "the same picture takes no more room"
+    bring("green", owner="her")
+    submit(model="flux2-klein-4b", images=[red])
+    bring("green")
+
+
+def test_an_owner_may_keep_so_many_bytes_waiting(
+    database: Database, settings: Settings, upload: Callable[..., str], encode_picture: Encode
+) -> None:
+    kept = uploads.read_upload(database, upload("red")).bytes
+    content = encode_picture("blue")
+    with pytest.raises(UploadQuotaError):
+        uploads.add(database, settings.uploads_dir, content, owner="local", quota=Quota(bytes=2 * kept - 1))
+    uploads.add(database, settings.uploads_dir, content, owner="local", quota=Quota(bytes=2 * kept + 9))

@@ -1,0 +1,54 @@
+"""Many outputs as one zip, written while it is sent: neither memory nor disk ever holds the whole of it."""
+
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from studio.library.records import Output
+
+CHUNK_BYTES = 1 << 18
+MISSING = "missing.txt"
+
+
+class _Outbox(io.RawIOBase):
+    """What zipfile writes to: it cannot be rewound, and gives away what it has."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: bytes, /) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self._parts.append(bytes(content))
+        return len(content)
+
+    def take(self) -> bytes:
+        """Everything written since it was last asked."""
+        taken = b"".join(self._parts)
+        self._parts.clear()
+        return taken
+
+
+def stream_zip(outputs_dir: Path, outputs: Sequence[Output]) -> Iterator[bytes]:
+    """The bytes of the zip. Files whose place is empty are named in `missing.txt`, not left out silently.
+
+    Stored, not deflated: pictures and videos are compressed already.
+    """
+    outbox = _Outbox()
+    missing: list[str] = []
+    with zipfile.ZipFile(outbox, "w", zipfile.ZIP_STORED) as archive:
+        for output in outputs:
+            file = outputs_dir / output.file
+            if not file.is_file():
+                missing.append(output.id)
+                continue
+            entry = zipfile.ZipInfo.from_file(file, PurePosixPath(output.file).name)
+            with file.open("rb") as source, archive.open(entry, "w") as target:
+                while chunk := source.read(CHUNK_BYTES):
+                    target.write(chunk)
+                    yield outbox.take()
+        if missing:
+            archive.writestr(MISSING, "\n".join(("These files are gone from the outputs folder:", *missing, "")))
+    yield outbox.take()

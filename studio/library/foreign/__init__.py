@@ -1,0 +1,85 @@
+"""Recipes inside files, ours and other programs': bytes in, a recipe that can be made here out, with what is left out.
+
+    bytes -> containers.py (texts by keyword) -> one file per program -> fit.py (what of it can be used here)
+
+Nothing here trusts a file: it either gives a recipe, has none, or ends as MetadataError.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.catalog import Catalog, Model
+from pipelines.errors import RecipeError
+from pipelines.metadata import GRID_KEY
+from pipelines.recipe import Recipe, read_recipe
+from studio.library.foreign.a1111 import read_a1111
+from studio.library.foreign.bounded import Fields, clean, read_object, shorten
+from studio.library.foreign.comfyui import read_comfyui
+from studio.library.foreign.comfyui_graph import is_node
+from studio.library.foreign.containers import read_texts
+from studio.library.foreign.errors import MetadataError
+from studio.library.foreign.fit import IsInput, fit_found, fit_own
+from studio.library.foreign.fooocus import is_fooocus, read_fooocus
+from studio.library.foreign.found import Found, ReadRecipe
+from studio.library.foreign.invokeai import read_invokeai
+from studio.library.foreign.swarmui import read_swarmui
+
+
+def read_file(content: bytes, catalog: Catalog, chosen: Model, is_input: IsInput) -> ReadRecipe | None:
+    """The recipe in a picture or video; None when it carries none, MetadataError when it cannot be read.
+
+    `chosen` is the model where the file's own is not known here; `is_input` says whether an input picture, by its id,
+    is here.
+    """
+    found = find_recipe(read_texts(content))
+    if isinstance(found, Recipe):
+        return fit_own(found, catalog, chosen, is_input)
+    return None if found is None else fit_found(found, catalog, chosen)
+
+
+def read_grid(content: bytes) -> dict[str, Any] | None:
+    """The axes in the sheet of a grid, as they came; None when it carries none."""
+    text = read_texts(content).get(GRID_KEY)
+    return None if text is None else _require_object(text).values
+
+
+def find_recipe(texts: Mapping[str, str]) -> Recipe | Found | None:
+    """What the texts of a file say, the richest form first."""
+    if "lumesh" in texts:
+        return _read_own(_require_object(texts["lumesh"]))
+    found = read_invokeai(texts)
+    for keyword in ("parameters", "comment"):
+        if found is None and keyword in texts:
+            found = _read_any(texts[keyword])
+    return found or read_comfyui(texts)
+
+
+def _read_any(text: str) -> Recipe | Found | None:
+    """A text whose keyword does not tell the program: its own form does."""
+    fields = read_object(text, has_nan=True) if text.lstrip().startswith("{") else None
+    if fields is None:
+        return read_a1111(text)
+    if {"schema", "model", "prompt"} <= fields.values.keys():
+        return _read_own(_require_object(text))
+    if is_fooocus(fields):
+        return read_fooocus(fields)
+    if "positive_prompt" in fields.values:
+        return read_invokeai({"invokeai_metadata": text})
+    if any(is_node(value) for value in fields.values.values()):
+        return read_comfyui({"prompt": text})
+    return read_swarmui(fields)
+
+
+def _require_object(text: str) -> Fields:
+    fields = read_object(text)
+    if fields is None:
+        raise MetadataError("Its recipe is damaged: it is not JSON.")
+    return fields
+
+
+def _read_own(fields: Fields) -> Recipe:
+    try:
+        recipe = read_recipe(fields.values)
+    except RecipeError as error:
+        raise MetadataError(f"Its recipe is damaged: {shorten(error.detail)}.") from error
+    return recipe.model_copy(update={"prompt": clean(recipe.prompt)})

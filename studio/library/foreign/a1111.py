@@ -1,0 +1,150 @@
+"""A1111's `parameters`: prompt, negative prompt, one line of settings. Forge, SD.Next and many sites write the same.
+
+Prompts may have any number of lines; the settings begin with `Steps:` and are `Name: value`, values with a comma in
+quotes. Read in one pass over the text: a regular expression for all of it would take forever on a text made for that.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+from studio.library.foreign.bounded import limit_text, read_number, read_whole
+from studio.library.foreign.errors import MetadataError
+from studio.library.foreign.found import NO_COUNTERPART, Found, Unusable, list_unused
+
+NEGATIVE = "Negative prompt:"
+MAX_SETTINGS = 300
+
+# Of no use without the files they describe, or said elsewhere in the list.
+_SILENT = frozenset(
+    (
+        *("Model hash", "Lora hashes", "TI hashes", "VAE hash", "Hashes", "Version", "App", "Created Date", "RNG"),
+        *("Civitai resources", "Civitai metadata", "Refiner hash", "Pipeline", "Operations", "User", "Parser"),
+    )
+)
+_READ = frozenset(
+    (
+        *("Steps", "Sampler", "Schedule type", "Scheduler", "CFG scale", "Distilled CFG Scale", "Seed", "Size"),
+        *("Model", "Raw prompt", "Raw negative prompt", "Lora weights", "Batch size", "Batch pos", "Shift"),
+    )
+)
+_GROUPS = ("Hires", "ADetailer", "ControlNet", "Tiled Diffusion", "Variation", "Mask", "Inpaint")
+_WHY = {
+    "Denoising strength": "pictures are made from noise alone here",
+    "Clip skip": "the text encoders run as the model was trained",
+    "VAE": "each model brings its own autoencoder",
+    "Refiner": "only one model makes a picture",
+    "Styles": "styles are not known here; their words are not in the prompt",
+    "Hires": "there is no second pass at a larger size",
+    "ADetailer": "there is no second pass over faces and hands",
+    "ControlNet": "there is no ControlNet here",
+}
+
+
+def read_a1111(text: str) -> Found | None:
+    """None when the text has no line of settings; raises MetadataError when the settings are damaged."""
+    text = limit_text(text, "recipe").strip()
+    lines = text.split("\n")
+    place = next((at for at in reversed(range(len(lines))) if lines[at].startswith("Steps: ")), None)
+    if place is None:
+        return None
+    settings = dict(_list_settings(lines[place]))
+    head = "\n".join(lines[:place])
+    before, mark, after = ("\n" + head).partition("\n" + NEGATIVE)
+    loras = tuple(part.partition(":")[0] for part in settings.get("Lora weights", "").split(", ") if part)
+    width, height = _read_size(settings.get("Size"))
+    return Found(
+        source=_name_source(settings),
+        prompt=settings.get("Raw prompt", before.strip()),
+        negative_prompt=settings.get("Raw negative prompt", after.strip() if mark else ""),
+        model=settings.get("Model"),
+        seed=_whole(settings, "Seed"),
+        steps=_whole(settings, "Steps"),
+        guidance_scale=_number(settings, "CFG scale"),
+        distilled_guidance=_number(settings, "Distilled CFG Scale"),
+        sampler=settings.get("Sampler"),
+        schedule=settings.get("Schedule type", settings.get("Scheduler")),
+        width=width,
+        height=height,
+        flow_shift=_number(settings, "Shift"),
+        batch_size=_whole(settings, "Batch size"),
+        loras=loras,
+        unusable=tuple(_list_unusable(settings)),
+    )
+
+
+def _list_settings(line: str) -> Iterator[tuple[str, str]]:
+    for number, part in enumerate(_split(line)):
+        if number == MAX_SETTINGS:
+            raise MetadataError(f"Its recipe has more than {MAX_SETTINGS} settings.")
+        name, colon, value = part.strip().partition(":")
+        if colon and re.fullmatch(r"[A-Za-z][\w \-/.]{0,60}", name):
+            yield name, _unquote(value.strip())
+
+
+def _split(line: str) -> Iterator[str]:
+    """At commas outside of quotes."""
+    start, is_quoted, is_escaped = 0, False, False
+    for place, sign in enumerate(line):
+        if is_escaped:
+            is_escaped = False
+        elif sign == "\\":
+            is_escaped = is_quoted
+        elif sign == '"':
+            is_quoted = not is_quoted
+        elif sign == "," and not is_quoted:
+            yield line[start:place]
+            start = place + 1
+    yield line[start:]
+
+
+def _unquote(value: str) -> str:
+    if len(value) < 2 or not (value[0] == value[-1] == '"'):
+        return value
+    try:
+        inner = json.loads(value)
+    except ValueError:
+        return value[1:-1]
+    return limit_text(inner, "value") if isinstance(inner, str) else value
+
+
+def _name_source(settings: dict[str, str]) -> str:
+    version = settings.get("Version", "")
+    if version.startswith("Fooocus"):
+        return "Fooocus"
+    if settings.get("App") == "SD.Next":
+        return "SD.Next"
+    if version == "Lumesh":
+        return "Lumesh"
+    return "Forge" if re.match(r"f\d|neo|classic", version) else "A1111"
+
+
+def _whole(settings: dict[str, str], name: str) -> int | None:
+    return read_whole(settings[name], name) if settings.get(name) else None
+
+
+def _number(settings: dict[str, str], name: str) -> float | None:
+    return read_number(settings[name], name) if settings.get(name) else None
+
+
+def _read_size(size: str | None) -> tuple[int | None, int | None]:
+    if not size:
+        return None, None
+    match = re.fullmatch(r"(\d{1,6})\s*x\s*(\d{1,6})", size)
+    if match is None:
+        raise MetadataError(f"Its recipe is damaged: Size is {size[:40]!r} where a width and a height belong.")
+    return int(match[1]), int(match[2])
+
+
+def _list_unusable(settings: dict[str, str]) -> Iterator[Unusable]:
+    """Settings of one extension stand in one line."""
+    left = {
+        name: value for name, value in settings.items() if name not in _SILENT | _READ and value not in ("", "None")
+    }
+    for group in _GROUPS:
+        members = [name for name in left if name.startswith(group)]
+        if members:
+            values = ", ".join(f"{name.removeprefix(group).strip()} {left.pop(name)}" for name in members)
+            yield from list_unused({group: values}, _WHY.get(group, NO_COUNTERPART))
+    for name, value in left.items():
+        yield from list_unused({name: value}, _WHY.get(name, NO_COUNTERPART))

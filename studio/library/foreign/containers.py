@@ -1,0 +1,244 @@
+"""The texts inside picture and video files, read within limits and without decoding a single pixel.
+
+PNG text chunks, the EXIF block of JPEG and WebP, GIF comments, the comment tag of MP4. Only texts that may be recipes
+are looked at; lengths are checked before anything is copied or decompressed.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+
+from studio.library.foreign.bounded import MAX_TEXT_BYTES
+from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
+from studio.library.foreign.exif import decode_text, read_exif
+
+MAX_BYTES = 20_000_000  # as for uploads
+MAX_PARTS = 200_000  # chunks of one file: GIFs of that length are cut into blocks of 255 bytes
+
+# PNG keywords under which programs keep recipes, in small letters
+KEYWORDS = frozenset(
+    (
+        "lumesh",
+        "lumesh-grid",
+        "parameters",
+        "invokeai_metadata",
+        "sd-metadata",
+        "dream",
+        "prompt",
+        "workflow",
+        "comment",
+    )
+)
+GIF_COMMENT, GIF_EXTENSION, GIF_IMAGE, GIF_END = 0xFE, 0x21, 0x2C, 0x3B
+
+
+def read_texts(content: bytes) -> dict[str, str]:
+    """Keyword -> text; raises MetadataError for another kind of file, and for a damaged one."""
+    if len(content) > MAX_BYTES:
+        raise MetadataTooLargeError(f"It has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES // 1_000_000} are read.")
+    for is_kind, read in _KINDS:
+        if is_kind(content):
+            texts: dict[str, str] = {}
+            for keyword, text in read(content):
+                texts.setdefault(keyword, text)
+            return texts
+    raise MetadataError("It is not a PNG, JPEG, WebP, GIF or MP4 file.", advice="Choose a picture or a video.")
+
+
+def _damaged() -> MetadataError:
+    return MetadataError(
+        "This file is damaged: a part of it is cut off or changed.", advice="Save or download it again."
+    )
+
+
+def _too_long(length: int) -> MetadataTooLargeError:
+    return MetadataTooLargeError(
+        f"The text in it has {length / 1e6:.1f} MB or more; a recipe has at most {MAX_TEXT_BYTES // 1_000_000}."
+    )
+
+
+def _read_png(content: bytes) -> Iterator[tuple[str, str]]:
+    place = 8
+    seen: set[str] = set()  # the first of a name counts, and thousands of packed ones would take minutes to unpack
+    for _ in range(MAX_PARTS):
+        length = int.from_bytes(content[place : place + 4])
+        kind, end = content[place + 4 : place + 8], place + 12 + length
+        if kind == b"IEND":
+            return
+        if end > len(content):
+            raise _damaged()
+        if kind in (b"tEXt", b"zTXt", b"iTXt"):
+            name = content[place + 8 : min(place + 8 + 80, end - 4)].partition(b"\0")[0]
+            keyword = decode_text(name).lower()
+            if keyword in KEYWORDS and keyword not in seen:
+                seen.add(keyword)
+                body = content[place + 8 + len(name) + 1 : end - 4]
+                if zlib.crc32(content[place + 4 : end - 4]) != int.from_bytes(content[end - 4 : end]):
+                    raise _damaged()
+                yield keyword, _decode_png_text(kind, body)
+        place = end
+    raise _damaged()
+
+
+def _decode_png_text(kind: bytes, body: bytes) -> str:
+    """`body` is a text chunk without its keyword."""
+    is_packed = kind == b"zTXt"
+    if is_packed:
+        body = body[1:]  # the method, of which there is one
+    elif kind == b"iTXt":
+        is_packed = body[:1] == b"\1"
+        _language, _, rest = body[2:].partition(b"\0")
+        _translated, _, body = rest.partition(b"\0")
+    if is_packed:
+        unpacker = zlib.decompressobj()
+        try:
+            body = unpacker.decompress(body, MAX_TEXT_BYTES + 1)
+        except zlib.error as error:
+            raise _damaged() from error
+        if not unpacker.eof and len(body) <= MAX_TEXT_BYTES:
+            raise _damaged()
+    if len(body) > MAX_TEXT_BYTES:
+        raise _too_long(len(body))
+    return decode_text(body)
+
+
+def _read_jpeg(content: bytes) -> Iterator[tuple[str, str]]:
+    place = 2
+    for _ in range(MAX_PARTS):
+        if content[place : place + 1] != b"\xff":
+            raise _damaged()
+        marker = content[place + 1 : place + 2]
+        if marker == b"\xff":  # padding
+            place += 1
+            continue
+        if marker in (b"\xda", b"\xd9"):  # the picture begins, or the file ends
+            return
+        length = int.from_bytes(content[place + 2 : place + 4])
+        body = content[place + 4 : place + 2 + length]
+        if length < 2 or len(body) != length - 2:
+            raise _damaged()
+        if marker == b"\xe1" and body.startswith(b"Exif\0\0"):
+            yield from read_exif(body).items()
+        elif marker == b"\xfe":
+            yield "comment", decode_text(body)
+        place += 2 + length
+    raise _damaged()
+
+
+def _read_webp(content: bytes) -> Iterator[tuple[str, str]]:
+    place = 12
+    for _ in range(MAX_PARTS):
+        if place + 8 > len(content):
+            return
+        length = int.from_bytes(content[place + 4 : place + 8], "little")
+        if place + 8 + length > len(content):
+            raise _damaged()
+        if content[place : place + 4] == b"EXIF":
+            if length > MAX_TEXT_BYTES:
+                raise _too_long(length)
+            yield from read_exif(content[place + 8 : place + 8 + length]).items()
+        place += 8 + length + length % 2
+    raise _damaged()
+
+
+def _read_gif(content: bytes) -> Iterator[tuple[str, str]]:
+    """The first comment only: it stands before the pictures or nowhere that matters."""
+    place = 13 + _size_of_palette(content[10:11])
+    for _ in range(MAX_PARTS):
+        kind = content[place : place + 1]
+        if kind == bytes([GIF_EXTENSION]):
+            is_comment = content[place + 1 : place + 2] == bytes([GIF_COMMENT])
+            body, place = _join_blocks(content, place + 2, is_kept=is_comment)
+            if is_comment:
+                yield "comment", decode_text(body)
+                return
+        elif kind == bytes([GIF_IMAGE]):
+            palette = _size_of_palette(content[place + 9 : place + 10])
+            _, place = _join_blocks(content, place + 10 + palette + 1, is_kept=False)
+        elif kind == bytes([GIF_END]):
+            return
+        else:
+            raise _damaged()
+    raise _damaged()
+
+
+def _size_of_palette(flags: bytes) -> int:
+    return 3 << (1 + (flags[0] & 7)) if flags and flags[0] & 0x80 else 0
+
+
+def _join_blocks(content: bytes, place: int, *, is_kept: bool) -> tuple[bytes, int]:
+    """A row of blocks up to the empty one, and where it ends."""
+    body = bytearray()
+    for _ in range(MAX_PARTS):
+        if place >= len(content):
+            raise _damaged()
+        length = content[place]
+        if length == 0:
+            return bytes(body), place + 1
+        if is_kept:
+            body += content[place + 1 : place + 1 + length]
+        if len(body) > MAX_TEXT_BYTES:
+            raise _too_long(len(body))
+        place += 1 + length
+    raise _damaged()
+
+
+def _read_mp4(content: bytes) -> Iterator[tuple[str, str]]:
+    """The path moov / udta / meta / ilst / (c)cmt / data, where ffmpeg and most others put the comment."""
+    path = (b"moov", b"udta", b"meta", b"ilst", b"\xa9cmt", b"data")
+    start, end = 0, len(content)
+    for name in path:
+        found = next((box for box in _list_boxes(content, start, end) if box[0] == name), None)
+        if found is None:
+            return
+        _, start, end = found
+        if name == b"meta":
+            start += 4  # version and flags
+    start += 8  # type and language
+    if end - start > MAX_TEXT_BYTES:
+        raise _too_long(end - start)
+    yield "comment", decode_text(content[start:end])
+
+
+def _list_boxes(content: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    """Name, begin and end of the body of each box."""
+    for _ in range(MAX_PARTS):
+        if start + 8 > end:
+            return
+        size, head = int.from_bytes(content[start : start + 4]), 8
+        if size == 1:  # then it follows, in 64 bits
+            size, head = int.from_bytes(content[start + 8 : start + 16]), 16
+        elif size == 0:
+            size = end - start
+        if size < head or start + size > end:
+            raise _damaged()
+        yield content[start + 4 : start + 8], start + head, start + size
+        start += size
+
+
+def _is_png(content: bytes) -> bool:
+    return content.startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def _is_jpeg(content: bytes) -> bool:
+    return content.startswith(b"\xff\xd8\xff")
+
+
+def _is_webp(content: bytes) -> bool:
+    return content.startswith(b"RIFF") and content[8:12] == b"WEBP"
+
+
+def _is_gif(content: bytes) -> bool:
+    return content.startswith((b"GIF87a", b"GIF89a"))
+
+
+def _is_mp4(content: bytes) -> bool:
+    return content[4:8] == b"ftyp"
+
+
+_KINDS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], Iterator[tuple[str, str]]]], ...] = (
+    (_is_png, _read_png),
+    (_is_jpeg, _read_jpeg),
+    (_is_webp, _read_webp),
+    (_is_gif, _read_gif),
+    (_is_mp4, _read_mp4),
+)

@@ -1,0 +1,217 @@
+"""What was found in a file, as a recipe that can be made here; everything that could not be kept is said.
+
+The file's model where it is known, else the chosen one; the nearest of the model's shapes; and every value through the
+same check as a recipe that somebody sends (`resolve`): what does not pass takes the model's default.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pipelines.catalog import Catalog, Model, Shape
+from pipelines.errors import RecipeError
+from pipelines.recipe import MAX_PROMPT_CHARS, SCHEMA, Recipe, resolve
+from studio.library.foreign.bounded import clean, shorten
+from studio.library.foreign.errors import MetadataError
+from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, Found, ReadRecipe, Unusable
+from studio.library.foreign.names import find_model, find_scheduler, is_ordinary_schedule, split_sampler
+
+IsInput = Callable[[str], bool]
+OWN = "Lumesh"
+MAX_IMAGES = 16  # of them are looked for; no model takes as many
+NO_LORAS = "LoRAs are not applied yet"
+_LORA_TAG = re.compile(r"<(?:lora|lyco|lycoris):([^:<>\n]{1,200})(?::[^<>\n]{0,60})?>", re.IGNORECASE)
+_WEIGHT = re.compile(r"\([^():\n]{1,200}:\s*-?\d+(?:\.\d+)?\)")
+_LABELS = {
+    "seed": "Seed",
+    "steps": "Steps",
+    "guidance_scale": "Guidance",
+    "guidance_scale_2": "Second guidance",
+    "scheduler": "Scheduler",
+    "flow_shift": "Flow shift",
+    "fps": "Frames a second",
+    "batch_size": "Images at once",
+    "strength": "Strength",
+    "loras": "LoRAs",
+    "images": "Input pictures",
+}
+
+
+@dataclass
+class _Remarks:
+    """What is told about a reading, collected on the way."""
+
+    unusable: list[Unusable] = field(default_factory=list[Unusable])
+    notes: list[str] = field(default_factory=list[str])
+
+    def drop(self, what: str, why: str) -> None:
+        self.unusable.append(Unusable(what, why))
+
+
+def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
+    """The recipe of another program's file; `chosen` is the model where the file's is not known here."""
+    remarks = _Remarks()
+    model = _choose_model(found.model, catalog, chosen, remarks)
+    for lora in found.loras:
+        remarks.drop(f"LoRA {shorten(lora)}", NO_LORAS)
+    recipe = Recipe(
+        model=model.id,
+        shape=_choose_shape(found, model, remarks),
+        prompt=_write_prompt(found, remarks),
+        negative_prompt=_cut(found.negative_prompt, "negative prompt", remarks),
+        seed=found.seed,
+        steps=found.steps,
+        guidance_scale=_choose_guidance(found, model, remarks),
+        scheduler=_choose_scheduler(found, model, remarks),
+        flow_shift=found.flow_shift,
+        fps=found.fps,
+        batch_size=found.batch_size if found.batch_size is not None else 1,
+    )
+    remarks.unusable += found.unusable
+    recipe = _keep_valid(recipe, catalog, model, remarks)
+    if recipe.seed is not None and found.source != OWN:
+        remarks.notes.append(
+            f"{found.source} draws its noise in another way: the same seed gives another picture here."
+        )
+    return _finish(recipe, found.source, remarks)
+
+
+def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) -> ReadRecipe:
+    """The recipe of one of our own files, which may come from a studio with other models and pictures."""
+    if recipe.schema_ != SCHEMA:
+        raise MetadataError(
+            f"Its recipe has schema {recipe.schema_}; this studio reads schema {SCHEMA}.",
+            advice="Update Lumesh, or set the controls by hand.",
+        )
+    remarks = _Remarks()
+    model = next((one for one in catalog.models if one.id == recipe.model), None)
+    if model is None:
+        model = _choose_model(recipe.model, catalog, chosen, remarks)
+    shape = recipe.shape
+    if shape is not None and shape not in map(str, model.shapes):
+        try:
+            width, height, frames = _sides(Shape.parse(shape))
+        except ValueError as error:
+            raise MetadataError(f"Its recipe is damaged: {shorten(shape)!r} is no shape.") from error
+        shape = _choose_shape(Found(source="", width=width, height=height, frames=frames), model, remarks)
+    images = tuple(image for image in recipe.images[:MAX_IMAGES] if is_input(image))
+    if len(images) < len(recipe.images):
+        remarks.drop("Input pictures", f"{len(recipe.images) - len(images)} of {len(recipe.images)} not in this studio")
+    changes = {
+        "model": model.id,
+        "shape": shape,
+        "images": images,
+        "prompt": _cut(recipe.prompt, "prompt", remarks),
+        "negative_prompt": recipe.negative_prompt and _cut(recipe.negative_prompt, "negative prompt", remarks),
+    }
+    recipe = _keep_valid(recipe.model_copy(update=changes), catalog, model, remarks)
+    return _finish(recipe, OWN, remarks)
+
+
+def _finish(recipe: Recipe, source: str, remarks: _Remarks) -> ReadRecipe:
+    if not recipe.prompt.strip():
+        remarks.drop("Prompt", "the file has none")
+    unusable = list(dict.fromkeys(remarks.unusable))
+    if len(unusable) > MAX_LISTED:
+        unusable[MAX_LISTED:] = [Unusable(f"{len(unusable) - MAX_LISTED} more settings", NO_COUNTERPART)]
+    return ReadRecipe(
+        recipe=recipe,
+        source=source,
+        unusable=tuple(unusable),
+        notes=tuple(dict.fromkeys(remarks.notes)),
+    )
+
+
+def _choose_model(name: str | None, catalog: Catalog, chosen: Model, remarks: _Remarks) -> Model:
+    if name is None:
+        remarks.notes.append(f"The file names no model: {chosen.title} stays.")
+        return chosen
+    model = find_model(name, catalog)
+    if model is None:
+        remarks.drop(f"Model {shorten(name)}", f"is not among the models here; {chosen.title} stays")
+        return chosen
+    return model
+
+
+def _choose_shape(found: Found, model: Model, remarks: _Remarks) -> str | None:
+    if not found.width or not found.height:
+        return None
+    if found.width < 0 or found.height < 0:
+        raise MetadataError(f"Its recipe is damaged: {shorten(found.width)} x {shorten(found.height)} is no size.")
+    width, height = min(found.width, 10**6), min(found.height, 10**6)
+    frames = found.frames or (model.default_shape.frames if model.is_video else 1)
+    shape = model.find_nearest_shape(width, height, frames)
+    if (shape.width, shape.height) != (width, height):
+        remarks.notes.append(
+            f"{width} × {height} is not a size of {model.title}: {shape.width} × {shape.height} is the nearest."
+        )
+    if found.frames and found.frames != shape.frames:
+        if model.is_video:
+            remarks.notes.append(f"{shape.frames} frames instead of {shorten(found.frames)}.")
+        else:
+            remarks.drop(f"Frames: {shorten(found.frames)}", f"{model.title} makes pictures")
+    return str(shape)
+
+
+def _sides(shape: Shape) -> tuple[int, int, int | None]:
+    return shape.width, shape.height, shape.frames if shape.frames > 1 else None
+
+
+def _write_prompt(found: Found, remarks: _Remarks) -> str:
+    for tag in _LORA_TAG.finditer(found.prompt):
+        remarks.drop(f"LoRA {shorten(tag[1])}", NO_LORAS)
+    prompt = _LORA_TAG.sub("", found.prompt)
+    if prompt != found.prompt:
+        prompt = re.sub(r"[ \t]*,(?:[ \t]*,)+", ",", re.sub(r"[ \t]{2,}", " ", prompt)).strip(" \t,\n")
+    if _WEIGHT.search(prompt):
+        remarks.notes.append("Weights such as (word:1.2) stay in the prompt and are read as plain text here.")
+    return _cut(prompt, "prompt", remarks)
+
+
+def _cut(text: str, name: str, remarks: _Remarks) -> str:
+    text = clean(text).strip()
+    if len(text) > MAX_PROMPT_CHARS:
+        remarks.notes.append(f"The {name} has {len(text)} characters: its first {MAX_PROMPT_CHARS} are used.")
+    return text[:MAX_PROMPT_CHARS]
+
+
+def _choose_guidance(found: Found, model: Model, remarks: _Remarks) -> float | None:
+    """FLUX takes its guidance as an input; elsewhere that number means nothing."""
+    if found.distilled_guidance is None:
+        return found.guidance_scale
+    if model.family == "flux2":
+        return found.distilled_guidance
+    remarks.drop(f"Distilled guidance: {found.distilled_guidance:g}", f"{model.title} takes none")
+    return found.guidance_scale
+
+
+def _choose_scheduler(found: Found, model: Model, remarks: _Remarks) -> str | None:
+    sampler, schedule = split_sampler(found.sampler or "")
+    if sampler.lower() in ("undefined", "unknown"):  # some sites write so where they do not know it
+        sampler = ""
+    schedule = found.schedule or schedule
+    if not is_ordinary_schedule(schedule):
+        remarks.drop(f"Schedule {shorten(schedule)}", "each scheduler here has one way to space its steps")
+    if not sampler:
+        return None
+    scheduler = find_scheduler(sampler, model)
+    if scheduler is None:
+        remarks.drop(f"Sampler {shorten(sampler)}", f"{model.title} has no such scheduler; its default is used")
+    return scheduler
+
+
+def _keep_valid(recipe: Recipe, catalog: Catalog, model: Model, remarks: _Remarks) -> Recipe:
+    """Every field that our own check refuses is left to the model's default."""
+    try:
+        resolve(recipe, catalog)
+    except RecipeError as error:
+        dropped: dict[str, object] = {}
+        for name, why in error.fields.items():
+            if name not in _LABELS or (name == "images" and len(recipe.images) < model.min_images):
+                continue  # a missing prompt or first picture: there is nothing to leave out
+            value = getattr(recipe, name)
+            listed = "" if isinstance(value, tuple) else f": {shorten(value)}"
+            remarks.drop(f"{_LABELS[name]}{listed}", shorten(why.removesuffix("; leave it out")))
+            dropped[name] = Recipe.model_fields[name].default
+        return recipe.model_copy(update=dropped)
+    return recipe

@@ -1,0 +1,56 @@
+"""Fooocus' own scheme: JSON in `parameters`, or in the user comment of a JPEG or WebP (its other one is A1111's text).
+
+The raw prompt is taken, as Fooocus itself does when it reads a file: styles are words added to it there.
+"""
+
+import re
+
+from studio.library.foreign.bounded import Fields, shorten
+from studio.library.foreign.errors import MetadataError
+from studio.library.foreign.found import Found, list_unused
+
+_KNOWN = frozenset(
+    (
+        *("prompt", "negative_prompt", "full_prompt", "full_negative_prompt", "steps", "guidance_scale", "seed"),
+        *("resolution", "base_model", "base_model_hash", "refiner_model_hash", "sampler", "scheduler", "loras"),
+        *("version", "metadata_scheme", "created_by", "refiner_switch", "adaptive_cfg", "clip_skip"),
+    )
+)
+
+
+def is_fooocus(fields: Fields) -> bool:
+    return "base_model" in fields.values and bool(fields.values.keys() & {"performance", "styles", "metadata_scheme"})
+
+
+def read_fooocus(fields: Fields) -> Found:
+    """Raises MetadataError when a field is damaged."""
+    width, height = _read_resolution(fields.text("resolution"))
+    loras = [Fields({"lora": one}).items("lora")[:1] for one in fields.items("loras")]
+    rest = {name: value for name, value in fields.rest(_KNOWN).items() if not name.startswith("lora_combined")}
+    if rest.get("refiner_model") is None:
+        rest.pop("refiner_swap_method", None)
+    return Found(
+        source="Fooocus",
+        prompt=fields.text("prompt") or "",
+        negative_prompt=fields.text("negative_prompt") or "",
+        model=fields.text("base_model"),
+        seed=fields.whole("seed"),
+        steps=fields.whole("steps"),
+        guidance_scale=fields.number("guidance_scale"),
+        sampler=fields.text("sampler"),
+        schedule=fields.text("scheduler"),
+        width=width,
+        height=height,
+        loras=tuple(shorten(name) for names in loras for name in names),
+        unusable=tuple(list_unused({name: value for name, value in rest.items() if value != "[]"})),
+    )
+
+
+def _read_resolution(text: str | None) -> tuple[int | None, int | None]:
+    """`(1024, 1024)`, in quotes around the numbers or not."""
+    if text is None:
+        return None, None
+    match = re.fullmatch(r"\(\s*'?(\d{1,6})'?\s*,\s*'?(\d{1,6})'?\s*\)", text)
+    if match is None:
+        raise MetadataError(f"Its recipe is damaged: resolution is {shorten(text)!r} where two numbers belong.")
+    return int(match[1]), int(match[2])

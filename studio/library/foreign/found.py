@@ -1,0 +1,77 @@
+"""What a program's file says, in one set of words, before anybody asks what of it can be used here."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.recipe import Recipe
+from studio.library.foreign.bounded import shorten
+
+NO_COUNTERPART = "has no counterpart here"
+MAX_LISTED = 40
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """Something the file asks for that is left out: what, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A foreign recipe. `sampler`, `schedule` and `model` are the program's own names; None is what it does not say.
+
+    `distilled_guidance` is the guidance that FLUX takes as an input, which some programs keep beside their CFG scale.
+    """
+
+    source: str
+    prompt: str = ""
+    negative_prompt: str = ""
+    model: str | None = None
+    seed: int | None = None
+    steps: int | None = None
+    guidance_scale: float | None = None
+    distilled_guidance: float | None = None
+    sampler: str | None = None
+    schedule: str | None = None
+    width: int | None = None
+    height: int | None = None
+    frames: int | None = None
+    fps: int | None = None
+    flow_shift: float | None = None
+    batch_size: int | None = None
+    loras: tuple[str, ...] = ()
+    unusable: tuple[Unusable, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadRecipe:
+    """A recipe that can be made here; its unset fields take the model's defaults.
+
+    `unusable` lists what was left out, `notes` what was taken over in another form.
+    """
+
+    recipe: Recipe
+    source: str
+    unusable: tuple[Unusable, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "recipe": self.recipe.to_json(),
+            "source": self.source,
+            "unusable": [vars(one) for one in self.unusable],
+            "notes": list(self.notes),
+        }
+
+
+def list_unused(values: dict[str, Any], why: str = NO_COUNTERPART) -> list[Unusable]:
+    """One line for each name and value."""
+    return [Unusable(shorten(f"{name}: {_outline(value)}"), why) for name, value in values.items()][:MAX_LISTED]
+
+
+def _outline(value: object) -> str:
+    if isinstance(value, str | float | int | bool):
+        return str(value)[:1000] if isinstance(value, str) else repr(value)[:1000]
+    return "…"

@@ -1,0 +1,78 @@
+"""Other programs' names for models and samplers, as ours."""
+
+import re
+from pathlib import PurePosixPath
+
+from pipelines.catalog import Catalog, Model
+
+# What a file name must contain, letters and digits alone -> catalogue id; the first that fits counts.
+_MODELS = (
+    (r"sdxlbase|stablediffusionxlbase", "sdxl-base"),
+    (r"flux2klein4b", "flux2-klein-4b"),
+    (r"flux2klein9b", "flux2-klein-9b"),
+    (r"flux2dev", "flux2-dev"),
+    (r"wan22.*ti2v.*5b", "wan2.2-ti2v-5b"),
+    (r"wan22.*t2v.*(a14b|14b)", "wan2.2-a14b"),
+    (r"wan21.*i2v(?!.*480p).*14b", "wan2.1-i2v-14b"),
+    (r"wan21.*t2v.*14b", "wan2.1-14b"),
+    (r"wan21.*t2v.*13b", "wan2.1-1.3b"),
+)
+MAX_NAME_CHARS = 200
+_SUFFIXES = frozenset((".safetensors", ".ckpt", ".gguf", ".sft", ".pt", ".pth", ".bin"))
+
+_SAMPLERS = {
+    "euler": "euler",
+    "keuler": "euler",
+    "eulera": "euler_ancestral",
+    "keulera": "euler_ancestral",
+    "eulerancestral": "euler_ancestral",
+    "dpmpp2m": "dpmpp_2m",
+    "kdpmpp2m": "dpmpp_2m",
+    "ddim": "ddim",
+    "flowmatcheuler": "flow_match_euler",
+    "unipc": "unipc",
+    "unipcbh2": "unipc",
+    "unipcmultistep": "unipc",
+}
+_SCHEDULES = ("karras", "exponential", "sgmuniform", "polyexponential")
+_ORDINARY_SCHEDULES = ("", "automatic", "normal", "simple", "default", "discrete")
+
+
+def find_model(name: str, catalog: Catalog) -> Model | None:
+    """The catalogue's model of this file, id, title or repository; None when it is none of them."""
+    path = PurePosixPath(name[-MAX_NAME_CHARS:].replace("\\", "/"))
+    plain = _plain(path.name.removesuffix(path.suffix) if path.suffix.lower() in _SUFFIXES else path.name)
+    for model in catalog.models:
+        own = {model.id, model.title, *([model.repo.rpartition("/")[2]] if model.repo else [])}
+        if plain in {_plain(one) for one in own}:
+            return model
+    if "refiner" in plain or "inpaint" in plain or "kleinbase" in plain:
+        return None
+    wanted = next((model_id for pattern, model_id in _MODELS if re.search(pattern, plain)), None)
+    return next((model for model in catalog.models if model.id == wanted), None)
+
+
+def split_sampler(name: str) -> tuple[str, str]:
+    """Sampler and schedule of older names such as `DPM++ 2M Karras`; the schedule is empty where there is none."""
+    for schedule in _SCHEDULES:
+        if _plain(name).endswith(schedule) and _plain(name) != schedule:
+            words = name.split()
+            return " ".join(words[:-1]), words[-1]
+    return name, ""
+
+
+def find_scheduler(sampler: str, model: Model) -> str | None:
+    """The model's scheduler that does the same; None when it has none."""
+    found = _SAMPLERS.get(_plain(sampler.replace("++", "pp")))
+    if found == "euler" and "flow_match_euler" in model.schedulers:
+        return "flow_match_euler"
+    return found if found in model.schedulers else None
+
+
+def is_ordinary_schedule(name: str) -> bool:
+    """Whether it only means the steps that the model was trained for."""
+    return _plain(name) in _ORDINARY_SCHEDULES
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

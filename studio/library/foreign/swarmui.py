@@ -1,0 +1,41 @@
+"""SwarmUI's JSON, in the PNG's `parameters` or the user comment of a JPEG or WebP."""
+
+from studio.library.foreign.bounded import Fields, shorten
+from studio.library.foreign.found import Found, list_unused
+
+KEY = "sui_image_params"
+_KNOWN = frozenset(
+    (
+        *("prompt", "negativeprompt", "original_prompt", "model", "seed", "steps", "cfgscale", "fluxguidancescale"),
+        *("sampler", "scheduler", "width", "height", "aspectratio", "images", "batchsize", "loras", "loraweights"),
+        *("lorasectionconfinement", "sigmashift", "swarm_version", "date", "generation_time", "wildcardseed"),
+        *("used_wildcards", "automaticvae", "nopreviews", "imageformat", "personalnote", "presets", "donotsave"),
+        *("text2videoframes", "videofps", "videoframes"),
+    )
+)
+
+
+def read_swarmui(outer: Fields) -> Found | None:
+    """None when the JSON is another program's; raises MetadataError when a field is damaged."""
+    fields = outer.inner(KEY)
+    if fields is None:
+        return None
+    return Found(
+        source="SwarmUI",
+        prompt=fields.text("prompt") or "",
+        negative_prompt=fields.text("negativeprompt") or "",
+        model=fields.text("model"),
+        seed=fields.whole("seed"),
+        steps=fields.whole("steps"),
+        guidance_scale=fields.number("cfgscale"),
+        distilled_guidance=fields.number("fluxguidancescale"),
+        sampler=fields.text("sampler"),
+        schedule=fields.text("scheduler"),
+        width=fields.whole("width"),
+        height=fields.whole("height"),
+        frames=fields.whole("text2videoframes") or fields.whole("videoframes"),
+        fps=fields.whole("videofps"),
+        flow_shift=fields.number("sigmashift"),
+        loras=tuple(shorten(name) for name in fields.items("loras")),
+        unusable=tuple(list_unused(fields.rest(_KNOWN))),
+    )

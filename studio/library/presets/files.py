@@ -1,0 +1,143 @@
+"""Presets as files: one JSON document with its thumbnail inside, or a pack, which is a zip of such documents.
+
+Whatever arrives is read only as far as a preset may be long, and nothing of a pack is ever written under its own name.
+Of a thumbnail only the pixels survive: it is decoded and drawn anew.
+"""
+
+import base64
+import io
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from PIL import Image
+
+from studio.library.files import THUMB_SIDE_PX
+from studio.library.presets.preset import Preset, PresetError, clean_line, read_preset
+from studio.library.uploads import UploadError, decode
+
+MAX_FILE_BYTES = 1_000_000
+MAX_PACK_BYTES = 16_000_000
+MAX_PACK_FILES = 100
+MAX_THUMBNAIL_PIXELS = 4_000_000
+_DATA_URL = "data:image/webp;base64,"
+MAX_PACK_ENTRIES = 10 * MAX_PACK_FILES  # folders too
+_ZIP_MAGIC = b"PK"
+_ZIP_ENTRY = b"PK\1\2"  # begins each entry of a zip's directory
+# What the standard library raises for packs that are torn or made to do harm; RuntimeError: it asks for a password.
+_PACK_ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A file of a pack that is no preset, and why."""
+
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a file held: presets with thumbnails redrawn, and what was refused."""
+
+    presets: tuple[Preset, ...]
+    refused: tuple[Refusal, ...] = ()
+
+
+def read_file(content: bytes) -> Found:
+    """A JSON document or a pack; raises PresetError when there is nothing in it that can be used."""
+    return _read_pack(content) if content.startswith(_ZIP_MAGIC) else Found(presets=(_read_document(content),))
+
+
+def write_document(preset: Preset) -> bytes:
+    """The preset as the one file that is shared."""
+    return (json.dumps(preset.to_json(), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def write_pack(presets: Iterable[Preset]) -> bytes:
+    """A zip of documents, each named by its title."""
+    pack = io.BytesIO()
+    with zipfile.ZipFile(pack, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number, preset in enumerate(presets, 1):
+            # A fixed time: equal presets make equal packs.
+            entry = zipfile.ZipInfo(f"{number:02}-{name_file(preset)}", (2026, 1, 1, 0, 0, 0))
+            archive.writestr(entry, write_document(preset), zipfile.ZIP_DEFLATED)
+    return pack.getvalue()
+
+
+def name_file(preset: Preset) -> str:
+    """A file name of plain letters that reads like the title."""
+    return (re.sub(r"[^a-z0-9]+", "-", preset.title.lower()).strip("-")[:60] or "preset") + ".lumesh.json"
+
+
+def embed(webp: bytes) -> str:
+    """A WebP as the thumbnail of a document."""
+    return _DATA_URL + base64.b64encode(webp).decode()
+
+
+def take_thumbnail(preset: Preset) -> bytes | None:
+    """The thumbnail as WebP, of a document that `read_file` gave."""
+    return base64.b64decode(preset.thumbnail.partition(",")[2]) if preset.thumbnail else None
+
+
+def draw_thumbnail(picture: Image.Image) -> bytes:
+    """A WebP of at most 384 px."""
+    small = picture.convert("RGB")
+    small.thumbnail((THUMB_SIDE_PX, THUMB_SIDE_PX))
+    webp = io.BytesIO()
+    small.save(webp, "WEBP", quality=82, method=6)
+    return webp.getvalue()
+
+
+def _read_document(content: bytes) -> Preset:
+    if len(content) > MAX_FILE_BYTES:
+        raise PresetError(f"It has more than {MAX_FILE_BYTES // 1_000_000} MB.", advice="Make its thumbnail smaller.")
+    preset = read_preset(content)
+    if preset.thumbnail is None:
+        return preset
+    try:
+        picture = decode(base64.b64decode(preset.thumbnail.partition(",")[2]), max_pixels=MAX_THUMBNAIL_PIXELS)
+    except (UploadError, ValueError) as error:
+        message = error.detail if isinstance(error, UploadError) else "it is not base64"
+        raise PresetError(f"Its thumbnail cannot be used: {message}", fields={"thumbnail": message}) from error
+    return preset.model_copy(update={"thumbnail": embed(draw_thumbnail(picture))})
+
+
+def _read_pack(content: bytes) -> Found:
+    if len(content) > MAX_PACK_BYTES:
+        raise PresetError(f"The pack has more than {MAX_PACK_BYTES // 1_000_000} MB.", advice="Split it.")
+    # Before zipfile reads the directory: 16 MB of it would take 200 MB of memory.
+    if (entries := content.count(_ZIP_ENTRY)) > MAX_PACK_ENTRIES:
+        raise PresetError(f"The pack has {entries} entries; at most {MAX_PACK_FILES} files are taken.")
+    presets: list[Preset] = []
+    refused: list[Refusal] = []
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            if len(entries) > MAX_PACK_FILES:
+                raise PresetError(f"The pack has {len(entries)} files; at most {MAX_PACK_FILES} are taken.")
+            for entry in entries:
+                try:
+                    presets.append(_read_document(_read_entry(archive, entry)))
+                except PresetError as error:
+                    refused.append(Refusal(name=clean_line(entry.filename)[-80:], detail=error.detail))
+    except _PACK_ERRORS as error:
+        raise PresetError("The pack is damaged or not a plain zip.", advice="Download it again.") from error
+    if not presets:
+        why = f" {refused[0].name}: {refused[0].detail}" if refused else ""
+        raise PresetError(f"There is no preset in this pack.{why}", advice="Choose a pack that Lumesh exported.")
+    return Found(presets=tuple(presets), refused=tuple(refused))
+
+
+def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """Never more than a preset may have, whatever the entry's header promises.
+
+    Only the common ways of packing: a header of LZMA can ask for gigabytes.
+    """
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise PresetError("It is packed in a way that is not taken.")
+    with archive.open(entry) as stream:
+        return stream.read(MAX_FILE_BYTES + 1)

@@ -1,0 +1,119 @@
+"""The gallery: shipped presets and one's own as one list that can be searched, each with whether it can run here."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipelines.catalog import Catalog, Model
+from pipelines.errors import RecipeError
+from pipelines.recipe import resolve
+from studio.database import Database
+from studio.library.presets import store
+from studio.library.presets.files import embed
+from studio.library.presets.preset import Preset, PresetError, name_source
+from studio.library.presets.shipped import read_shipped, thumb_of
+from studio.library.presets.store import Entry
+
+
+def list_entries(database: Database, presets_dir: Path, catalog: Catalog, *, owner: str) -> list[Entry]:
+    """One's own, newest first, then ours in the catalogue's order of models."""
+    place = {model.id: number for number, model in enumerate(catalog.models)}
+    shipped = [_make_shipped(preset_id, preset) for preset_id, preset in read_shipped().items()]
+    shipped.sort(key=lambda entry: (place.get(entry.preset.recipe.model, len(place)), entry.thumb is None))
+    return store.list_own(database, presets_dir, owner=owner) + shipped
+
+
+def find_entry(database: Database, presets_dir: Path, preset_id: str) -> Entry | None:
+    """A shipped preset or anybody's; None when there is none."""
+    shipped = read_shipped().get(preset_id)
+    return _make_shipped(preset_id, shipped) if shipped else store.read_entry(database, presets_dir, preset_id)
+
+
+def search(
+    entries: Sequence[Entry], catalog: Catalog, *, words: str = "", tag: str | None = None, model: str | None = None
+) -> list[Entry]:
+    """Those that contain every word, in any order and case, and have the tag and the model."""
+    titles = {one.id: one.title for one in catalog.models}
+    wanted = words.casefold().split()
+    return [
+        entry
+        for entry in entries
+        if (tag is None or tag in entry.preset.tags)
+        and (model is None or entry.preset.recipe.model == model)
+        and all(word in _text_of(entry.preset, titles) for word in wanted)
+    ]
+
+
+def describe(entry: Entry, catalog: Catalog) -> dict[str, Any]:
+    """The preset as REST lists it. `missing` says which model is not here and how to add it; else it can run."""
+    preset = entry.preset
+    model = _find_model(preset, catalog)
+    return {
+        "id": entry.id,
+        "title": preset.title,
+        "description": preset.description,
+        "author": preset.author,
+        "tags": list(preset.tags),
+        "licence": preset.licence,
+        "recipe": preset.recipe.model_dump(mode="json"),
+        "model": {"id": preset.recipe.model, "title": (model.title if model else preset.source.title)},
+        "missing": None if model else _explain_missing(preset),
+        "needs_picture": bool(model and model.min_images),
+        "origin": {"kind": entry.origin, "name": entry.origin_name},
+        "thumb_url": f"/api/v1/presets/{entry.id}/thumb" if entry.thumb else None,
+        "created_at": entry.created_at or None,
+    }
+
+
+def complete(entry: Entry, catalog: Catalog) -> Preset:
+    """The preset as it is shared: with its thumbnail, and with the name of its model's source."""
+    has_thumb = entry.thumb is not None and entry.thumb.is_file()
+    thumbnail = embed(entry.thumb.read_bytes()) if entry.thumb and has_thumb else None
+    return name_source(entry.preset.model_copy(update={"thumbnail": thumbnail}), catalog)
+
+
+def require_runnable(preset: Preset, catalog: Catalog) -> None:
+    """Raises PresetError when the model is here and does not take this recipe; one that is not here may come later.
+
+    A picture to start from is never part of a preset, so it may be missing.
+    """
+    model = _find_model(preset, catalog)
+    if model is None:
+        return
+    without_pictures = Catalog((replace(model, min_images=0),))
+    try:
+        resolve(preset.recipe.to_recipe(), without_pictures)
+    except RecipeError as error:
+        fields = {f"recipe.{name}": message for name, message in error.fields.items()}
+        detail = "; ".join(f"{name}: {message}" for name, message in fields.items())
+        raise PresetError(detail, advice=f"{model.title} cannot run it.", fields=fields) from error
+
+
+def _make_shipped(preset_id: str, preset: Preset) -> Entry:
+    thumb = thumb_of(preset_id)
+    return Entry(id=preset_id, owner="", preset=preset, origin="shipped", thumb=thumb if thumb.is_file() else None)
+
+
+def _find_model(preset: Preset, catalog: Catalog) -> Model | None:
+    return next((model for model in catalog.models if model.id == preset.recipe.model), None)
+
+
+def _explain_missing(preset: Preset) -> dict[str, str]:
+    model, source = preset.recipe.model, preset.source
+    folder = f"models/{model}"
+    advice = (
+        f"Put the model, as a folder in diffusers layout, at {folder} in the data directory, and start Lumesh again."
+    )
+    if source.repo:
+        advice += (
+            f" The preset names {source.repo} on the Hugging Face Hub as its source, which nobody here has checked: "
+            f"hf download {source.repo} --local-dir {folder}"
+        )
+    return {"model": model, "title": source.title, "repo": source.repo, "advice": advice}
+
+
+def _text_of(preset: Preset, titles: dict[str, str]) -> str:
+    model = preset.recipe.model
+    parts = (preset.title, preset.description, preset.author, preset.recipe.prompt, model, titles.get(model, ""))
+    return " ".join((*parts, *preset.tags)).casefold()

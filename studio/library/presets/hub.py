@@ -1,0 +1,157 @@
+"""Presets in a dataset repository of the Hugging Face Hub: list, pull, push.
+
+A repository holds the same documents that are shared as files, under `presets/`; what is pulled goes through the same
+door as any file. The token is the visitor's own, comes with each request and is never kept; this machine's login is
+never used for them.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.errors import LumeshError
+from pipelines.runtime.online import is_hub_reachable
+from studio.library.presets.files import (
+    MAX_FILE_BYTES,
+    MAX_PACK_FILES,
+    Found,
+    Refusal,
+    name_file,
+    read_file,
+    write_document,
+)
+from studio.library.presets.preset import Preset, PresetError
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+FOLDER = "presets/"
+SUFFIX = ".json"
+CARD = b"""---
+tags:
+- lumesh-presets
+---
+
+# Lumesh presets
+
+Recipes for pictures and video, each with its thumbnail. Open Lumesh, choose Presets, then Hub, and enter this
+repository's name.
+"""
+
+
+class HubError(LumeshError):
+    """A repository that cannot be read or written."""
+
+    title = "The Hub refused this"
+
+
+class HubTokenError(HubError):
+    """Something that needs a token, without one."""
+
+    title = "A token is needed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hub:
+    """A hub as one visitor reaches it; without a `token` only what is public."""
+
+    endpoint: str | None = None
+    token: str | None = None
+
+    def list_files(self, repo: str) -> list[str]:
+        """The names of the presets in a repository; raises HubError."""
+        from huggingface_hub.hf_api import RepoFile
+
+        with self._open(repo) as api:
+            tree = list(api.list_repo_tree(repo, repo_type="dataset", recursive=True))
+        return sorted(
+            file.path.removeprefix(FOLDER)
+            for file in tree
+            if isinstance(file, RepoFile)
+            and file.path.startswith(FOLDER)
+            and file.path.endswith(SUFFIX)
+            and file.size <= MAX_FILE_BYTES
+        )[:MAX_PACK_FILES]
+
+    def pull(self, repo: str, names: Iterable[str]) -> Found:
+        """The named presets of a repository; raises HubError, and PresetError when none can be used."""
+        known = set(self.list_files(repo))
+        presets: list[Preset] = []
+        refused: list[Refusal] = []
+        with tempfile.TemporaryDirectory() as folder, self._open(repo) as api:
+            for name in names:
+                if name not in known:
+                    refused.append(Refusal(name=name[:80], detail="It is not in this repository."))
+                    continue
+                file = api.hf_hub_download(  # pyright: ignore[reportUnknownMemberType] - tqdm has no types
+                    repo, FOLDER + name, repo_type="dataset", local_dir=folder
+                )
+                try:
+                    presets += read_file(Path(file).read_bytes()).presets
+                except PresetError as error:
+                    refused.append(Refusal(name=name[:80], detail=error.detail))
+        if not presets:
+            why = f" {refused[0].name}: {refused[0].detail}" if refused else ""
+            raise PresetError(f"Nothing of {repo} can be used.{why}")
+        return Found(presets=tuple(presets), refused=tuple(refused))
+
+    def push(self, repo: str, presets: Iterable[Preset]) -> str:
+        """Puts presets into a repository of the token's account, made when it is not there; returns its address."""
+        from huggingface_hub import CommitOperationAdd
+
+        if not self.token:
+            raise HubTokenError(
+                "Pushing needs a token that may write.", advice="Make one at huggingface.co/settings/tokens."
+            )
+        documents = [(preset, write_document(preset)) for preset in presets]
+        files = {f"{FOLDER}{_name(preset, content)}": content for preset, content in documents}
+        with self._open(repo) as api:
+            address = api.create_repo(repo, repo_type="dataset", exist_ok=True)
+            if not api.file_exists(repo, "README.md", repo_type="dataset"):
+                files["README.md"] = CARD
+            operations = [CommitOperationAdd(path, content) for path, content in files.items()]
+            api.create_commit(repo, operations, commit_message=_describe(documents), repo_type="dataset")
+        return str(address)
+
+    @contextmanager
+    def _open(self, repo: str) -> "Generator[HfApi]":
+        """The client, with its exceptions turned into words that people can act on."""
+        # Here, not above: the page's server sets how the library behaves before anybody imports it (app.py).
+        import httpx2
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+        if not is_hub_reachable(self.endpoint):
+            raise HubError("The hub cannot be reached.", advice="Check the network, then try again.")
+        try:
+            yield HfApi(endpoint=self.endpoint, token=self.token or False)
+        except GatedRepoError as error:
+            raise HubError(
+                f"{repo} is gated.", advice="Ask for access on its page, then give a token of that account."
+            ) from error
+        except RepositoryNotFoundError as error:
+            raise HubError(
+                f"There is no dataset repository {repo}, or it is private.",
+                advice="Check the name; a private one needs a token of an account that may read it.",
+            ) from error
+        except HfHubHTTPError as error:
+            raise HubError(
+                f"The hub answered {error.response.status_code} for {repo}.",
+                advice="Check that the token is right and may do this.",
+            ) from error
+        except (OfflineModeIsEnabled, httpx2.HTTPError, OSError) as error:
+            raise HubError("The hub cannot be reached.", advice="Check the network, then try again.") from error
+
+
+def _name(preset: Preset, content: bytes) -> str:
+    """By title and content: pushing the same preset again changes nothing."""
+    stem = name_file(preset).removesuffix(".lumesh.json")
+    return f"{stem}-{hashlib.sha256(content).hexdigest()[:8]}.lumesh.json"
+
+
+def _describe(documents: list[tuple[Preset, bytes]]) -> str:
+    return f"{len(documents)} preset{'s' if len(documents) > 1 else ''} from Lumesh"

@@ -1,0 +1,168 @@
+"""What a preset may say: one versioned JSON document, checked before anything else sees it.
+
+A preset comes from strangers, so it is a closed form: unknown fields are refused, text loses what is not text (control
+characters, directions that make it read as something else), and nothing in it names a file. It has no pictures to start
+from and no adapters: those are somebody's files. Text is never markup; whoever shows it shows it as text.
+Not here: whether a model takes the recipe (gallery.py), files and packs (files.py).
+"""
+
+import re
+import unicodedata
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from pipelines.catalog import Catalog
+from pipelines.errors import LumeshError
+from pipelines.recipe import MAX_PROMPT_CHARS, MAX_SEED, Recipe
+
+SCHEMA = 1
+MAX_TAGS = 8
+# A thumbnail of ours has some 20 KB; base64 makes 4 characters of 3 bytes.
+MAX_THUMBNAIL_CHARS = 700_000
+# Control and formatting characters other than newlines: invisible, or turning the direction of what follows.
+_KEPT_CONTROLS = "\n\t"
+_JOINERS = "\u200c\u200d"  # Persian, Indic scripts and emoji are written with them
+
+
+class PresetError(LumeshError):
+    """A preset that cannot be used; `fields` maps each field at fault to its message."""
+
+    title = "This preset cannot be used"
+
+    def __init__(self, detail: str, *, advice: str = "", fields: dict[str, str] | None = None) -> None:
+        super().__init__(detail, advice=advice)
+        self.fields = fields or {}
+
+
+def clean_text(text: str) -> str:
+    """Text without what cannot be seen, in composed form, with plain line ends."""
+    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return "".join(
+        one for one in text if one in _KEPT_CONTROLS or one in _JOINERS or unicodedata.category(one) not in ("Cc", "Cf")
+    ).strip()
+
+
+def clean_line(text: str) -> str:
+    """`clean_text` on one line."""
+    return re.sub(r"\s+", " ", clean_text(text))
+
+
+def _require(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def clean_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
+    """Tags as they are compared: one line, lower case, without # and each once."""
+    cleaned = (clean_line(tag).lower().lstrip("#") for tag in tags)
+    return tuple(dict.fromkeys(tag for tag in cleaned if tag))
+
+
+Tag = Annotated[str, Field(max_length=24)]
+# Patterns spell their letters out: the checker's \d and \w know every script.
+_ID = r"^[a-z0-9][a-z0-9.-]{0,63}$"
+_REPO_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}"
+_REPO = rf"^$|^{_REPO_PART}/{_REPO_PART}$"
+_SHAPE = r"^[0-9]{1,5}x[0-9]{1,5}(x[0-9]{1,4})?$"
+_THUMBNAIL = r"^data:image/(webp|png|jpeg);base64,[A-Za-z0-9+/]+={0,2}$"
+
+
+class PresetRecipe(BaseModel):
+    """The part of a recipe that can be shared; what is null takes the model's default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    model: Annotated[str, Field(pattern=_ID, description="id of the catalogue")]
+    shape: Annotated[str, Field(pattern=_SHAPE)] | None = None
+    prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARS), AfterValidator(clean_text), AfterValidator(_require)]
+    negative_prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARS), AfterValidator(clean_text)] | None = None
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
+    steps: Annotated[int, Field(ge=1, le=1000)] | None = None
+    guidance_scale: Annotated[float, Field(ge=0, le=100)] | None = None
+    guidance_scale_2: Annotated[float, Field(ge=0, le=100)] | None = None
+    scheduler: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")] | None = None
+    flow_shift: Annotated[float, Field(ge=0, le=100)] | None = None
+    fps: Annotated[int, Field(ge=1, le=240)] | None = None
+    batch_size: Annotated[int, Field(ge=1, le=64)] = 1
+
+    def to_recipe(self) -> Recipe:
+        return Recipe(**self.model_dump())
+
+
+class Source(BaseModel):
+    """Where a preset's model comes from, for people who do not have it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    title: Annotated[str, Field(max_length=80), AfterValidator(clean_line)] = ""
+    repo: Annotated[str, Field(pattern=_REPO, description="on the Hugging Face Hub")] = ""
+
+
+class Preset(BaseModel):
+    """One preset, as its file carries it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, title="Lumesh preset")
+
+    schema_: Annotated[int, Field(alias="schema", ge=1, le=SCHEMA, description="version of this format")] = SCHEMA
+    kind: Literal["lumesh.preset"] = "lumesh.preset"
+    title: Annotated[str, Field(max_length=80), AfterValidator(clean_line), AfterValidator(_require)]
+    description: Annotated[str, Field(max_length=600), AfterValidator(clean_text)] = ""
+    author: Annotated[str, Field(max_length=60), AfterValidator(clean_line)] = ""
+    tags: Annotated[tuple[Tag, ...], Field(max_length=MAX_TAGS), AfterValidator(clean_tags)] = ()
+    licence: Annotated[
+        str, Field(max_length=120, description="of the preset and its thumbnail"), AfterValidator(clean_line)
+    ] = ""
+    recipe: PresetRecipe
+    source: Source = Source()
+    thumbnail: Annotated[str, Field(pattern=_THUMBNAIL, max_length=MAX_THUMBNAIL_CHARS)] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", by_alias=True)
+
+    def without_thumbnail(self) -> "Preset":
+        return self.model_copy(update={"thumbnail": None})
+
+
+def read_preset(content: str | bytes) -> Preset:
+    """Untrusted JSON to a Preset; raises PresetError with a message per field."""
+    try:
+        return Preset.model_validate_json(content)
+    except ValidationError as error:
+        problems = {_field_of(one["loc"]): _plain(one) for one in error.errors(include_url=False)}
+    if "schema" in problems:
+        raise PresetError(
+            f"It was written for another version of the format; this server reads version {SCHEMA}.",
+            advice="Update Lumesh, or ask its author for an older version.",
+            fields=problems,
+        )
+    if "preset" in problems:
+        raise PresetError(f"It is no preset: {problems['preset']}.", advice="Choose a file that Lumesh exported.")
+    detail = "; ".join(f"{name}: {message}" for name, message in problems.items())
+    raise PresetError(detail, fields=problems)
+
+
+def name_source(preset: Preset, catalog: Catalog) -> Preset:
+    """The preset with the catalogue's word on where its model comes from, for those who do not have it."""
+    model = next((model for model in catalog.models if model.id == preset.recipe.model), None)
+    if model is None:
+        return preset
+    return preset.model_copy(update={"source": Source(title=model.title, repo=model.repo)})
+
+
+def make_schema() -> dict[str, Any]:
+    """The format as JSON Schema: what presets/preset.schema.json says and REST serves."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Preset.model_json_schema(by_alias=True),
+    }
+
+
+def _field_of(place: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in place) or "preset"
+
+
+def _plain(problem: Any) -> str:
+    messages = {"missing": "is required", "extra_forbidden": "is not a field of a preset"}
+    return messages.get(str(problem["type"])) or str(problem["msg"]).removeprefix("Value error, ").lower()[:200]

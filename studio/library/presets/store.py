@@ -1,0 +1,99 @@
+"""People's own presets: saved from an output, or imported, with a note of where each came from.
+
+The row is the preset; its thumbnail is a file under the row's id, written in the same transaction.
+"""
+
+import hashlib
+import secrets
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from studio.database import Database
+from studio.library.files import write_whole
+from studio.library.presets.files import take_thumbnail, write_document
+from studio.library.presets.preset import Preset, PresetError
+
+MAX_PRESETS = 1000
+Origin = Literal["shipped", "made", "file", "link", "hub"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A preset with what this server knows about it; `preset` carries no thumbnail, `thumb` is its file."""
+
+    id: str
+    owner: str
+    preset: Preset
+    origin: Origin
+    origin_name: str = ""
+    thumb: Path | None = None
+    created_at: float = 0.0
+
+
+def add(
+    database: Database, presets_dir: Path, preset: Preset, *, owner: str, origin: Origin, origin_name: str = ""
+) -> Entry:
+    """Keeps a checked preset; one that is here already stays as it is. Raises PresetError when there are too many."""
+    sha = hashlib.sha256(write_document(preset)).hexdigest()
+    webp = take_thumbnail(preset)
+    with database.write() as tx:
+        known = tx.execute("SELECT * FROM presets WHERE owner = ? AND sha = ?", (owner, sha)).fetchone()
+        if known is not None:
+            return _read_row(known, presets_dir)
+        if tx.execute("SELECT count(*) FROM presets WHERE owner = ?", (owner,)).fetchone()[0] >= MAX_PRESETS:
+            raise PresetError(f"You have {MAX_PRESETS} presets already.", advice="Delete some first.")
+        row = tx.execute(
+            "INSERT INTO presets (id, owner, sha, document, origin, origin_name, has_thumb, created_at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
+            (
+                f"preset-{secrets.token_hex(6)}",
+                owner,
+                sha,
+                preset.without_thumbnail().model_dump_json(by_alias=True),
+                origin,
+                origin_name,
+                int(webp is not None),
+                time.time(),
+            ),
+        ).fetchone()
+        if webp is not None:
+            write_whole(_thumb_of(presets_dir, row["id"]), webp)
+    return _read_row(row, presets_dir)
+
+
+def remove(database: Database, presets_dir: Path, preset_id: str) -> None:
+    """Forgets a preset and its thumbnail."""
+    with database.write() as tx:
+        tx.execute("DELETE FROM presets WHERE id = ?", (preset_id,))
+        _thumb_of(presets_dir, preset_id).unlink(missing_ok=True)
+
+
+def list_own(database: Database, presets_dir: Path, *, owner: str) -> list[Entry]:
+    """The owner's presets, newest first."""
+    rows = database.read("SELECT * FROM presets WHERE owner = ? ORDER BY created_at DESC, rowid DESC", (owner,))
+    return [_read_row(row, presets_dir) for row in rows]
+
+
+def read_entry(database: Database, presets_dir: Path, preset_id: str) -> Entry | None:
+    """The preset of this id, whoever it belongs to."""
+    row = database.read_one("SELECT * FROM presets WHERE id = ?", (preset_id,))
+    return _read_row(row, presets_dir) if row else None
+
+
+def _thumb_of(presets_dir: Path, preset_id: str) -> Path:
+    return presets_dir / f"{preset_id}.webp"
+
+
+def _read_row(row: sqlite3.Row, presets_dir: Path) -> Entry:
+    return Entry(
+        id=row["id"],
+        owner=row["owner"],
+        preset=Preset.model_validate_json(row["document"]),
+        origin=cast(Origin, row["origin"]),
+        origin_name=row["origin_name"],
+        thumb=_thumb_of(presets_dir, row["id"]) if row["has_thumb"] else None,
+        created_at=row["created_at"],
+    )

@@ -1,0 +1,42 @@
+"""Styles: templates that combine with any prompt, read from presets/styles.toml.
+
+A style is applied before a recipe is queued (static/js/styles.js), so the recipe holds the whole prompt and means the
+same everywhere, with or without the style.
+"""
+
+import functools
+import tomllib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.catalog import PRESETS_DIR
+
+STYLES_FILE = PRESETS_DIR / "styles.toml"
+PLACE = "{prompt}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """`prompt` has one place for the prompt; `negative_prompt` is added to the negative one.
+
+    `fits_demo` marks what the demo models, with their few words, understand.
+    """
+
+    id: str
+    title: str
+    prompt: str
+    negative_prompt: str = ""
+    fits_demo: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.prompt.count(PLACE) == 1, f"{self.id}: {PLACE} must stand in it once"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@functools.cache
+def read_styles(file: Path = STYLES_FILE) -> tuple[Style, ...]:
+    """The styles in the order shown."""
+    return tuple(Style(**entry) for entry in tomllib.loads(file.read_text("utf-8"))["style"])

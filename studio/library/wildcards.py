@@ -1,0 +1,116 @@
+"""Lists of words for prompts: `wildcards/animals.txt` in the data directory is `__animals__`, one option a line.
+
+Folders group lists (`__places/cities__`); lines that start with # are remarks. Names come from clients, so they are
+made of letters, digits, - and _, and nothing outside the folder can be meant.
+Not here: what a prompt with lists stands for (jobs/templates.py).
+"""
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pipelines.errors import LumeshError, RecipeError
+from studio.library.files import write_whole
+
+MAX_BYTES = 1_000_000
+MAX_NAMED = 8
+MAX_NAME_CHARS = 80
+MAX_LISTS = 1000
+
+_NAME = re.compile(r"[A-Za-z0-9][\w-]*(/[A-Za-z0-9][\w-]*)*", re.ASCII)
+
+_writing = threading.Lock()  # the limit is counted and the file put by one at a time
+
+
+class WildcardError(LumeshError):
+    """A list that cannot be kept."""
+
+    title = "Please check the list"
+
+
+def list_wildcards(folder: Path) -> dict[str, int]:
+    """Names of the lists that can be used, with their number of options."""
+    files = sorted(folder.rglob("*.txt")) if folder.is_dir() else []
+    names = {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
+    return {name: len(_read_lines(file)) for name, file in names.items() if _NAME.fullmatch(name) and _is_usable(file)}
+
+
+def read_wildcard(folder: Path, name: str) -> list[str]:
+    """The options of a list; raises RecipeError, about the prompt, when there is none."""
+    file = folder / f"{name}.txt"
+    if not _NAME.fullmatch(name) or not _is_usable(file):
+        known = list(list_wildcards(folder))
+        there = ", ".join(known[:MAX_NAMED]) + ("…" if len(known) > MAX_NAMED else "") if known else "none yet"
+        raise RecipeError({"prompt": f"there is no list __{name[:60]}__; lists here: {there}"})
+    lines = _read_lines(file)
+    if not lines:
+        raise RecipeError({"prompt": f"the list __{name}__ is empty"})
+    return lines
+
+
+def find_wildcard(folder: Path, name: str) -> list[str] | None:
+    """A list as it stands in its file, remarks and all; None when there is none of this name."""
+    file = folder / f"{name}.txt"
+    return _read_text(file).splitlines() if _is_name(name) and _is_usable(file) else None
+
+
+def save_wildcard(folder: Path, name: str, lines: Sequence[str]) -> int:
+    """Puts a list in its place, whole or not at all; returns its number of options. Raises WildcardError."""
+    if not _is_name(name):
+        raise WildcardError(
+            f"{name[:MAX_NAME_CHARS]!r} cannot name a list.",
+            advice=f"Use up to {MAX_NAME_CHARS} letters, digits, - and _, with / between folders.",
+        )
+    for line in lines:
+        if not line.isprintable():
+            raise WildcardError(f"{line[:60]!r} is not one line of plain text.", advice="Give each option by itself.")
+    content = "".join(f"{line.strip()}\n" for line in lines).encode("utf-8", "replace")
+    if len(content) > MAX_BYTES:
+        raise WildcardError(f"It has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES // 1_000_000} are kept.")
+    file = folder / f"{name}.txt"
+    with _writing:
+        if not file.exists() and len(list_wildcards(folder)) >= MAX_LISTS:
+            raise WildcardError(f"There are {MAX_LISTS} lists already.", advice="Delete one, or make one longer.")
+        write_whole(file, content)
+    return count_options(lines)
+
+
+def count_options(lines: Iterable[str]) -> int:
+    """How many of the lines are neither empty nor a remark."""
+    return len(_take_options(lines))
+
+
+def delete_wildcard(folder: Path, name: str) -> bool:
+    """Removes a list, and the folders that are empty then; False when there is none."""
+    file = folder / f"{name}.txt"
+    if not _is_name(name) or not _is_usable(file):
+        return False
+    with _writing:
+        file.unlink(missing_ok=True)
+        for parent in list(file.relative_to(folder).parents)[:-1]:
+            with contextlib.suppress(OSError):  # it still holds something
+                (folder / parent).rmdir()
+    return True
+
+
+def _is_name(name: str) -> bool:
+    return len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name) is not None
+
+
+def _is_usable(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size <= MAX_BYTES
+
+
+def _read_lines(file: Path) -> list[str]:
+    return _take_options(_read_text(file).splitlines())
+
+
+def _read_text(file: Path) -> str:
+    return file.read_text("utf-8", errors="replace")
+
+
+def _take_options(lines: Iterable[str]) -> list[str]:
+    stripped = (line.strip() for line in lines)
+    return [line for line in stripped if line and not line.startswith("#")]

@@ -1,0 +1,149 @@
+"""A1111's text, as A1111, Forge and sites write it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from studio.library.foreign.errors import MetadataError
+from studio.library.foreign.found import ReadRecipe
+
+Read = Callable[..., ReadRecipe]
+
+PLAIN = """a red sailboat, <lora:add_detail:0.8>, (sunset:1.2)
+on the ocean, Steps: not these
+Negative prompt: blurry, low quality,
+two masts
+Steps: 28, Sampler: Euler a, Schedule type: Karras, CFG scale: 6.5, Seed: 1234567890, Size: 1216x832, Model hash: \
+31e35c80fc, Model: sd_xl_base_1.0, VAE hash: 235745af8d, VAE: sdxl_vae.safetensors, Denoising strength: 0.4, \
+Clip skip: 2, Hires upscale: 2, Hires steps: 10, Hires upscaler: Latent, Lora hashes: "add_detail: 7c6bad76eb5, x: 1", \
+Version: v1.10.1"""
+
+
+def test_every_setting_arrives_or_is_listed(read_parameters: Read) -> None:
+    found = read_parameters(PLAIN)
+    recipe = found.recipe
+    assert found.source == "A1111"
+    assert recipe.prompt == "a red sailboat, (sunset:1.2)\non the ocean, Steps: not these"
+    assert recipe.negative_prompt == "blurry, low quality,\ntwo masts"
+    assert (recipe.steps, recipe.seed, recipe.guidance_scale) == (28, 1234567890, 6.5)
+    assert (recipe.model, recipe.shape, recipe.scheduler) == ("sdxl-base", "1152x896", "euler_ancestral")
+    assert {one.what for one in found.unusable} == {
+        "LoRA add_detail",
+        "Schedule Karras",
+        "VAE: sdxl_vae.safetensors",
+        "Denoising strength: 0.4",
+        "Clip skip: 2",
+        "Hires: upscale 2, steps 10, upscaler Latent",
+    }
+    assert all(one.why for one in found.unusable)
+    assert found.notes == (
+        "1216 × 832 is not a size of Stable Diffusion XL 1.0: 1152 × 896 is the nearest.",
+        "Weights such as (word:1.2) stay in the prompt and are read as plain text here.",
+        "A1111 draws its noise in another way: the same seed gives another picture here.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "source"),
+    [
+        ("Version: f2.0.1v1.10.1-previous-659-gc055f2d4", "Forge"),
+        ("App: SD.Next, Version: 4b2c7a1", "SD.Next"),
+        ("Version: v1.9.4", "A1111"),
+        ("Version: Lumesh", "Lumesh"),
+        ("Civitai resources: [{\"type\":\"checkpoint\",\"modelVersionId\":1}], Civitai metadata: {}", "A1111"),
+    ],
+)  # fmt: skip
+def test_relatives_are_told_apart(read_parameters: Read, settings: str, source: str) -> None:
+    found = read_parameters(f"a boat\nSteps: 20, Sampler: Undefined, Size: 256x256, Model: demo-sdxl, {settings}")
+    assert (found.source, found.recipe.steps, found.unusable, found.notes) == (source, 20, (), ())
+
+
+def test_without_a_negative_prompt_there_is_none(read_parameters: Read) -> None:
+    recipe = read_parameters("a boat\nSteps: 20, Sampler: DPM++ 2M Karras, Model: sd_xl_base_1.0").recipe
+    assert (recipe.negative_prompt, recipe.scheduler, recipe.shape, recipe.seed) == ("", "dpmpp_2m", None, None)
+
+
+def test_quoted_values_keep_their_commas_and_newlines(read_parameters: Read) -> None:
+    text = 'words\nSteps: 20, Raw prompt: "a, \\"b\\"\\nc", Raw negative prompt: "d, e", Styles: "[\'A\', \'B\']"'
+    found = read_parameters(text)
+    assert (found.recipe.prompt, found.recipe.negative_prompt) == ('a, "b"\nc', "d, e")
+    assert [one.what for one in found.unusable] == ["Styles: ['A', 'B']"]
+
+
+def test_templates_after_the_settings_do_no_harm(read_parameters: Read) -> None:
+    found = read_parameters("a boat\nSteps: 20, Seed: 5\nTemplate: a {boat|ship}\nNegative Template: x")
+    assert (found.recipe.prompt, found.recipe.seed) == ("a boat", 5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what", "why"),
+    [
+        ("Steps: 999", "Steps: 999", "999 is out of range; allowed: 1 to 100"),
+        ("Steps: 20, CFG scale: -3", "Guidance: -3.0", "-3.0 is out of range; allowed: 0.0 to 20.0"),
+        ("Steps: 20, Seed: -1", "Seed: -1", "-1 is out of range; allowed: 0 to 4294967295"),
+        ("Steps: 20, Seed: 4294967296", "Seed: 4294967296", "4294967296 is out of range; allowed: 0 to 4294967295"),
+        (
+            "Steps: 20, Sampler: DPM++ 3M SDE",
+            "Sampler DPM++ 3M SDE",
+            "Postcards (demo, SDXL layout) has no such scheduler; its default is used",
+        ),
+        (
+            "Steps: 20, Model: juggernautXL_v9",
+            "Model juggernautXL_v9",
+            "is not among the models here; Postcards (demo, SDXL layout) stays",
+        ),
+        (
+            "Steps: 20, Distilled CFG Scale: 3.5",
+            "Distilled guidance: 3.5",
+            "Postcards (demo, SDXL layout) takes none",
+        ),
+    ],
+)
+def test_what_cannot_be_is_listed_with_the_reason(read_parameters: Read, settings: str, what: str, why: str) -> None:
+    found = read_parameters(f"a boat\n{settings}")
+    assert (what, why) in {(one.what, one.why) for one in found.unusable}
+    assert found.recipe.prompt == "a boat"
+
+
+def test_forges_distilled_guidance_is_flux2s(read_parameters: Read) -> None:
+    found = read_parameters(
+        "a boat\nSteps: 20, Sampler: Euler, CFG scale: 1, Distilled CFG Scale: 3.5, Model: flux2_dev"
+    )
+    recipe = found.recipe
+    assert (recipe.model, recipe.guidance_scale, recipe.scheduler) == ("flux2-dev", 3.5, "flow_match_euler")
+
+
+@pytest.mark.parametrize("settings", ["s: many", "s: 20, Seed: 0x10", "s: 20, CFG scale: nan", "s: 2, Size: big"])
+def test_wrong_types_are_told(read_parameters: Read, settings: str) -> None:
+    with pytest.raises(MetadataError, match="Its recipe is damaged"):
+        read_parameters(f"a boat\nStep{settings}")
+
+
+def test_other_texts_are_no_recipes(read_parameters: Read) -> None:
+    assert read_parameters("CREATOR: gd-jpeg v1.0 (using IJG JPEG v62), quality = 90") is None
+
+
+def test_a_long_list_is_cut_and_told(read_parameters: Read) -> None:
+    found = read_parameters("a boat\nSteps: 20, " + ", ".join(f"Odd {number}: on" for number in range(99)))
+    assert [one.what for one in found.unusable][39:] == ["Odd 39: on", "59 more settings"]
+
+
+def test_a_long_prompt_is_cut_and_told(read_parameters: Read) -> None:
+    found = read_parameters(f"{'boat ' * 600}\nSteps: 20")
+    assert len(found.recipe.prompt) == 2000
+    assert "The prompt has 2999 characters: its first 2000 are used." in found.notes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 49_000 + "\nSteps: 9, " + "b" * 900,
+        "x\nSteps: 9, " + '"\\"' * 16_000,
+        "<lora:" * 8000 + "\nSteps: 9",
+        "(a" * 20_000 + "\nSteps: 9",
+        "a,  " * 12_000 + "<lora:x>\nSteps: 9",
+    ],
+    ids=lambda text: text[:6],
+)
+def test_texts_made_to_be_slow_are_read_at_once(read_parameters: Read, text: str) -> None:
+    assert read_parameters(text).recipe.steps == 9

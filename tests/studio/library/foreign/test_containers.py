@@ -1,0 +1,160 @@
+"""Containers: texts come out of each kind, and what is torn, huge or made to do harm ends in one clear message."""
+
+import io
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines.metadata import make_png_chunks
+from pipelines.recipe import Recipe
+from pipelines.video import encode_animation, write_mp4
+from studio.library.foreign import containers
+from studio.library.foreign.bounded import MAX_DEPTH
+from studio.library.foreign.containers import MAX_BYTES, read_texts
+from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
+from studio.library.foreign.found import ReadRecipe
+
+Read = Callable[..., ReadRecipe]
+Write = Callable[..., bytes]
+Make = Callable[..., Recipe]
+TEXT = "a boat\nSteps: 9, Seed: 4"
+
+
+def save(picture: Image.Image, kind: str, **options: object) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.fixture
+def frames() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 255, (9, 64, 96, 3), np.uint8)
+
+
+def test_our_png_comes_back_as_it_was(read: Read, make_recipe: Make) -> None:
+    recipe = make_recipe('a "red" boat\nwith лодка 🌅', negative_prompt="fog", seed=12, shape="320x192")
+    found = read(save(Image.new("RGB", (8, 8)), "PNG", pnginfo=make_png_chunks(recipe)), model="sdxl-base")
+    assert (found.recipe, found.source, found.unusable, found.notes) == (recipe, "Lumesh", (), ())
+
+
+def test_our_video_comes_back_as_it_was(read: Read, make_recipe: Make, frames: np.ndarray, tmp_path: Path) -> None:
+    recipe = make_recipe("boats; \\ = # sail\n🌅", model="clips", fps=12, flow_shift=4.0)
+    write_mp4(tmp_path / "clip.mp4", frames, recipe)
+    assert read((tmp_path / "clip.mp4").read_bytes()).recipe == recipe
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".webp"])
+def test_our_animations_come_back_as_they_were(read: Read, make_recipe: Make, frames: np.ndarray, suffix: str) -> None:
+    recipe = make_recipe("лодка " * 100, model="clips", fps=12)
+    assert read(encode_animation(frames, recipe, suffix=suffix)).recipe == recipe
+
+
+def test_a_recipe_of_another_studio_is_fitted(read: Read, make_recipe: Make) -> None:
+    recipe = make_recipe(images=("upload-1", "upload-2"), model="flux2-klein-4b")
+    stranger = recipe.model_copy(update={"model": "my-own-mix", "shape": "640x384", "steps": 400})
+    content = save(Image.new("RGB", (8, 8)), "PNG", pnginfo=make_png_chunks(stranger))
+    found = read(content, model="flux2-klein-4b", inputs=("upload-2",))
+    assert (found.recipe.model, found.recipe.shape, found.recipe.steps) == ("flux2-klein-4b", "1280x768", None)
+    assert found.recipe.images == ("upload-2",)
+    assert [one.what for one in found.unusable] == ["Model my-own-mix", "Input pictures", "Steps: 400"]
+
+
+def test_each_kind_of_png_chunk_is_read(write_png: Write, write_chunk: Write) -> None:
+    packed = b"\0\1\0de\0Werte\0" + zlib.compress("größer".encode())
+    chunk = write_chunk(b"iTXt", b"parameters" + packed)
+    plain = write_png(prompt="é".encode("latin-1").decode("latin-1"), workflow=zlib.compress(b"packed"), other="unseen")
+    content = plain[:33] + chunk + write_chunk(b"tEXt", b"dream\0caf\xe9") + plain[33:]
+    assert read_texts(content) == {"parameters": "größer", "dream": "café", "prompt": "é", "workflow": "packed"}
+
+
+def test_the_comment_of_a_gif_and_of_a_jpeg_is_read(read: Read) -> None:
+    for kind in ("GIF", "JPEG"):
+        assert read(save(Image.new("RGB", (8, 8)), kind, comment=TEXT.encode())).recipe.seed == 4
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF"])
+def test_pictures_without_a_recipe_have_none(read: Read, encode_picture: Write, kind: str) -> None:
+    assert read(encode_picture(kind=kind)) is None
+
+
+def test_a_video_without_a_recipe_has_none(read: Read) -> None:
+    box = len(b"xxxxftypisom").to_bytes(4) + b"ftypisom"
+    assert read(box + (8).to_bytes(4) + b"moov") is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"%PDF-1.7", b"\x89PNG", b"RIFF\0\0\0\0WAVE", b"PK\3\4" + bytes(99)]
+)
+def test_other_files_are_told(content: bytes) -> None:
+    with pytest.raises(MetadataError, match="not a PNG, JPEG, WebP, GIF or MP4 file"):
+        read_texts(content)
+
+
+def test_a_packed_bomb_is_not_unpacked(write_png: Write) -> None:
+    with pytest.raises(MetadataTooLargeError, match="The text in it has 4.0 MB or more"):
+        read_texts(write_png(parameters=zlib.compress(bytes(10_000_000))))
+
+
+@pytest.mark.parametrize("packed", [b"not zlib", zlib.compress(b"a text that is cut off" * 9)[:-9], b""])
+def test_torn_packed_texts_are_told(write_png: Write, packed: bytes) -> None:
+    with pytest.raises(MetadataError, match="This file is damaged"):
+        read_texts(write_png(parameters=packed))
+
+
+def test_of_texts_of_one_name_only_the_first_is_unpacked(write_png: Write, write_chunk: Write) -> None:
+    again = write_chunk(b"zTXt", b"Parameters\0\0" + b"not even packed")
+    content = write_png(parameters=zlib.compress(b"a boat"))
+    assert read_texts(content[:-12] + again * 3 + content[-12:]) == {"parameters": "a boat"}
+
+
+def test_huge_texts_and_files_are_told(write_png: Write) -> None:
+    with pytest.raises(MetadataTooLargeError, match="has 5.0 MB or more"):
+        read_texts(write_png(parameters="a" * 5_000_000))
+    with pytest.raises(MetadataTooLargeError, match="at most 20 are read"):
+        read_texts(bytes(MAX_BYTES + 1))
+    assert read_texts(write_png(unknown="a" * 5_000_000)) == {}
+
+
+def test_a_changed_or_cut_chunk_is_told(write_png: Write) -> None:
+    content = write_png(parameters=TEXT)
+    for broken in (content.replace(b"Seed: 4", b"Seed: 5"), content[:-20], content[:50]):
+        with pytest.raises(MetadataError, match="This file is damaged"):
+            read_texts(broken)
+
+
+def test_endless_rows_of_chunks_are_told(write_chunk: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "MAX_PARTS", 50)
+    with pytest.raises(MetadataError, match="This file is damaged"):
+        read_texts(b"\x89PNG\r\n\x1a\n" + write_chunk(b"abCd", b"") * 60)
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("[" * 100_000, "it is not JSON"),
+        ('{"a":' * 100_000, f"nested more than {MAX_DEPTH} levels"),
+        ('{"a":' * (MAX_DEPTH + 1) + "1" + "}" * (MAX_DEPTH + 1), f"nested more than {MAX_DEPTH} levels"),
+        ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": 1', "not complete JSON"),
+        ('{"a": ' + "9" * 5000 + "}", "not complete JSON"),
+        ('{"a": "' + "\\" * 99_999, "not complete JSON"),
+        ("hello", "it is not JSON"),
+        ("{}", "is required"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_hostile_json_is_told(read: Read, write_png: Write, text: str, detail: str) -> None:
+    with pytest.raises(MetadataError, match=detail):
+        read(write_png(lumesh=text))
+
+
+def test_halves_of_characters_and_control_characters_go(read: Read, write_png: Write) -> None:
+    values = {"positive_prompt": "a \ud83c boat\0\x1b[31m", "seed": 3}
+    recipe = read(write_png(invokeai_metadata=json.dumps(values))).recipe
+    assert recipe.prompt == "a \ufffd boat[31m"
+    recipe.model_dump_json().encode()
