@@ -1,0 +1,49 @@
+"""What people were refused, and who came in: one line of JSON each, only ever appended.
+
+Written by the app, the worker and the command line at once, so each line is one write under a lock of the file; when it
+is full it becomes `audit.jsonl.1`, and so on. Prompts stand here only when refused; passwords and tokens never.
+"""
+
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 5_000_000
+KEPT_FILES = 5
+MAX_TEXT_CHARS = 2000
+
+
+class Audit:
+    """The log."""
+
+    def __init__(self, file: Path, *, max_bytes: int = MAX_BYTES) -> None:
+        self._file = file
+        self._max_bytes = max_bytes
+
+    def note(self, what: str, **fields: Any) -> None:
+        """Appends that this happened, now."""
+        texts = {name: value[:MAX_TEXT_CHARS] if isinstance(value, str) else value for name, value in fields.items()}
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        line = json.dumps({"at": at, "what": what, **texts}, ensure_ascii=False) + "\n"
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.with_name(".audit.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._rotate(len(line.encode()))
+            descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            with os.fdopen(descriptor, "ab") as stream:
+                stream.write(line.encode())
+
+    def _rotate(self, coming: int) -> None:
+        if not self._file.exists() or self._file.stat().st_size + coming <= self._max_bytes:
+            return
+        for number in range(KEPT_FILES - 1, 0, -1):
+            older = self._numbered(number)
+            if older.exists():
+                older.replace(self._numbered(number + 1))
+        self._file.replace(self._numbered(1))
+
+    def _numbered(self, number: int) -> Path:
+        return self._file.with_name(f"{self._file.name}.{number}")

@@ -1,0 +1,155 @@
+"""The one place that decides who a request comes from, and whether it may queue something now.
+
+Every request is asked anew, so who was removed, or logged out elsewhere, is out at once. Names that a proxy sets are
+believed only from the proxies in the settings, and so is what they say of the address behind them.
+"""
+
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+
+from pipelines.recipe import Recipe
+from studio.access import hooks, sessions
+from studio.access.audit import Audit
+from studio.access.hooks import PromptRefusedError
+from studio.access.limits import Limiter, RateError
+from studio.access.people import LOCAL_OWNER, Person
+from studio.access.sessions import COOKIE, Session, Sessions
+from studio.access.users import TOKEN_PREFIX, Users
+from studio.access_settings import Mode
+from studio.database import Database
+from studio.settings import Settings
+
+BEARER = "bearer "
+PROXY_NAME = re.compile(r"[!-~]{1,100}")
+LOGINS_EACH = 5  # wrong passwords for one name from one address, then one a minute
+LOGINS_ADDRESS = 30
+LOGINS_PERIOD_S = 300.0
+
+
+class Door:
+    """Built once for an application."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self.settings = settings.access
+        self.audit = Audit(settings.audit_log)
+        self.users = Users(settings.users_file)
+        self.key = sessions.read_key(settings.secret_file)
+        self.sessions = Sessions(self.key, database)
+        self._is_loopback = is_loopback(settings.host)
+        self._prompt_hook = hooks.load_hook(self.settings.prompt_hook)
+        self._submits = Limiter(count=self.settings.submits_per_minute, period_s=60.0)
+        self._logins = Limiter(count=LOGINS_EACH, period_s=LOGINS_PERIOD_S)
+        self._logins_of_address = Limiter(count=LOGINS_ADDRESS, period_s=LOGINS_PERIOD_S)
+
+    def identify(self, headers: Headers, peer: str | None) -> Person | None:
+        """Who asks; None is nobody."""
+        address = self.find_address(headers, peer)
+        if self.settings.mode is Mode.OPEN:
+            return Person(owner=LOCAL_OWNER, name=LOCAL_OWNER, address=address, is_alone=self._is_loopback)
+        return self._identify_token(headers, address) or self._identify_session(headers, address, peer)
+
+    def find_address(self, headers: Headers, peer: str | None) -> str:
+        """The address of whoever asks: behind trusted proxies the last one that is not one of them."""
+        address = peer or "unknown"
+        hops = [hop.strip() for value in headers.getlist("x-forwarded-for") for hop in value.split(",")]
+        while hops and self.settings.is_trusted(address):
+            address = hops.pop()[:100] or "unknown"
+        return address
+
+    def log_in(self, name: str, password: str, address: str) -> str | None:
+        """A session's cookie; None when name and password do not belong together. Raises RateError."""
+        name = name.strip().casefold()[:100]
+        key = f"{address} {name}"
+        wait_s = self._logins_of_address.take(address) or self._logins.take(key)
+        if wait_s:
+            self.audit.note("login.limited", name=self._name_for_log(name), address=address)
+            raise RateError("Too many attempts to log in.", wait_s=wait_s)
+        user = self.users.check_password(name, password)
+        if user is None:
+            self.audit.note("login.failed", name=self._name_for_log(name), address=address)
+            return None
+        self._logins.forgive(key)
+        self.audit.note("login", name=name, address=address)
+        return self.sessions.open(owner=name, name=name, stamp=user.stamp)
+
+    def log_out(self, headers: Headers) -> None:
+        """Ends the session of this request, if it has one."""
+        session = self._read_session(headers)
+        if session is not None:
+            self.sessions.end(session)
+            self.audit.note("logout", name=session.name)
+
+    def admit(self, person: Person, recipes: Sequence[Recipe]) -> None:
+        """Before anything is queued: raises RateError, or PromptRefusedError when the operator's hook refuses."""
+        if not person.is_alone:
+            key = person.address if self.settings.mode is Mode.OPEN else person.owner
+            if wait_s := self._submits.take(key):
+                raise RateError(f"At most {self.settings.submits_per_minute} a minute can be queued.", wait_s=wait_s)
+        if self._prompt_hook is None:
+            return
+        for recipe in recipes:
+            reason = hooks.ask(self._prompt_hook, owner=person.owner, recipe=recipe.to_json())
+            if reason is not None:
+                self.audit.note(
+                    "prompt.refused", owner=person.owner, address=person.address, reason=reason, prompt=recipe.prompt
+                )
+                raise PromptRefusedError({"prompt": reason})
+
+    def _identify_token(self, headers: Headers, address: str) -> Person | None:
+        """A private Space is asked for with a hub token in the same header; that one is not for us."""
+        given = headers.get("authorization", "")
+        token = given[len(BEARER) :].strip()
+        if given[: len(BEARER)].lower() != BEARER or not token.startswith(TOKEN_PREFIX):
+            return None
+        found = self.users.find_token(token)
+        if found is None:
+            return None
+        name, user = found
+        return Person(owner=name, name=name, address=address, is_admin=self._is_admin(name) or user.is_admin)
+
+    def _identify_session(self, headers: Headers, address: str, peer: str | None) -> Person | None:
+        if self.settings.mode is Mode.PROXY:
+            return self._identify_header(headers, address, peer)
+        session = self._read_session(headers)
+        if session is None:
+            return None
+        is_admin = self._is_admin(session.name)
+        if self.settings.mode is Mode.PASSWORD:
+            user = self.users.read().get(session.owner)
+            if user is None or user.password is None or user.stamp != session.stamp:
+                return None
+            is_admin = is_admin or user.is_admin
+        elif session.stamp != Mode.HUGGINGFACE:  # opened in another mode
+            return None
+        return Person(owner=session.owner, name=session.name, address=address, is_admin=is_admin, can_log_out=True)
+
+    def _identify_header(self, headers: Headers, address: str, peer: str | None) -> Person | None:
+        """Two such headers are nobody: one of them may be the visitor's own."""
+        names = headers.getlist(self.settings.user_header)
+        if not self.settings.is_trusted(peer) or len(names) != 1 or not PROXY_NAME.fullmatch(names[0]):
+            return None
+        name = names[0].casefold()
+        return Person(owner=name, name=names[0], address=address, is_admin=self._is_admin(name))
+
+    def _read_session(self, headers: Headers) -> Session | None:
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        return self.sessions.read(cookie) if cookie else None
+
+    def _name_for_log(self, name: str) -> str:
+        """What nobody is called may be a password in the wrong field."""
+        return name if name in self.users.read() else "(unknown)"
+
+    def _is_admin(self, name: str) -> bool:
+        return name.casefold() in self.settings.admins
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach that address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,148 @@
+"""Logging in with a Hugging Face account, on a Space whose README says `hf_oauth: true`.
+
+OpenID Connect's code flow with PKCE, in three requests by httpx: where the provider's endpoints are, the code for an
+access token, the token for who it is. What comes straight from the provider over TLS needs no second signature. The
+token is used that once and kept nowhere. (The helpers of gradio and huggingface_hub keep it in the browser's cookie,
+and outside of Spaces they log everybody in as the server's own account.)
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlencode
+
+import httpx
+from pydantic import BaseModel, Field, ValidationError
+
+from pipelines.errors import LumeshError
+from studio.access.sessions import Signer
+from studio.access_settings import HubLogin
+
+STATE_COOKIE = "lumesh-login"
+STATE_S = 600.0
+TIMEOUT_S = 10.0
+CALLBACK_PATH = "/login/callback"  # one of the two that the hub allows for a Space
+
+
+class HubLoginError(LumeshError):
+    """A login that came to nothing."""
+
+    title = "Logging in did not work"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, advice="Try again.")
+
+
+class Account(BaseModel):
+    """Who it is: `sub` stays when an account is renamed, so it is the owner."""
+
+    sub: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")
+    preferred_username: str = Field(min_length=1, max_length=100)
+
+    @property
+    def owner(self) -> str:
+        return f"hf-{self.sub}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Endpoints:
+    authorize: str
+    token: str
+    userinfo: str
+
+
+class HubLogins:
+    """The flow; what it must remember meanwhile is in a signed cookie of the visitor."""
+
+    def __init__(self, login: HubLogin, key: bytes) -> None:
+        self._login = login
+        self._signer = Signer(key, purpose="hub login")
+        self._found: _Endpoints | None = None
+
+    async def begin(self, onward: str) -> tuple[str, str]:
+        """Where to send the visitor, and the cookie that must come back with them; `onward` is where they wanted to."""
+        endpoints = await self._find_endpoints()
+        state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+        query = {
+            "response_type": "code",
+            "client_id": self._login.client_id,
+            "redirect_uri": self._redirect_uri,
+            "scope": self._login.scopes,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        until = time.time() + STATE_S
+        cookie = self._signer.sign({"state": state, "verifier": verifier, "until": until, "onward": onward})
+        return f"{endpoints.authorize}?{urlencode(query)}", cookie
+
+    async def finish(self, query: Mapping[str, str], cookie: str) -> tuple[Account, str]:
+        """The account behind the provider's answer, and where its owner wanted to; raises HubLoginError."""
+        begun = self._signer.read(cookie)
+        if begun is None or begun["until"] < time.time():
+            raise HubLoginError("It was begun in another browser, or too long ago.")
+        if not hmac.compare_digest(query.get("state", "").encode(), begun["state"].encode()):
+            raise HubLoginError("The answer belongs to another attempt.")
+        if "code" not in query:
+            raise HubLoginError(f"The hub answered {query.get('error', 'without a code')[:60]!r}.")
+        endpoints = await self._find_endpoints()
+        async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
+            tokens = await _read(
+                client.post(
+                    endpoints.token,
+                    data={
+                        "grant_type": "authorization_code",
+                        "code": query["code"],
+                        "redirect_uri": self._redirect_uri,
+                        "client_id": self._login.client_id,
+                        "code_verifier": begun["verifier"],
+                    },
+                    auth=(self._login.client_id, self._login.client_secret),
+                )
+            )
+            bearer = {"Authorization": f"Bearer {tokens.get('access_token', '')}"}
+            about = await _read(client.get(endpoints.userinfo, headers=bearer))
+        try:
+            return Account.model_validate(about), str(begun["onward"])
+        except ValidationError as error:
+            raise HubLoginError("The hub did not say whose account it is.") from error
+
+    @property
+    def _redirect_uri(self) -> str:
+        return f"https://{self._login.space_host}{CALLBACK_PATH}"
+
+    async def _find_endpoints(self) -> _Endpoints:
+        if self._found is None:
+            async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
+                url = f"{self._login.provider_url.rstrip('/')}/.well-known/openid-configuration"
+                found = await _read(client.get(url))
+            try:
+                self._found = _Endpoints(
+                    authorize=found["authorization_endpoint"],
+                    token=found["token_endpoint"],
+                    userinfo=found["userinfo_endpoint"],
+                )
+            except KeyError as error:
+                raise HubLoginError(f"The hub does not name its {error}.") from error
+        return self._found
+
+
+async def _read(request: Any) -> dict[str, Any]:
+    """The JSON object of an answer; whatever else comes is a HubLoginError without details that could be secret."""
+    try:
+        answer: httpx.Response = await request
+        answer.raise_for_status()
+        found = answer.json()
+    except httpx.HTTPStatusError as error:
+        raise HubLoginError(f"The hub refused it ({error.response.status_code}).") from None
+    except (httpx.HTTPError, ValueError):
+        raise HubLoginError("The hub does not answer.") from None
+    if not isinstance(found, dict):
+        raise HubLoginError("The hub's answer cannot be read.")
+    return cast(dict[str, Any], found)

@@ -1,0 +1,53 @@
+"""How often something may be done: a burst at once, then one after each interval, counted for each key alone.
+
+One number a key: the time at which its debt is paid. In memory, because a restart may forgive.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from pipelines.errors import LumeshError
+
+MAX_KEYS = 10_000  # strangers choose some of the keys
+
+
+class RateError(LumeshError):
+    """Too often; `wait_s` says when it may be tried again."""
+
+    title = "Too many requests"
+
+    def __init__(self, detail: str, *, wait_s: float) -> None:
+        self.wait_s = wait_s
+        super().__init__(detail, advice=f"Try again in {max(1, round(wait_s))} s.")
+
+
+class Limiter:
+    """`count` at once, and as many again within `period_s`."""
+
+    def __init__(self, *, count: int, period_s: float, read_clock: Callable[[], float] = time.monotonic) -> None:
+        self._interval_s = period_s / count
+        self._burst_s = period_s - self._interval_s
+        self._read_clock = read_clock
+        self._paid_at: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def take(self, key: str) -> float:
+        """0 and one is used up, or the seconds to wait for the next."""
+        now = self._read_clock()
+        with self._lock:
+            paid_at = max(self._paid_at.get(key, now), now)
+            wait_s = paid_at - now - self._burst_s
+            if wait_s > 1e-9:
+                return wait_s
+            if len(self._paid_at) >= MAX_KEYS:
+                self._paid_at = {key: at for key, at in self._paid_at.items() if at > now}
+            if len(self._paid_at) >= MAX_KEYS and key not in self._paid_at:
+                return self._interval_s
+            self._paid_at[key] = paid_at + self._interval_s
+            return 0.0
+
+    def forgive(self, key: str) -> None:
+        """As if it had never happened."""
+        with self._lock:
+            self._paid_at.pop(key, None)

@@ -1,0 +1,46 @@
+"""Passwords as scrypt hashes, made and compared slowly on purpose.
+
+The cost is OWASP's second recommendation for scrypt: 32 MiB and about a third of a second on one core. It is part of
+each hash, so it can be raised later. Only a few are computed at a time: logins must not fill the memory.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+import threading
+
+LOG2_N, R, P = 15, 8, 3
+SALT_BYTES = 16
+MAX_CHARS = 200
+MIN_CHARS = 8
+_ROOM_BYTES = 128 * 1024 * 1024  # OpenSSL refuses scrypt beyond 32 MiB unless told
+
+_turns = threading.BoundedSemaphore(2)
+
+
+def hash_password(password: str) -> str:
+    """A hash with its salt and cost, as text."""
+    salt = secrets.token_bytes(SALT_BYTES)
+    digest = _scrypt(password, salt, LOG2_N, R, P)
+    return "$".join(("scrypt", str(LOG2_N), str(R), str(P), _encode(salt), _encode(digest)))
+
+
+def is_password(password: str, stored: str) -> bool:
+    """Whether this password made that hash; takes the same time either way."""
+    _, log2_n, r, p, salt, digest = stored.split("$")
+    found = _scrypt(password, base64.b64decode(salt), int(log2_n), int(r), int(p))
+    return hmac.compare_digest(found, base64.b64decode(digest))
+
+
+def _scrypt(password: str, salt: bytes, log2_n: int, r: int, p: int) -> bytes:
+    with _turns:
+        return hashlib.scrypt(password.encode(), salt=salt, n=1 << log2_n, r=r, p=p, maxmem=_ROOM_BYTES)
+
+
+def _encode(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+NOBODYS = "$".join(("scrypt", str(LOG2_N), str(R), str(P), _encode(bytes(SALT_BYTES)), _encode(bytes(64))))
+"""What a name that nobody has is compared with: it takes as long as a real one, and no password is known to make it."""

@@ -1,0 +1,53 @@
+"""Whether what was chosen is safe to start: nobody opens their machine to others by accident."""
+
+from pipelines.errors import LumeshError
+from studio.access.door import is_loopback
+from studio.access.users import Users
+from studio.access_settings import Mode
+from studio.settings import Settings
+
+OPEN_WARNING = (
+    "ANYBODY WHO REACHES THIS ADDRESS CAN USE THIS STUDIO: make, see and delete everything in it. "
+    "`python app.py users add NAME` makes people log in."
+)
+NO_USERS_WARNING = "Nobody can log in yet: `python app.py users add NAME --admin` adds the first one."
+ADMIN_WARNING = "There is no admin; `--admins NAME` names some."
+
+
+class AccessError(LumeshError):
+    """Settings of access that do not fit together."""
+
+    title = "Who may use it?"
+
+
+def check(settings: Settings) -> list[str]:
+    """Warnings to print; raises AccessError when the studio must not start like this."""
+    access = settings.access
+    if access.mode is Mode.OPEN:
+        if is_loopback(settings.host):
+            return []
+        if not access.is_open:
+            raise AccessError(
+                f"At {settings.host} other machines reach the studio, and nobody has to log in.",
+                advice=(
+                    "Set `hf_oauth: true` in the Space's README, or the variable LUMESH_OPEN=1 to let everybody in."
+                    if access.is_space
+                    else "Add users (python app.py users add NAME), choose --access proxy, or add --open to let "
+                    "everybody in."
+                ),
+            )
+        return [OPEN_WARNING]
+    if access.mode is Mode.PROXY and not access.trusted_proxies:
+        raise AccessError(
+            "With --access proxy somebody must be trusted.",
+            advice="Name the proxy's address, such as --trusted-proxies 127.0.0.1.",
+        )
+    if access.mode is Mode.HUGGINGFACE and access.hub_login is None:
+        raise AccessError(
+            "The Hugging Face login works on Spaces only, and this one has none.",
+            advice="Set `hf_oauth: true` in the header of the Space's README.",
+        )
+    users = Users(settings.users_file).read()
+    if access.mode is Mode.PASSWORD:
+        return [] if any(user.password for user in users.values()) else [NO_USERS_WARNING]
+    return [] if access.admins else [ADMIN_WARNING]

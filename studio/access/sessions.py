@@ -1,0 +1,102 @@
+"""Sessions: who logged in, in a cookie that the server signed; nothing to steal lies on the server.
+
+The key is made once, in a file for the studio's own eyes. A session ends at its time, by logging out (its id is noted
+in the database until then), or when the password behind it changed. Each purpose signs with a key of its own.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from studio.database import Database
+
+COOKIE = "lumesh-session"
+SESSION_S = 7 * 24 * 3600.0
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """`owner` is whose jobs they are, `name` what people read; `stamp` must still be the user's (users.py)."""
+
+    id: str
+    owner: str
+    name: str
+    stamp: str
+    until: float
+
+
+class Signer:
+    """Signs small JSON objects that pass through other people's hands."""
+
+    def __init__(self, key: bytes, *, purpose: str) -> None:
+        self._key = hmac.digest(key, purpose.encode(), hashlib.sha256)
+
+    def sign(self, values: dict[str, Any]) -> str:
+        """Text for a cookie."""
+        body = base64.urlsafe_b64encode(json.dumps(values, separators=(",", ":")).encode()).decode()
+        return f"{body}.{self._seal(body)}"
+
+    def read(self, text: str) -> dict[str, Any] | None:
+        """What was signed here; None for anything else."""
+        body, _, seal = text.partition(".")
+        if not hmac.compare_digest(seal.encode(), self._seal(body).encode()):
+            return None
+        try:
+            return json.loads(base64.urlsafe_b64decode(body))
+        except (binascii.Error, ValueError):
+            return None
+
+    def _seal(self, body: str) -> str:
+        return hmac.new(self._key, body.encode(), hashlib.sha256).hexdigest()
+
+
+class Sessions:
+    """Opened, read, ended."""
+
+    def __init__(self, key: bytes, database: Database) -> None:
+        self._signer = Signer(key, purpose="session")
+        self._database = database
+
+    def open(self, *, owner: str, name: str, stamp: str = "", lasts_s: float = SESSION_S) -> str:
+        """The value of a new session's cookie."""
+        session = Session(id=secrets.token_hex(16), owner=owner, name=name, stamp=stamp, until=time.time() + lasts_s)
+        return self._signer.sign(asdict(session))
+
+    def read(self, cookie: str) -> Session | None:
+        """The session, while it lasts."""
+        values = self._signer.read(cookie)
+        if values is None:
+            return None
+        session = Session(**values)
+        if session.until <= time.time():
+            return None
+        ended = self._database.read_one("SELECT 1 FROM ended_sessions WHERE id = ?", (session.id,))
+        return None if ended else session
+
+    def end(self, session: Session) -> None:
+        """From now on the cookie is worth nothing, wherever a copy of it is."""
+        with self._database.write() as tx:
+            tx.execute("INSERT OR IGNORE INTO ended_sessions (id, until) VALUES (?, ?)", (session.id, session.until))
+            tx.execute("DELETE FROM ended_sessions WHERE until < ?", (time.time(),))
+
+
+def read_key(file: Path) -> bytes:
+    """The key, made on first use; only the studio's own account can read it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return bytes.fromhex(file.read_text("ascii"))
+    key = secrets.token_bytes(KEY_BYTES)
+    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+        stream.write(key.hex())
+    return key

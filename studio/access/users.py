@@ -1,0 +1,185 @@
+"""The users file: names, scrypt hashes, admins and digests of tokens, in the data directory, for its owner's eyes only.
+
+`python app.py users` writes it (commands.py), whole or not at all; the running studio notices, so who is removed is out
+at once. A file that cannot be read lets nobody in.
+"""
+
+import fcntl
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pipelines.errors import LumeshError
+from studio.access.passwords import NOBODYS, hash_password, is_password
+
+TOKEN_PREFIX = "lumesh_"
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+
+
+class UsersError(LumeshError):
+    """A users file, or a change of it, that cannot be."""
+
+    title = "Users"
+
+
+class Token(BaseModel):
+    """What is kept of a token: not itself."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sha256: str
+    created_at: float
+
+
+class User(BaseModel):
+    """`password` is a hash; None: only tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    password: str | None = None
+    is_admin: bool = False
+    tokens: tuple[Token, ...] = ()
+
+    @property
+    def stamp(self) -> str:
+        """Changes with the password; a session that was opened with an older one is over."""
+        return hashlib.sha256((self.password or "").encode()).hexdigest()[:16]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    users: dict[str, User] = {}
+
+
+class Users:
+    """The file, read anew whenever it changed."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seen: tuple[int, ...] | None = None
+        self._users: Mapping[str, User] = {}
+        self._lock = threading.Lock()
+
+    def read(self) -> Mapping[str, User]:
+        """Everybody, by name; raises UsersError when the file is damaged."""
+        with self._lock:
+            try:
+                status = self._file.stat()
+            except FileNotFoundError:
+                self._seen, self._users = None, {}
+                return self._users
+            now = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if now != self._seen:
+                self._users = self._parse(self._file.read_bytes())
+                self._seen = now
+            return self._users
+
+    def check_password(self, name: str, password: str) -> User | None:
+        """The user, when name and password belong together; as slow for names that nobody has."""
+        user = self.read().get(name)
+        stored = user.password if user else None
+        is_right = is_password(password, stored or NOBODYS)
+        return user if is_right and stored else None
+
+    def find_token(self, token: str) -> tuple[str, User] | None:
+        """Whose token this is."""
+        digest = _digest(token)
+        found = None
+        for name, user in self.read().items():
+            for known in user.tokens:
+                if hmac.compare_digest(known.sha256, digest):
+                    found = name, user
+        return found
+
+    def add(self, name: str, *, password: str | None, is_admin: bool) -> None:
+        """A new user; raises UsersError when there is one."""
+        if not NAME.fullmatch(name):
+            raise UsersError(
+                f"{name[:60]!r} cannot be a name.",
+                advice="Use up to 40 small letters, digits, dots, dashes and underscores.",
+            )
+        with self._change() as users:
+            if name in users:
+                raise UsersError(f"There is a user {name!r} already.", advice="`users password` gives a new password.")
+            users[name] = User(password=hash_password(password) if password else None, is_admin=is_admin)
+
+    def set_password(self, name: str, password: str) -> None:
+        """Ends every session of this user."""
+        with self._change() as users:
+            users[name] = _require(users, name).model_copy(update={"password": hash_password(password)})
+
+    def remove(self, name: str) -> None:
+        """Ends every session and token; jobs and files stay."""
+        with self._change() as users:
+            _require(users, name)
+            del users[name]
+
+    def add_token(self, name: str) -> str:
+        """A new token, which nobody can read again later."""
+        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
+        with self._change() as users:
+            user = _require(users, name)
+            kept = Token(sha256=_digest(token), created_at=time.time())
+            users[name] = user.model_copy(update={"tokens": (*user.tokens, kept)})
+        return token
+
+    def revoke_tokens(self, name: str) -> int:
+        """Ends all of a user's tokens; returns how many."""
+        with self._change() as users:
+            user = _require(users, name)
+            users[name] = user.model_copy(update={"tokens": ()})
+        return len(user.tokens)
+
+    @contextmanager
+    def _change(self) -> Generator[dict[str, User]]:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            users = dict(self.read())
+            yield users
+            _write_private(self._file, _File(users=users).model_dump_json(indent=1).encode())
+
+    def _parse(self, content: bytes) -> Mapping[str, User]:
+        try:
+            return _File.model_validate_json(content).users
+        except ValidationError as error:
+            raise UsersError(
+                f"{self._file} is damaged ({error.error_count()} problems).",
+                advice="Repair it, or remove it and add the users again.",
+            ) from None  # its message would quote the file
+
+
+def _require(users: Mapping[str, User], name: str) -> User:
+    if name not in users:
+        raise UsersError(f"There is no user {name!r}.", advice="`users list` shows who there is.")
+    return users[name]
+
+
+def _digest(token: str) -> str:
+    """Plain SHA-256: a token is 256 random bits, which nobody guesses however fast they can try."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _write_private(file: Path, content: bytes) -> None:
+    """Readable by its owner alone from its first byte on (mkstemp's 0600), and never half written."""
+    descriptor, part = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(part).replace(file)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,201 @@
+"""The data directory in one file, and back: `python app.py backup FILE` and `python app.py restore FILE`.
+
+A backup is taken while the studio runs: the database through SQLite's own backup, as one moment, then the files that
+its rows name, which are never changed after they were written. Restoring needs a studio that is stopped, refuses what a
+newer Lumesh wrote, and deletes nothing: what was there is moved aside.
+Left out: what can be compiled, downloaded or logged again, and models unless they are asked for.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from pipelines.errors import LumeshError
+from studio.database import MIGRATIONS_DIR
+from studio.settings import Settings, read_settings
+from studio.worker.lock import hold_lock
+
+COMMANDS = ("backup", "restore")
+MANIFEST = "lumesh-backup.json"
+VERSION = 1
+DATABASE = "jobs.db"
+ASIDE = "before-restore-"
+RESTORING = ".restoring-"
+REMADE = frozenset(("cache", "logs", "packs", "app.lock", "worker.lock"))
+MODELS = frozenset(("models", "loras"))
+
+
+class BackupError(LumeshError):
+    """A backup that cannot be written, or a file that cannot be restored."""
+
+    title = "The backup cannot be used"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What was written or brought back."""
+
+    files: int
+    bytes: int
+    aside: Path | None = None
+
+
+def run(command: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """One of COMMANDS from the command line; the other flags are the studio's own."""
+    parser = argparse.ArgumentParser(prog=f"app.py {command}", allow_abbrev=False)
+    parser.add_argument("file", type=Path, help="the backup: a tar file")
+    if command == "backup":
+        parser.add_argument("--with-models", action="store_true", help="take models/ and loras/ along, however large")
+    found, rest = parser.parse_known_args(arguments)
+    settings = read_settings(rest, environment)
+    file = found.file.expanduser().absolute()
+    console = Console(highlight=False, soft_wrap=True)
+    if command == "backup":
+        summary = backup(settings, file, with_models=found.with_models)
+        console.print(f"{file}: {summary.files} files, {summary.bytes / 1e6:.1f} MB", markup=False)
+        return 0
+    summary = restore(settings, file)
+    console.print(f"{settings.data_dir}: {summary.files} files, {summary.bytes / 1e6:.1f} MB", markup=False)
+    if summary.aside is not None:
+        console.print(f"What was there is now in {summary.aside}", markup=False)
+    return 0
+
+
+def backup(settings: Settings, file: Path, *, with_models: bool = False) -> Summary:
+    """Writes the backup whole or not at all; one that was there is replaced."""
+    data_dir = settings.data_dir
+    if not settings.database_file.is_file():
+        raise BackupError(f"There is no studio in {data_dir}.", advice="Name its folder with --data-dir.")
+    if file.is_relative_to(data_dir):
+        raise BackupError(f"{file} lies in the data directory itself.", advice="Choose a place outside of it.")
+    with tempfile.TemporaryDirectory(dir=_require_folder(file.parent), prefix=".lumesh-") as folder:
+        snapshot, part = Path(folder) / DATABASE, Path(folder) / file.name
+        schema = _take_snapshot(settings.database_file, snapshot)
+        manifest = Path(folder) / MANIFEST
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        manifest.write_text(json.dumps({"version": VERSION, "schema": schema, "created_at": stamp}), "utf-8")
+        files = total = 0
+        with tarfile.open(part, "w:gz" if file.suffix in (".gz", ".tgz") else "w") as archive:
+            archive.add(manifest, MANIFEST)
+            archive.add(snapshot, DATABASE)
+            for source in _list_files(data_dir, skipped=REMADE if with_models else REMADE | MODELS):
+                try:
+                    archive.add(source, str(source.relative_to(data_dir)), recursive=False)
+                except FileNotFoundError:  # purged, or a part of a file that has its name by now
+                    continue
+                files, total = files + 1, total + source.stat().st_size if source.exists() else total
+        part.chmod(0o600)  # addresses and secrets of webhooks are in it
+        with part.open("rb") as stream:
+            os.fsync(stream.fileno())
+        part.replace(file)
+        return Summary(files=files + 1, bytes=total + snapshot.stat().st_size)
+
+
+def restore(settings: Settings, file: Path) -> Summary:
+    """Brings a backup back; raises AlreadyRunningError while the studio runs, BackupError for a file that is none."""
+    data_dir = settings.data_dir
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        for lock, who in ((settings.app_lock, "Lumesh"), (settings.worker_lock, "A worker")):
+            stack.enter_context(hold_lock(lock, who=who, timeout_s=0.0))
+        try:
+            archive = stack.enter_context(tarfile.open(file, "r:*"))
+            _check_manifest(archive, file)
+            unpacked = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=data_dir, prefix=RESTORING)))
+            archive.extractall(unpacked, filter="data")
+        except FileNotFoundError as error:
+            raise BackupError(f"There is no file {file}.") from error
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise BackupError(f"{file} cannot be read to its end: {error}.") from error
+        (unpacked / MANIFEST).unlink()
+        _check_database(unpacked / DATABASE, file)
+        files = [path for path in unpacked.rglob("*") if path.is_file()]
+        total = sum(path.stat().st_size for path in files)
+        aside = _put_in_place(data_dir, unpacked)
+    return Summary(files=len(files), bytes=total, aside=aside)
+
+
+def count_migrations() -> int:
+    """The version of the database that this Lumesh writes."""
+    return len(list(MIGRATIONS_DIR.glob("[0-9][0-9][0-9]_*.sql")))
+
+
+def _require_folder(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise BackupError(f"There is no folder {folder}.", advice="Make it first, or choose another one.")
+    return folder
+
+
+def _take_snapshot(source: Path, target: Path) -> int:
+    """One moment of the database, whatever is written meanwhile; returns its version."""
+    with closing(sqlite3.connect(source)) as live, closing(sqlite3.connect(target)) as copy:
+        live.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")  # one file, not three
+        return copy.execute("PRAGMA user_version").fetchone()[0]
+
+
+def _list_files(data_dir: Path, *, skipped: frozenset[str]) -> Iterator[Path]:
+    """Files proper: links lead elsewhere, and names with a dot in front are parts of files."""
+    for entry in sorted(data_dir.iterdir()):
+        if entry.name in skipped or entry.name.startswith((DATABASE, ASIDE, ".")) or entry.is_symlink():
+            continue
+        found = sorted(entry.rglob("*")) if entry.is_dir() else [entry]
+        yield from (path for path in found if path.is_file() and not path.is_symlink() and path.name[0] != ".")
+
+
+def _check_manifest(archive: tarfile.TarFile, file: Path) -> None:
+    first = archive.next()
+    content = archive.extractfile(first) if first and first.name == MANIFEST and first.size < 10_000 else None
+    try:
+        manifest = json.load(content) if content else {}
+        version, schema = int(manifest["version"]), int(manifest["schema"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BackupError(f"{file} is no backup of Lumesh.", advice="Backups are made by `app.py backup`.") from error
+    if version > VERSION or schema > count_migrations():
+        raise BackupError(
+            f"{file} was written by a newer Lumesh: its database is at version {schema}, this one knows "
+            f"{count_migrations()}.",
+            advice="Restore it with that version.",
+        )
+
+
+def _check_database(database: Path, file: Path) -> None:
+    try:
+        with closing(sqlite3.connect(database)) as opened:
+            if opened.execute("PRAGMA user_version").fetchone()[0] > count_migrations():
+                raise BackupError(f"{file} holds the database of a newer Lumesh.", advice="Restore it with that one.")
+            problem = opened.execute("PRAGMA quick_check").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        problem = str(error)
+    if problem != "ok":
+        raise BackupError(f"The database in {file} is damaged: {problem}.", advice="Take another backup.")
+
+
+def _put_in_place(data_dir: Path, unpacked: Path) -> Path | None:
+    """By renaming, which a full disk cannot stop halfway through a file; returns where the old files went."""
+    brought = {entry.name for entry in unpacked.iterdir()}
+    kept = REMADE | MODELS - brought
+    old = [
+        entry
+        for entry in data_dir.iterdir()
+        if entry.name not in kept and not entry.name.startswith((ASIDE, RESTORING))
+    ]
+    aside = data_dir / f"{ASIDE}{time.strftime('%Y%m%d-%H%M%S')}"
+    if old:
+        aside.mkdir(exist_ok=True)
+    for entry in old:
+        entry.rename(aside / entry.name)
+    for entry in list(unpacked.iterdir()):
+        shutil.move(entry, data_dir / entry.name)
+    return aside if old else None

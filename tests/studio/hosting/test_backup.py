@@ -1,0 +1,160 @@
+"""Backups while the studio runs, and what a restore refuses."""
+
+import io
+import json
+import sqlite3
+import tarfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from studio.database import Database, open_database
+from studio.hosting.backup import ASIDE, MANIFEST, BackupError, backup, count_migrations, restore
+from studio.jobs import queue
+from studio.library.search import Filters, find_outputs
+from studio.settings import Settings
+from studio.worker.lock import AlreadyRunningError, hold_lock
+from studio.worker.loop import Worker
+
+
+@pytest.fixture
+def used(settings: Settings, database: Database, submit: Callable[..., Any], worker: Worker) -> Settings:
+    """A data directory with an output, a waiting job, a list of words, a model and things that are made again."""
+    submit("A boat that is done")
+    worker.run_next()
+    submit("A boat that waits")
+    for name in ("wildcards/animals.txt", "models/mine/model.bin", "cache/jax/program", "logs/worker.log", ".x.part"):
+        (settings.data_dir / name).parent.mkdir(parents=True, exist_ok=True)
+        (settings.data_dir / name).write_text(name, "utf-8")
+    (settings.data_dir / "elsewhere").symlink_to("/etc")
+    return settings
+
+
+@pytest.fixture
+def other(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return replace(settings, data_dir=tmp_path_factory.mktemp("other"))
+
+
+@pytest.fixture
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("backups") / "lumesh.tar"
+
+
+def list_names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
+
+
+def test_what_is_restored_is_what_was_there(used: Settings, other: Settings, file: Path) -> None:
+    written = backup(used, file)
+    brought = restore(other, file)
+    assert (written.files, written.bytes) == (brought.files, brought.bytes)
+    assert brought.aside is None
+    with closing(open_database(other.database_file)) as database:
+        assert [job.recipe.prompt for job in queue.list_jobs(database, owner="local")] == [
+            "A boat that waits",
+            "A boat that is done",
+        ]
+        output = find_outputs(database, Filters(), owner="local").outputs[0]
+    for name in (output.file, output.thumb):
+        assert (other.outputs_dir / name).read_bytes() == (used.outputs_dir / name).read_bytes()
+    assert list_names(other.data_dir) >= {"jobs.db", "outputs", "wildcards"}
+    assert not list_names(other.data_dir) & {"models", "cache", "logs", "elsewhere", ".x.part", MANIFEST}
+
+
+def test_models_come_along_when_they_are_asked_for(used: Settings, other: Settings, file: Path) -> None:
+    backup(used, file.with_suffix(".tgz"), with_models=True)
+    restore(other, file.with_suffix(".tgz"))
+    assert (other.models_dir / "mine" / "model.bin").read_text("utf-8") == "models/mine/model.bin"
+
+
+def test_a_snapshot_is_one_moment_while_others_write(used: Settings, database: Database, file: Path) -> None:
+    with database.write() as tx:
+        tx.execute("UPDATE jobs SET owner = 'nobody'")
+        backup(used, file)  # in the middle of somebody's transaction
+    with tarfile.open(file) as archive, closing(sqlite3.connect(":memory:")) as copy:
+        content = archive.extractfile("jobs.db")
+        assert content is not None
+        copy.deserialize(content.read())
+        assert copy.execute("SELECT DISTINCT owner FROM jobs").fetchall() == [("local",)]
+
+
+def test_what_was_there_is_moved_aside(used: Settings, other: Settings, file: Path) -> None:
+    backup(used, file)
+    open_database(other.database_file).close()
+    other.worker_log.parent.mkdir()
+    (other.outputs_dir / "old.png").parent.mkdir()
+    (other.outputs_dir / "old.png").write_text("old", "utf-8")
+    aside = restore(other, file).aside
+    assert aside is not None
+    assert aside.name.startswith(ASIDE)
+    assert list_names(aside) == {"jobs.db", "outputs"}
+    assert (aside / "outputs" / "old.png").read_text("utf-8") == "old"
+    assert other.worker_log.parent.is_dir()
+
+
+def test_a_running_studio_is_not_restored_into(used: Settings, file: Path) -> None:
+    backup(used, file)
+    for lock in (used.app_lock, used.worker_lock):
+        with hold_lock(lock, who="A test", timeout_s=0.0), pytest.raises(AlreadyRunningError, match="already uses"):
+            restore(used, file)
+
+
+@pytest.mark.parametrize("where", ["manifest", "database"])
+def test_what_a_newer_lumesh_wrote_is_refused(
+    used: Settings, database: Database, other: Settings, file: Path, where: str
+) -> None:
+    with database.write() as tx:
+        tx.execute(f"PRAGMA user_version = {count_migrations() + 1}")
+    backup(used, file)
+    if where == "database":  # of which the manifest says nothing
+        rewrite(file, {MANIFEST: json.dumps({"version": 1, "schema": 1}).encode()})
+    with pytest.raises(BackupError, match="newer Lumesh"):
+        restore(other, file)
+    assert not other.database_file.exists()
+
+
+def rewrite(file: Path, contents: dict[str, bytes]) -> None:
+    """The same tar with other contents, and what is new at its end."""
+    with tarfile.open(file) as old:
+        members = {member.name: old.extractfile(member).read() for member in old if member.isfile()}
+    with tarfile.open(file, "w") as new:
+        for name, content in (members | contents).items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            new.addfile(entry, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: file.write_bytes(b"no tar"),
+        lambda file: file.write_bytes(file.read_bytes()[:6000]),
+        lambda file: rewrite(file, {"jobs.db": b"no database" * 1000}),
+        lambda file: rewrite(file, {MANIFEST: b"[]"}),
+        lambda file: rewrite(file, {"../outside": b"evil"}),
+        lambda file: file.unlink(),
+    ],
+)
+def test_a_file_that_is_no_whole_backup_changes_nothing(
+    used: Settings, other: Settings, file: Path, spoil: Callable[[Path], None]
+) -> None:
+    backup(used, file)
+    spoil(file)
+    (other.outputs_dir).mkdir()
+    with pytest.raises(BackupError):
+        restore(other, file)
+    assert list_names(other.data_dir) <= {"outputs", "app.lock", "worker.lock"}
+    assert not (other.data_dir.parent / "outside").exists()
+
+
+def test_places_that_cannot_be_meant_are_named(used: Settings, other: Settings, file: Path) -> None:
+    with pytest.raises(BackupError, match="no studio in"):
+        backup(other, file)
+    with pytest.raises(BackupError, match="lies in the data directory"):
+        backup(used, used.data_dir / "backup.tar")
+    with pytest.raises(BackupError, match="no folder"):
+        backup(used, file.parent / "nowhere" / "backup.tar")
