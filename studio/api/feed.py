@@ -1,14 +1,14 @@
 """Every event as it is written, for any number of followers: one poller looks into the database, only while it must."""
 
 import asyncio
-from collections import deque
+import time
 from collections.abc import AsyncGenerator
 
+from studio import events
 from studio.database import Database
-from studio.jobs import events
-from studio.jobs.events import Event
+from studio.events import Event
 
-POLL_S = 0.05
+POLL_S = 0.02
 KEEPALIVE_S = 15.0  # proxies close a stream that is silent for 30 to 60 s
 RECENT_EVENTS = 500
 
@@ -18,7 +18,7 @@ class Feed:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        self._recent: list[Event] = []  # contiguous, so an id says where its event is
         self._followers = 0
         self._poller: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -32,34 +32,39 @@ class Feed:
         last_id = await asyncio.to_thread(events.read_last_id, self._database)
         after = last_id if after is None else min(after, last_id)
         self._followers += 1
+        told_s = time.monotonic()
         try:
             while not self._is_closed:
                 if self._poller is None:
                     self._poller = asyncio.create_task(self._poll())
                 news = self._news
                 batch = await self._read_after(after)
-                if batch:
-                    after = batch[-1].id
+                if batch or time.monotonic() - told_s >= KEEPALIVE_S / 2:  # half: the poller's clock is not quite ours
+                    after = batch[-1].id if batch else after
                     yield batch
-                elif not await _is_set_within(news, KEEPALIVE_S):
-                    yield []
+                    told_s = time.monotonic()
+                else:
+                    await news.wait()  # without a timer: after every event a hundred followers come back here
         finally:
             self._followers -= 1
 
     def close(self) -> None:
-        """Ends every stream, so that the server can stop."""
+        """Ends every stream, so that the server can stop. The poller notices, and wakes who waits."""
         self._is_closed = True
 
     async def _poll(self) -> None:
         try:
             last_id = await asyncio.to_thread(events.read_last_id, self._database)
             self._wake()  # whoever looked before this moment looks again: from here on nothing is missed
+            woken_s = time.monotonic()
             while self._followers and not self._is_closed:
                 batch = await asyncio.to_thread(events.read_after, self._database, last_id)
                 if batch:
-                    self._recent.extend(batch)
                     last_id = batch[-1].id
+                    self._recent = [*self._recent, *batch][-RECENT_EVENTS:]
+                if batch or time.monotonic() - woken_s >= KEEPALIVE_S:
                     self._wake()
+                    woken_s = time.monotonic()
                 await asyncio.sleep(POLL_S)
         finally:
             self._poller = None
@@ -73,13 +78,5 @@ class Feed:
     async def _read_after(self, after: int) -> list[Event]:
         """From memory for those who keep up, from the database for those who come back."""
         if self._recent and self._recent[0].id <= after + 1:
-            return [event for event in self._recent if event.id > after]
+            return self._recent[after + 1 - self._recent[0].id :]
         return await asyncio.to_thread(events.read_after, self._database, after)
-
-
-async def _is_set_within(event: asyncio.Event, timeout_s: float) -> bool:
-    try:
-        await asyncio.wait_for(event.wait(), timeout_s)
-    except TimeoutError:
-        return False
-    return True

@@ -4,8 +4,9 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from studio import events
 from studio.api.access import Visitor
-from studio.jobs import events, queue
+from studio.jobs import queue
 from studio.jobs.engine import read_engine
 
 router = APIRouter(tags=["health"])

@@ -3,6 +3,7 @@
 Paths come from our own rows, never from a client. Outputs never change under their id, so browsers keep them.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +16,7 @@ from studio.library.files import poster_of
 from studio.library.records import Output
 
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
+CHECKED = {"Cache-Control": "private, no-cache"}  # kept, and asked for every time whether it changed
 
 router = APIRouter(tags=["media"])
 Animation = Literal["gif", "webp"]
@@ -32,6 +34,7 @@ def get_preview(job_id: str, visit: Visitor) -> Response:
 
 
 @router.head("/outputs/{output_id}/file", include_in_schema=False)
+@router.get("/outputs/{output_id}/file/{_name}", include_in_schema=False)  # for programs that save as the URL ends
 @router.get("/outputs/{output_id}/file", response_class=FileResponse)
 def get_file(
     output_id: str,
@@ -45,7 +48,7 @@ def get_file(
     disposition = "attachment" if download else "inline"
     if as_ is not None:
         return _animate(visit, output, as_, disposition=disposition)
-    return send_file(_find(visit, output, output.file), if_none_match=if_none_match, disposition=disposition)
+    return send_file(find_output_file(visit, output, output.file), if_none_match=if_none_match, disposition=disposition)
 
 
 @router.get("/outputs/{output_id}/poster", response_class=FileResponse)
@@ -53,38 +56,40 @@ def get_poster(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None
     """A video's middle frame as WebP, in full size."""
     output = visit.get_output(output_id)
     _require_video(output)
-    return send_file(_find(visit, output, poster_of(output.file)), if_none_match=if_none_match)
+    return send_file(find_output_file(visit, output, poster_of(output.file)), if_none_match=if_none_match)
 
 
 @router.get("/outputs/{output_id}/thumb", response_class=FileResponse)
 def get_thumb(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
     """A WebP of at most 384 px."""
     output = visit.get_output(output_id)
-    return send_file(_find(visit, output, output.thumb), if_none_match=if_none_match)
+    return send_file(find_output_file(visit, output, output.thumb), if_none_match=if_none_match)
 
 
-def send_file(file: Path, *, if_none_match: str | None, disposition: str = "inline") -> Response:
-    """A file that never changes; 304 for who has it already."""
+def send_file(
+    file: Path, *, if_none_match: str | None, disposition: str = "inline", headers: Mapping[str, str] = FOREVER
+) -> Response:
+    """A file that, unless `headers` say otherwise, never changes; 304 for who has it already."""
     response = FileResponse(
         file,
         filename=file.name,
         stat_result=file.stat(),
         content_disposition_type=disposition,
-        headers=FOREVER,
+        headers=headers,
     )
     if if_none_match == response.headers["etag"]:
-        return Response(status_code=304, headers={"ETag": response.headers["etag"], **FOREVER})
+        return Response(status_code=304, headers={"ETag": response.headers["etag"], **headers})
     return response
 
 
 def _animate(visit: Visit, output: Output, suffix: str, *, disposition: str) -> Response:
     """Made anew each time: it is seldom asked for, and a GIF is larger than the video it comes from."""
     _require_video(output)
-    file = _find(visit, output, output.file)
+    file = find_output_file(visit, output, output.file)
     frames = read_mp4(file, width=output.width, height=output.height)
     name = f"{file.stem}.{suffix}"
     return Response(
-        encode_animation(frames, fps=output.recipe.fps or 1, suffix=f".{suffix}"),
+        encode_animation(frames, output.recipe, suffix=f".{suffix}"),
         media_type=f"image/{suffix}",
         headers={"Content-Disposition": f'{disposition}; filename="{name}"', **FOREVER},
     )
@@ -95,7 +100,8 @@ def _require_video(output: Output) -> None:
         raise NotFoundError(f"Output {output.id!r} is a picture, not a video.")
 
 
-def _find(visit: Visit, output: Output, name: str) -> Path:
+def find_output_file(visit: Visit, output: Output, name: str) -> Path:
+    """One of an output's files; raises NotFoundError when somebody deleted it from the folder."""
     file = visit.studio.settings.outputs_dir / name
     if not file.is_file():
         raise NotFoundError(f"The file of output {output.id!r} is gone from the outputs folder.")

@@ -1,8 +1,11 @@
-"""Refuses what another site's page makes a browser send: without a login, a visitor's browser must not be a tool.
+"""Refuses what another site's page makes a browser send: a visitor's browser, with its cookie, must not be a tool.
 
-Browsers say where a request comes from (`Sec-Fetch-Site`, sent by all of them since 2023); scripts do not send it and
-pass. Unlike a comparison of Origin with Host it holds behind any proxy.
+Browsers say where a request comes from (`Sec-Fetch-Site`), which holds behind any proxy, but only where the page came
+over HTTPS or from this machine; elsewhere they send `Origin`, which must be the studio's own address. Scripts send
+neither and pass.
 """
+
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,15 +24,26 @@ class OwnPagesOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes everything else on untouched, streams included."""
-        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS:
-            came_from = Headers(scope=scope).get("sec-fetch-site", "none")
-            if came_from not in OWN_SITES:
-                refusal = make_error(
-                    403,
-                    title="Refused",
-                    detail="This request comes from another site's page.",
-                    advice="Use the studio's own page, or a script.",
-                )
-                await refusal(scope, receive, send)
-                return
+        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and not _is_own(Headers(scope=scope)):
+            refusal = make_error(
+                403,
+                title="Refused",
+                detail="This request comes from another site's page.",
+                advice="Use the studio's own page, or a script.",
+                path=scope["path"],
+            )
+            await refusal(scope, receive, send)
+            return
         await self._app(scope, receive, send)
+
+
+def _is_own(headers: Headers) -> bool:
+    """No page of another site can set `X-Forwarded-Host`: browsers would ask us first, and nobody answers."""
+    came_from = headers.get("sec-fetch-site")
+    if came_from is not None:
+        return came_from in OWN_SITES
+    origin = headers.get("origin")
+    if origin is None:
+        return True
+    hosts = (headers.get("host"), headers.get("x-forwarded-host"))
+    return bool(netloc := urlsplit(origin).netloc) and netloc in hosts

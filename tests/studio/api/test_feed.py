@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
+from studio import events
 from studio.api.feed import Feed
 from studio.database import Database
-from studio.jobs import events, queue
+from studio.jobs import queue
 from studio.jobs.job import Job
 
 Submit = Callable[..., Job]

@@ -1,6 +1,9 @@
 """Pictures over REST: in by form or body, out to their owner alone, into recipes by id."""
 
+import asyncio
+import dataclasses
 import io
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from studio.api.uploads import FORGET_INTERVAL_S, forget_unused
 from studio.database import Database
 from studio.jobs.job import Job
-from studio.library.uploads import MAX_BYTES
+from studio.library.uploads import MAX_BYTES, UNUSED_KEPT_S, Quota
 from studio.settings import Settings
 from studio.worker.loop import Worker
 
@@ -134,3 +138,50 @@ def test_models_say_how_many_pictures_they_take(client: TestClient) -> None:
     limits = {model["id"]: model["limits"] for model in client.get("/api/v1/models").json()["models"]}
     found = {model: (limits[model]["min_images"], limits[model]["images"]) for model in limits}
     assert (found["demo-sdxl"], found["flux2-dev"], found["wan2.1-i2v-14b"]) == ((0, 0), (0, 4), (1, 1))
+
+
+def test_a_recipe_with_pictures_says_what_it_needs_compiled(client: TestClient, encode_picture: Encode) -> None:
+    wide = client.post("/api/v1/uploads", files={"file": encode_picture(size=(1600, 900))}).json()["id"]
+    recipe = {"model": "flux2-dev", "prompt": "it at night", "shape": "512x512", "images": [wide]}
+    told = client.post("/api/v1/estimate", json=recipe).json()
+    assert told == {"programs": "512x512 with 1 of 1280x768", "state": "cold", "warm_s": None, "seconds": None}
+    job = client.post("/api/v1/jobs", json=recipe).json()["id"]
+    assert client.get(f"/api/v1/jobs/{job}").json()["programs"] == told["programs"]
+    assert client.post("/api/v1/estimate", json=recipe | {"images": []}).json()["programs"] == "512x512"
+    assert client.post("/api/v1/estimate", json=recipe | {"steps": 0}).status_code == 422
+
+
+def test_past_the_quota_the_answer_says_what_to_do(client: TestClient, encode_picture: Encode) -> None:
+    client.app.state.studio = dataclasses.replace(client.app.state.studio, upload_quota=Quota(pictures=1))
+    assert client.post(URL, files={"file": encode_picture("red")}).status_code == 201
+    answer = client.post(URL, files={"file": encode_picture("blue")})
+    assert answer.status_code == 429
+    error = answer.json()["error"]
+    assert error["title"] == "Too many pictures are waiting"
+    assert error["detail"].startswith("Pictures that no job has used yet: 1 (0 MB); at most 1 ")
+    assert error["advice"].startswith("Generate with them, or wait")
+
+
+def test_unused_pictures_go_in_time_whatever_goes_wrong_in_between(
+    client: TestClient, upload: Callable[..., str]
+) -> None:
+    studio = client.app.state.studio
+    upload()
+    waits: list[float] = []
+    clock = iter([time.time(), time.time() + 2 * UNUSED_KEPT_S])
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise asyncio.CancelledError
+
+    def read_clock() -> float:
+        if len(waits) == 1:
+            assert len(list(studio.settings.uploads_dir.iterdir())) == 2, "too early for it to go"
+            raise OSError("the disk is gone for a moment")
+        return next(clock)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(forget_unused(studio, wait=wait, read_clock=read_clock))
+    assert list(studio.settings.uploads_dir.iterdir()) == []
+    assert waits == [FORGET_INTERVAL_S] * 3

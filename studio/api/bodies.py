@@ -1,0 +1,78 @@
+"""One file as the body of a request: a form with the field `file`, or the file itself with its content type.
+
+A body is read only as far as such a file may be long, whatever its headers promise. Not here: what is in it.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from pipelines.errors import LumeshError
+
+FORM_BYTES = 10_000  # the form around the file: boundaries, headers, a long file name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a route takes: beginnings of content types, the most bytes, and its errors for anything else."""
+
+    what: str
+    kinds: tuple[str, ...]
+    example: str
+    max_bytes: int
+    refuse: Callable[[str, str], LumeshError]
+    refuse_length: Callable[[str], LumeshError]
+
+    def describe(self) -> dict[str, Any]:
+        """The body for the OpenAPI description of a route."""
+        file = {"type": "string", "format": "binary"}
+        form = {"schema": {"type": "object", "properties": {"file": file}, "required": ["file"]}}
+        whole = {f"{kind}*" if kind.endswith("/") else kind: {"schema": file} for kind in self.kinds}
+        return {"requestBody": {"required": True, "content": {"multipart/form-data": form, **whole}}}
+
+
+async def read_file_body(request: Request, expected: Expected) -> bytes:
+    """The file's bytes; raises the route's own errors."""
+    kind = request.headers.get("content-type", "").lower()
+    too_long = expected.refuse_length(f"It has more than {expected.max_bytes // 1_000_000} MB.")
+    if kind.startswith(expected.kinds):
+        return await read_body(request, limit=expected.max_bytes, too_long=too_long)
+    if not kind.startswith("multipart/form-data"):
+        raise expected.refuse(
+            f"A body of type {kind or 'unknown'} is no {expected.what}.",
+            f"Send the form field `file`, or the {expected.what} with its content type, such as {expected.example}.",
+        )
+    body = await read_body(request, limit=expected.max_bytes + FORM_BYTES, too_long=too_long)
+    return await _read_form(request, body, expected)
+
+
+async def read_body(request: Request, *, limit: int, too_long: LumeshError) -> bytes:
+    """The whole body; raises `too_long` as soon as it is."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise too_long
+    return bytes(body)
+
+
+async def _read_form(request: Request, body: bytes, expected: Expected) -> bytes:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    advice = f"Send one {expected.what} in the form field `file`."
+    try:
+        form = await MultiPartParser(request.headers, stream(), max_files=1).parse()
+    except MultiPartException as error:
+        raise expected.refuse(f"The form cannot be read: {error.message}", advice) from error
+    try:
+        file = form.get("file")
+        if not isinstance(file, UploadFile):
+            raise expected.refuse("The form has no file in its field `file`.", advice)
+        return await file.read()
+    finally:
+        await form.close()

@@ -1,0 +1,55 @@
+"""The OpenAPI document: FastAPI's own, with a summary and a worked example for every route (examples/).
+
+Each description ends with the curl command of its example, which /api/docs shows. Not here: what the examples are.
+"""
+
+import re
+from typing import Any
+
+from fastapi import FastAPI
+
+from studio.api.examples import EXAMPLES
+from studio.api.examples.example import Example
+
+Operation = dict[str, Any]
+
+
+def install(app: FastAPI) -> None:
+    """Makes the application's document once, when somebody asks for it."""
+    make_document = app.openapi
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = make_document()
+            for example in EXAMPLES:
+                operation = document["paths"].get(example.path, {}).get(example.method.lower())
+                if operation is not None:
+                    _add(operation, example)
+        return make_document()
+
+    app.openapi = describe
+
+
+def _add(operation: Operation, example: Example) -> None:
+    operation["summary"] = example.summary
+    operation["description"] = f"{operation.get('description', '')}\n\n```bash\n{example.curl}\n```"
+    _add_parameters(operation, example)
+    for media_type, media in operation.get("requestBody", {}).get("content", {}).items():
+        sent = example.form or example.body
+        if sent is not None and media_type in ("application/json", "application/x-www-form-urlencoded"):
+            media["example"] = sent
+    for status, response in operation["responses"].items():
+        if status.startswith("2") and example.answer is not None:
+            response["content"]["application/json"]["example"] = example.answer
+        elif status.startswith("2") and example.lines is not None:
+            response["content"] = {"text/event-stream": {"example": example.lines}}
+
+
+def _add_parameters(operation: Operation, example: Example) -> None:
+    url, _, query = example.url.partition("?")
+    filled = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", example.path), url)
+    assert filled is not None, f"{example.url} is no address of {example.path}"
+    values = filled.groupdict() | dict(part.split("=", 1) for part in query.split("&") if part)
+    for parameter in operation.get("parameters", []):
+        if parameter["name"] in values:
+            parameter["example"] = values[parameter["name"]]

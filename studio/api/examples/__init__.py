@@ -1,0 +1,21 @@
+"""An example of every route, as /api/docs and the OpenAPI document show it: what is sent, and what comes back.
+
+They tell one small story, in which things keep their ids. Tests send each of them and compare what comes back. Whoever
+adds a route adds its example: a route without one fails the tests.
+Not here: how they get into the document (describe.py).
+"""
+
+from studio.api.examples import grids, jobs, openai, outputs, presets, queue, studio, system, uploads
+from studio.api.examples.example import Example
+
+EXAMPLES: tuple[Example, ...] = (
+    *studio.EXAMPLES,
+    *jobs.EXAMPLES,
+    *queue.EXAMPLES,
+    *grids.EXAMPLES,
+    *outputs.EXAMPLES,
+    *uploads.EXAMPLES,
+    *presets.EXAMPLES,
+    *system.EXAMPLES,
+    *openai.EXAMPLES,
+)

@@ -1,0 +1,56 @@
+"""What an example is, and the curl command it stands for."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+SERVER = "localhost:7860"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One call of a route, named by `method` and the `path` of its template.
+
+    `url` is the template filled in. Sent is `body` as JSON, `form` as a form, or the file `sends` (as the form's field
+    `file`, or with `is_whole` as the body). Back comes the JSON `answer`, a file to keep as `saves`, or the `lines` of
+    a stream, or nothing.
+    """
+
+    method: str
+    path: str
+    url: str
+    summary: str
+    body: dict[str, Any] | None = None
+    form: dict[str, str] = field(default_factory=dict[str, str])
+    sends: str | None = None
+    is_whole: bool = False
+    answer: Any = None
+    saves: str | None = None
+    lines: str | None = None
+
+    @property
+    def curl(self) -> str:
+        """The command, as people type it."""
+        has_data = self.body is not None or bool(self.form) or self.sends is not None
+        parts = ["curl -sN" if self.lines else "curl -s"]
+        if self.method != ("POST" if has_data else "GET"):
+            parts.append(f"-X {self.method}")
+        parts.append(f"'{SERVER}{self.url}'" if set(self.url) & set("?&") else f"{SERVER}{self.url}")
+        if self.body is not None:
+            parts.append(f"-H 'content-type: application/json' -d '{json.dumps(self.body)}'")
+        parts += [f"-d {name}={value}" for name, value in self.form.items()]
+        if self.sends is not None:
+            parts.append(f"--data-binary @{self.sends}" if self.is_whole else f"-F file=@{self.sends}")
+        if self.saves is not None:
+            parts.append(f"-o {self.saves}")
+        return " ".join(parts)
+
+
+def get(path: str, summary: str, *, url: str | None = None, **rest: Any) -> Example:
+    """A GET; the url is the path where the template has nothing to fill in."""
+    return Example(method="GET", path=path, url=url or path, summary=summary, **rest)
+
+
+def post(path: str, summary: str, *, url: str | None = None, **rest: Any) -> Example:
+    """A POST, in the same way."""
+    return Example(method="POST", path=path, url=url or path, summary=summary, **rest)

@@ -1,0 +1,61 @@
+"""What browsers are told about every answer: run no strange code, ask no strange host, show it in no strange frame.
+
+Gradio's page needs inline scripts and styles, and builds functions from text, so its policy allows these; everything
+that is no page may run nothing at all. A Space is shown in a frame of huggingface.co.
+"""
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+DOCS_PATH = "/api/docs"
+DOCS_HOSTS = "https://cdn.jsdelivr.net https://fastapi.tiangolo.com"  # FastAPI's page loads Swagger UI from there
+
+_PAGE = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'{more}; "
+    "style-src 'self' 'unsafe-inline'{more}; img-src 'self' data: blob:{more}; media-src 'self' blob:; "
+    "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'"
+)
+PAGE_POLICY = _PAGE.format(more="")
+DOCS_POLICY = _PAGE.format(more=f" {DOCS_HOSTS}")
+# Browsers show a picture or video alone on a page of their own, with a style and the file itself.
+FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; media-src 'self'"
+
+
+class SafeHeaders:
+    """ASGI middleware; what a route says itself stays."""
+
+    def __init__(self, app: ASGIApp, *, is_space: bool) -> None:
+        self._app = app
+        frames = "'self' https://huggingface.co https://*.hf.space" if is_space else "'self'"
+        self._ancestors = f"frame-ancestors {frames}"
+        self._always = {
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }
+        if not is_space:
+            self._always["X-Frame-Options"] = "SAMEORIGIN"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Adds them as the answer starts."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._always.items():
+                    headers.setdefault(name, value)
+                policy = headers.get("Content-Security-Policy") or _choose_policy(scope["path"], headers)
+                headers["Content-Security-Policy"] = f"{policy}; {self._ancestors}"
+            await send(message)
+
+        await self._app(scope, receive, send_safely)
+
+
+def _choose_policy(path: str, headers: MutableHeaders) -> str:
+    if not headers.get("content-type", "").startswith("text/html"):
+        return FILE_POLICY
+    return DOCS_POLICY if path == DOCS_PATH else PAGE_POLICY

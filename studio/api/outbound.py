@@ -1,0 +1,98 @@
+"""POST to an address that somebody gave us, without becoming their way into our network.
+
+The name is resolved here and the connection goes to the very address that was checked, so a name that changes its
+answer gains nothing; only public addresses are reached, unless the operator allows private ones. Redirects are not
+followed, and of the answer only its status is read.
+"""
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpcore
+
+TIMEOUT_S = 10.0
+MAX_URL_CHARS = 2000
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # counted as global, but it leads to the IPv4 address inside
+
+
+class NotPublicError(Exception):
+    """A name that leads nowhere public."""
+
+
+def find_url_problem(url: str) -> str:
+    """What is wrong with an address, as far as its text tells; empty when nothing is."""
+    try:
+        parts = urlsplit(url)
+        is_complete = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_complete = False
+        parts = urlsplit("")
+    if not is_complete or len(url) > MAX_URL_CHARS or not url.isascii() or any(sign.isspace() for sign in url):
+        return "is not an address; write https://host/path"
+    if parts.username is not None or parts.password is not None:
+        return "has a user or password in it; leave them out, the signature proves who sends"
+    return ""
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address belongs to the internet at large, whatever it is wrapped in."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        if inner is None and ip in _NAT64:
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if inner is not None:
+            return inner.is_global and not inner.is_multicast
+    return ip.is_global and not ip.is_multicast
+
+
+class _PublicOnly(httpcore.AsyncNetworkBackend):
+    """Connects to the address that it has checked."""
+
+    def __init__(self, *, allows_private: bool) -> None:
+        self._allows_private = allows_private
+        # httpcore declares it twice, once empty for those without anyio, which a type checker takes for the real one.
+        self._backend = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(sockaddr[0]) for *_, sockaddr in found]
+        allowed = [address for address in addresses if self._allows_private or is_public(address)]
+        if not allowed:
+            raise NotPublicError(f"{host} is not on the public internet")
+        return await self._backend.connect_tcp(
+            allowed[0], port, timeout=timeout, local_address=local_address, socket_options=socket_options
+        )
+
+
+async def post(url: str, body: bytes, headers: Mapping[str, str], *, allows_private: bool) -> str:
+    """Empty when the receiver said that it took it (2xx), else what happened instead, for people."""
+    try:
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            httpcore.AsyncConnectionPool(
+                ssl_context=ssl.create_default_context(), network_backend=_PublicOnly(allows_private=allows_private)
+            ) as pool,
+            pool.stream("POST", url, headers=list(headers.items()), content=body) as response,
+        ):
+            return "" if 200 <= response.status < 300 else f"it answered {response.status}"
+    except NotPublicError as error:
+        return str(error)
+    except TimeoutError:
+        return f"it did not answer within {TIMEOUT_S:.0f} s"
+    except (socket.gaierror, UnicodeError):  # the latter of a name that no DNS could hold
+        return "its name is not known"
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
+        return f"it cannot be reached: {error}"[:200]

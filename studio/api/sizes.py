@@ -1,0 +1,47 @@
+"""How long a request's body may be, before any route reads it; routes that take files have limits of their own below.
+
+Counted as it arrives, whatever its headers promise.
+"""
+
+import re
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from studio.api.errors import make_error
+
+MAX_BYTES = 1_000_000
+MAX_FILE_BYTES = 21_000_000  # the largest file that a route takes has 20 MB, with a form around it
+FILE_PATHS = re.compile(r"/api/v1/(uploads|recipes/read|presets/import|presets/check)$")
+TITLE = "This is too large"
+
+
+class LimitedSize:
+    """ASGI middleware: 413 for what is longer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes everything else on untouched."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = MAX_FILE_BYTES if FILE_PATHS.match(scope["path"]) else MAX_BYTES
+        promised = Headers(scope=scope).get("content-length", "0")
+        if not promised.isdecimal() or int(promised) > limit:
+            detail = f"A request to {scope['path'][:100]} may have {limit // 1_000_000} MB."
+            await make_error(413, title=TITLE, detail=detail, path=scope["path"])(scope, receive, send)
+            return
+        count = 0
+
+        async def receive_counted() -> Message:
+            nonlocal count
+            message = await receive()
+            count += len(message.get("body", b""))
+            if count > limit:
+                raise HTTPException(413, TITLE)
+            return message
+
+        await self._app(scope, receive_counted, send)

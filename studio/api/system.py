@@ -1,0 +1,259 @@
+"""The machine over REST: devices and memory, versions, disk, caches, the worker's log, cost, and plans for other chips.
+
+Everything here concerns whoever looks after the studio (`Operator`), but for each owner's own cost.
+Not here: measuring (worker/gauges.py), making plans (planning.py).
+"""
+
+from functools import cache
+from importlib import metadata
+from platform import python_version
+from shutil import disk_usage
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipelines.catalog import Model
+from pipelines.errors import LumeshError, ModelError, RecipeError
+from pipelines.plan.topologies import TOPOLOGIES
+from studio import VERSION
+from studio.api.access import NotAllowedError, Visit, Visitor
+from studio.api.planning import DEFAULT_TOPOLOGY, MODES, Question, suggest_topology
+from studio.jobs import cost, machine
+from studio.jobs.engine import read_engine
+from studio.jobs.estimates import describe_models
+from studio.library.folders import empty_folder, measure_folder, measure_parts
+from studio.library.logs import read_tail
+
+router = APIRouter(prefix="/system", tags=["system"])
+
+PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transformers", "huggingface_hub", "gradio")
+MAX_LINES = 2000
+
+
+def _admit_operator(visit: Visitor) -> Visit:
+    """Raises NotAllowedError."""
+    if not visit.is_operator:
+        raise NotAllowedError(
+            "Only admins see the machine.", advice="`--admins` or `app.py users add --admin` names them."
+        )
+    return visit
+
+
+Operator = Annotated[Visit, Depends(_admit_operator)]
+
+
+class CompilingError(LumeshError):
+    """The cache is in use."""
+
+    title = "A program is being compiled"
+
+
+class Clear(BaseModel):
+    """What to delete: compiled `programs`, or what the compiler said for `plans`. `anyway`: even while one compiles."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    what: Literal["programs", "plans"] = "programs"
+    anyway: bool = False
+
+
+class Wanted(BaseModel):
+    """What to plan: null takes the model's default shape, and this hardware where it is a TPU (else a v6e-8)."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"model": "flux2-dev", "topology": "v6e-8"}]}
+    )
+
+    model: str
+    topology: Annotated[str | None, Field(description="a name of GET /api/v1/system/topologies")] = None
+    shape: str | None = None
+    mode: Literal["latency", "throughput"] = "latency"
+
+
+@router.get("")
+def get_system(operator: Operator) -> dict[str, Any]:
+    """What the studio runs on, and how it stands.
+
+    `engine` is the worker; `machine` its devices with their memory in bytes, host memory, mesh and chips, measured
+    every two seconds; `models` have their shapes as `warm`, `disk` or `cold`.
+    """
+    return {
+        "engine": read_engine(operator.database).to_json(),
+        "machine": machine.read_machine(operator.database).to_json(),
+        "models": [
+            {
+                "id": model["id"],
+                "title": model["title"],
+                "is_resident": model["is_resident"],
+                "load_s": model["load_s"],
+                "shapes": [{name: shape[name] for name in ("shape", "state", "warm_s")} for shape in model["shapes"]],
+            }
+            for model in describe_models(operator.studio.catalog, operator.database)
+        ],
+        "versions": read_versions(),
+        "data_dir": str(operator.studio.settings.data_dir),
+        "worker_log": str(operator.studio.settings.worker_log),
+    }
+
+
+@router.get("/disk")
+def get_disk(operator: Operator) -> dict[str, Any]:
+    """What each part of the data directory takes in bytes and files, and what is left on its disk."""
+    settings = operator.studio.settings
+    whole = disk_usage(settings.data_dir)
+    return {
+        "parts": [part.to_json() for part in measure_parts(settings)],
+        "free_bytes": whole.free,
+        "total_bytes": whole.total,
+    }
+
+
+@router.get("/cache")
+def get_cache(operator: Operator) -> dict[str, Any]:
+    """The compilation cache and that of the plans: bytes and files, and whether something is being compiled for it."""
+    settings = operator.studio.settings
+    programs, said = measure_folder(settings.cache_dir), measure_folder(settings.data_dir / "cache" / "plan")
+    kept = measure_folder(settings.plans_dir)
+    return {
+        "programs": {
+            "bytes": programs[0],
+            "files": programs[1],
+            "is_compiling": machine.is_compiling(operator.database),
+        },
+        "plans": {
+            "bytes": said[0] + kept[0],
+            "files": said[1] + kept[1],
+            "is_compiling": operator.studio.planner.is_running,
+        },
+    }
+
+
+@router.post("/cache/clear")
+def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
+    """Empties a cache. What is in memory stays warm; everything else compiles anew the next time it is wanted.
+
+    While something is being compiled for it the answer is 409, unless `anyway` is true; then `was_compiling` says so.
+    """
+    settings, planner = operator.studio.settings, operator.studio.planner
+    is_of_programs = clear.what == "programs"
+    was_compiling = machine.is_compiling(operator.database) if is_of_programs else planner.is_running
+    if was_compiling and not clear.anyway:
+        raise CompilingError(
+            "Clearing now may lose what it is about to keep.",
+            advice="Wait until it is done, or clear anyway (`anyway`: true).",
+        )
+    folders = [settings.cache_dir] if is_of_programs else [settings.data_dir / "cache" / "plan", settings.plans_dir]
+    freed = [empty_folder(folder) for folder in folders]
+    if is_of_programs:
+        with operator.database.write() as tx:
+            machine.forget_disk(tx)
+    return {
+        "bytes": sum(size for size, _ in freed),
+        "files": sum(count for _, count in freed),
+        "was_compiling": was_compiling,
+    }
+
+
+@router.get("/log")
+def get_log(operator: Operator, lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = 200) -> dict[str, list[str]]:
+    """The end of the worker's log. Tokens, passwords in addresses and other secrets are removed."""
+    settings = operator.studio.settings
+    secrets = [settings.text_encoder_token] if settings.text_encoder_token else []
+    return {"lines": read_tail(settings.worker_log, lines=lines, secrets=secrets)}
+
+
+@router.get("/usage")
+def get_usage(visit: Visitor) -> dict[str, Any]:
+    """What jobs have cost so far: `mine`, and all `owners` you may see.
+
+    A job costs the seconds from its start to its end, times the chips of the machine, however it ends; `cost_usd` is
+    null without a price (`chip_price`, dollars for a chip and an hour).
+    """
+    totals = cost.add_up(visit.database)
+    mine = next((one for one in totals if one.owner == visit.owner), None)
+    nothing = cost.Usage(owner=visit.owner, jobs=0, chip_seconds=0.0, cost_usd=None)
+    return {
+        "mine": vars(mine or nothing),
+        "owners": [vars(one) for one in totals if visit.may_see(one.owner)],
+        "chip_price": machine.read_machine(visit.database).chip_price,
+    }
+
+
+@router.get("/topologies")
+def list_topologies(operator: Operator) -> dict[str, Any]:
+    """The machines a plan can be made for, and which of them is this one (`here`; null: none of them)."""
+    found = machine.read_machine(operator.database)
+    here = suggest_topology(found.devices, chips=found.chips)
+    return {
+        "topologies": [
+            {"name": one.name, "title": one.title, "chips": one.chips, "is_tpu": one.chip is not None}
+            for one in TOPOLOGIES.values()
+        ],
+        "modes": list(MODES),
+        "here": here.name if here else None,
+        "default": here.name if here else DEFAULT_TOPOLOGY,
+    }
+
+
+@router.get("/plan")
+def get_plan(operator: Operator, wanted: Annotated[Wanted, Query()]) -> dict[str, Any]:
+    """The plan of this model, shape and topology as far as it is; starts nothing.
+
+    `state` is `done` (see `plan`: the object that `python -m pipelines plan --json` prints, estimated by the TPU
+    compiler), `running` (see `progress`), `failed` (see `error`), `cancelled` or `unknown`. `other` is another plan
+    that is being made.
+    """
+    question = _read_question(wanted, operator)
+    planner = operator.studio.planner
+    run, last = planner.find(question), planner.last
+    other = last if last and planner.is_running and last.question != question else None
+    found = run.to_json() if run else {**vars(question), "state": "unknown", "plan": None}
+    return {**found, "other": vars(other.question) if other else None}
+
+
+@router.post("/plan")
+def make_plan(wanted: Wanted, operator: Operator, response: Response) -> dict[str, Any]:
+    """Makes a plan in a process of its own: 200 with a kept one, 202 while it is made.
+
+    `GET /api/v1/system/plan` says how far it is; large models take minutes the first time. 409 while another one is
+    being made.
+    """
+    run = operator.studio.planner.ask(_read_question(wanted, operator))
+    response.status_code = 202 if run.state == "running" else 200
+    return run.to_json()
+
+
+@router.delete("/plan")
+def cancel_plan(operator: Operator) -> dict[str, Any]:
+    """Ends the plan that is being made, if there is one. What was compiled for it is kept for the next try."""
+    operator.studio.planner.cancel()
+    last = operator.studio.planner.last
+    return {"plan": last.to_json() if last else None}
+
+
+@cache
+def read_versions() -> dict[str, str]:
+    """Of what decides over the pictures, and of what serves them; what is not installed is left out."""
+    found = {"lumesh": VERSION, "python": python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:  # libtpu, where there is no TPU
+            continue
+    return found
+
+
+def _read_question(wanted: Wanted, operator: Visit) -> Question:
+    """Raises RecipeError for what is not in the catalogue."""
+    try:
+        model: Model = operator.studio.catalog.get(wanted.model)
+    except ModelError as error:
+        raise RecipeError({"model": str(error)}) from error
+    shape = wanted.shape or str(model.default_shape)
+    if shape not in map(str, model.shapes):
+        raise RecipeError({"shape": f"{shape} is not a shape of {model.id}; allowed: {model.shape_list()}"})
+    topology = wanted.topology or list_topologies(operator)["default"]
+    if topology not in TOPOLOGIES:
+        raise RecipeError({"topology": f"there is no {topology!r}; allowed: {', '.join(TOPOLOGIES)}"})
+    return Question(model=model.id, shape=shape, topology=topology, mode=wanted.mode)

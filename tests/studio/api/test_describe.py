@@ -1,0 +1,170 @@
+"""The OpenAPI document: every route has a summary, a description and an example, and the examples are true."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from studio.api.examples import EXAMPLES
+from studio.api.examples.example import Example
+from studio.api.examples.things import CLIP, DONE, FAILED, GRID, PRESET, UPLOAD, WAITING
+from studio.database import Database
+from studio.worker.loop import Worker
+
+# Each has a test of its own, with what it needs: a hub, an address to call, an endless stream, a worker that runs.
+ELSEWHERE = {
+    "/api/v1/hub/{account}/{name}",
+    "/api/v1/hub/{account}/{name}/pull",
+    "/api/v1/hub/{account}/{name}/push",
+    "/api/v1/webhook/ping",
+    "/api/v1/events",
+    "/api/v1/system/plan",
+    "/v1/images/generations",
+}
+TOLD = [example for example in EXAMPLES if example.path not in ELSEWHERE]
+# Objects whose keys are data.
+MAPS = {"shapes", "timings", "tags", "models", "made_with", "states", "versions", "host"}
+
+
+def list_operations(client: TestClient) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in client.get("/api/openapi.json").json()["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def test_every_route_has_a_summary_a_description_and_an_example(client: TestClient) -> None:
+    examples = {(example.method, example.path): example for example in EXAMPLES}
+    operations = list(list_operations(client))
+    assert len(operations) > 50
+    missing = []
+    for method, path, operation in operations:
+        example = examples.get((method, path))
+        described, _, command = operation["description"].partition("\n\n```bash\n")
+        if example is None or operation["summary"] != example.summary or not described or "curl -s" not in command:
+            missing.append(f"{method} {path}: summary, description or example")
+        required = [parameter for parameter in operation.get("parameters", []) if parameter["required"]]
+        if any("example" not in parameter for parameter in required):
+            missing.append(f"{method} {path}: an example of each part of the path")
+        bodies = [operation.get("requestBody", {}), *_list_successes(operation)]
+        for body in bodies:
+            content = body.get("content", {}).get("application/json")
+            if content is not None and "example" not in content and not (example and example.sends):
+                missing.append(f"{method} {path}: an example of what is sent or comes back")
+    assert not missing
+
+
+def test_no_example_is_of_a_route_that_is_not_there(client: TestClient) -> None:
+    there = {(method, path) for method, path, _operation in list_operations(client)}
+    assert not [example for example in EXAMPLES if (example.method, example.path) not in there]
+    assert len({(example.method, example.path) for example in EXAMPLES}) == len(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("example", "command"),
+    [
+        (Example(method="GET", path="/a", url="/a?b=1", summary=""), "curl -s 'localhost:7860/a?b=1'"),
+        (Example(method="POST", path="/a", url="/a", summary=""), "curl -s -X POST localhost:7860/a"),
+        (
+            Example(method="PATCH", path="/a", url="/a", summary="", body={"b": True}),
+            "curl -s -X PATCH localhost:7860/a -H 'content-type: application/json' -d '{\"b\": true}'",
+        ),
+        (
+            Example(method="POST", path="/a", url="/a", summary="", sends="b.png", saves="c"),
+            "curl -s localhost:7860/a -F file=@b.png -o c",
+        ),
+    ],
+)
+def test_an_example_is_a_curl_command(example: Example, command: str) -> None:
+    assert example.curl == command
+
+
+@pytest.fixture
+def story(
+    client: TestClient, worker: Worker, database: Database, encode_picture: Callable[..., bytes]
+) -> Callable[[], dict[str, str]]:
+    """Before each example: our ids of what it speaks of, by the example's; what it may have changed is made anew."""
+
+    def queue(**fields: Any) -> str:
+        recipe = {"model": "demo-sdxl", "prompt": "A red sailboat at sunset", "steps": 1, **fields}
+        return client.post("/api/v1/jobs", json=recipe).json()["id"]
+
+    done, clip = queue(batch_size=2), queue(model="clips")
+    while worker.run_next():
+        pass
+    preset = client.post("/api/v1/presets", json={"title": "Sunset", "output": f"{done}-0"}).json()["id"]
+    axes = {"x": {"field": "steps", "values": "1, 2"}, "y": {"field": "prompt", "values": "red, blue"}}
+    recipe = {"model": "demo-sdxl", "prompt": "A red sailboat"}
+    grid = client.post("/api/v1/grids", json={**axes, "recipe": recipe}).json()["id"]
+    upload = client.post("/api/v1/uploads", files={"file": encode_picture()}).json()["id"]
+
+    def prepare() -> dict[str, str]:
+        waiting, failed = queue(), queue()
+        client.delete(f"/api/v1/jobs/{failed}")
+        client.post("/api/v1/outputs/restore", json={"ids": [f"{done}-0"]})
+        client.put("/api/v1/wildcards/animals", json={"lines": ["cat", "dog"]})
+        with database.write() as tx:
+            tx.execute("INSERT INTO previews (job_id, version, jpeg) VALUES (?, 1, ?)", (waiting, b"\xff\xd8"))
+        clip_id = CLIP.removesuffix("-0")
+        return {GRID: grid, DONE: done, clip_id: clip, WAITING: waiting, FAILED: failed, PRESET: preset, UPLOAD: upload}
+
+    return prepare
+
+
+def test_the_examples_are_true(
+    client: TestClient, story: Callable[..., dict[str, str]], encode_picture: Callable[..., bytes]
+) -> None:
+    for example in TOLD:
+        real = story()
+        answer = _send(client, example, real, encode_picture)
+        assert answer.is_success, f"{example.method} {example.url}: {answer.text[:300]}"
+        if example.answer is not None:
+            _compare(example.answer, answer.json(), where=f"{example.method} {example.path}")
+        else:
+            assert bool(answer.content) == bool(example.saves), example.path
+
+
+def _send(client: TestClient, example: Example, real: dict[str, str], encode_picture: Callable[..., bytes]) -> Any:
+    def name(text: str) -> str:
+        for told, here in real.items():
+            text = text.replace(told, here)
+        return text
+
+    url, options = name(example.url), {}
+    if example.body is not None:
+        options["json"] = json.loads(name(json.dumps(example.body)))
+    if example.form:
+        options["data"] = {key: name(value) for key, value in example.form.items()}
+    files = {
+        "cat.png": encode_picture,
+        "boat.png": lambda: client.get(f"/api/v1/outputs/{real[DONE]}-0/file").content,
+        "sunset.lumesh.json": lambda: client.get(f"/api/v1/presets/{real[PRESET]}/file").content,
+    }
+    if example.sends is not None:
+        content = files[example.sends]()
+        options |= {"content": content} if example.is_whole else {"files": {"file": content}}
+    return client.request(example.method, url, **options)
+
+
+def _compare(told: Any, real: Any, *, where: str) -> None:
+    """The same fields all the way down; values are an example's own."""
+    if isinstance(told, dict) and isinstance(real, dict):
+        if where.endswith("preset.schema.json"):
+            assert told.keys() <= real.keys()
+            return
+        assert told.keys() == real.keys(), where
+        for key, value in told.items():
+            if key not in MAPS or not isinstance(value, dict):
+                _compare(value, real[key], where=f"{where}: {key}")
+    elif isinstance(told, list) and isinstance(real, list):
+        if told and real:
+            _compare(told[0], real[0], where=f"{where}[0]")
+    else:
+        assert (
+            told is None or real is None or isinstance(real, int | float if isinstance(told, float) else type(told))
+        ), where
+
+
+def _list_successes(operation: dict[str, Any]) -> list[dict[str, Any]]:
+    return [response for status, response in operation["responses"].items() if status.startswith("2")]

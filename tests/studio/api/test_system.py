@@ -1,0 +1,169 @@
+"""The machine over REST: what is measured, emptied and counted, and plans made by the real planner's process."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from studio.api.planning import Planner, Question, suggest_topology
+from studio.database import Database
+from studio.jobs import machine
+from studio.jobs.job import Job
+from studio.settings import Settings
+from studio.worker import gauges
+from studio.worker.loop import Worker
+
+SYSTEM = "/api/v1/system"
+PLAN_TIMEOUT_S = 900.0  # a process that imports jax, on a machine that may be busy
+
+
+def test_the_workers_gauges_are_told_with_models_and_versions(
+    client: TestClient, database: Database, worker: Worker
+) -> None:
+    assert worker.run_next()  # loads and warms the default model
+    with database.write() as tx:
+        machine.describe(tx, chips=1, chip_price=None)
+    gauges.tell(database, worker.resident, lambda: [gauges.FAKE_DEVICE])
+    found = client.get(SYSTEM).json()
+    assert found["engine"]["model"] == worker.default_model.id
+    assert found["machine"]["devices"] == [gauges.FAKE_DEVICE]
+    assert 0 < found["machine"]["host"]["worker_bytes"] < found["machine"]["host"]["total_bytes"]
+    states = {shape["shape"]: shape["state"] for shape in found["models"][0]["shapes"]}
+    assert states[str(worker.default_model.default_shape)] == "warm"
+    assert found["versions"].keys() >= {"lumesh", "jax", "torch", "torchax", "diffusers", "gradio"}
+
+
+def test_disk_and_log_are_told(client: TestClient, settings: Settings) -> None:
+    settings.worker_log.parent.mkdir()
+    settings.worker_log.write_text("ready\nGET https://me:password1@example.com\n")
+    assert client.get(f"{SYSTEM}/log", params={"lines": 1}).json() == {"lines": ["GET https://[removed]@example.com"]}
+    disk = client.get(f"{SYSTEM}/disk").json()
+    assert {part["name"]: part["files"] for part in disk["parts"]}["logs"] == 1
+    assert 0 < disk["free_bytes"] <= disk["total_bytes"]
+    assert client.get(f"{SYSTEM}/log", params={"lines": 0}).status_code == 422
+
+
+def test_the_cache_is_cleared_but_never_under_a_running_compilation_unasked(
+    client: TestClient, settings: Settings, database: Database
+) -> None:
+    settings.cache_dir.mkdir(parents=True)
+    (settings.cache_dir / "program").write_bytes(b"12345")
+    with database.write() as tx:
+        machine.measure(tx, mesh="", devices=[], host={}, compiling=1)
+    assert client.get(f"{SYSTEM}/cache").json()["programs"] == {"bytes": 5, "files": 1, "is_compiling": True}
+    refused = client.post(f"{SYSTEM}/cache/clear", json={"what": "programs"})
+    assert (refused.status_code, refused.json()["error"]["title"]) == (409, "A program is being compiled")
+    assert (settings.cache_dir / "program").exists()
+    freed = client.post(f"{SYSTEM}/cache/clear", json={"what": "programs", "anyway": True}).json()
+    assert freed == {"bytes": 5, "files": 1, "was_compiling": True}
+    assert not (settings.cache_dir / "program").exists()
+
+
+def test_jobs_outputs_and_totals_tell_what_they_cost(
+    client: TestClient, database: Database, worker: Worker, submit: Callable[..., Job]
+) -> None:
+    with database.write() as tx:
+        machine.describe(tx, chips=8, chip_price=4.5)
+    job = submit(batch_size=2)
+    worker.run_next()
+    done = client.get(f"/api/v1/jobs/{job.id}").json()
+    assert done["state"] == "done"
+    assert done["cost_usd"] == pytest.approx(done["chip_seconds"] * 4.5 / 3600)
+    outputs = [client.get(f"/api/v1/outputs/{output['id']}").json() for output in done["outputs"]]
+    assert sum(output["chip_seconds"] for output in outputs) == pytest.approx(done["chip_seconds"], rel=0.5)
+    assert outputs[0]["cost_usd"] == pytest.approx(outputs[0]["chip_seconds"] * 4.5 / 3600)
+    usage = client.get(f"{SYSTEM}/usage").json()
+    assert usage["mine"] == usage["owners"][0]
+    assert usage["mine"]["chip_seconds"] == pytest.approx(done["chip_seconds"])
+    assert usage["chip_price"] == 4.5
+
+
+def test_another_owners_total_is_not_told(client: TestClient, database: Database, submit: Callable[..., Job]) -> None:
+    job = submit(owner="bob")
+    with database.write() as tx:
+        tx.execute("UPDATE jobs SET chip_seconds = 5 WHERE id = ?", (job.id,))
+    usage = client.get(f"{SYSTEM}/usage").json()
+    assert usage["owners"] == []
+    assert usage["mine"] == {"owner": "local", "jobs": 0, "chip_seconds": 0.0, "cost_usd": None}
+
+
+def test_every_route_is_described(client: TestClient) -> None:
+    paths = client.get("/api/openapi.json").json()["paths"]
+    routes = [route for path, routes in paths.items() if path.startswith(SYSTEM) for route in routes.values()]
+    assert len(routes) == 10
+    assert all(route["description"] for route in routes)
+
+
+# Plans
+
+
+def test_a_kept_plan_shows_at_once(client: TestClient, settings: Settings) -> None:
+    wanted = {"model": "demo-sdxl", "topology": "v6e-4"}
+    assert client.get(f"{SYSTEM}/plan", params=wanted).json()["state"] == "unknown"
+    question = Question(model="demo-sdxl", shape="256x256", topology="v6e-4", mode="latency")
+    settings.plans_dir.mkdir(parents=True)
+    plan = {"model": "demo-sdxl", "source": "Estimated by the TPU compiler"}
+    (settings.plans_dir / f"{question.key}.json").write_text(json.dumps(plan))
+    found = client.get(f"{SYSTEM}/plan", params=wanted).json()
+    assert (found["state"], found["plan"]) == ("done", plan)
+    assert client.post(f"{SYSTEM}/plan", json=wanted).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        ({"model": "nope"}, "model"),
+        ({"model": "demo-sdxl", "shape": "1x1"}, "shape"),
+        ({"model": "demo-sdxl", "topology": "v9"}, "topology"),
+        ({"model": "demo-sdxl", "mode": "fast"}, "mode"),
+    ],
+)
+def test_what_cannot_be_planned_is_told_by_field(client: TestClient, wanted: dict[str, str], field: str) -> None:
+    answer = client.post(f"{SYSTEM}/plan", json=wanted)
+    assert (answer.status_code, list(answer.json()["error"]["fields"])) == (422, [field])
+
+
+def test_a_plan_is_made_in_the_background_one_at_a_time_and_kept(
+    client: TestClient, settings: Settings, wait_for: Callable[..., object]
+) -> None:
+    wanted = {"model": "demo-sdxl", "topology": "cpu-1"}
+    started = client.post(f"{SYSTEM}/plan", json=wanted)
+    assert (started.status_code, started.json()["state"]) == (202, "running")
+    other = {"model": "demo-sdxl", "topology": "cpu-8"}
+    refused = client.post(f"{SYSTEM}/plan", json=other)
+    assert (refused.status_code, refused.json()["error"]["title"]) == (409, "Another plan is being made")
+    assert client.get(f"{SYSTEM}/plan", params=other).json()["other"]["topology"] == "cpu-1"
+    phases: set[str] = set()
+
+    def look() -> dict[str, Any]:
+        run = client.get(f"{SYSTEM}/plan", params=wanted).json()
+        phases.add(run["progress"]["phase"])
+        return run
+
+    wait_for("the plan", lambda: look()["state"] != "running", timeout_s=PLAN_TIMEOUT_S)
+    done = look()
+    assert (done["state"], done["error"]) == ("done", "")
+    assert phases >= {"tracing", "compiling denoise"}
+    assert [stage["stage"] for stage in done["plan"]["stages"]] == ["encode", "denoise", "preview", "decode"]
+    assert done["plan"]["source"] == "Estimated by the TPU compiler"
+    kept = Planner(settings).find(Question(model="demo-sdxl", shape="256x256", topology="cpu-1", mode="latency"))
+    assert kept is not None and kept.plan == done["plan"]
+
+
+def test_a_plan_is_cancelled_and_can_be_asked_for_again(client: TestClient) -> None:
+    wanted = {"model": "flux2-dev", "topology": "v6e-8"}
+    for _ in range(2):
+        assert client.post(f"{SYSTEM}/plan", json=wanted).json()["state"] == "running"
+        assert client.delete(f"{SYSTEM}/plan").json()["plan"]["state"] == "cancelled"
+        assert client.get(f"{SYSTEM}/plan", params=wanted).json()["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("kind", "chips", "name"),
+    [("TPU v6 lite", 8, "v6e-8"), ("TPU v5 lite", 4, "v5e-4"), ("TPU v5p", 4, "v5p-8"), ("cpu", 1, None)],
+)
+def test_this_hardware_is_found_among_the_topologies(kind: str, chips: int, name: str | None) -> None:
+    found = suggest_topology([{"kind": kind}] * chips, chips=chips)
+    assert (found and found.name) == name
