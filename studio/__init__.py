@@ -3,3 +3,5 @@
 Two processes share one SQLite file: the app (page and REST, never imports jax or torch) and the worker (owns the
 devices). What they say to each other goes through `studio.database`, so a refresh, a crash or a restart loses nothing.
 """
+
+VERSION = "0.1.0"

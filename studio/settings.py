@@ -6,20 +6,40 @@ the same flags, so the app starts the worker by handing its own settings on.
 """
 
 import argparse
+import math
+import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 import platformdirs
 
-from pipelines.catalog import Shape
+from pipelines.catalog import Model, Shape
+from studio import access_settings
+from studio.access_settings import USERS_FILE, AccessSettings
+
+TEXT_ENCODER_FAMILY = "flux2"  # whose text encoders are worth a machine of their own; meant when only a URL is given
+
+QUEUE_QUOTA = 200  # jobs of one owner that may wait at a time
+
+DATA_DIR = platformdirs.user_data_dir("lumesh", appauthor=False)
+SPACES_DISK = Path("/data")  # where a Space's persistent storage is mounted
+FINISH_S = 8  # Docker kills after 10
+BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+_SWITCHES = ("fake", "verify_weights", "allow_private_webhooks", *access_settings.SWITCHES)
 
 EXAMPLES = """examples:
   python app.py                                  the studio on http://127.0.0.1:7860
+  python app.py users add ada --admin            asks for a password; from then on people log in
   python app.py --host 0.0.0.0 --port 8080       reachable from other machines
   python app.py --data-dir ~/lumesh --mesh dp=2,tp=4
   python app.py --fake                           page, queue and files without any model
+  python app.py backup FILE                      the data directory as one file, also while the studio runs
+  python app.py restore FILE                     and back, when it is stopped
 """
 
 
@@ -27,7 +47,12 @@ EXAMPLES = """examples:
 class Settings:
     """What the studio was started with. `model` is the one loaded while idle; None means the catalogue's default.
 
-    `prewarm` names shapes to compile while idle, or is ("all",).
+    `packs` are files or folders with compiled programs, beside packs/ in the data directory; `profile` is where a trace
+    of one job goes.
+    `prewarm` names what to compile while idle: `512x512`, `512x512+2` with two pictures beside it, `all`, `all+1`.
+    `text_encoder_urls` maps a model's id, or a family for all of its models, to the server that reads their prompts.
+    `chip_price` is what a chip costs an hour, in US dollars.
+    The token is a secret, so it comes from the environment alone, where nobody sees it in the list of processes.
     """
 
     host: str
@@ -36,7 +61,20 @@ class Settings:
     model: str | None = None
     mesh: str | None = None
     fake: bool = False
+    verify_weights: bool = False
     prewarm: tuple[str, ...] = ()
+    packs: tuple[Path, ...] = ()
+    profile: Path | None = None
+    text_encoder_urls: Mapping[str, str] = field(default_factory=dict[str, str])
+    text_encoder_token: str | None = field(default=None, repr=False)
+    queue_quota: int = QUEUE_QUOTA
+    allow_private_webhooks: bool = False
+    max_disk_bytes: int | None = None
+    finish_s: float = FINISH_S
+    is_ephemeral: bool = False
+    """On a Space without storage: its disk is new after each restart."""
+    chip_price: float | None = None
+    access: AccessSettings = field(default_factory=AccessSettings)
 
     @property
     def database_file(self) -> Path:
@@ -51,6 +89,14 @@ class Settings:
         return self.data_dir / "uploads"
 
     @property
+    def presets_dir(self) -> Path:
+        return self.data_dir / "presets"
+
+    @property
+    def wildcards_dir(self) -> Path:
+        return self.data_dir / "wildcards"
+
+    @property
     def models_dir(self) -> Path:
         return self.data_dir / "models"
 
@@ -59,8 +105,31 @@ class Settings:
         return self.data_dir / "cache" / "jax"
 
     @property
+    def pack_paths(self) -> tuple[Path, ...]:
+        """Files and folders that may hold compiled programs."""
+        folder = self.data_dir / "packs"
+        return (*self.packs, folder) if folder.is_dir() else self.packs
+
+    @property
+    def plans_dir(self) -> Path:
+        """Whole plans, as the System page shows them; what compilers said stands in cache/plan."""
+        return self.data_dir / "cache" / "plans"
+
+    @property
     def worker_log(self) -> Path:
         return self.data_dir / "logs" / "worker.log"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.data_dir / "logs" / "audit.jsonl"
+
+    @property
+    def users_file(self) -> Path:
+        return self.data_dir / USERS_FILE
+
+    @property
+    def secret_file(self) -> Path:
+        return self.data_dir / "secret.key"
 
     @property
     def app_lock(self) -> Path:
@@ -70,14 +139,27 @@ class Settings:
     def worker_lock(self) -> Path:
         return self.data_dir / "worker.lock"
 
+    def find_text_encoder(self, model: Model) -> str | None:
+        """The address of the server that reads this model's prompts; None when it has a text encoder of its own."""
+        return self.text_encoder_urls.get(model.id) or self.text_encoder_urls.get(model.family)
+
     def worker_flags(self) -> list[str]:
-        """The flags that give the worker process these settings."""
+        """The flags that give the worker process these settings; the token it finds where we found it."""
         flags = ["--data-dir", str(self.data_dir)]
-        for name, value in (("--model", self.model), ("--mesh", self.mesh)):
+        for name, value in (("--model", self.model), ("--mesh", self.mesh), ("--chip-price", self.chip_price)):
             if value is not None:
-                flags += [name, value]
+                flags += [name, str(value)]
+        if self.packs:
+            flags += ["--pack", os.pathsep.join(map(str, self.packs))]
+        if self.profile is not None:
+            flags += ["--profile", str(self.profile)]
         if self.prewarm:
             flags += ["--prewarm", ",".join(self.prewarm)]
+        if self.text_encoder_urls:
+            flags += ["--text-encoder-url", ",".join(f"{name}={url}" for name, url in self.text_encoder_urls.items())]
+        if self.access.image_hook is not None:
+            flags += ["--image-hook", self.access.image_hook]
+        flags += ["--verify-weights"] if self.verify_weights else []
         return [*flags, "--fake"] if self.fake else flags
 
 
@@ -85,14 +167,27 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     """Exits with code 2 and one clear line when a value is wrong."""
     parser = _make_parser(_read_defaults(environment))
     found = parser.parse_args(arguments)
+    data_dir = found.data_dir.expanduser().absolute()
     return Settings(
         host=found.host,
         port=found.port,
-        data_dir=found.data_dir.expanduser().absolute(),
+        data_dir=data_dir,
         model=found.model,
         mesh=found.mesh,
         fake=found.fake,
+        verify_weights=found.verify_weights,
         prewarm=found.prewarm,
+        packs=found.pack,
+        profile=found.profile and found.profile.expanduser().absolute(),
+        text_encoder_urls=found.text_encoder_url,
+        text_encoder_token=environment.get("LUMESH_TEXT_ENCODER_TOKEN"),
+        queue_quota=found.queue_quota,
+        allow_private_webhooks=found.allow_private_webhooks,
+        max_disk_bytes=found.max_disk,
+        finish_s=found.finish_timeout,
+        is_ephemeral="SPACE_ID" in environment and not found.data_dir.is_relative_to(SPACES_DISK),
+        chip_price=found.chip_price,
+        access=access_settings.make(found, environment, has_users=(data_dir / USERS_FILE).is_file()),
     )
 
 
@@ -109,10 +204,16 @@ def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
     defaults = {
         "host": environment.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_spaces else "127.0.0.1"),
         "port": environment.get("GRADIO_SERVER_PORT", "7860"),
-        "data_dir": platformdirs.user_data_dir("lumesh", appauthor=False),
+        "data_dir": str(SPACES_DISK / "lumesh") if on_spaces and os.access(SPACES_DISK, os.W_OK) else DATA_DIR,
         "engine": "local",
+        "queue_quota": str(QUEUE_QUOTA),
+        "finish_timeout": str(FINISH_S),
+        **access_settings.read_defaults(environment),
     }
-    for name in ("host", "port", "data_dir", "engine", "model", "mesh", "fake", "prewarm"):
+    if packs := environment.get("LUMESH_PACKS"):
+        defaults["pack"] = packs
+    others = ("model", "mesh", "prewarm", "profile", "text_encoder_url", "max_disk", "chip_price")
+    for name in (*defaults, *_SWITCHES, *others):
         if value := environment.get(f"LUMESH_{name.upper()}"):
             defaults[name] = value
     return defaults
@@ -136,10 +237,71 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         "--prewarm",
         type=_parse_prewarm,
         default=(),
-        help="shapes to compile while nobody waits: 512x512,1024x1024 or all",
+        help="shapes to compile while nobody waits: 512x512,1024x1024 or all; 512x512+1 or all+1 is with one input "
+        "picture, for models that compile for them",
+    )
+    parser.add_argument(
+        "--pack",
+        type=_parse_packs,
+        default=(),
+        help=f"compiled programs to load, or folders of such packs, with {os.pathsep} between them; packs/ in the data "
+        "directory is always looked into; a pack is code: use only those you trust",
+    )
+    parser.add_argument(
+        "--profile", type=Path, metavar="DIR", help="write a trace of the first job that compiles nothing there"
+    )
+    parser.add_argument(
+        "--text-encoder-url",
+        "--text_encoder_url",
+        type=_parse_text_encoders,
+        default={},
+        help="let a server read the prompts of FLUX.2: http://host:port of an encoder-server, or MODEL=URL,MODEL=URL; "
+        "its token is LUMESH_TEXT_ENCODER_TOKEN",
+    )
+    parser.add_argument(
+        "--queue-quota",
+        "--queue_quota",
+        type=_parse_quota,
+        help=f"jobs that may wait at a time, for each owner (default {QUEUE_QUOTA})",
+    )
+    parser.add_argument(
+        "--max-disk",
+        "--max_disk",
+        type=_parse_bytes,
+        metavar="SIZE",
+        help="what outputs, uploads and presets may take, such as 50GB: the oldest of the trash is deleted first, "
+        "then nothing new is queued (default: no limit)",
+    )
+    parser.add_argument(
+        "--finish-timeout",
+        "--finish_timeout",
+        type=_parse_seconds,
+        metavar="SECONDS",
+        help=f"when told to stop (SIGTERM), how long the running job may take to finish before it goes back in line "
+        f"(default {FINISH_S})",
+    )
+    parser.add_argument(
+        "--chip-price",
+        "--chip_price",
+        type=_parse_price,
+        help="US dollars that a chip costs an hour, so that jobs and outputs tell what they cost",
     )
     parser.add_argument("--fake", action="store_true", help="serve every model by a numpy drawing, without jax")
-    parser.set_defaults(**{**defaults, "fake": defaults.get("fake", "").lower() in ("1", "true", "yes", "on")})
+    parser.add_argument(
+        "--allow-private-webhooks",
+        "--allow_private_webhooks",
+        action="store_true",
+        help="let webhooks reach addresses of this machine and its network",
+    )
+    parser.add_argument(
+        "--verify-weights",
+        "--verify_weights",
+        action="store_true",
+        help="compare the weights' SHA-256 with the hub's, or with the folder's SHA256SUMS, at each load",
+    )
+    access_settings.add_flags(parser)
+    switches = {name: defaults.get(name, "").lower() in ("1", "true", "yes", "on") for name in _SWITCHES}
+    parser.set_defaults(**{**defaults, **switches})
     return parser
 
 
@@ -149,12 +311,69 @@ def _parse_port(text: str) -> int:
     return int(text)
 
 
-def _parse_prewarm(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip().lower() for name in text.split(",") if name.strip())
+def _parse_quota(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of jobs; use 1 or more")
+    return int(text)
+
+
+def _parse_bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text.strip().upper())
+    if found is None or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 500MB, 50GB or 2TB")
+    return round(float(found[1]) * BYTES[found[2]])
+
+
+def _parse_seconds(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; use 0 or more")
+    return float(text)
+
+
+def _parse_price(text: str) -> float:
     try:
-        return names if names == ("all",) else tuple(str(Shape.parse(name)) for name in names)
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not 0 <= price < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a price; write dollars for a chip and an hour, as in 1.20")
+    return price
+
+
+def _parse_prewarm(text: str) -> tuple[str, ...]:
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    return tuple(_parse_prewarmed(name) for name in names)
+
+
+def _parse_prewarmed(name: str) -> str:
+    shape, plus, pictures = name.partition("+")
+    if plus and not (pictures.isdecimal() and int(pictures)):
+        raise argparse.ArgumentTypeError(f"{name!r}: after the + stands a number of pictures, as in 512x512+1")
+    try:
+        return f"{'all' if shape == 'all' else Shape.parse(shape)}{plus}{int(pictures) if plus else ''}"
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{error}, several with commas, or all") from error
+
+
+def _parse_packs(text: str) -> tuple[Path, ...]:
+    paths = tuple(Path(name.strip()).expanduser().absolute() for name in text.split(os.pathsep) if name.strip())
+    for path in paths:
+        if not path.exists():
+            raise argparse.ArgumentTypeError(f"there is no pack or folder {path}")
+    return paths
+
+
+def _parse_text_encoders(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in text.split(","):
+        name, separator, url = entry.strip().partition("=")
+        if not separator or "/" in name:  # an address alone, which may have an = in its query
+            name, url = TEXT_ENCODER_FAMILY, entry.strip()
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise argparse.ArgumentTypeError(f"{url!r} is not an address; write http://host:port, or MODEL=http://...")
+        found[name] = url
+    return found
 
 
 def _parse_engine(text: str) -> str:

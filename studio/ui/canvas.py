@@ -5,11 +5,11 @@ static/js/canvas.js and bar.js; the live region tells screen readers about phase
 """
 
 HTML = """
-<section class="lu-stage" aria-label="Result">
+<section class="lu-stage" data-text-aria-label="canvas.result">
   <p class="lu-alert" id="lu-alert" role="alert" hidden></p>
   <div class="lu-view" id="lu-view" data-shows="nothing">
     <div class="lu-empty" id="lu-empty" hidden>
-      <div><h2>Describe a picture</h2><p class="lu-empty-lead">Write a prompt, or start with one of these.</p></div>
+      <div><h2 data-text="canvas.describe"></h2><p class="lu-empty-lead" data-text="canvas.start"></p></div>
       <div class="lu-cards" id="lu-cards"></div>
     </div>
     <div class="lu-frames" id="lu-frames" hidden></div>

@@ -1,26 +1,53 @@
 """The left column: what to make, and the Generate button.
 
 One prompt and one button are open; the rest has the model's defaults. Filled and read by static/js/controls.js,
-sizes.js, inputs.js and examples.js; limits and choices come from `GET /api/v1/models`.
+sizes.js, sweep.js, inputs.js, styles.js, recipes.js and examples.js, the note on a preset's origin by origin.js; limits
+and choices come from `GET /api/v1/models`.
 """
 
 from studio.ui.icons import icon
 
+_ORIGIN = f"""
+<div class="lu-origin" id="lu-origin" role="status" hidden>
+  <div><p class="lu-origin-title" id="lu-origin-title"></p><p id="lu-origin-text"></p>
+    <button type="button" class="lu-button" id="lu-origin-keep" hidden>{icon("bookmark")}<span
+      data-text="origin.keep"></span></button></div>
+  <button type="button" class="lu-icon-button" id="lu-origin-close"
+    data-text-aria-label="common.dismiss">{icon("close")}</button>
+</div>
+"""
+
 _PROMPT = f"""
 <div class="lu-field" data-field="prompt">
-  <label class="lu-sr" for="lu-prompt">Prompt</label>
+  <label class="lu-sr" for="lu-prompt" data-text="setting.prompt"></label>
   <div class="lu-prompt-box">
-    <textarea id="lu-prompt" rows="4" maxlength="2000" placeholder="Describe the picture…" autocomplete="off"
-      spellcheck="true" aria-describedby="lu-prompt-message"></textarea>
+    <textarea id="lu-prompt" rows="4" maxlength="2000" autocomplete="off"
+      data-text-placeholder="create.promptHint" spellcheck="true" aria-describedby="lu-prompt-message"></textarea>
     <div class="lu-prompt-foot">
       <button type="button" class="lu-button lu-quiet" id="lu-negative-toggle" aria-expanded="false"
-        aria-controls="lu-negative-box">{icon("minus")}Negative prompt</button>
+        aria-controls="lu-negative-box">{icon("minus")}<span data-text="setting.negative_prompt"></span></button>
+      <button type="button" class="lu-button lu-quiet" id="lu-recipe-choose"
+        data-text-aria-label="recipe.read" data-text-title="recipe.read"
+        data-key="R">{icon("file")}<span data-text="recipe.fromFile"></span></button>
+      <input type="file" id="lu-recipe-file" accept="image/png,image/jpeg,image/webp,image/gif,video/mp4" hidden>
+      <select class="lu-style" id="lu-style" data-text-aria-label="create.style"
+        aria-describedby="lu-style-note"></select>
       <span class="lu-prompt-count lu-num" id="lu-prompt-count"></span>
     </div>
     <div class="lu-negative" id="lu-negative-box" data-field="negative_prompt" hidden>
-      <label for="lu-negative">What the picture should not show</label>
-      <textarea id="lu-negative" rows="2" maxlength="2000" placeholder="blurry, people…" autocomplete="off"></textarea>
+      <label for="lu-negative" data-text="create.negativeLabel"></label>
+      <textarea id="lu-negative" rows="2" maxlength="2000" data-text-placeholder="create.negativeHint"
+        autocomplete="off"></textarea>
     </div>
+  </div>
+  <p class="lu-model-note" id="lu-style-note" hidden></p>
+  <div class="lu-sweep" id="lu-sweep" hidden>
+    <p class="lu-sweep-count lu-num" id="lu-sweep-count" role="status"></p>
+    <ul id="lu-sweep-examples" data-text-aria-label="sweep.first"></ul>
+    <div class="lu-sweep-draws" id="lu-draws-box">
+      <label><input type="checkbox" id="lu-draws-on"><span data-text="sweep.only"></span></label>
+      <input class="lu-slider-value" id="lu-draws" type="number" min="1" max="100" value="8" inputmode="numeric"
+        data-text-aria-label="sweep.draws"><label for="lu-draws-on" data-text="sweep.ofThem"></label></div>
   </div>
   <p class="lu-message" id="lu-prompt-message" role="alert" data-message="prompt"></p>
   <p class="lu-message" role="alert" data-message="negative_prompt"></p>
@@ -34,31 +61,36 @@ _INPUTS = f"""
   <div class="lu-inputs-row">
     <ul class="lu-inputs-list" id="lu-inputs-list" role="list"></ul>
     <button type="button" class="lu-inputs-add" id="lu-inputs-add" aria-describedby="lu-inputs-count">
-      {icon("image")}<span class="lu-inputs-wide"></span><span class="lu-inputs-narrow">Choose a picture</span></button>
+      {icon("image")}<span class="lu-inputs-wide"></span>
+      <span class="lu-inputs-narrow" data-text="inputs.choose"></span></button>
     <input type="file" id="lu-inputs-file" accept="image/png,image/jpeg,image/webp" hidden>
   </div>
   <p class="lu-message" role="alert" data-message="images"></p>
 </div>
 """
 
+_RECIPE = """
+<section class="lu-recipe" id="lu-recipe" aria-labelledby="lu-recipe-title" tabindex="-1" hidden></section>
+"""
+
 _EXAMPLES = f"""
-<div class="lu-examples" role="group" aria-label="Example prompts">
+<div class="lu-examples" role="group" data-text-aria-label="create.examples">
   <div class="lu-examples-row" id="lu-examples"></div>
 </div>
 <details class="lu-knows" id="lu-knows" hidden>
-  <summary>{icon("chevron")}What this model knows</summary><p></p>
+  <summary>{icon("chevron")}<span data-text="create.knows"></span></summary><p></p>
 </details>
 """
 
 _MODEL_AND_SIZE = """
 <div class="lu-field" data-field="model">
-  <label class="lu-label" for="lu-model">Model</label>
+  <label class="lu-label" for="lu-model" data-text="setting.model"></label>
   <select class="lu-input" id="lu-model"></select>
   <p class="lu-model-note" id="lu-model-note"></p>
   <p class="lu-message" role="alert" data-message="model"></p>
 </div>
 <div class="lu-field" data-field="shape">
-  <div class="lu-label" id="lu-size-label">Size</div>
+  <div class="lu-label" id="lu-size-label" data-text="setting.shape"></div>
   <div class="lu-sizes" id="lu-sizes" role="radiogroup" aria-labelledby="lu-size-label"></div>
   <p class="lu-size-hint" id="lu-size-hint"></p>
   <p class="lu-message" role="alert" data-message="shape"></p>
@@ -69,40 +101,49 @@ _MODEL_AND_SIZE = """
 def _slider(field: str, label: str, *, step: str) -> str:
     return f"""
 <div class="lu-field lu-slider" data-field="{field}">
-  <div class="lu-label"><label for="lu-{field}">{label}</label>
+  <div class="lu-label"><label for="lu-{field}" id="lu-{field}-label" data-text="{label}"></label>
     <input class="lu-slider-value" id="lu-{field}-value" type="number" step="{step}" inputmode="decimal"
-      aria-label="{label}, as a number"></div>
+      aria-labelledby="lu-{field}-label lu-as-number"></div>
   <input id="lu-{field}" type="range" step="{step}">
   <p class="lu-message" role="alert" data-message="{field}"></p>
 </div>"""
 
 
 _SETTINGS = f"""
-<div class="lu-field-row">{_slider("steps", "Steps", step="1")}{_slider("guidance_scale", "Guidance", step="0.5")}</div>
+<p id="lu-as-number" data-text="create.asNumber" hidden></p>
+<div class="lu-field-row">
+  {_slider("steps", "setting.steps", step="1")}{_slider("guidance_scale", "setting.guidance_scale", step="0.5")}
+</div>
+{_slider("guidance_scale_2", "create.secondGuidance", step="0.5")}
 <div class="lu-field-row">
   <div class="lu-field" data-field="scheduler">
-    <label class="lu-label" for="lu-scheduler">Scheduler</label>
+    <label class="lu-label" for="lu-scheduler" data-text="setting.scheduler"></label>
     <select class="lu-input" id="lu-scheduler"></select>
     <p class="lu-message" role="alert" data-message="scheduler"></p>
   </div>
   <div class="lu-field" data-field="batch_size">
-    <div class="lu-label" id="lu-batch-label">Images</div>
+    <div class="lu-label" id="lu-batch-label" data-text="create.images"></div>
     <div class="lu-segments" id="lu-batch" role="radiogroup" aria-labelledby="lu-batch-label"></div>
     <p class="lu-message" role="alert" data-message="batch_size"></p>
   </div>
 </div>
 <div class="lu-field-row" id="lu-flow">
-  {_slider("flow_shift", "Flow shift", step="0.5")}{_slider("fps", "Frames/s", step="1")}
+  {_slider("flow_shift", "setting.flow_shift", step="0.5")}{_slider("fps", "create.fps", step="1")}
 </div>
 <div class="lu-field" data-field="seed">
-  <label class="lu-label" for="lu-seed">Seed</label>
+  <div class="lu-label"><label for="lu-seed" data-text="setting.seed"></label>
+    <span class="lu-seeds"><label for="lu-seeds" data-text="create.seeds"
+      data-text-title="create.seedsHint"></label><input class="lu-slider-value" id="lu-seeds" type="number" min="1"
+      max="100" value="1" inputmode="numeric"><button type="button" class="lu-queue-link lu-xyz-open" id="lu-xyz-open"
+      data-text="grid.open" data-text-title="grid.hint" data-key="X"></button></span></div>
   <div class="lu-seed">
-    <input class="lu-input" id="lu-seed" inputmode="numeric" autocomplete="off" placeholder="Random each time">
+    <input class="lu-input" id="lu-seed" inputmode="numeric" autocomplete="off"
+      data-text-placeholder="create.randomSeed">
     <div class="lu-seed-buttons">
-      <button type="button" class="lu-icon-button" id="lu-seed-dice" aria-label="Draw a new seed"
-        title="Draw a new seed and keep it">{icon("dice")}</button>
+      <button type="button" class="lu-icon-button" id="lu-seed-dice" data-text-aria-label="create.draw"
+        data-text-title="create.drawHint">{icon("dice")}</button>
       <button type="button" class="lu-icon-button" id="lu-seed-lock" aria-pressed="false"
-        aria-label="Keep this seed" title="Keep this seed">{icon("unlock")}</button>
+        data-text-aria-label="create.keep" data-text-title="create.keep">{icon("unlock")}</button>
     </div>
   </div>
   <p class="lu-message" role="alert" data-message="seed"></p>
@@ -110,12 +151,17 @@ _SETTINGS = f"""
 """
 
 HTML = f"""
-<form class="lu-controls" id="lu-controls" aria-label="What to make" novalidate>
-  <div class="lu-controls-scroll lu-scroll">{_PROMPT}{_INPUTS}{_EXAMPLES}{_MODEL_AND_SIZE}{_SETTINGS}</div>
+<form class="lu-controls" id="lu-controls" data-text-aria-label="create.what" novalidate>
+  <div class="lu-controls-scroll lu-scroll">
+    {_ORIGIN}{_PROMPT}{_RECIPE}{_INPUTS}{_EXAMPLES}{_MODEL_AND_SIZE}{_SETTINGS}
+  </div>
   <div class="lu-dock">
     <p class="lu-message" role="alert" data-message="recipe"></p>
+    <div class="lu-editing" id="lu-editing" role="status" hidden>{icon("edit")}
+      <p data-text="edit.note"></p>
+      <button type="button" class="lu-queue-link" id="lu-editing-end" data-text="edit.stop"></button></div>
     <button type="submit" class="lu-generate" id="lu-generate">
-      {icon("spark")}<span>Generate</span><kbd>Ctrl ↵</kbd></button>
+      {icon("spark")}<span data-text="create.generate"></span><kbd>Ctrl ↵</kbd></button>
   </div>
 </form>
 """

@@ -4,7 +4,7 @@ Filled by static/js/filmstrip.js.
 """
 
 HTML = """
-<nav class="lu-film" id="lu-film" aria-label="Recent results" hidden>
+<nav class="lu-film" id="lu-film" data-text-aria-label="canvas.recent" hidden>
   <div class="lu-film-row" id="lu-film-row"></div>
 </nav>
 """

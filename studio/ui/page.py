@@ -1,8 +1,8 @@
 """The page, put together: panels into one Gradio app, with the style sheets and scripts they need.
 
-Gradio carries the panels and serves `submit`, `status` and `cancel` to `gradio_client`; everything live is HTML that
-static/js fills over REST and one event stream. No gr.State, no gr.Timer: each would hold a connection per tab. Nothing
-here asks another host for anything: fonts, icons and scripts are our own files.
+Gradio carries the panels and serves `submit`, `status`, `cancel` and `generate` to `gradio_client`; everything live is
+HTML that static/js fills over REST and one event stream. No gr.State, no gr.Timer: each would hold a connection per
+tab. Nothing here asks another host for anything: fonts, icons and scripts are our own files.
 Not here: what the endpoints do (actions.py), the panels (one file each).
 """
 
@@ -13,16 +13,34 @@ from typing import Any
 import gradio as gr
 
 from pipelines.catalog import Catalog
+from studio.access.door import Door
 from studio.database import Database
+from studio.jobs.waiting import Follow
 from studio.settings import Settings
-from studio.ui import actions, canvas, controls, filmstrip, header, overlays, queue_panel
+from studio.ui import (
+    actions,
+    canvas,
+    catalogues,
+    controls,
+    filmstrip,
+    gallery_panel,
+    grid_panel,
+    header,
+    help_panel,
+    overlays,
+    presets_panel,
+    queue_panel,
+    system_panel,
+)
 
 STATIC_DIR = Path(__file__).parent / "static"
 
 
 def _digest_files() -> str:
     digest = hashlib.sha256()
-    for file in sorted(path for path in STATIC_DIR.rglob("*") if path.is_file()):
+    for file in sorted(
+        path for folder in (STATIC_DIR, catalogues.FOLDER) for path in folder.rglob("*") if path.is_file()
+    ):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:10]
 
@@ -30,18 +48,27 @@ def _digest_files() -> str:
 # Named by content: after an update no browser mixes new scripts with old ones from its cache.
 STATIC_URL = f"/ui/{_digest_files()}"
 
-_STYLES = ("tokens", "base", "layout", "controls", "inputs", "canvas", "film", "queue", "overlay")
-_PANELS = {
+_STYLES = (
+    *("tokens", "base", "layout", "controls", "inputs", "recipe", "canvas", "film", "queue", "presets"),
+    *("gallery", "detail", "xyz", "system", "help"),
+    "overlay",
+)
+PANELS = {
     "header": header,
     "controls": controls,
     "canvas": canvas,
     "filmstrip": filmstrip,
     "queue": queue_panel,
+    "gallery": gallery_panel,
+    "presets": presets_panel,
+    "grid": grid_panel,
+    "system": system_panel,
+    "help": help_panel,
     "overlays": overlays,
 }
 
 # Before the first paint, or a dark page flashes white.
-_THEME_SCRIPT = """
+THEME_SCRIPT = """
 (() => {
   let chosen = null;
   try { chosen = localStorage.getItem("lumesh.theme"); } catch { /* private mode: follow the system */ }
@@ -55,10 +82,12 @@ def _make_head() -> str:
     base = STATIC_URL.removeprefix("/")  # relative to the page, so that a proxy's prefix does no harm
     links = "".join(f'<link rel="stylesheet" href="{base}/css/{name}.css">' for name in _STYLES)
     return (
-        f"<script>{_THEME_SCRIPT}</script>"
+        f"<script>{THEME_SCRIPT}{catalogues.make_script(base)}</script>"
         '<meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">'
         f'<link rel="preload" href="{base}/fonts/inter-latin.woff2" as="font" type="font/woff2" crossorigin>'
         f'{links}<link rel="icon" type="image/svg+xml" href="{base}/icons/lumesh.svg">'
+        # It needs little, so it comes long before main.js.
+        f'<script type="module" src="{base}/js/translate.js"></script>'
         f'<script type="module" src="{base}/js/main.js"></script>'
     )
 
@@ -74,11 +103,11 @@ MOUNT_OPTIONS: dict[str, Any] = {
 }
 
 
-def build(_settings: Settings, database: Database, catalog: Catalog) -> gr.Blocks:
-    """The page's Blocks; mount it with `MOUNT_OPTIONS`."""
+def build(settings: Settings, database: Database, catalog: Catalog, *, door: Door, follow: Follow) -> gr.Blocks:
+    """The page's Blocks; mount it with `MOUNT_OPTIONS`. `follow` gives the events as they happen."""
     with gr.Blocks(title="Lumesh", analytics_enabled=False, fill_width=True) as page:
         with gr.Column(elem_id="studio"):
-            for name, panel in _PANELS.items():
-                gr.HTML(panel.HTML, elem_id=f"panel-{name}", apply_default_css=False, js_on_load=None)
-        actions.offer(database, catalog)
+            for name, panel in PANELS.items():
+                gr.HTML(catalogues.fill(panel.HTML), elem_id=f"panel-{name}", apply_default_css=False, js_on_load=None)
+        actions.offer(settings, database, catalog, door=door, follow=follow)
     return page

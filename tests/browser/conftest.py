@@ -22,6 +22,7 @@ import pytest
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
 
+playwright_api.expect.set_options(timeout=15_000)  # of a machine that does other things too
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
@@ -73,8 +74,16 @@ class Studio:
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/health", timeout=2) as answer:
                 return answer.status == 200
+        except urllib.error.HTTPError as refusal:
+            return refusal.code == 401  # of a studio with a login
         except (urllib.error.URLError, OSError):
             return False
+
+
+@pytest.fixture(scope="session")
+def make_studio() -> type[Studio]:
+    """`make_studio(folder)` is a studio that is not started yet."""
+    return Studio
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +111,14 @@ def open_page(studio: Studio, browser: Any) -> Iterator[Callable[..., Any]]:
     contexts: list[Any] = []
     troubles: list[str] = []
 
-    def open_page(*, viewport: dict[str, int] = DESK, color_scheme: str = "dark", watch: bool = True) -> Any:
-        context = browser.new_context(viewport=viewport, color_scheme=color_scheme)
+    def open_page(
+        *,
+        viewport: dict[str, int] = DESK,
+        color_scheme: str = "dark",
+        reduced_motion: str = "reduce",  # drawn without a GPU, animations take a core
+        watch: bool = True,
+    ) -> Any:
+        context = browser.new_context(viewport=viewport, color_scheme=color_scheme, reduced_motion=reduced_motion)
         context.set_default_timeout(15_000)
         contexts.append(context)
         page = context.new_page()

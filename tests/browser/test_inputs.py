@@ -193,6 +193,28 @@ def test_a_finished_picture_becomes_an_input(open_page: OpenPage, studio: Any, k
     expect(page.locator(f"{LIST} img[src*='/outputs/{made}/thumb']")).to_be_visible()
 
 
+def test_below_the_sizes_stands_whether_these_pictures_were_compiled_for(
+    open_page: OpenPage, give: Callable[..., None], keep: Keep
+) -> None:
+    page = open_page()
+    _choose_model(page, "flux2-klein-9b", "512 × 512")
+    hint = page.locator("#lu-size-hint")
+    expect(hint).not_to_contain_text("input picture")
+    give(page, "choose", "red")
+    expect(hint).to_contain_text("With an input picture like this: never compiled here")
+    keep(page, "inputs-cold-dark")
+    _make(page, "A boat like that one")
+    expect(page.locator("img.lu-result[alt='A boat like that one']")).to_be_visible()
+    expect(hint).to_have_text("With an input picture like this: compiled and in memory, starts at once.")
+    give(page, "choose", "blue")
+    expect(hint).to_have_text(
+        "With 2 input pictures like these: never compiled here, so the first picture takes longer."
+    )
+    page.get_by_role("button", name="Remove input picture 1").click()
+    page.get_by_role("button", name="Remove input picture 1").click()
+    expect(hint).not_to_contain_text("input picture")
+
+
 def test_on_a_phone_the_row_fits(open_page: OpenPage, give: Callable[..., None], keep: Keep) -> None:
     page = open_page(viewport=PHONE, color_scheme="light")
     _choose_model(page, "flux2-klein-4b", "512 × 512")

@@ -185,13 +185,13 @@ def test_a_batch_is_a_grid_and_its_settings_can_be_used_again(open_page: OpenPag
     with page.expect_download() as download:
         page.get_by_role("button", name="Download").click()
     assert download.value.suggested_filename.endswith(".png")
-    page.locator("#lu-bar").click()
+    page.locator("#lu-bar .lu-bar-text").click()
     page.keyboard.press("Escape")
     expect(page.locator(RESULT)).to_have_count(4)
 
 
 def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> None:
-    page = open_page()
+    page = open_page(reduced_motion="no-preference")
     _make(page, SAILBOAT, steps=2)
     expect(page.locator(f"img{RESULT}[alt='{SAILBOAT}']")).to_be_visible()
     phases = page.evaluate_handle(
@@ -220,15 +220,34 @@ def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> No
     assert facts == [832, 480, False, True, 33]
     assert any("Unloading" in text for text in phases.json_value())
     expect(page.locator("#lu-bar")).to_contain_text("16 frames a second")
-    with page.expect_download() as download:
-        page.get_by_role("button", name="GIF").click()
-    assert download.value.suggested_filename.endswith(".gif")
+    for name in ("GIF", "WebP"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=name).click()
+        assert download.value.suggested_filename.endswith(f".{name.lower()}")
     keep(page, "video-done-dark")
     page.locator(".lu-frame").click()
     expect(page.locator("#lu-zoom video")).to_be_visible()
     page.keyboard.press("Escape")
     page.select_option("#lu-model", "demo-sdxl")
     expect(page.locator("#lu-fps")).to_be_hidden()
+
+
+def test_a_second_expert_has_a_guidance_of_its_own(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    page = open_page()
+    second = page.locator("#lu-guidance_scale_2-value")
+    expect(second).to_be_hidden()
+    page.select_option("#lu-model", "wan2.2-a14b")
+    expect(second).to_have_value("3")
+    page.locator(".lu-size", has_text="832×480×33").click()
+    second.fill("2.5")
+    keep(page, "wan-experts-dark")
+    _make(page, "Two experts at work", steps=2)
+    expect(page.locator(f"video{RESULT}")).to_be_visible(timeout=20_000)
+    expect(page.locator("#lu-bar")).to_contain_text("guidance 4 then 2.5", timeout=20_000)
+    page.select_option("#lu-model", "wan2.1-1.3b")
+    expect(second).to_be_hidden()
+    page.get_by_role("button", name="Use settings").click()
+    expect(second).to_have_value("2.5")
 
 
 def test_the_keyboard_reaches_everything(open_page: OpenPage) -> None:

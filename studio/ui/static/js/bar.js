@@ -3,15 +3,17 @@
 import { el, find, icon, setText } from "./dom.js";
 import { schedulerName, seconds, shapeName } from "./format.js";
 import { whyNoInput } from "./inputs.js";
-import { cancel, copyPrompt, download, downloadGif, reuseSeed, useAsInput, useSettings } from "./make.js";
+import { cancel, copyPrompt, download, downloadAs, reuseSeed, useAsInput, useSettings } from "./make.js";
 import { fractionOf, phaseText, progressLine, waitingLine } from "./progress.js";
-import { isFocused, modelOf, placeOf, show, state } from "./store.js";
+import { openSavePreset } from "./savepreset.js";
+import { PAUSED, isFocused, modelOf, placeOf, show, state } from "./store.js";
+import { t } from "./text.js";
 
 export function drawBar(job, isShown) {
   const bar = find("lu-bar");
   bar.hidden = !isShown;
   if (bar.hidden) return;
-  const key = `${job.id} ${job.state} ${state.view.image} ${job.cancel_requested}`;
+  const key = [job.id, job.state, state.view.image, job.cancel_requested, ...(job.outputs ?? []).map(({ id }) => id)].join(" ");
   if (bar.dataset.key !== key) {
     bar.dataset.key = key;
     bar.replaceChildren(...(job.state === "done" ? barOfResult(job) : barOfWork(job)));
@@ -21,7 +23,7 @@ export function drawBar(job, isShown) {
     return;
   }
   setText(bar.querySelector(".lu-bar-main"), lineOf(job));
-  setText(bar.querySelector(".lu-bar-sub"), job.reason || job.recipe.prompt);
+  setText(bar.querySelector(".lu-bar-sub"), (job.reason !== PAUSED && job.reason) || job.recipe.prompt);
   const progress = bar.querySelector(".lu-progress");
   const fraction = job.state === "queued" ? 0 : fractionOf(job);
   progress.setAttribute("aria-valuenow", String(Math.round(100 * fraction)));
@@ -30,7 +32,7 @@ export function drawBar(job, isShown) {
 
 function lineOf(job) {
   if (state.connection === "lost")
-    return job.state === "queued" ? "Reconnecting…" : `Reconnecting… last seen: ${phaseText(job)}`;
+    return job.state === "queued" ? t("engine.reconnecting") : t("bar.lastSeen", { phase: phaseText(job) });
   return job.state === "queued" ? waitingLine(job, placeOf(job)) : progressLine(job);
 }
 
@@ -39,13 +41,13 @@ function barOfWork(job) {
     "button.lu-button",
     { type: "button", id: "lu-cancel", onclick: () => cancel(job) },
     icon("stop"),
-    el("span", {}, job.cancel_requested ? "Cancelling…" : "Cancel"),
+    el("span", {}, t(job.cancel_requested ? "bar.cancelling" : "common.cancel")),
   );
   button.disabled = Boolean(job.cancel_requested);
   return [
     el(
       "div.lu-progress",
-      { role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 },
+      { role: "progressbar", "aria-label": t("bar.progress"), "aria-valuemin": 0, "aria-valuemax": 100 },
       el("i"),
     ),
     el("div.lu-bar-text", {}, el("p.lu-bar-main.lu-num", { id: "lu-phase" }), el("p.lu-bar-sub")),
@@ -58,7 +60,7 @@ function drawInputAction(button, output) {
   if (!button) return;
   const refusal = whyNoInput(output);
   button.setAttribute("aria-disabled", String(Boolean(refusal)));
-  button.title = refusal || "Use as input  I";
+  button.title = refusal || `${t("bar.input")}  I`;
 }
 
 function barOfResult(job) {
@@ -72,7 +74,7 @@ function barOfResult(job) {
       el("span", {}, label),
     );
   const back =
-    job.outputs.length > 1 && isFocused(job) ? [action("grid", "All images", () => show(job.id), { key: "Esc" })] : [];
+    job.outputs.length > 1 && isFocused(job) ? [action("grid", t("bar.all"), () => show(job.id), { key: "Esc" })] : [];
   return [
     el(
       "div.lu-bar-text",
@@ -84,33 +86,41 @@ function barOfResult(job) {
       "div.lu-bar-actions",
       {},
       ...back,
-      action("seed", "Reuse seed", reuseSeed),
-      action("copy", "Copy prompt", copyPrompt, { key: "C" }),
+      action("seed", t("bar.reuseSeed"), reuseSeed),
+      action("copy", t("bar.copy"), copyPrompt, { key: "C" }),
+      ...(isOne ? [action("bookmark", t("preset.save"), openSavePreset, { key: "P", id: "lu-save-preset" })] : []),
       ...(isOne && output.kind === "image"
-        ? [action("input", "Use as input", useAsInput, { key: "I", id: "lu-use-as-input", style: "lu-long" })]
+        ? [action("input", t("bar.input"), useAsInput, { key: "I", id: "lu-use-as-input", style: "lu-long" })]
         : []),
-      action("sliders", "Use settings", useSettings, { key: "U", style: "lu-long" }),
-      ...(isOne && output.kind === "video" ? [action("download", "GIF", downloadGif, { style: "lu-long" })] : []),
-      ...(isOne ? [action("download", "Download", download, { key: "D", style: "lu-long" })] : []),
+      action("sliders", t("bar.settings"), useSettings, { key: "U", style: "lu-long" }),
+      ...(isOne && output.kind === "video"
+        ? [
+            action("download", "GIF", () => downloadAs("gif"), { style: "lu-long" }),
+            action("download", "WebP", () => downloadAs("webp"), { style: "lu-long" }),
+          ]
+        : []),
+      ...(isOne ? [action("download", t("bar.download"), download, { key: "D", style: "lu-long" })] : []),
     ),
   ];
 }
 
 function factsOf(job, output, isOne) {
   const { recipe, timings } = job;
-  const seeds = isOne ? `Seed ${output.seed}` : `${job.outputs.length} images from seed ${job.outputs[0].seed}`;
   const took = timings?.total_s ?? job.finished_at - job.started_at;
+  const guidance = [recipe.guidance_scale, recipe.guidance_scale_2].filter((scale) => scale !== null);
   const facts = [
-    seeds,
+    isOne
+      ? t("bar.seedOf", { seed: String(output.seed) })
+      : t("bar.seedsFrom", { count: job.outputs.length, seed: String(job.outputs[0].seed) }),
     seconds(took),
     shapeName(recipe.shape),
-    `${recipe.steps} steps`,
-    `guidance ${recipe.guidance_scale}`,
-    ...(recipe.images.length ? [`${recipe.images.length} input picture${recipe.images.length > 1 ? "s" : ""}`] : []),
-    ...(recipe.fps ? [`${recipe.fps} frames a second`] : []),
+    t("bar.steps", { count: recipe.steps }),
+    t("bar.guidance", { scale: guidance.join(t("bar.then")) }),
+    ...(recipe.images.length ? [t("bar.inputs", { count: recipe.images.length })] : []),
+    ...(recipe.fps ? [t("bar.fps", { count: recipe.fps })] : []),
     schedulerName(recipe.scheduler),
   ];
-  if (job.compiles) facts.push(`${job.compiles} program${job.compiles > 1 ? "s" : ""} compiled`);
+  if (job.compiles) facts.push(t("bar.compiled", { count: job.compiles }));
   facts.push(modelOf(recipe.model)?.title ?? recipe.model);
   return facts.join(" · ");
 }

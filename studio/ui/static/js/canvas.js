@@ -3,10 +3,11 @@
 import { at } from "./api.js";
 import { drawBar } from "./bar.js";
 import { el, find, icon, keyed, setStyles, setText } from "./dom.js";
-import { framesIn, ratioOf } from "./format.js";
+import { framesIn, percent, ratioOf } from "./format.js";
 import { retry, useSettings } from "./make.js";
-import { phaseText, timeNumber } from "./progress.js";
-import { changed, dismiss, isFinal, isFocused, placeOf, show, shownJob, state } from "./store.js";
+import { fractionOf, phaseName, phaseText, timeNumber } from "./progress.js";
+import { changed, dismiss, isFinal, isFocused, placeOf, runningJob, show, shownJob, state } from "./store.js";
+import { t } from "./text.js";
 import { videoOf } from "./video.js";
 import { openZoom } from "./zoom.js";
 
@@ -34,7 +35,7 @@ export function drawCanvas() {
   if (shows === "notice") drawNotice(job);
   drawBar(job, shows === "frames");
   announce(job);
-  document.title = titleOf(job);
+  document.title = titleOf();
   tick(job);
 }
 
@@ -101,10 +102,10 @@ function updateFrame(frame, item) {
   else if (job.preview_url) drawPreview(frame, item);
   else drawWait(frame.querySelector(".lu-frame-wait"), job, index);
   const label = !output
-    ? "Picture in the making"
+    ? t("canvas.making")
     : count > 1 && !isFocused(job)
-      ? `Image ${index + 1} of ${count}: show it alone`
-      : "Enlarge";
+      ? t("canvas.showAlone", { place: index + 1, total: count })
+      : t("canvas.enlarge");
   frame.setAttribute("aria-label", label);
 }
 
@@ -127,7 +128,7 @@ function drawPreview(frame, { job, index, count }) {
   const rows = Math.ceil(count / columns);
   const frames = framesIn(job.recipe.shape) > 1 ? PREVIEW_FRAMES : 1;
   const image = el("img.lu-preview", {
-    alt: "Live preview",
+    alt: t("canvas.preview"),
     style: {
       width: `${100 * columns * frames}%`,
       height: `${100 * rows}%`,
@@ -140,23 +141,23 @@ function drawPreview(frame, { job, index, count }) {
   // Only a preview that arrived replaces the last one; one that is gone (the job just ended) changes nothing.
   image.onload = () =>
     frame.dataset.url === job.preview_url &&
-    frame.replaceChildren(image, ...(index === 0 ? [el("span.lu-frame-live", {}, "Live")] : []));
+    frame.replaceChildren(image, ...(index === 0 ? [el("span.lu-frame-live", {}, t("canvas.live"))] : []));
   image.src = job.preview_url;
 }
 
 function drawWait(wait, job, index) {
   if (!wait || index > 0) return;
   const big = job.state === "queued" ? `#${placeOf(job)}` : timeNumber(job);
-  const text = job.state === "queued" ? "in line" : phaseText(job);
+  const text = job.state === "queued" ? t("canvas.inLine") : phaseText(job);
   if (wait.textContent !== big + text) wait.replaceChildren(el("b", {}, big), el("span", {}, text));
 }
 
 // Notices
 
 const NOTICES = {
-  failed: { tone: "bad", mark: "alert", title: "This job failed" },
-  interrupted: { tone: "bad", mark: "pause", title: "Interrupted" },
-  cancelled: { tone: "calm", mark: "stop", title: "Cancelled" },
+  failed: { tone: "bad", mark: "alert", title: t("canvas.failed") },
+  interrupted: { tone: "bad", mark: "pause", title: t("state.interrupted") },
+  cancelled: { tone: "calm", mark: "stop", title: t("state.cancelled") },
 };
 
 function drawNotice(job) {
@@ -170,7 +171,7 @@ function drawNotice(job) {
   notice.replaceChildren(
     el("div.lu-notice-head", {}, el("span.lu-notice-mark", {}, icon(mark)), el("h2", {}, error.title || title)),
     error.detail ? el("p.lu-notice-detail", {}, error.detail) : "",
-    error.advice ? el("p.lu-notice-advice", {}, el("b", {}, "What to try: "), error.advice) : "",
+    error.advice ? el("p.lu-notice-advice", {}, el("b", {}, t("canvas.advice")), " ", error.advice) : "",
     el("p.lu-notice-prompt", {}, job.recipe.prompt),
     el(
       "div.lu-notice-actions",
@@ -179,15 +180,15 @@ function drawNotice(job) {
         "button.lu-button.lu-accent",
         { type: "button", onclick: () => retry(job) },
         icon("retry"),
-        el("span", {}, "Retry"),
+        el("span", {}, t("queue.retry")),
       ),
       el(
         "button.lu-button",
         { type: "button", onclick: useSettings },
         icon("sliders"),
-        el("span", {}, "Use these settings"),
+        el("span", {}, t("queue.useSettings")),
       ),
-      el("button.lu-button.lu-quiet", { type: "button", onclick: () => dismiss(job) }, "Dismiss"),
+      el("button.lu-button.lu-quiet", { type: "button", onclick: () => dismiss(job) }, t("common.dismiss")),
     ),
   );
 }
@@ -197,14 +198,10 @@ function drawNotice(job) {
 function announce(job) {
   if (!job) return;
   const words = {
-    queued: "Waiting in line",
-    running: `${phaseText({ ...job, phase: job.phase === "denoising" ? "" : job.phase })}`,
-    done: "Done",
-    failed: "Failed",
-    cancelled: "Cancelled",
-    interrupted: "Interrupted",
+    queued: t("canvas.waiting"),
+    running: job.phase === "denoising" ? phaseName(job.phase) : phaseText(job),
   };
-  const text = job.state === "running" && job.phase === "denoising" ? "Denoising" : words[job.state];
+  const text = words[job.state] ?? t(`state.${job.state}`);
   const line = `${job.id} ${text}`;
   if (line !== said) {
     said = line;
@@ -212,10 +209,11 @@ function announce(job) {
   }
 }
 
-function titleOf(job) {
-  if (job?.state === "running")
-    return job.phase === "denoising" ? `${job.step}/${job.steps} · Lumesh` : `${phaseText(job)} · Lumesh`;
-  return hasUnseen ? "Done · Lumesh" : "Lumesh";
+/** Whatever is shown, the tab tells how far the running job is. */
+function titleOf() {
+  const running = runningJob();
+  if (running) return `${percent(fractionOf(running))} · Lumesh`;
+  return hasUnseen ? `${t("state.done")} · Lumesh` : "Lumesh";
 }
 
 let hasUnseen = false;

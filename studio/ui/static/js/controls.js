@@ -3,18 +3,24 @@
 
 import { arrowsChoose, el, find, keyed, setIcon, setText } from "./dom.js";
 import { drawExamples } from "./examples.js";
-import { schedulerName } from "./format.js";
+import { schedulerName, sentence } from "./format.js";
 import { countInputs, drawInputs, mountInputs } from "./inputs.js";
 import { drawSizes, mountSizes } from "./sizes.js";
+import { drawSweep, isSweep, mountSweep } from "./sweep.js";
+import { styledNegative, styledPrompt, styleOf, stylesFor } from "./styles.js";
 import { changed, modelOf, shownOutput, state } from "./store.js";
+import { t } from "./text.js";
 
 const KEY = "lumesh.draft";
 const MAX_SEED = 2 ** 32 - 1;
 const COUNT_FROM = 1600; // of 2000 characters: only then is the number of use
 const BATCHES = [1, 2, 4, 8];
-const NUMBERS = ["steps", "guidance_scale", "flow_shift", "fps"]; // the last two only where the model has them
-const LOWEST = { steps: 1, guidance_scale: 0, flow_shift: 1, fps: 1 };
+// The last three only where the model has them.
+const NUMBERS = ["steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps"];
+const LOWEST = { steps: 1, guidance_scale: 0, guidance_scale_2: 0, flow_shift: 1, fps: 1 };
 const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", ...NUMBERS];
+
+const ONE_JOB = { seeds: 1, draws: null };
 
 let draft = {
   prompt: "",
@@ -24,44 +30,97 @@ let draft = {
   shape: null,
   steps: null,
   guidance_scale: null,
+  guidance_scale_2: null,
   flow_shift: null,
   fps: null,
   scheduler: null,
   batch_size: 1,
+  style: null,
   seed: "",
   keepsSeed: false,
+  ...ONE_JOB,
 };
 let drawnModel = null;
 let submit = () => undefined;
 
-/** The recipe as it stands; an unlocked seed is drawn by the server. Pictures wait for a model that takes them. */
+/** The recipe as it stands, its style applied; an unlocked seed is drawn by the server. Pictures wait for a model that
+ *  takes them. */
 export function readRecipe() {
   const seed = draft.keepsSeed && draft.seed !== "" ? Number(draft.seed) : null;
-  return { ...pick(draft), images: modelOf(draft.model)?.limits.images ? draft.images : [], seed };
+  const model = modelOf(draft.model);
+  const style = styleOf(draft.style);
+  return {
+    ...pick(draft),
+    prompt: styledPrompt(style, draft.prompt),
+    negative_prompt: style
+      ? styledNegative(style, draft.negative_prompt ?? model?.defaults.negative_prompt)
+      : draft.negative_prompt,
+    images: model?.limits.images ? draft.images : [],
+    seed,
+  };
+}
+
+/** The recipe with what makes many jobs of it; null when it is one job. */
+export function readSweep() {
+  const recipe = readRecipe();
+  const { seeds, draws } = draft;
+  return isSweep(recipe.prompt, seeds) ? { recipe, seeds, draws } : null;
 }
 
 /** What is missing, as messages for `showProblems`: the server would say so too, but later. */
 export function findMissing() {
   const needed = modelOf(draft.model)?.limits.min_images ?? 0;
   return {
-    ...(draft.prompt.trim() ? {} : { prompt: "write what the picture should show" }),
-    ...(countInputs() >= needed ? {} : { images: "this model needs a first picture: drop, paste or choose one" }),
+    ...(draft.prompt.trim() ? {} : { prompt: t("create.noPrompt") }),
+    ...(countInputs() >= needed ? {} : { images: t("create.noPicture") }),
   };
 }
 
 const pick = (values) => Object.fromEntries(FIELDS.map((name) => [name, values[name] ?? null]));
 
-/** "Use these settings": every field from a recipe, with the seed kept. */
-export function useRecipe(recipe, seed) {
-  if (!modelOf(recipe.model)) return false;
-  change({ ...pick(recipe), images: recipe.images ?? [], seed: String(seed ?? recipe.seed), keepsSeed: true });
+/** "Use these settings": every field from a recipe, with its seed kept; what it leaves open is the model's default. */
+export function useRecipe(recipe, seed = recipe.seed) {
+  const model = modelOf(recipe.model);
+  if (!model) return false;
+  const { shape, flow_shift } = recipe;
+  change({
+    ...pick(recipe),
+    flow_shift: flow_shift ?? flowShiftOf(model, shape ?? model.defaults.shape).flow_shift ?? null,
+    images: recipe.images ?? [],
+    style: null,
+    ...ONE_JOB,
+    seed: seed === null ? "" : String(seed),
+    keepsSeed: seed !== null,
+  });
   if (recipe.negative_prompt) openNegative();
   return true;
+}
+
+/** A preset: what it leaves open becomes the model's default, and its seed is kept only if it has one. */
+export function usePreset(recipe, { keepsImages }) {
+  const model = modelOf(recipe.model);
+  const set = Object.fromEntries(Object.entries(pick(recipe)).filter(([, value]) => value !== null));
+  const defaults = { ...defaultsOf(model), ...flowShiftOf(model, recipe.shape), batch_size: 1, style: null, ...ONE_JOB };
+  const seed = { seed: String(recipe.seed ?? ""), keepsSeed: recipe.seed !== null };
+  change({ ...defaults, ...set, images: keepsImages ? draft.images : [], ...seed });
+  if (recipe.negative_prompt) openNegative();
+}
+
+/** The words alone, with those to avoid. */
+export function usePrompt({ prompt, negative_prompt }) {
+  change({ prompt, negative_prompt, style: null });
+  if (negative_prompt) openNegative();
 }
 
 export function useSeed(seed) {
   change({ seed: String(seed), keepsSeed: true });
 }
+
+export const chosenModel = () => draft.model;
+
+/** The form as it stands, to put it back later. */
+export const keptDraft = () => structuredClone(draft);
+export const restoreDraft = (kept) => change(kept);
 
 export function focusPrompt() {
   find("lu-prompt").focus();
@@ -76,7 +135,7 @@ export function showProblems(fields) {
   if (rest.length) messages.set("recipe", [messages.get("recipe"), ...rest].filter(Boolean).join("; "));
   for (const place of places) {
     const message = messages.get(place.dataset.message) ?? "";
-    setText(place, message && `${message.charAt(0).toUpperCase()}${message.slice(1)}.`.replace(/\.\.$/, "."));
+    setText(place, sentence(message));
     place.closest("[data-field]")?.classList.toggle("lu-wrong", Boolean(message));
   }
   const first = [...messages.keys()].find((field) => known.has(field));
@@ -98,7 +157,7 @@ export function mountControls(onSubmit) {
     (images) => keep({ images }),
     (message) => (message ? showProblems({ images: message }) : clearProblem("images")),
   );
-  mountSizes((shape) => change({ shape, ...flowShiftOf(shape) }));
+  mountSizes((shape) => change({ shape, ...flowShiftOf(modelOf(draft.model), shape) }));
   find("lu-model").addEventListener("change", (event) =>
     change({ ...defaultsOf(modelOf(event.target.value)), model: event.target.value, images: draft.images }),
   );
@@ -106,6 +165,7 @@ export function mountControls(onSubmit) {
   for (const name of NUMBERS) mountNumber(name);
   mountBatch();
   mountSeed();
+  mountSweep(change);
 }
 
 /** Models come and change with every event that touches the engine; the fields follow. */
@@ -115,19 +175,21 @@ export function drawControls() {
   if (draft.model !== model.id) Object.assign(draft, { model: model.id }, defaultsOf(model));
   repair(model);
   if (drawnModel !== model.id) drawModel(model);
+  drawStyles(model);
   drawInputs(model, draft.images);
-  drawSizes(model, draft.shape);
+  drawSizes(model, draft.shape, draft.images);
   drawValues(model);
+  drawSweep(readSweep(), draft);
 }
 
 const defaultsOf = (model) => {
-  const { shape, steps, guidance_scale, flow_shift, fps, scheduler } = model.defaults;
-  return { shape, steps, guidance_scale, flow_shift, fps, scheduler, negative_prompt: null };
+  const { shape, scheduler } = model.defaults;
+  return { ...Object.fromEntries(NUMBERS.map((name) => [name, model.defaults[name]])), shape, scheduler, negative_prompt: null };
 };
 
 /** Larger videos are denoised at higher noise levels: each size has its own default. */
-const flowShiftOf = (shape) => {
-  const found = modelOf(draft.model).shapes.find((one) => one.shape === shape);
+const flowShiftOf = (model, shape) => {
+  const found = model.shapes.find((one) => one.shape === shape);
   return found && found.flow_shift !== null ? { flow_shift: found.flow_shift } : {};
 };
 
@@ -136,6 +198,8 @@ function repair(model) {
   if (!model.shapes.some((shape) => shape.shape === draft.shape)) draft.shape = model.defaults.shape;
   if (!model.schedulers.includes(draft.scheduler)) draft.scheduler = model.defaults.scheduler;
   for (const name of NUMBERS) draft[name] = model.defaults[name] === null ? null : (draft[name] ?? model.defaults[name]);
+  const style = styleOf(draft.style);
+  if (style && !stylesFor(model).includes(style)) draft.style = null;
   draft.batch_size = Math.min(draft.batch_size || 1, model.limits.batch_size);
 }
 
@@ -158,12 +222,29 @@ function drawModel(model) {
     for (const input of [slider, find(`lu-${name}-value`)])
       Object.assign(input, { min: LOWEST[name], max: model.limits[name] });
   }
-  setText(find("lu-batch-label"), model.defaults.fps === null ? "Images" : "Videos");
+  setText(find("lu-batch-label"), t(model.defaults.fps === null ? "create.images" : "create.videos"));
   find("lu-flow").hidden = model.defaults.flow_shift === null && model.defaults.fps === null;
   drawExamples(model.examples, (prompt) => {
-    change({ prompt });
+    change({ prompt, style: null });
     submit();
   });
+}
+
+function drawStyles(model) {
+  const items = [{ id: "", title: t("create.noStyle") }, ...stylesFor(model)];
+  keyed(find("lu-style"), items, {
+    key: (style) => style.id,
+    create: (style) => el("option", { value: style.id }, style.title),
+  });
+  find("lu-style").hidden = items.length === 1;
+}
+
+function drawStyle() {
+  const style = styleOf(draft.style);
+  find("lu-style").value = style?.id ?? "";
+  const note = find("lu-style-note");
+  note.hidden = !style;
+  if (style) setText(note, t("create.becomes", { prompt: styledPrompt(style, draft.prompt.trim() || "…") }));
 }
 
 function drawValues(model) {
@@ -171,6 +252,7 @@ function drawValues(model) {
   put(find("lu-negative"), draft.negative_prompt ?? model.defaults.negative_prompt);
   const length = draft.prompt.length;
   setText(find("lu-prompt-count"), length >= COUNT_FROM ? `${length} / 2000` : "");
+  drawStyle();
   find("lu-model").value = draft.model;
   find("lu-scheduler").value = draft.scheduler;
   for (const name of NUMBERS) {
@@ -184,8 +266,8 @@ function drawValues(model) {
   put(find("lu-seed"), draft.seed);
   const lock = find("lu-seed-lock");
   lock.setAttribute("aria-pressed", String(draft.keepsSeed));
-  lock.title = draft.keepsSeed ? "Kept: click for a random seed each time" : "Keep a seed";
-  lock.setAttribute("aria-label", draft.keepsSeed ? "Seed is kept" : "Keep a seed");
+  lock.title = t(draft.keepsSeed ? "create.keptHint" : "create.keep");
+  lock.setAttribute("aria-label", t(draft.keepsSeed ? "create.kept" : "create.keep"));
   setIcon(lock, draft.keepsSeed ? "lock" : "unlock");
 }
 
@@ -240,6 +322,7 @@ function mountPrompt() {
       find("lu-negative-toggle").setAttribute("aria-expanded", "false");
     }
   });
+  find("lu-style").addEventListener("change", (event) => change({ style: event.target.value || null }));
   if (draft.negative_prompt) openNegative();
 }
 
@@ -251,9 +334,10 @@ function openNegative() {
 function mountNumber(name) {
   const slider = find(`lu-${name}`);
   const number = find(`lu-${name}-value`);
-  slider.addEventListener("input", () => change({ [name]: Number(slider.value) }));
+  const set = (value) => change({ [name]: value, ...(name === "guidance_scale" ? { guidance_scale_2: null } : {}) });
+  slider.addEventListener("input", () => set(Number(slider.value)));
   // While typing, "1" may become "12": the value counts as it stands, the server says when it is out of range.
-  number.addEventListener("input", () => number.value !== "" && change({ [name]: Number(number.value) }));
+  number.addEventListener("input", () => number.value !== "" && set(Number(number.value)));
   number.addEventListener("blur", () => drawControls());
 }
 

@@ -2,9 +2,10 @@
 
 import { at } from "./api.js";
 import { el, find, keyed, setText } from "./dom.js";
-import { framesIn, ratioOf, seconds } from "./format.js";
+import { framesIn, percent, ratioOf, seconds } from "./format.js";
 import { fractionOf } from "./progress.js";
 import { filmJobs, follow, show, shownJob } from "./store.js";
+import { t } from "./text.js";
 
 let shownKey = null;
 
@@ -20,13 +21,13 @@ export function drawFilmstrip() {
   }
 }
 
-const keyOf = (job) => `${job.id}-${job.state}`;
+const keyOf = (job) => [job.id, job.state, ...(job.outputs ?? []).map(({ id }) => id)].join(" ");
 
 function create(job) {
   if (job.state === "running") {
     return el(
       "button.lu-film-item",
-      { type: "button", onclick: follow, "aria-label": "The picture in the making" },
+      { type: "button", onclick: follow, "aria-label": t("canvas.making") },
       el("span.lu-film-live"),
     );
   }
@@ -49,7 +50,7 @@ function update(tile, job, shown) {
   tile.setAttribute("aria-current", String(job.id === shown?.id));
   if (job.state !== "running") return;
   const live = tile.querySelector(".lu-film-live");
-  setText(live, job.phase === "denoising" ? `${job.step}/${job.steps}` : `${Math.round(100 * fractionOf(job))} %`);
+  setText(live, job.phase === "denoising" ? `${job.step}/${job.steps}` : percent(fractionOf(job)));
   live.style.setProperty("--done", fractionOf(job));
   if (job.preview_url) {
     const image = tile.querySelector("img") ?? tile.insertBefore(el("img", { alt: "" }), live);

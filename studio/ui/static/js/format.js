@@ -1,23 +1,40 @@
 // Numbers and states as people read them.
 
+import { locale, t } from "./text.js";
+
+const cache = new Map();
+
+/** A number with these options of Intl.NumberFormat. */
+function number(value, options) {
+  const key = JSON.stringify(options);
+  if (!cache.has(key)) cache.set(key, new Intl.NumberFormat(locale, options));
+  return cache.get(key).format(value);
+}
+
+const TENTHS = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
+
 /** 0.84 -> "0.8 s", 7.2 -> "7 s", 95 -> "1 min 35 s". */
 export function seconds(value) {
-  if (value < 9.95) return `${Math.max(0, value).toFixed(1)} s`;
-  if (value < 89.5) return `${Math.round(value)} s`;
+  if (value < 9.95) return t("time.seconds", { seconds: number(Math.max(0, value), TENTHS) });
+  if (value < 89.5) return t("time.seconds", { seconds: Math.round(value) });
   const whole = Math.round(value);
-  if (whole < 3600) return `${Math.floor(whole / 60)} min${whole % 60 ? ` ${whole % 60} s` : ""}`;
-  return `${Math.floor(whole / 3600)} h ${Math.round((whole % 3600) / 60)} min`;
+  const [minutes, rest] = [Math.floor(whole / 60), whole % 60];
+  if (whole < 3600) return rest ? t("time.minutesSeconds", { minutes, seconds: rest }) : t("time.minutes", { minutes });
+  return t("time.hours", { hours: Math.floor(whole / 3600), minutes: Math.round((whole % 3600) / 60) });
 }
 
 /** For countdowns, where tenths only flicker. */
 export function wholeSeconds(value) {
-  return value < 89.5 ? `${Math.max(0, Math.round(value))} s` : seconds(value);
+  return value < 89.5 ? t("time.seconds", { seconds: Math.max(0, Math.round(value)) }) : seconds(value);
 }
 
 export function shapeName(shape) {
   const [width, height, frames] = shape.split("x");
-  return `${width} × ${height}${frames ? ` · ${frames} frames` : ""}`;
+  const size = `${width} × ${height}`;
+  return frames ? `${size} · ${t("size.frames", { count: Number(frames) })}` : size;
 }
+
+export const percent = (fraction) => t("format.percent", { percent: Math.round(100 * fraction) });
 
 export const framesIn = (shape) => Number(shape.split("x")[2] ?? 1);
 
@@ -39,12 +56,46 @@ export const schedulerName = (name) => SCHEDULERS[name] ?? name.replaceAll("_", 
 
 export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-export const STATES = { warm: "warm", disk: "cached", cold: "cold" };
+/** A message of a field as a sentence of its own. */
+export const sentence = (message) =>
+  /[.。…]$/.test(message) || !message ? capitalized(message) : t("common.sentence", { text: capitalized(message) });
+
+export const STATES = { warm: t("size.warm"), disk: t("size.disk"), cold: t("size.cold") };
+
+const since = new Intl.RelativeTimeFormat(locale, { style: "short" });
 
 export function ago(at_s, now_s) {
   const passed = now_s - at_s;
-  if (passed < 60) return "just now";
-  if (passed < 3600) return `${Math.floor(passed / 60)} min ago`;
-  if (passed < 86400) return `${Math.floor(passed / 3600)} h ago`;
-  return new Date(at_s * 1000).toLocaleDateString();
+  if (passed < 60) return t("time.now");
+  if (passed < 3600) return since.format(-Math.floor(passed / 60), "minute");
+  if (passed < 86400) return since.format(-Math.floor(passed / 3600), "hour");
+  return new Date(at_s * 1000).toLocaleDateString(locale);
 }
+
+const UNITS = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte"];
+
+/** 1234567 -> "1.2 MB": as disks and chips are sold, in powers of ten. */
+export function bytes(count) {
+  const power = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, count)) / 3)));
+  const value = count / 1000 ** power;
+  const digits = power && value < 99.5 ? TENTHS : { maximumFractionDigits: 0 };
+  return number(value, { style: "unit", unit: UNITS[power], unitDisplay: power ? "short" : "long", ...digits });
+}
+
+function dollars(usd) {
+  const digits = usd >= 0.995 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 2 };
+  return number(usd, { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", ...digits });
+}
+
+export const milliseconds = (value) =>
+  number(value, { style: "unit", unit: "millisecond", unitDisplay: "short", maximumFractionDigits: 2 });
+
+export const chipSeconds = (value) => number(value, { maximumFractionDigits: value < 10 ? 2 : value < 100 ? 1 : 0 });
+
+/** Of a job, an output or an owner's total: "12.3 chip-seconds · $0.0041". */
+export function costText({ chip_seconds, cost_usd }) {
+  const money = cost_usd === null ? "" : ` · ${dollars(cost_usd)}`;
+  return `${t("cost.chipSeconds", { seconds: chipSeconds(chip_seconds) })}${money}`;
+}
+
+export const moneyText = (usd) => (usd === null ? "–" : dollars(usd));

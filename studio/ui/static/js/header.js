@@ -1,8 +1,10 @@
 // The line that says which machine this is and what it does right now.
 
 import { find, setText } from "./dom.js";
-import { capitalized } from "./format.js";
+import { phaseName } from "./progress.js";
+import { said, saidCard } from "./said.js";
 import { state } from "./store.js";
+import { t, together } from "./text.js";
 
 const TONES = { ready: "idle", busy: "busy", preparing: "busy", starting: "busy", restarting: "down", stopped: "down" };
 
@@ -10,25 +12,29 @@ export function drawHeader() {
   const engine = state.engine;
   const place = find("lu-engine-state");
   const box = place.parentElement;
-  setText(find("lu-device"), engine?.device ?? "");
+  setText(find("lu-device"), said(engine?.device ?? ""));
   if (state.connection !== "live") {
     box.dataset.state = state.connection === "lost" ? "lost" : "unknown";
-    setText(place, state.connection === "lost" ? "Reconnecting…" : "Connecting…");
+    setText(place, t(state.connection === "lost" ? "engine.reconnecting" : "engine.connecting"));
     return;
   }
   box.dataset.state = TONES[engine?.state] ?? "unknown";
-  const phase =
-    engine?.phase && engine.state === "preparing"
-      ? ` · ${engine.phase}${engine.phase_total > 1 && engine.phase_total < 1e6 ? ` ${engine.phase_done}/${engine.phase_total}` : ""}`
-      : "";
-  setText(place, `${capitalized(engine?.state ?? "")}${phase}`);
-  box.title = [engine?.activity, engine?.error?.detail].filter(Boolean).join(" — ");
+  setText(place, [engine ? t(`engine.${engine.state}`) : "", phaseOf(engine)].filter(Boolean).join(" · "));
+  box.title = [said(engine?.activity), said(engine?.error?.detail)].filter(Boolean).join(" — ");
   drawAlert(engine?.error);
+}
+
+function phaseOf(engine) {
+  if (!engine?.phase || engine.state !== "preparing") return "";
+  const isCounted = engine.phase_total > 1 && engine.phase_total < 1e6;
+  return `${phaseName(engine.phase)}${isCounted ? ` ${engine.phase_done}/${engine.phase_total}` : ""}`;
 }
 
 /** The engine's own trouble (a model that cannot be loaded, a worker that ended) concerns everybody, so it stands above the picture. */
 function drawAlert(error) {
   const alert = find("lu-alert");
   alert.hidden = !error;
-  if (error) setText(alert, [`${error.title}.`, error.detail, error.advice].filter(Boolean).join(" "));
+  if (!error) return;
+  const { title, detail, advice } = saidCard(error);
+  setText(alert, together(t("common.sentence", { text: title }), detail, advice));
 }

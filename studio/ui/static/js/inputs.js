@@ -1,11 +1,13 @@
-// Pictures to start from: dropped, pasted or chosen, sent at once, kept in the order in which they were added.
-// The draft holds their ids (controls.js); a file that is still on its way is only here.
+// Pictures to start from: sent at once, kept in the order in which they were added. The draft holds their ids
+// (controls.js); a file that is still on its way is only here. Not here: what is dropped or pasted (files.js).
 
 import { at, inputThumbPath, uploadPicture } from "./api.js";
 import { el, find, icon, keyed, setText } from "./dom.js";
+import { percent } from "./format.js";
+import { t, together } from "./text.js";
 import { toast } from "./toasts.js";
 
-const MAX_BYTES = 20e6; // the server's limit: it would cut the connection of a longer file, which says nothing
+export const MAX_BYTES = 20e6; // the server's limit: it would cut the connection of a longer file, which says nothing
 
 let items = []; // {key, id (null on its way), thumb, percent, sent (a promise of whether it came)}
 let model = null;
@@ -21,33 +23,6 @@ export function mountInputs(change, problem) {
     addFiles([...file.files]);
     file.value = ""; // the same file may be chosen again
   });
-  mountDrop();
-  document.addEventListener("paste", (event) => {
-    const pictures = [...event.clipboardData.files].filter((one) => one.type.startsWith("image/"));
-    if (!pictures.length) return; // text goes where it is pasted
-    event.preventDefault();
-    addFiles(pictures);
-  });
-}
-
-/** Anywhere on the page: a file that misses the row must not make the browser leave the page. */
-function mountDrop() {
-  const row = find("lu-inputs");
-  const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
-  document.addEventListener("dragover", (event) => {
-    if (!hasFiles(event)) return;
-    event.preventDefault();
-    row.dataset.drop = "true";
-  });
-  document.addEventListener("dragleave", (event) => {
-    if (!event.relatedTarget) delete row.dataset.drop;
-  });
-  document.addEventListener("drop", (event) => {
-    if (!hasFiles(event)) return;
-    event.preventDefault();
-    delete row.dataset.drop;
-    addFiles([...event.dataTransfer.files]);
-  });
 }
 
 export const countInputs = () => items.length;
@@ -61,13 +36,13 @@ export async function inputsSent() {
 /** Why the picture cannot become an input of the chosen model; an empty text when it can. */
 export function whyNoInput(output) {
   const max = model?.limits.images ?? 0;
-  if (output.kind !== "image") return "A video cannot be an input picture";
-  if (!max) return `${model?.title ?? "This model"} takes no input pictures`;
-  if (items.some((item) => item.id === output.id)) return "It is an input picture already";
+  if (output.kind !== "image") return t("inputs.noVideo");
+  if (!max) return model ? t("inputs.takesNone", { model: model.title }) : t("inputs.noModel");
+  if (items.some((item) => item.id === output.id)) return t("inputs.already");
   return max > 1 && items.length >= max ? tooMany(max) : "";
 }
 
-const tooMany = (max) => `${model.title} takes at most ${max} input picture${max > 1 ? "s" : ""}`;
+const tooMany = (max) => t("inputs.tooMany", { model: model.title, count: max });
 
 /** A picture that was made here. */
 export function addInput(id) {
@@ -87,11 +62,14 @@ function ofId(id) {
   return { key: count, id, thumb: at(inputThumbPath(id)), percent: 100, sent: true };
 }
 
-function addFiles(files) {
+export const takesPictures = () => Boolean(model?.limits.images);
+
+/** Files as input pictures, as far as the model takes them; says so where it does not. */
+export function addFiles(files) {
   const max = model?.limits.images ?? 0;
   if (!files.length || !model) return;
   if (!max) {
-    toast(`${model.title} takes no input pictures`);
+    toast(t("inputs.takesNone", { model: model.title }));
     return;
   }
   tell.problem("");
@@ -101,7 +79,7 @@ function addFiles(files) {
   for (const file of taken) items.push(send(file));
   told();
   const tooLarge = files.find((file) => file.size > MAX_BYTES);
-  if (tooLarge) tell.problem(`“${tooLarge.name}” is larger than 20 MB; make it smaller`);
+  if (tooLarge) tell.problem(t("inputs.tooLarge", { name: tooLarge.name }));
   else if (taken.length < files.length) tell.problem(tooMany(max));
 }
 
@@ -123,7 +101,7 @@ async function transfer(item, file) {
     if (!items.includes(item)) return true; // removed meanwhile
     if (items.some((other) => other.id === upload.id)) {
       remove(item);
-      toast("This picture is an input already");
+      toast(t("inputs.already"));
       return true;
     }
     Object.assign(item, { id: upload.id, thumb: at(upload.thumb_url) });
@@ -132,7 +110,7 @@ async function transfer(item, file) {
   } catch (error) {
     if (!items.includes(item)) return true;
     remove(item);
-    tell.problem([`“${file.name}”:`, error.message, error.advice].filter(Boolean).join(" "));
+    tell.problem(t("common.file", { name: file.name, text: together(error.message, error.advice) }));
     return false;
   }
 }
@@ -159,9 +137,9 @@ function draw() {
   const hadFocus = add === document.activeElement;
   find("lu-inputs").hidden = max === 0;
   Object.assign(find("lu-inputs").dataset, { empty: items.length === 0, excess: items.length > max });
-  setText(find("lu-inputs-label"), max === 1 ? "First picture" : "Input pictures");
+  setText(find("lu-inputs-label"), t(max === 1 ? "inputs.first" : "inputs.title"));
   setText(find("lu-inputs-count"), hintOf(min, max));
-  setText(add.querySelector(".lu-inputs-wide"), `Drop, paste or choose ${max === 1 ? "a picture" : "pictures"}`);
+  setText(add.querySelector(".lu-inputs-wide"), t(max === 1 ? "inputs.dropOne" : "inputs.drop"));
   add.hidden = items.length >= max;
   find("lu-inputs-file").multiple = max > 1;
   keyed(find("lu-inputs-list"), items, { key: (item) => item.key, create, update });
@@ -169,9 +147,9 @@ function draw() {
 }
 
 function hintOf(min, max) {
-  if (items.length > max) return `${items.length} of ${max}: remove ${items.length - max}`;
-  if (items.length) return max > 1 ? `${items.length} of ${max}` : "";
-  return min ? "needs a first picture" : max > 1 ? `up to ${max}` : "optional";
+  if (items.length > max) return t("inputs.excess", { count: items.length, max, excess: items.length - max });
+  if (items.length) return max > 1 ? t("inputs.count", { count: items.length, max }) : "";
+  return min ? t("inputs.needed") : max > 1 ? t("inputs.upTo", { max }) : t("inputs.optional");
 }
 
 function create(item) {
@@ -194,7 +172,7 @@ function create(item) {
     image,
     el("span.lu-input-state.lu-num"),
     el("span.lu-input-number.lu-num", { "aria-hidden": "true" }),
-    el("button.lu-input-remove", { type: "button", onclick: drop, title: "Remove" }, icon("close")),
+    el("button.lu-input-remove", { type: "button", onclick: drop, title: t("common.remove") }, icon("close")),
   );
   return tile;
 }
@@ -203,11 +181,11 @@ function update(tile, item) {
   const place = items.indexOf(item) + 1;
   const image = tile.querySelector("img");
   if (image.src !== item.thumb) image.src = item.thumb;
-  image.alt = `Input picture ${place}`;
+  image.alt = t("inputs.numbered", { place });
   const isGone = tile.dataset.gone === "true";
-  const state = item.id ? (isGone ? "Gone" : "") : item.percent < 100 ? `${item.percent} %` : "Checking";
+  const state = item.id ? (isGone ? t("inputs.gone") : "") : item.percent < 100 ? percent(item.percent / 100) : t("inputs.checking");
   setText(tile.querySelector(".lu-input-state"), state);
-  tile.title = isGone ? "This picture is not there any more: remove it" : "";
+  tile.title = isGone ? t("inputs.goneHint") : "";
   setText(tile.querySelector(".lu-input-number"), model.limits.images > 1 ? String(place) : "");
-  tile.querySelector("button").setAttribute("aria-label", `Remove input picture ${place}`);
+  tile.querySelector("button").setAttribute("aria-label", t("inputs.remove", { place }));
 }

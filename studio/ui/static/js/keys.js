@@ -1,65 +1,82 @@
-// The keyboard. Letters work while nobody is typing; Ctrl+Enter works everywhere.
+// The keyboard: what keymap.js names is done here. Letters work while nobody is typing; Ctrl+Enter works everywhere.
+// Not here: keys that mean what has the focus (gallery.js, detail.js, arrange.js).
 
 import { focusPrompt } from "./controls.js";
 import { find } from "./dom.js";
+import { escapeGallery, pressGallery } from "./gallery.js";
+import { openHelp } from "./help.js";
+import { actionOf, capOf, means } from "./keymap.js";
 import { copyPrompt, download, generate, useAsInput, useSettings } from "./make.js";
+import { focusSearch } from "./presets.js";
 import { isOpen, setOpen } from "./queue.js";
+import { chooseFile, closeRecipe, isRecipeOpen } from "./recipes.js";
+import { openSavePreset } from "./savepreset.js";
 import { follow, show, state, stepView } from "./store.js";
 import { toggleTheme } from "./theme.js";
+import { isCreating, isShown, showView, shownView } from "./views.js";
+import { openGrid } from "./xyz.js";
 import { isZoomed, openZoom } from "./zoom.js";
 
-const LETTERS = {
-  "/": focusPrompt,
-  d: download,
-  u: useSettings,
-  i: useAsInput,
-  c: copyPrompt,
-  t: toggleTheme,
-  z: openZoom,
-  "?": openKeys,
+const ACTS = {
+  generate,
+  prompt: focusPrompt,
+  newer: () => stepView(-1),
+  older: () => stepView(1),
+  zoom: () => isZoomed() || openZoom(),
+  download,
+  settings: useSettings,
+  input: useAsInput,
+  recipe: chooseFile,
+  copy: copyPrompt,
+  save: openSavePreset,
+  grid: openGrid,
+  search: () => isShown("presets") && focusSearch(), // the gallery has its own
+  gallery: () => toggleView("gallery"),
+  presets: () => toggleView("presets"),
+  system: () => toggleView("system"),
+  theme: toggleTheme,
+  help: openHelp,
 };
 
-export function mountKeys() {
-  find("lu-keys-button").addEventListener("click", openKeys);
-  find("lu-keys").addEventListener("click", (event) => {
-    if (event.target === find("lu-keys") || event.target.closest("[data-close]")) find("lu-keys").close();
-  });
-  document.addEventListener("keydown", press);
-  if (/Mac|iPhone|iPad/.test(navigator.platform))
-    for (const key of document.querySelectorAll("#studio kbd")) key.textContent = key.textContent.replace("Ctrl", "⌘");
-}
+const toggleView = (name) => showView(isShown(name) ? "create" : name);
 
-function openKeys() {
-  if (!find("lu-keys").open) find("lu-keys").showModal();
+export function mountKeys() {
+  document.addEventListener("keydown", press);
+  for (const key of document.querySelectorAll("#studio kbd")) key.textContent = key.textContent.split(" ").map(capOf).join(" ");
 }
 
 function press(event) {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-    event.preventDefault();
-    generate();
+  const id = actionOf(event, shownView());
+  if (means(event, "generate")) {
+    event.preventDefault(); // on the other views too, where it would send a form
+    if (id) generate();
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-  if (event.key === "Escape") return escape();
+  if (id === "back") return escape();
   const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
-  if (isTyping || find("lu-keys").open) return;
-  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (step) {
+  if (isTyping || find("studio").querySelector("dialog[open]:not(#lu-zoom)")) return;
+  if (isShown("gallery") && pressGallery(event)) {
     event.preventDefault();
-    stepView(step);
     return;
   }
-  const act = LETTERS[event.key.toLowerCase()];
-  if (act && (!isZoomed() || act !== openZoom)) {
+  if (id && ACTS[id]) {
     event.preventDefault();
-    act();
+    ACTS[id]();
   }
 }
 
+/** Text in the search field is a layer of its own, which the browser clears. */
+const isSearching = () => document.activeElement?.type === "search" && document.activeElement.value !== "";
+
 /** One layer a press; dialogs close by themselves. */
 function escape() {
-  if (isZoomed() || find("lu-keys").open) return;
+  if (find("studio").querySelector("dialog[open]")) return;
   if (isOpen()) setOpen(false);
+  else if (isRecipeOpen()) closeRecipe();
+  else if (!isCreating() && isSearching()) return;
+  else if (isShown("gallery") && escapeGallery()) return;
+  else if (!isCreating()) showView("create");
   else if (document.activeElement?.closest?.("#lu-controls")) document.activeElement.blur();
   else if (state.view.image !== null) show(state.view.jobId);
   else follow();

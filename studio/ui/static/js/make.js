@@ -1,26 +1,44 @@
 // What people do with recipes, jobs and outputs. Every failure ends as a message that says what to do.
 
-import { ApiError, at, cancelJob, retryJob, submitJob } from "./api.js";
-import { findMissing, readRecipe, showProblems, useRecipe, useSeed } from "./controls.js";
+import { ApiError, at, cancelJob, retryJob, submitJob, submitJobs } from "./api.js";
+import { findMissing, readRecipe, readSweep, showProblems, useRecipe, useSeed } from "./controls.js";
 import { el, find } from "./dom.js";
+import { saveEdit } from "./edit.js";
+import { filesTaken } from "./files.js";
 import { addInput, inputsSent, whyNoInput } from "./inputs.js";
 import { follow, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "./store.js";
+import { t, together } from "./text.js";
 import { toast } from "./toasts.js";
 
 let isSending = false;
 
 export async function generate() {
   if (isSending) return;
-  const missing = findMissing();
-  if (Object.keys(missing).length) {
-    showProblems(missing);
-    return;
-  }
   isSending = true;
   find("lu-generate").setAttribute("aria-disabled", "true");
   try {
+    await filesTaken();
+    const missing = findMissing();
+    if (Object.keys(missing).length) {
+      showProblems(missing);
+      return;
+    }
     if (!(await inputsSent())) return;
     const recipe = readRecipe();
+    if (state.editedId) {
+      await saveEdit(recipe);
+      showProblems({});
+      return;
+    }
+    const sweep = readSweep();
+    if (sweep) {
+      const { ids } = await submitJobs(sweep);
+      showProblems({});
+      follow();
+      toast(t("toast.queued", { count: ids.length }));
+      scrollToResult();
+      return;
+    }
     const isBusy = runningJob() !== null || waitingJobs().length > 0;
     const job = await submitJob(recipe);
     showProblems({});
@@ -35,7 +53,7 @@ export async function generate() {
         ...job,
       });
     follow();
-    if (isBusy) toast("Added to the queue");
+    if (isBusy) toast(t("toast.queued", { count: 1 }));
     scrollToResult();
   } catch (error) {
     report(error);
@@ -59,7 +77,7 @@ function scrollToResult() {
 function report(error) {
   if (!(error instanceof ApiError)) throw error;
   if (Object.keys(error.fields).length) showProblems(error.fields);
-  else showProblems({ recipe: [error.detail, error.advice].filter(Boolean).join(" ") });
+  else showProblems({ recipe: together(error.detail, error.advice) });
 }
 
 export async function cancel(job) {
@@ -72,13 +90,14 @@ export async function retry(job) {
     await retryJob(job.id);
     follow();
   } catch (error) {
-    toast([error.detail, error.advice].filter(Boolean).join(" "));
+    toast(together(error.detail, error.advice));
   }
 }
 
 export const download = () => save("download=true");
 
-export const downloadGif = () => save("download=true&as=gif");
+/** A video as "gif" or "webp", for places that take no MP4. */
+export const downloadAs = (kind) => save(`download=true&as=${kind}`);
 
 function save(query) {
   const output = shownOutput();
@@ -94,17 +113,20 @@ export function useSettings() {
   if (!job) return;
   const single = state.view.image !== null || job.outputs?.length === 1;
   const recipe = state.view.image === null ? job.recipe : { ...job.recipe, batch_size: 1 };
-  const seed = single ? shownOutput()?.seed : undefined;
-  toast(
-    useRecipe(recipe, seed) ? "Settings and seed are filled in" : `The model ${job.recipe.model} is not here any more`,
-  );
+  fillIn(recipe, single ? shownOutput()?.seed : undefined);
+}
+
+export const useSettingsOf = (job) => fillIn(job.recipe);
+
+function fillIn(recipe, seed) {
+  toast(useRecipe(recipe, seed) ? t("toast.settings") : t("toast.noModel", { model: recipe.model }));
 }
 
 export function reuseSeed() {
   const output = shownOutput();
   if (!output) return;
   useSeed(output.seed);
-  toast(`Seed ${output.seed} is kept`);
+  toast(t("toast.seed", { seed: String(output.seed) }));
 }
 
 export function useAsInput() {
@@ -112,23 +134,26 @@ export function useAsInput() {
   if (!output || (shownJob().outputs.length > 1 && state.view.image === null)) return;
   const refusal = whyNoInput(output);
   if (!refusal) addInput(output.id);
-  toast(refusal || "Added to the input pictures");
+  toast(refusal || t("inputs.added"));
 }
 
 export async function copyPrompt() {
   const job = shownJob();
   if (!job) return;
-  const text = job.recipe.prompt;
+  await copyText(job.recipe.prompt);
+  toast(t("toast.promptCopied"));
+}
+
+export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
     // The clipboard needs https or localhost; a page on the local network has neither.
     const area = el("textarea", { style: { position: "fixed", opacity: "0" } });
     area.value = text;
-    document.body.append(area);
+    (document.querySelector("dialog[open]") ?? document.body).append(area); // what is outside cannot be selected
     area.select();
     document.execCommand("copy");
     area.remove();
   }
-  toast("Prompt copied");
 }

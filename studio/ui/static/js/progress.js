@@ -1,6 +1,8 @@
 // Where a job stands, in words and as a fraction. Each line says a phase and a number, never only "please wait".
 
 import { capitalized, shapeName, wholeSeconds } from "./format.js";
+import { PAUSED } from "./store.js";
+import { has, t } from "./text.js";
 
 // How far along a job is when a phase begins and ends. Denoising is what takes long once a shape is warm.
 const SPANS = {
@@ -8,8 +10,8 @@ const SPANS = {
   downloading: [0.005, 0.04],
   loading: [0.04, 0.08],
   sharding: [0.08, 0.1],
-  compiling: [0.1, 0.14],
-  encoding: [0.14, 0.16],
+  compiling: [0.1, 0.16],
+  encoding: [0.11, 0.115], // while other programs still compile
   denoising: [0.16, 0.92],
   decoding: [0.92, 0.97],
   saving: [0.97, 1],
@@ -24,6 +26,15 @@ export function secondsLeft(job) {
   return Math.max(0, job.eta_s - elapsed_s(job.received_ms));
 }
 
+/** "30 s ± 4 s": by how much estimates like this one were wrong before, when that is worth telling. */
+export function withError(left, job) {
+  const error = job.eta_error_s ?? 0;
+  return error < 1 ? wholeSeconds(left) : `${wholeSeconds(left)} ± ${wholeSeconds(error)}`;
+}
+
+/** A phase of a job or a plan (pipelines/stages.py) in the visitor's language. */
+export const phaseName = (phase) => (has(`phase.${phase}`) ? t(`phase.${phase}`) : capitalized(phase));
+
 export function fractionOf(job) {
   const [from, to] = SPANS[job.phase] ?? [0, 0];
   const [done, total] = job.phase === "denoising" ? [job.step, job.steps] : [job.phase_done, job.phase_total];
@@ -32,9 +43,9 @@ export function fractionOf(job) {
 
 /** "Compiling 256 × 256", "Denoising 7/12", "Downloading 312/6940 MB". */
 export function phaseText(job) {
-  if (job.cancel_requested) return "Cancelling after this step";
-  if (!job.phase) return "Starting";
-  const name = capitalized(job.phase);
+  if (job.cancel_requested) return t("progress.cancelling");
+  if (!job.phase) return t("progress.starting");
+  const name = phaseName(job.phase);
   if (job.phase === "denoising") return `${name} ${job.step}/${job.steps}`;
   const { phase_done: done, phase_total: total, phase_detail: detail } = job;
   if (total > BYTES) return `${name} ${Math.round(done / BYTES)}/${Math.round(total / BYTES)} MB`;
@@ -47,28 +58,32 @@ const starts = new Map(); // job id -> its phase and since when it lasts, as thi
 /** The time beside the phase: what is left when it is known, else how long this phase has lasted. */
 function timeText(job) {
   const left = secondsLeft(job);
-  if (left !== null) return left < 0.5 ? "almost done" : `${wholeSeconds(left)} left`;
+  if (left !== null) return left < 0.5 ? t("progress.almost") : t("progress.left", { time: wholeSeconds(left) });
   const seen = starts.get(job.id);
   if (seen?.phase !== job.phase) starts.set(job.id, { phase: job.phase, since_ms: performance.now() });
   return wholeSeconds(elapsed_s(starts.get(job.id).since_ms));
 }
 
 /** Just the number, for large type: seconds left, or how long this phase has lasted. */
-export const timeNumber = (job) => timeText(job).replace(" left", "");
+export function timeNumber(job) {
+  const left = secondsLeft(job);
+  return left === null || left < 0.5 ? timeText(job) : wholeSeconds(left);
+}
 
 /** For narrow places: "Step 7/12 · 2 s left", "Compiling 7/10 · 3 s". */
 export function shortLine(job) {
-  if (job.cancel_requested) return "Cancelling";
-  if (job.phase === "denoising") return `Step ${job.step}/${job.steps} · ${timeText(job)}`;
+  if (job.cancel_requested) return t("state.cancelling");
+  if (job.phase === "denoising") return `${t("progress.step", { step: job.step, steps: job.steps })} · ${timeText(job)}`;
   const count = job.phase_total > 1 && job.phase_total < BYTES ? ` ${job.phase_done}/${job.phase_total}` : "";
-  return `${capitalized(job.phase || "starting")}${count} · ${timeText(job)}`;
+  return `${job.phase ? phaseName(job.phase) : t("progress.starting")}${count} · ${timeText(job)}`;
 }
 
 export const progressLine = (job) => `${phaseText(job)} · ${timeText(job)}`;
 
 /** The line of a job that waits, with its place and why it has that place. */
 export function waitingLine(job, place) {
+  if (job.reason === PAUSED) return t("state.paused");
   const left = secondsLeft(job);
-  const until = left === null ? "" : ` · ready in about ${wholeSeconds(left)}`;
-  return `${place === 1 ? "Next in line" : `Number ${place} in line`}${until}`;
+  const where = place === 1 ? t("progress.next") : t("progress.place", { place });
+  return left === null ? where : `${where} · ${t("progress.ready", { time: withError(left, job) })}`;
 }

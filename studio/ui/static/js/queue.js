@@ -1,11 +1,16 @@
 // What runs, what waits and why, and what ended lately; folded behind the header's button on narrow screens.
+// Not here: moving, holding and clearing (arrange.js), what a job's menu offers (queuemenu.js).
 
 import { at } from "./api.js";
-import { el, find, icon, keyed, setText } from "./dom.js";
+import { clearEnded, isDragging, mountArrange, togglePause } from "./arrange.js";
+import { el, find, icon, keyed, setIcon, setText } from "./dom.js";
 import { ago, framesIn, seconds, wholeSeconds } from "./format.js";
 import { cancel, retry } from "./make.js";
-import { fractionOf, secondsLeft, shortLine } from "./progress.js";
-import { endedJobs, follow, isFinal, runningJob, show, shownJob, waitingJobs } from "./store.js";
+import { mountMenu } from "./menu.js";
+import { fractionOf, secondsLeft, shortLine, withError } from "./progress.js";
+import { openJobMenu, openQueueMenu } from "./queuemenu.js";
+import { PAUSED, endedJobs, follow, isFinal, runningJob, show, shownJob, state, waitingJobs } from "./store.js";
+import { t } from "./text.js";
 
 const MAX_ENDED = 12;
 
@@ -15,6 +20,10 @@ export function mountQueue() {
   document.addEventListener("pointerdown", (event) => {
     if (!event.target.closest?.("#lu-queue, #lu-queue-toggle")) setOpen(false);
   });
+  find("lu-queue-pause").addEventListener("click", togglePause);
+  find("lu-queue-more").addEventListener("click", (event) => openQueueMenu(event.currentTarget));
+  mountMenu();
+  mountArrange(drawQueue);
   setInterval(() => document.hidden || drawQueue(), 30_000); // "3 min ago" grows older without events
 }
 
@@ -26,70 +35,95 @@ export function setOpen(isOpen) {
 export const isOpen = () => find("lu-queue").dataset.open === "true";
 
 export function drawQueue() {
+  if (isDragging()) return;
   const running = runningJob();
   const waiting = waitingJobs();
-  const ended = endedJobs().slice(0, MAX_ENDED);
+  const ended = endedJobs().filter((job) => !job.is_cleared).slice(0, MAX_ENDED);
   const active = waiting.length + (running ? 1 : 0);
   setText(find("lu-queue-total"), totalOf(waiting));
   setText(find("lu-queue-badge"), String(active));
   find("lu-queue-badge").hidden = active === 0;
+  drawPause();
   const shown = shownJob();
+  const isHeld = state.queue.is_paused;
   const rows = [
-    ...(active ? [] : [{ key: "empty", note: "Nothing is waiting. Jobs go on when this page is closed." }]),
-    ...(running
-      ? [
-          { key: "now", title: "Now" },
-          { key: running.id, job: running },
-        ]
-      : []),
-    ...(waiting.length ? [{ key: "next", title: "Next" }] : []),
-    ...waiting.map((job, index) => ({ key: job.id, job, place: index + 1 })),
-    ...(ended.length ? [{ key: "recent", title: "Recent" }] : []),
-    ...ended.map((job) => ({ key: job.id, job })),
+    ...(isHeld ? [{ key: "held" }] : []),
+    ...(active || isHeld ? [] : [{ key: "empty", note: t("queue.empty") }]),
+    ...(running ? [{ key: "now", title: t("queue.now") }, { job: running }] : []),
+    ...(waiting.length ? [{ key: "next", title: t("queue.next") }] : []),
+    ...waiting.map((job, index) => ({ job, place: index + 1 })),
+    ...(ended.length ? [{ key: "recent", title: t("queue.recent"), action: [t("queue.clear"), clearEnded] }] : []),
+    ...ended.map((job) => ({ job })),
   ];
-  keyed(find("lu-queue-list"), rows, {
+  const list = find("lu-queue-list");
+  const focused = list.contains(document.activeElement) ? document.activeElement : null;
+  keyed(list, rows, {
     key: (row) => (row.job ? `${row.job.id}-${row.job.state}` : row.key),
-    create: (row) =>
-      row.job
-        ? createItem(row.job)
-        : el(row.title ? "h3.lu-queue-group" : "p.lu-queue-empty", {}, row.title ?? row.note),
+    create: (row) => (row.job ? createItem(row.job) : createNote(row)),
     update: (element, row) => row.job && updateItem(element, row, shown),
   });
+  if (focused?.isConnected && focused !== document.activeElement) focused.focus(); // moved elements lose it
 }
 
 function totalOf(waiting) {
   if (!waiting.length) return "";
   const last = secondsLeft(waiting.at(-1));
-  return last === null ? `${waiting.length} waiting` : `${waiting.length} waiting · ${wholeSeconds(last)}`;
+  const count = t("queue.waiting", { count: waiting.length });
+  return last === null ? count : `${count} · ${wholeSeconds(last)}`;
+}
+
+function drawPause() {
+  const button = find("lu-queue-pause");
+  const isHeld = state.queue.is_paused;
+  setIcon(button, isHeld ? "play" : "pause");
+  button.setAttribute("aria-pressed", String(isHeld));
+  button.title = t(isHeld ? "queue.resume" : "queue.pauseHint");
+}
+
+function createNote({ key, title, note, action }) {
+  if (key === "held")
+    return el(
+      "div.lu-queue-held",
+      {},
+      el("p", {}, t("queue.held")),
+      el("button.lu-button", { type: "button", onclick: togglePause }, icon("play"), el("span", {}, t("queue.resume"))),
+    );
+  if (note) return el("p.lu-queue-empty", {}, note);
+  const button = action && el("button.lu-queue-link", { type: "button", onclick: action[1] }, action[0]);
+  return el("div.lu-queue-group", {}, el("h3", {}, title), button);
 }
 
 function createItem(job) {
-  const isEnded = isFinal(job);
-  const canRetry = isEnded && job.state !== "done";
-  const action = canRetry
-    ? ["retry", "Retry", () => retry(job)]
-    : isEnded
+  const { prompt } = job.recipe;
+  const canMove = job.state === "queued";
+  const openMenu = (event) => openJobMenu(event.currentTarget, job.id);
+  const button = (name, label, onclick, extra = {}) =>
+    el(
+      "button.lu-icon-button.lu-queue-action",
+      { type: "button", "aria-label": t("common.named", { name: label, value: prompt }), title: label, onclick, ...extra },
+      icon(name),
+    );
+  const quick =
+    job.state === "done"
       ? null
-      : ["close", "Cancel", () => cancel(job)];
+      : isFinal(job)
+        ? button("retry", t("queue.retry"), () => retry(job))
+        : button("close", t("common.cancel"), () => cancel(job));
   return el(
     "div.lu-queue-item",
-    { data: { state: job.state } },
-    el("button.lu-queue-open", {
-      type: "button",
-      "aria-label": job.recipe.prompt,
-      title: job.recipe.prompt,
-      onclick: () => open(job),
-    }),
-    el("span.lu-queue-art", { "aria-hidden": "true" }),
-    el("div", { style: { "min-width": "0" } }, el("p.lu-queue-prompt", {}, job.recipe.prompt), el("p.lu-queue-state")),
-    action
-      ? el(
-          "button.lu-icon-button.lu-queue-action",
-          { type: "button", "aria-label": `${action[1]}: ${job.recipe.prompt}`, title: action[1], onclick: action[2] },
-          icon(action[0]),
-        )
-      : "",
-    job.state === "running" ? el("div.lu-queue-progress", {}, el("i")) : "",
+    { data: { state: job.state, job: job.id } },
+    el("button.lu-queue-open", { type: "button", "aria-label": prompt, title: prompt, onclick: () => open(job) }),
+    canMove
+      ? el("button.lu-queue-art.lu-queue-grip", {
+          type: "button",
+          title: t("queue.drag"),
+          "aria-keyshortcuts": "Alt+ArrowUp Alt+ArrowDown",
+          onclick: openMenu,
+        }, el("span"))
+      : el("span.lu-queue-art", { "aria-hidden": "true" }),
+    el("div.lu-queue-words", {}, el("p.lu-queue-prompt", {}, prompt), el("p.lu-queue-state")),
+    el("div.lu-queue-actions", {}, quick, button("more", t("queue.more"), openMenu, { "aria-haspopup": "menu" })),
+    job.state === "running" ? el("div.lu-queue-progress", {}, el("i")) : null,
   );
 }
 
@@ -101,43 +135,50 @@ function open(job) {
 
 function updateItem(item, { job, place }, shown) {
   item.dataset.shown = String(job.id === shown?.id);
+  item.dataset.edited = String(job.id === state.editedId);
   item.style.setProperty("--done", fractionOf(job));
+  const prompt = item.querySelector(".lu-queue-prompt");
+  setText(prompt, job.recipe.prompt);
   drawArt(item.querySelector(".lu-queue-art"), job, place);
-  const state = item.querySelector(".lu-queue-state");
-  const line = stateLine(job);
-  setText(state, line);
-  state.title = line;
+  const line = item.querySelector(".lu-queue-state");
+  const text = stateLine(job);
+  setText(line, text);
+  line.title = text;
 }
 
 function drawArt(art, job, place) {
   const picture = job.state === "done" ? at(job.outputs[0]?.thumb_url ?? "") : job.preview_url;
-  if (picture) {
+  if (job.state === "queued") {
+    setText(art.firstChild, String(place));
+    art.setAttribute("aria-label", t("queue.grip", { place, prompt: job.recipe.prompt }));
+  } else if (picture) {
     const image = art.querySelector("img") ?? el("img", { alt: "" });
     const isStrip = job.state !== "done" && framesIn(job.recipe.shape) > 1; // a preview's frames, side by side
     image.style.objectPosition = isStrip ? "left" : "";
     if (image.src !== picture) image.src = picture;
     if (!image.parentElement) art.replaceChildren(image);
-  } else if (job.state === "queued") {
-    setText(art, String(place));
   } else if (!art.firstChild) {
     art.append(icon({ failed: "alert", interrupted: "pause", cancelled: "stop" }[job.state] ?? "spark"));
   }
 }
 
 function stateLine(job) {
-  if (job.state === "running") return shortLine(job);
+  const owner = job.owner === state.me?.owner ? "" : job.owner;
+  return [owner, ...factsOf(job)].filter(Boolean).join(" · ");
+}
+
+function factsOf(job) {
+  if (job.state === "running") return [shortLine(job)];
   if (job.state === "queued") {
+    if (job.cancel_requested) return [t("state.cancelling")];
     const left = secondsLeft(job);
-    const count = job.recipe.batch_size > 1 ? `${job.recipe.batch_size} images` : "";
-    return job.cancel_requested
-      ? "Cancelling"
-      : [job.reason, left === null ? "Waiting" : `in ${wholeSeconds(left)}`, count].filter(Boolean).join(" · ");
+    const wait = left === null ? (job.reason ? "" : t("state.waiting")) : t("queue.in", { time: withError(left, job) });
+    return [wait, job.reason === PAUSED ? t("state.paused") : job.reason, imagesOf(job.recipe.batch_size)];
   }
   const when = ago(job.finished_at ?? job.created_at, Date.now() / 1000);
-  if (job.state !== "done")
-    return `${{ failed: "Failed", cancelled: "Cancelled", interrupted: "Interrupted" }[job.state]} · ${when}`;
+  if (job.state !== "done") return [t(`state.${job.state}`), when];
   const took = job.timings?.total_s;
-  return [job.outputs.length > 1 ? `${job.outputs.length} images` : "", took ? seconds(took) : "", when]
-    .filter(Boolean)
-    .join(" · ");
+  return [imagesOf(job.outputs.length), took ? seconds(took) : "", when];
 }
+
+const imagesOf = (count) => (count > 1 ? t("queue.images", { count }) : "");

@@ -2,14 +2,16 @@
 // the one choice that can make people wait; the cards say how long before they choose.
 
 import { arrowsChoose, el, find, keyed, setText } from "./dom.js";
+import { estimateWith } from "./estimate.js";
 import { STATES, seconds, shapeName } from "./format.js";
 import { state } from "./store.js";
+import { t, together } from "./text.js";
 
 const ART_PX = 30;
 const HINTS = {
-  warm: "Compiled and in memory: starts at once.",
-  disk: "Compiled before: read from the cache first.",
-  cold: "Never compiled here: the first picture takes longer, the next ones do not.",
+  warm: t("size.warmHint"),
+  disk: t("size.diskHint"),
+  cold: t("size.coldHint"),
 };
 
 export function mountSizes(choose) {
@@ -21,14 +23,14 @@ export function mountSizes(choose) {
   });
 }
 
-export function drawSizes(model, chosen) {
+export function drawSizes(model, chosen, images) {
   keyed(find("lu-sizes"), model.shapes, {
     key: (shape) => shape.shape,
     create,
     update: (card, shape) => update(card, shape, chosen),
   });
   const shape = model.shapes.find((one) => one.shape === chosen);
-  setText(find("lu-size-hint"), shape ? hintOf(model, shape) : "");
+  setText(find("lu-size-hint"), shape ? hintOf(model, shape, images) : "");
 }
 
 function create(shape) {
@@ -55,12 +57,22 @@ function update(card, shape, chosen) {
   setText(card.querySelector(".lu-size-state"), `${STATES[shape.state]}${cost}`);
 }
 
-function hintOf(model, shape) {
+function hintOf(model, shape, images) {
+  const found = estimateWith(model, shape.shape, images);
+  const pictures = found ? picturesHint(images.length, found) : "";
   if (!model.is_resident && shape.state !== "warm") {
-    const load = model.load_s ? ` (${seconds(model.load_s)})` : "";
-    return state.engine?.model
-      ? `Another model is in memory: this one is loaded first${load}.`
-      : `The model is loaded first${load}.`;
+    const first = t(state.engine?.model ? "size.otherFirst" : "size.loadedFirst");
+    const load = model.load_s ? t("size.loadTakes", { time: seconds(model.load_s) }) : "";
+    return together(first, load, pictures);
   }
-  return HINTS[shape.state];
+  return pictures || HINTS[shape.state];
+}
+
+/** The cards speak of a picture without others beside it. */
+function picturesHint(count, { state: cost, warm_s }) {
+  return {
+    warm: t("size.withWarm", { count }),
+    disk: together(t("size.withDisk", { count }), warm_s ? t("size.loadTakes", { time: seconds(warm_s) }) : ""),
+    cold: t("size.withCold", { count }),
+  }[cost];
 }

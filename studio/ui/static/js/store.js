@@ -1,17 +1,25 @@
 // What the page knows, once: panels read it and are called after every change. Events and REST answers go in here.
 // Not here: the connection (stream.js), anything visible (one module per panel).
 
+import { said, saidCard } from "./said.js";
+
 const MAX_JOBS = 200; // as many as one page of the filmstrip can hold without getting slow
+
+/** The reason of jobs that wait because their owner paused (studio/jobs/order.py). */
+export const PAUSED = "paused";
 
 const NEWS_S = 900; // how long a failed job's card greets whoever opens the page
 
 export const state = {
   connection: "connecting", // connecting, live, lost
   engine: null,
+  me: null, // who the server takes this visitor for
   models: [],
+  queue: { is_paused: false },
   jobs: new Map(), // id -> job, with `received_ms` for countdowns and `preview_url` while it runs
   isLoaded: false,
   view: { jobId: null, image: null, follows: true },
+  editedId: null, // the waiting job whose settings stand in the form
 };
 
 const listeners = [];
@@ -31,10 +39,19 @@ export function changed() {
   }, 16);
 }
 
+/** As the page shows it: in the visitor's language, and without what lies in the trash, which only the gallery shows. */
+const asShown = (job) => ({
+  ...job,
+  ...(job.outputs ? { outputs: job.outputs.filter((output) => !output.is_trashed) } : {}),
+  ...(job.error ? { error: saidCard(job.error) } : {}),
+  ...(job.reason && job.reason !== PAUSED ? { reason: said(job.reason) } : {}),
+});
+
 export function putJob(job) {
   const before = state.jobs.get(job.id);
-  state.jobs.set(job.id, { ...before, ...job, received_ms: performance.now() });
+  state.jobs.set(job.id, { ...before, ...asShown(job), received_ms: performance.now() });
   if (job.state !== "running" && job.state !== undefined) delete state.jobs.get(job.id).preview_url;
+  if (state.view.jobId === job.id && state.view.image >= state.jobs.get(job.id).outputs?.length) state.view.image = null;
   changed();
 }
 
@@ -44,7 +61,7 @@ export function replaceJobs(jobs) {
     jobs.map((job) => [
       job.id,
       {
-        ...job,
+        ...asShown(job),
         preview_url: job.state === "running" ? previews.get(job.id) : undefined,
         received_ms: performance.now(),
       },
@@ -62,6 +79,9 @@ export function forgetOldJobs() {
   for (const job of extra) state.jobs.delete(job.id);
 }
 
+/** Everything that it made was thrown away. */
+const isEmptied = (job) => job.state === "done" && job.outputs.length === 0;
+
 export const isFinal = (job) => job.state !== "queued" && job.state !== "running";
 
 const endOf = (job) => job.finished_at ?? job.created_at;
@@ -71,9 +91,10 @@ export const runningJob = () => [...state.jobs.values()].find((job) => job.state
 export const waitingJobs = () =>
   [...state.jobs.values()]
     .filter((job) => job.state === "queued")
-    .sort((a, b) => (a.eta_s ?? Infinity) - (b.eta_s ?? Infinity) || a.created_at - b.created_at);
-export const endedJobs = () => [...state.jobs.values()].filter(isFinal).sort(byEnd);
-const doneJobs = () => endedJobs().filter((job) => job.state === "done" && job.outputs.length);
+    .sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity) || a.created_at - b.created_at);
+export const endedJobs = () =>
+  [...state.jobs.values()].filter((job) => isFinal(job) && !isEmptied(job)).sort(byEnd);
+const doneJobs = () => endedJobs().filter((job) => job.state === "done");
 
 export const placeOf = (job) => waitingJobs().findIndex((other) => other.id === job.id) + 1;
 
@@ -82,13 +103,14 @@ export const modelOf = (id) => state.models.find((model) => model.id === id) ?? 
 /** The job on the canvas: the chosen one, else what runs, what waits, or what ended last. */
 export function shownJob() {
   const { jobId, follows } = state.view;
-  if (!follows && state.jobs.has(jobId)) return state.jobs.get(jobId);
+  const chosen = follows ? undefined : state.jobs.get(jobId);
+  if (chosen && !isEmptied(chosen)) return chosen;
   return runningJob() ?? waitingJobs()[0] ?? endedJobs().find(isWorthShowing) ?? null;
 }
 
 /** A result always; bad news only while it is news, and until somebody waves it away. */
 function isWorthShowing(job) {
-  if (job.state === "done") return job.outputs.length > 0;
+  if (job.state === "done") return true;
   const isNews = Date.now() / 1000 - (job.finished_at ?? 0) < NEWS_S;
   return job.state !== "cancelled" && isNews && !readDismissed().includes(mark(job));
 }
@@ -154,3 +176,6 @@ export function dismiss(job) {
   }
   follow();
 }
+
+/** Whether this visitor may mark, tag and throw away the output; in a shared gallery others' are only to look at. */
+export const isMine = (output) => state.me === null || state.me.is_admin || output.owner === state.me.owner;

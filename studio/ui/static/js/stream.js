@@ -1,6 +1,6 @@
 // The one connection of this tab: events in, with everything read anew after a gap.
 
-import { at, previewPath, readHealth, readJob, readJobs, readModels } from "./api.js";
+import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue } from "./api.js";
 import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, runningJob, state } from "./store.js";
 
 const KINDS = [
@@ -11,7 +11,10 @@ const KINDS = [
   "job.done",
   "job.failed",
   "job.cancelled",
+  "queue.changed",
+  "grid.done",
   "engine.state",
+  "outputs.changed",
 ];
 const RETRY_MS = 1500;
 const REFRESH_MS = 150; // several events often come at once
@@ -23,11 +26,24 @@ let attempt = 0;
 let retryTimer = 0;
 let modelsTimer = 0;
 let waitingTimer = 0;
+let jobsTimer = 0;
 let tellEnd = () => undefined;
+let tellGrid = () => undefined;
+let tellOutputs = () => undefined;
 
 /** `listener(job)` is called when a job ends while this page looks on. */
 export function onEnd(listener) {
   tellEnd = listener;
+}
+
+/** `listener(grid)` is called when all cells of a grid have ended; it has its sheet as `output`, or null. */
+export function onGrid(listener) {
+  tellGrid = listener;
+}
+
+/** `listener({ids, job_ids, change})` is called when outputs were marked, thrown away, restored or deleted, here or elsewhere. */
+export function onOutputs(listener) {
+  tellOutputs = listener;
 }
 
 /** Reads the present, then follows from there; starts over whenever the server was gone. */
@@ -38,8 +54,9 @@ export async function connect() {
   clearTimeout(retryTimer);
   try {
     await readAll();
-  } catch {
-    if (mine === attempt) lose();
+  } catch (error) {
+    if (error.status === 401) location.reload(); // the session is over; the server shows its login page
+    else if (mine === attempt) lose();
     return;
   }
   if (mine !== attempt) return;
@@ -58,19 +75,50 @@ function lose() {
 
 async function readAll() {
   const health = await readHealth(); // first: what happens after its event id comes again through the stream
-  const [models, jobs] = await Promise.all([readModels(), readJobs()]);
+  const [me, models, queue, jobs] = await Promise.all([readMe(), readModels(), readQueue(), readEveryJob()]);
+  state.me = me;
   state.engine = health.engine;
   state.models = models.models;
+  state.queue = queue;
   lastId = health.last_event_id;
-  replaceJobs(jobs.jobs);
+  replaceJobs(jobs);
   const running = runningJob();
   // Who joins late sees the last preview at once; a "v" of its own, or the browser would show an older one.
   if (running?.step > 0) putJob({ id: running.id, preview_url: at(`${previewPath(running.id)}?v=joined-${lastId}`) });
 }
 
+/** The newest jobs, and everything that runs or waits, however long ago it was asked for. */
+async function readEveryJob() {
+  const lists = await Promise.all([readJobs(), readJobs("queued"), readJobs("running")]);
+  return lists.flatMap((list) => list.jobs);
+}
+
+/** After a change of the whole line, of which events of single jobs say nothing. */
+export function readJobsAnew() {
+  clearTimeout(jobsTimer);
+  jobsTimer = setTimeout(async () => {
+    const jobs = await readEveryJob().catch(() => null); // the stream notices a lost server
+    for (const job of jobs ?? []) if (isNews(job)) putJob(job);
+  }, REFRESH_MS);
+}
+
+/** An event may have overtaken the answer: what has ended does not run again because of it. */
+const isNews = (job) => state.jobs.get(job.id)?.state === job.state;
+
 function receive(kind, message) {
   const event = JSON.parse(message.data);
   lastId = event.id;
+  if (kind === "queue.changed") {
+    state.queue = { ...state.queue, is_paused: event.is_paused };
+    changed();
+    readJobsAnew();
+    return;
+  }
+  if (kind === "grid.done") {
+    tellGrid(event.grid);
+    return;
+  }
+  if (kind === "outputs.changed") return tellOutputs(event);
   if (kind === "engine.state") {
     state.engine = event.engine;
     changed();
@@ -78,7 +126,7 @@ function receive(kind, message) {
     return;
   }
   if (event.job) {
-    putJob(event.job);
+    putJob(withPlace(event.job));
     refreshWaiting();
     if (isFinal(event.job)) tellEnd(event.job);
     if (kind === "job.done") {
@@ -91,6 +139,14 @@ function receive(kind, message) {
   if (!job) readJob(event.job_id).then(putJob, () => undefined);
   else if (kind === "job.preview") putJob({ id: job.id, preview_url: at(event.url) });
   else putJob({ id: job.id, ...pickProgress(event) });
+}
+
+/** Events of one job do not know the whole line: what a list said of its place holds until the next one is read. */
+function withPlace(job) {
+  const before = state.jobs.get(job.id);
+  if (job.state !== "queued" || before?.state !== "queued") return job;
+  const { position, reason, eta_s, eta_error_s } = before;
+  return { ...job, position, reason, eta_s, eta_error_s };
 }
 
 function pickProgress({ state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s }) {

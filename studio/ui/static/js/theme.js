@@ -1,6 +1,7 @@
 // Light or dark: the system's choice until somebody makes one. The first paint is set by a line in the page's head.
 
 import { find, setIcon } from "./dom.js";
+import { t } from "./text.js";
 
 const KEY = "lumesh.theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
@@ -18,7 +19,7 @@ function apply(theme) {
   document.body.classList.toggle("dark", theme === "dark"); // Gradio's own word, for its messages
   const button = find("lu-theme");
   setIcon(button, theme === "dark" ? "sun" : "moon");
-  button.setAttribute("aria-label", `Switch to the ${theme === "dark" ? "light" : "dark"} theme`);
+  button.setAttribute("aria-label", t(theme === "dark" ? "theme.light" : "theme.dark"));
 }
 
 export function toggleTheme() {

@@ -26,7 +26,7 @@ export function openZoom() {
   drawZoom();
   find("lu-zoom").showModal();
   const video = find("lu-zoom").querySelector("video");
-  if (video?.autoplay) video.play();
+  if (video?.autoplay) video.play().catch(() => {}); // closed before it began
 }
 
 export function drawZoom() {

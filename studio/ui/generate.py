@@ -1,0 +1,88 @@
+"""The endpoint `/generate` for `gradio_client`: queues a recipe, tells how far it is, ends with files and recipe.
+
+It waits without holding a thread or anybody else's turn: Gradio runs any number of these at once, and our own queue
+decides who is next and how many may wait. Who leaves, or cancels in the client, cancels the job.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import gradio as gr
+
+from studio.address import name_server
+from studio.database import Database
+from studio.jobs import queue
+from studio.jobs.job import Job
+from studio.jobs.states import JobState
+from studio.jobs.waiting import Follow, watch_jobs
+
+LOOK_S = 2.0  # between two looks at a waiting job's place; Gradio notices at an update that somebody left
+Submit = Callable[[dict[str, Any], gr.Request], str]
+Update = tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]
+
+
+def offer(database: Database, follow: Follow, submit: Submit, *, default_model: str) -> None:
+    """Adds the endpoint to the Blocks under construction; `submit` queues a visitor's recipe, for the job's id."""
+
+    async def generate(
+        request: gr.Request, prompt: str, model: str = default_model, settings: dict[str, Any] | None = None
+    ) -> AsyncGenerator[Update, None]:
+        """Makes a prompt's pictures and returns (files, recipe, job).
+
+        `settings` are further fields of a recipe, such as {"seed": 7, "steps": 12}. Until the files are there, each
+        update has the job as it stands: state, position, phase, step, eta_s.
+        """
+        assert request.request is not None, "this endpoint is only reached over HTTP"
+        base_url = name_server(request.request)
+        job_id = await asyncio.to_thread(submit, {**(settings or {}), "model": model, "prompt": prompt}, request)
+        job = None
+        try:
+            async with aclosing(_watch(database, job_id, follow)) as updates:
+                async for job in updates:
+                    yield _list_files(job, base_url), job.recipe.to_json(), job.to_json()
+        except (GeneratorExit, asyncio.CancelledError):
+            queue.cancel(database, job_id)
+            raise
+        _require_done(job)
+
+    # gr.api derives the client's types from what a function returns, and knows no generators.
+    generate.__annotations__["return"] = Update
+    gr.api(generate, api_name="generate", concurrency_limit=None)
+
+
+async def _watch(database: Database, job_id: str, follow: Follow) -> AsyncGenerator[Job, None]:
+    """The job whenever it changed, and now and then while it waits."""
+    last, told_s = None, 0.0
+    async with aclosing(watch_jobs(database, [job_id], follow)) as watched:
+        async for [job] in watched:
+            if job is last and time.monotonic() - told_s < LOOK_S:
+                continue
+            last, told_s = job, time.monotonic()
+            placed = await asyncio.to_thread(queue.read_job, database, job_id)
+            yield placed or job
+
+
+def _list_files(job: Job, base_url: str) -> list[dict[str, Any]]:
+    """What the client downloads, with its own cookies and headers, from our route that checks the owner.
+
+    Plain files would be copied into Gradio's cache, which knows no owners; what is a stream is fetched from its URL.
+    """
+    files: list[dict[str, Any]] = []
+    for link in job.outputs:
+        suffix = "mp4" if link["kind"] == "video" else "png"
+        url = f"{base_url}{link['url']}/{link['id']}.{suffix}"
+        files.append({"path": url, "url": url, "is_stream": True, "meta": {"_type": "gradio.FileData"}})
+    return files
+
+
+def _require_done(job: Job | None) -> None:
+    if job is not None and job.state is JobState.DONE:
+        return
+    if job is not None and job.error is not None:
+        raise gr.Error(f"{job.error['detail']} {job.error['advice']}", title=job.error["title"], print_exception=False)
+    if job is not None and job.state is JobState.CANCELLED:
+        raise gr.Error("Somebody cancelled the job.", title="Cancelled", print_exception=False)
+    raise gr.Error("The server stops; the job stays in its queue.", title="The server stops", print_exception=False)

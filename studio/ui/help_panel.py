@@ -1,0 +1,56 @@
+"""Help, over whatever is shown: the keys, what the phases and the states of a size mean, where files are.
+
+The keys are written by static/js/help.js from keymap.js, the one place that defines them.
+"""
+
+from pipelines.stages import PHASES
+from studio.ui.icons import icon
+
+_STATES = ("warm", "disk", "cold")
+_FILES = {
+    "outputs/": "help.outputs",
+    "jobs.db": "help.database",
+    "presets/": "help.presets",
+    "wildcards/": "help.wildcards",
+    "models/": "help.models",
+    "packs/": "help.packs",
+    "cache/": "help.cache",
+    "logs/worker.log": "help.log",
+}
+
+
+def _explain(entries: dict[str, str]) -> str:
+    """What each name means; both by their ids."""
+    rows = [f'<dt data-text="{name}"></dt><dd data-text="{meaning}"></dd>' for name, meaning in entries.items()]
+    return f'<dl class="lu-help-list">{"".join(rows)}</dl>'
+
+
+def _list_files() -> str:
+    rows = [f'<dt>{name}</dt><dd data-text="{holds}"></dd>' for name, holds in _FILES.items()]
+    return f'<dl class="lu-help-list lu-help-files">{"".join(rows)}</dl>'
+
+
+HTML = f"""
+<dialog class="lu-keys" id="lu-keys" aria-labelledby="lu-keys-title">
+  <div class="lu-keys-head"><h2 id="lu-keys-title" data-text="help.title"></h2>
+    <button type="button" class="lu-icon-button" data-close
+      data-text-aria-label="common.close">{icon("close")}</button></div>
+  <div class="lu-help lu-scroll" tabindex="0" role="region" data-text-aria-label="help.title">
+    <section aria-labelledby="lu-help-keys"><h3 id="lu-help-keys" data-text="help.keys"></h3>
+      <div id="lu-keymap"></div></section>
+    <div>
+      <section aria-labelledby="lu-help-phases"><h3 id="lu-help-phases" data-text="help.phases"></h3>
+        {_explain({f"phase.{phase}": f"meaning.{phase}" for phase in PHASES})}</section>
+      <section aria-labelledby="lu-help-states"><h3 id="lu-help-states" data-text="help.states"></h3>
+        {_explain({f"size.{state}": f"size.{state}Hint" for state in _STATES})}</section>
+      <section aria-labelledby="lu-help-files"><h3 id="lu-help-files" data-text="help.files"></h3>
+        <p class="lu-model-note" id="lu-help-folder" data-text="help.folder"></p>
+        {_list_files()}</section>
+      <section aria-labelledby="lu-help-more"><h3 id="lu-help-more" data-text="help.scripts"></h3>
+        <p class="lu-model-note"><span data-text="help.rest"></span>
+          <a class="lu-link" href="api/docs">api/docs</a></p>
+      </section>
+    </div>
+  </div>
+</dialog>
+"""

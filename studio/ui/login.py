@@ -1,0 +1,140 @@
+"""Logging in and out by browser: the only routes that somebody without a name reaches (api/gate.py).
+
+`next` says where a visitor wanted to. It only ever continues "./", so it cannot lead to another host.
+Not here: what the page looks like (login_page.py), who is let in (access/door.py).
+"""
+
+from dataclasses import replace
+from typing import Annotated, Literal, TypedDict
+
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from studio.access.door import Door
+from studio.access.hub_login import STATE_COOKIE, STATE_S, HubLoginError, HubLogins
+from studio.access.limits import RateError
+from studio.access.passwords import MAX_CHARS
+from studio.access.sessions import COOKIE, SESSION_S
+from studio.access_settings import Mode
+from studio.ui import catalogues
+from studio.ui.login_page import Visit, show_login
+
+Next = Annotated[str, Query(alias="next", max_length=2000)]
+
+
+class CookieFlags(TypedDict):
+    """How a cookie is kept, for setting and deleting it alike."""
+
+    httponly: bool
+    secure: bool
+    samesite: Literal["lax", "none"]
+    path: str
+
+
+def make_router(door: Door) -> APIRouter:
+    """The routes of the studio's mode; none where nobody logs in."""
+    router = APIRouter(include_in_schema=False)
+    mode = door.settings.mode
+    if mode is Mode.OPEN:
+        return router
+
+    @router.get("/login")
+    def show(request: Request, onward: Next = "") -> Response:
+        if _is_known(door, request):
+            return _go(onward)
+        return show_login(mode, Visit(language=_choose_language(request), onward=onward))
+
+    if mode is Mode.PROXY:
+        return router
+
+    @router.post("/logout")
+    def log_out(request: Request) -> Response:
+        door.log_out(request.headers)
+        answer = RedirectResponse("./login", status_code=303)
+        answer.delete_cookie(COOKIE, **_cookie_flags(door, request))
+        return answer
+
+    if mode is Mode.PASSWORD:
+        _add_password(router, door)
+    elif door.settings.hub_login is not None:
+        _add_hub(router, door, HubLogins(door.settings.hub_login, door.key))
+    return router
+
+
+def _add_password(router: APIRouter, door: Door) -> None:
+    @router.post("/login")
+    def log_in(
+        request: Request,
+        name: Annotated[str, Form(max_length=100)] = "",
+        password: Annotated[str, Form(max_length=MAX_CHARS)] = "",
+        onward: Annotated[str, Form(alias="next", max_length=2000)] = "",
+    ) -> Response:
+        address = door.find_address(request.headers, request.client.host if request.client else None)
+        language = _choose_language(request)
+        visit = Visit(language=language, onward=onward, name=name)
+        try:
+            session = door.log_in(name, password, address)
+        except RateError as error:
+            wait = str(round(error.wait_s) + 1)
+            problem = catalogues.say("login.tooOften", language, seconds=wait)
+            answer = show_login(Mode.PASSWORD, replace(visit, problem=problem), status=429)
+            answer.headers["Retry-After"] = wait
+            return answer
+        if session is None:
+            problem = catalogues.say("login.wrong", language)
+            return show_login(Mode.PASSWORD, replace(visit, problem=problem), status=401)
+        return _welcome(door, request, session, onward)
+
+
+def _add_hub(router: APIRouter, door: Door, logins: HubLogins) -> None:
+    @router.get("/login/huggingface")
+    async def begin(request: Request, onward: Next = "") -> Response:
+        try:
+            url, cookie = await logins.begin(onward)
+        except HubLoginError as error:
+            visit = Visit(language=_choose_language(request), onward=onward, problem=str(error))
+            return show_login(Mode.HUGGINGFACE, visit, status=502)
+        answer = RedirectResponse(url, status_code=303)
+        answer.set_cookie(STATE_COOKIE, cookie, max_age=int(STATE_S), **_cookie_flags(door, request))
+        return answer
+
+    @router.get("/login/callback")
+    async def finish(request: Request) -> Response:
+        try:
+            account, onward = await logins.finish(request.query_params, request.cookies.get(STATE_COOKIE, ""))
+        except HubLoginError as error:
+            door.audit.note("login.failed", by="huggingface", reason=error.detail)
+            visit = Visit(language=_choose_language(request), problem=str(error))
+            return show_login(Mode.HUGGINGFACE, visit, status=401)
+        name = account.preferred_username
+        session = door.sessions.open(owner=account.owner, name=name, stamp=Mode.HUGGINGFACE)
+        door.audit.note("login", name=name, owner=account.owner, by="huggingface")
+        answer = _welcome(door, request, session, f"../{onward}")
+        answer.delete_cookie(STATE_COOKIE, **_cookie_flags(door, request))
+        return answer
+
+
+def _welcome(door: Door, request: Request, session: str, onward: str) -> Response:
+    answer = _go(onward)
+    answer.set_cookie(COOKIE, session, max_age=int(SESSION_S), **_cookie_flags(door, request))
+    return answer
+
+
+def _go(onward: str) -> Response:
+    return RedirectResponse(f"./{onward}", status_code=303)
+
+
+def _cookie_flags(door: Door, request: Request) -> CookieFlags:
+    """In a Space's frame the studio is a third party, so its cookie must go along everywhere (api/origin.py guards)."""
+    is_https = request.headers.get("x-forwarded-proto", request.url.scheme).startswith("https")
+    if door.settings.is_space:
+        return {"httponly": True, "secure": True, "samesite": "none", "path": "/"}
+    return {"httponly": True, "secure": is_https, "samesite": "lax", "path": "/"}
+
+
+def _choose_language(request: Request) -> str:
+    return catalogues.choose(request.headers.get("accept-language", ""), request.cookies.get(catalogues.COOKIE, ""))
+
+
+def _is_known(door: Door, request: Request) -> bool:
+    return door.identify(request.headers, request.client.host if request.client else None) is not None

@@ -1,0 +1,99 @@
+"""The login page, whole in one answer: whoever sees it may not have any of the studio's files yet.
+
+Its one script only sets the theme and keeps what stands behind the # of an address (a shared recipe) for afterwards.
+Not here: the routes (login.py).
+"""
+
+import html
+import re
+import secrets
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from fastapi.responses import HTMLResponse
+
+from studio.access_settings import Mode
+from studio.ui.catalogues import LANGUAGES, say
+from studio.ui.icons import MARK
+from studio.ui.page import STATIC_DIR, THEME_SCRIPT
+
+_TOKENS = re.sub(r"@font-face \{.*?\n\}", "", (STATIC_DIR / "css" / "tokens.css").read_text("utf-8"), flags=re.DOTALL)
+_STYLE = _TOKENS + (STATIC_DIR / "css" / "login.css").read_text("utf-8")
+
+_SCRIPT = """
+for (const form of document.forms)
+  form.addEventListener("submit", () => { form.action = new URL("login", location.href).pathname + location.hash; });
+if (window.top === window) for (const link of document.querySelectorAll("a[target]")) link.removeAttribute("target");
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """What the page is made of: `onward` is where to go afterwards, relative to it; `name` was typed before."""
+
+    language: str
+    onward: str = ""
+    problem: str = ""
+    name: str = ""
+
+
+def show_login(mode: Mode, visit: Visit, *, status: int = 200) -> HTMLResponse:
+    """The page for this mode."""
+    nonce = secrets.token_urlsafe(16)
+    language, problem = visit.language, visit.problem
+    body = {Mode.PASSWORD: _make_form, Mode.HUGGINGFACE: _make_link}.get(mode, _make_notice)
+    alert = f'<p role="alert" id="problem">{html.escape(problem)}</p>' if problem else ""
+    content = f"""<!doctype html>
+<html lang="{LANGUAGES[language].tag}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{say("login.title", language)} · Lumesh</title>
+<link rel="icon" href="data:,">
+<style nonce="{nonce}">{_STYLE}</style>
+<script nonce="{nonce}">{THEME_SCRIPT}</script>
+</head>
+<body>
+<main>
+<h1>{MARK}<span>Lumesh</span></h1>
+{alert}{body(visit)}
+</main>
+<script nonce="{nonce}">{_SCRIPT}</script>
+</body>
+</html>
+"""
+    policy = (
+        f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; img-src data:; "
+        "form-action 'self'; base-uri 'none'"
+    )
+    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store", "Vary": "Accept-Language, Cookie"}
+    return HTMLResponse(content, status_code=status, headers=headers)
+
+
+def _make_form(visit: Visit) -> str:
+    described = ' aria-describedby="problem" aria-invalid="true"' if visit.problem else ""
+    focus = ("", " autofocus") if visit.name else (" autofocus", "")
+    return f"""<form method="post" action="login">
+<input type="hidden" name="next" value="{html.escape(visit.onward)}">
+<label for="name">{say("login.name", visit.language)}</label>
+<input id="name" name="name" value="{html.escape(visit.name)}" autocomplete="username" autocapitalize="none"
+  spellcheck="false" maxlength="100" required{focus[0]}{described}>
+<label for="password">{say("login.password", visit.language)}</label>
+<input id="password" name="password" type="password" autocomplete="current-password" maxlength="200"
+  required{focus[1]}{described}>
+<button>{say("login.logIn", visit.language)}</button>
+</form>"""
+
+
+def _make_link(visit: Visit) -> str:
+    """The hub's own page does not show in a frame, so from inside one it opens beside."""
+    query = f"?{urlencode({'next': visit.onward})}" if visit.onward else ""
+    link = (
+        f'<a class="button" href="login/huggingface{html.escape(query)}" target="_blank">'
+        f"{say('login.hub', visit.language)}</a>"
+    )
+    return f"<p>{say('login.hubNote', visit.language)}</p>{link}"
+
+
+def _make_notice(visit: Visit) -> str:
+    return f"<p>{say('login.proxyNote', visit.language)}</p>"

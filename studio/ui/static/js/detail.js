@@ -1,0 +1,252 @@
+// One output alone: large, with all of its settings and what can be done with it.
+
+import { at, inputThumbPath, readUsage } from "./api.js";
+import { usePrompt, useRecipe, useSeed } from "./controls.js";
+import { el, find, icon, setText } from "./dom.js";
+import { costText } from "./format.js";
+import { addInput, whyNoInput } from "./inputs.js";
+import { means } from "./keymap.js";
+import { copyText } from "./make.js";
+import { countOutputs, outputAt, reach } from "./outputs.js";
+import { saveAsPreset } from "./savepreset.js";
+import { madeAt, makingOf, settingsOf } from "./settings.js";
+import { makeAgain, mark, readTags, setTags } from "./shelf.js";
+import { isMine, state } from "./store.js";
+import { t } from "./text.js";
+import { toast } from "./toasts.js";
+import { videoOf } from "./video.js";
+import { showView } from "./views.js";
+import { useGrid } from "./xyz.js";
+
+let place = 0;
+let shown = null; // as it was last drawn
+let total = null; // what all of the visitor's jobs have cost
+let tell = { close: () => undefined, trash: () => undefined };
+
+/** `close(index)` gives the focus back to the wall; `trash(output)` throws it away, or deletes what is in the trash. */
+export function mountDetail(listeners) {
+  tell = listeners;
+  find("lu-detail-close").addEventListener("click", () => history.back());
+  find("lu-detail-newer").addEventListener("click", () => turn(-1));
+  find("lu-detail-older").addEventListener("click", () => turn(1));
+}
+
+export const isDetailOpen = () => !find("lu-detail").hidden;
+
+export function openDetail(index) {
+  place = index;
+  shown = null;
+  history.pushState({}, ""); // for a phone's "back"
+  find("lu-detail").hidden = false;
+  find("lu-gallery-main").inert = true;
+  drawDetail();
+  find("lu-detail-title").focus({ preventScroll: true });
+  readUsage().then(showTotal, () => undefined); // a line less
+}
+
+function showTotal({ mine }) {
+  total = mine;
+  if (shown) keepFocus(() => drawBody(shown));
+}
+
+export function closeDetail() {
+  find("lu-detail").hidden = true;
+  find("lu-gallery-main").inert = false;
+  find("lu-detail-stage").replaceChildren(); // a film goes on playing where nobody sees it
+  shown = null;
+  if (place >= 0) tell.close(place);
+}
+
+/** There is nothing to show; at once, or every redraw until "back" has happened would go back once more. */
+function leave() {
+  closeDetail();
+  history.back();
+}
+
+async function turn(step) {
+  const next = place + step;
+  if (next < 0 || next >= countOutputs()) return;
+  await reach(next).catch((error) => toast(error.message));
+  if (!outputAt(next)) return;
+  place = next;
+  drawDetail();
+}
+
+/** What took the place of one that was thrown away is shown next; nothing left closes. */
+export function drawDetail() {
+  place = Math.min(place, countOutputs() - 1);
+  if (place < 0) return leave();
+  const output = outputAt(place);
+  if (!output) return reach(place).then((found) => (found ? drawDetail() : leave()), (error) => toast(error.message));
+  setText(find("lu-detail-title"), t("detail.place", { place: place + 1, total: countOutputs() }));
+  find("lu-detail-newer").disabled = place === 0;
+  find("lu-detail-older").disabled = place === countOutputs() - 1;
+  if (shown?.id !== output.id) drawMedia(output);
+  if (shown !== output) keepFocus(() => drawBody(output));
+  shown = output;
+  return undefined;
+}
+
+/** A button that is drawn anew keeps the focus; one that is gone gives it to the heading. */
+function keepFocus(redraw) {
+  const focused = document.activeElement;
+  const had = find("lu-detail-body").contains(focused);
+  redraw();
+  if (had) (find(focused.id) ?? find("lu-detail-title")).focus({ preventScroll: true });
+}
+
+function drawMedia(output) {
+  const { recipe } = output;
+  const media =
+    output.kind === "video"
+      ? videoOf(output, { recipe }, { controls: true })
+      : el("img.lu-result", { src: at(output.url), alt: recipe.prompt, decoding: "async" });
+  media.style.setProperty("--ratio", output.width / output.height);
+  // A small picture is shown larger, up to where it is only blurry.
+  media.style.setProperty("--widest", `${output.width * 3}px`);
+  find("lu-detail-stage").replaceChildren(media);
+  find("lu-detail-side").scrollTop = 0;
+}
+
+function drawBody(output) {
+  const { recipe } = output;
+  const making = makingOf(output);
+  find("lu-detail-body").replaceChildren(
+    el("div.lu-detail-use", {}, ...useActions(output)),
+    el("p.lu-detail-prompt", {}, recipe.prompt),
+    el("div.lu-detail-actions", {}, ...actionsOf(output)),
+    ...(isMine(output) ? [tagsOf(output)] : []),
+    ...(recipe.images.length ? [picturesOf(recipe.images)] : []),
+    factsOf([
+      ...settingsOf(output).filter(({ id }) => id !== "prompt"),
+      { name: t("detail.made"), value: madeAt(output) },
+      ...(output.chip_seconds === null ? [] : [{ name: t("detail.cost"), value: costText(output) }]),
+      ...(total ? [{ name: t("detail.total"), value: costText(total) }] : []),
+      ...(output.owner === state.me?.owner ? [] : [{ name: t("detail.by"), value: output.owner }]),
+    ]),
+    ...(making.length ? [el("details.lu-making", {}, el("summary", {}, t("detail.madeWith")), factsOf(making))] : []),
+  );
+}
+
+const factsOf = (facts) =>
+  el("dl.lu-facts", {}, ...facts.flatMap(({ name, value }) => [el("dt", {}, name), el("dd", {}, value)]));
+
+const action = (name, label, onclick, { style = "", id, pressed } = {}) =>
+  el(
+    `button.lu-button${style}`,
+    { type: "button", id, onclick, title: label, "aria-pressed": pressed === undefined ? null : String(pressed) },
+    icon(name),
+    el("span", {}, label),
+  );
+
+function useActions({ recipe, seed, grid }) {
+  const create = { label: t("view.create"), act: () => showView("create") };
+  const useAll = () => {
+    if (!useRecipe(recipe, seed)) return toast(t("toast.noModel", { model: recipe.model }));
+    showView("create");
+    return toast(t("toast.settings"));
+  };
+  const prompt = () => {
+    usePrompt(recipe);
+    toast(t("toast.promptFilled"), create);
+  };
+  const seedOnly = () => {
+    useSeed(seed);
+    toast(t("toast.seed", { seed: String(seed) }), create);
+  };
+  return [
+    grid
+      ? action("grid", t("detail.useGrid"), () => useGrid(recipe, grid), { style: ".lu-accent", id: "lu-detail-use" })
+      : action("sliders", t("detail.useAll"), useAll, { style: ".lu-accent", id: "lu-detail-use" }),
+    action("file", t("detail.usePrompt"), prompt),
+    action("seed", t("detail.useSeed"), seedOnly),
+  ];
+}
+
+function actionsOf(output) {
+  const copy = async () => {
+    await copyText(output.recipe.prompt);
+    toast(t("toast.promptCopied"));
+  };
+  if (output.trashed_at !== null)
+    return [
+      action("copy", t("bar.copy"), copy),
+      ...downloadsOf(output),
+      action("trash", t("trash.purge"), () => tell.trash(output)),
+    ];
+  const mine = isMine(output);
+  const favourite = { id: "lu-detail-favourite", pressed: output.favourite };
+  return [
+    ...(mine ? [action("star", t("gallery.favourite"), () => toggleFavourite(output), favourite)] : []),
+    action("copy", t("bar.copy"), copy),
+    ...downloadsOf(output),
+    // Of a sheet the recipe alone would be one picture of it.
+    ...(output.grid ? [] : [action("retry", t("detail.makeAgain"), () => makeAgain(output).catch((error) => toast(error.message)))]),
+    ...(mine && output.kind === "image" ? [action("input", t("bar.input"), () => useAsInput(output))] : []),
+    action("bookmark", t("preset.save"), () => saveAsPreset(output, output.recipe)),
+    ...(mine ? [action("trash", t("trash.throw"), () => tell.trash(output), { id: "lu-detail-trash" })] : []),
+  ];
+}
+
+function downloadsOf({ url, kind }) {
+  const link = (label, query) =>
+    el("a.lu-button", { href: `${at(url)}?download=true${query}`, download: "" }, icon("download"), el("span", {}, label));
+  const others = kind === "video" ? [link("GIF", "&as=gif"), link("WebP", "&as=webp")] : [];
+  return [link(t("bar.download"), ""), ...others];
+}
+
+const toggleFavourite = (output) =>
+  mark([output], !output.favourite).catch((error) => toast(error.message));
+
+function useAsInput(output) {
+  const refusal = whyNoInput(output);
+  if (!refusal) addInput(output.id);
+  toast(refusal || t("inputs.added"), refusal ? null : { label: t("view.create"), act: () => showView("create") });
+}
+
+function tagsOf(output) {
+  const save = (tags) => setTags(output, tags).catch((error) => toast(error.message));
+  const chip = (tag) =>
+    el(
+      "button.lu-chip",
+      {
+        type: "button",
+        title: t("common.remove"),
+        "aria-label": t("detail.removeTag", { tag }),
+        onclick: () => save(output.tags.filter((other) => other !== tag)),
+      },
+      el("span", {}, tag),
+      icon("close"),
+    );
+  const labels = { "aria-label": t("detail.addTags"), placeholder: t("gallery.addTag") };
+  const input = el("input.lu-input", { id: "lu-detail-tag", ...labels, maxlength: 200 });
+  const add = async (event) => {
+    event.preventDefault();
+    if (!readTags(input.value).length) return;
+    await save([...output.tags, ...readTags(input.value)]);
+  };
+  return el("form.lu-detail-tags", { onsubmit: add }, ...output.tags.map(chip), input);
+}
+
+/** What it started from; a picture that is gone shows as nothing. */
+function picturesOf(ids) {
+  const picture = (id) => {
+    const image = el("img", { src: at(inputThumbPath(id)), alt: t("inputs.picture"), loading: "lazy" });
+    image.onerror = () => image.remove();
+    return image;
+  };
+  return el("div.lu-detail-inputs", {}, ...ids.map(picture));
+}
+
+/** Keys while one output is open; true when one meant something. */
+export function pressDetail(event) {
+  const output = outputAt(place);
+  if (event.target.closest?.("video")) return false; // its own controls take arrows
+  if (event.key === "ArrowLeft") turn(-1);
+  else if (event.key === "ArrowRight") turn(1);
+  else if (!output) return false;
+  else if (means(event, "favourite") && output.trashed_at === null) toggleFavourite(output);
+  else if (means(event, "trash")) tell.trash(output);
+  else return false;
+  return true;
+}

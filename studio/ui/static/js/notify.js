@@ -1,0 +1,108 @@
+// Telling people on their own device: a notification and a sound when the last of their jobs has ended.
+// One message for a whole line of jobs, and none while somebody looks at the page. The tab's title is canvas.js.
+
+import { at } from "./api.js";
+import { runningJob, state, waitingJobs } from "./store.js";
+import { t } from "./text.js";
+import { toast } from "./toasts.js";
+
+const KEY = "lumesh.notify";
+const NOTES_HZ = [659.3, 987.8]; // e and b: a bright fifth
+const NOTE_S = 0.16;
+const LOUDNESS = 0.12;
+
+let ended = []; // jobs since the last message
+let audio = null;
+
+export const wants = (what) => Boolean(readWishes()[what]);
+
+export async function toggleNotification() {
+  if (wants("notification")) {
+    keepWish("notification", false);
+    return;
+  }
+  const refusal = await askPermission();
+  if (refusal) toast(refusal);
+  else keepWish("notification", true);
+}
+
+export function toggleSound() {
+  keepWish("sound", !wants("sound"));
+  if (wants("sound")) play(); // so that people know it, and browsers allow it later
+}
+
+/** Called for every job that ends. */
+export function noteEnd(job) {
+  ended.push(job);
+  const goesOn = runningJob() !== null || (waitingJobs().length > 0 && !state.queue.is_paused);
+  if (goesOn) return;
+  const jobs = ended.filter((one) => one.state !== "cancelled");
+  ended = [];
+  if (!jobs.length) return;
+  if (wants("sound")) play();
+  if (wants("notification") && document.hidden) show(jobs);
+}
+
+async function askPermission() {
+  if (!("Notification" in window)) return t("notify.unsupported");
+  if (!window.isSecureContext) return t("notify.insecure");
+  const permission = await Notification.requestPermission();
+  return permission === "granted" ? "" : t("notify.refused");
+}
+
+function show(jobs) {
+  const failed = jobs.filter((job) => job.state !== "done");
+  const last = jobs.at(-1);
+  try {
+    const notification = new Notification(titleOf(jobs.length, failed.length), {
+      body: last.recipe.prompt.slice(0, 120),
+      icon: last.outputs?.[0] ? at(last.outputs[0].thumb_url) : undefined,
+      tag: "lumesh",
+    });
+    notification.onclick = () => {
+      window.focus();
+      notification.close();
+    };
+  } catch {
+    keepWish("notification", false); // phones want an installed app for it
+  }
+}
+
+function titleOf(count, failed) {
+  if (count === 1) return t(failed ? "notify.failed" : "notify.ready");
+  const done = count - failed;
+  const counts = [done && t("notify.doneCount", { count: done }), failed && t("notify.failedCount", { count: failed })];
+  return counts.filter(Boolean).join(", ");
+}
+
+function play() {
+  audio ??= new AudioContext();
+  audio.resume();
+  NOTES_HZ.forEach((frequency, index) => {
+    const start = audio.currentTime + index * NOTE_S;
+    const volume = new GainNode(audio, { gain: 0 });
+    const tone = new OscillatorNode(audio, { frequency, type: "sine" });
+    volume.gain.setValueAtTime(0, start);
+    volume.gain.linearRampToValueAtTime(LOUDNESS, start + 0.02);
+    volume.gain.exponentialRampToValueAtTime(0.0001, start + 2 * NOTE_S);
+    tone.connect(volume).connect(audio.destination);
+    tone.start(start);
+    tone.stop(start + 2 * NOTE_S);
+  });
+}
+
+function readWishes() {
+  try {
+    return JSON.parse(localStorage.getItem(KEY) ?? "{}");
+  } catch {
+    return {};
+  }
+}
+
+function keepWish(what, isWanted) {
+  try {
+    localStorage.setItem(KEY, JSON.stringify({ ...readWishes(), [what]: isWanted }));
+  } catch {
+    toast(t("notify.notKept"));
+  }
+}

@@ -1,0 +1,118 @@
+"""The System view: what the studio runs on, what that holds and costs, and what other chips would do.
+
+Filled by static/js/system.js while it is shown; the plan is systemplan.js.
+"""
+
+from studio.ui.icons import icon
+from studio.ui.languages import make_picker
+
+
+def _card(name: str, title: str, body: str, *, tools: str = "", style: str = "") -> str:
+    return f"""
+<section class="lu-sys-card {style}" aria-labelledby="lu-sys-{name}-title">
+  <div class="lu-sys-head"><h3 id="lu-sys-{name}-title" data-text="{title}"></h3>{tools}</div>
+  {body}
+</section>"""
+
+
+def _table(name: str, *columns: str) -> str:
+    heads = "".join(f'<th scope="col" data-text="{column}"></th>' for column in columns)
+    return (
+        f'<table class="lu-sys-table" aria-labelledby="lu-sys-{name}-title"><thead><tr>{heads}</tr></thead>'
+        f'<tbody id="lu-sys-{name}"></tbody></table>'
+    )
+
+
+def _select(name: str, label: str) -> str:
+    return f"""
+<div class="lu-field"><label class="lu-label" for="lu-plan-{name}" data-text="{label}"></label>
+  <select class="lu-input" id="lu-plan-{name}"></select></div>"""
+
+
+def _cache(what: str, title: str, clear: str) -> str:
+    return f"""
+<div><dt data-text="{title}"></dt><dd><span class="lu-num" id="lu-sys-{what}"></span>
+  <button type="button" class="lu-button" data-clear="{what}"
+    data-text-aria-label="{clear}">{icon("trash")}<span data-text="system.clear"></span></button>
+</dd></div>"""
+
+
+_MACHINE = """
+<p class="lu-sys-lead" id="lu-sys-device"></p>
+<div class="lu-sys-meters" id="lu-sys-devices"></div>
+<dl class="lu-sys-facts" id="lu-sys-machine"></dl>
+"""
+
+_CACHE = f"""
+<dl class="lu-sys-rows">
+  {_cache("programs", "system.programs", "system.clearPrograms")}
+  {_cache("plans", "system.plans", "system.clearPlans")}
+</dl>
+<p class="lu-model-note" data-text="system.cacheNote"></p>
+"""
+
+_PLAN = f"""
+<form class="lu-plan-form" id="lu-plan-form">
+  {_select("model", "setting.model")}
+  {_select("shape", "setting.shape")}
+  {_select("topology", "plan.chips")}
+  {_select("mode", "plan.mode")}
+  <button type="submit" class="lu-button lu-accent" id="lu-plan-start" data-text="plan.start"></button>
+</form>
+<p class="lu-message" id="lu-plan-message" role="alert"></p>
+<div class="lu-plan-run" id="lu-plan-run" hidden>
+  <div class="lu-progress" id="lu-plan-progress" role="progressbar" data-text-aria-label="plan.progress"
+    aria-valuemin="0" aria-valuemax="100"><i></i></div>
+  <p class="lu-num" id="lu-plan-phase"></p>
+  <button type="button" class="lu-button" id="lu-plan-cancel">{icon("stop")}<span
+    data-text="common.cancel"></span></button>
+</div>
+<div id="lu-plan-result" role="region" data-text-aria-label="plan.plan" tabindex="-1"></div>
+<p class="lu-model-note" data-text="plan.note"></p>
+"""
+
+_USAGE = f"""
+{_table("usage", "system.owner", "system.jobs", "system.chipSeconds", "system.money")}
+<p class="lu-model-note" id="lu-sys-price"></p>
+"""
+
+_DISK = f"""
+{_table("disk", "system.what", "system.files", "system.size")}
+<p class="lu-model-note" id="lu-sys-free"></p>
+"""
+
+_LOG_TOOLS = f"""
+<button type="button" class="lu-icon-button" id="lu-sys-log-read" data-text-aria-label="system.readLog"
+  data-text-title="system.readLog">{icon("retry")}</button>
+"""
+
+_LOG = """
+<pre class="lu-sys-log lu-scroll" id="lu-sys-log" tabindex="0" role="region"
+  data-text-aria-label="system.logEnd"></pre>
+<p class="lu-model-note"><span data-text="system.logNote"></span> <code id="lu-sys-log-file"></code></p>
+"""
+
+HTML = f"""
+<section class="lu-system lu-scroll" id="lu-system" aria-labelledby="lu-system-title">
+  <div class="lu-system-head"><h2 id="lu-system-title" tabindex="-1" data-text="view.system"></h2>
+    <span class="lu-num" id="lu-system-note" role="status"></span>
+    {make_picker("lu-system-language", is_worded=True)}
+    <button type="button" class="lu-button" id="lu-system-help">{icon("help")}<span
+      data-text="help.title"></span></button></div>
+  <p class="lu-message" id="lu-system-message" role="alert"></p>
+  <div class="lu-sys-grid">
+    <div class="lu-sys-stack">
+      {_card("machine", "system.machine", _MACHINE)}
+      {_card("cache", "system.cache", _CACHE)}
+      {_card("usage", "system.usage", _USAGE)}
+      {_card("disk", "system.disk", _DISK)}
+    </div>
+    <div class="lu-sys-stack">
+      {_card("models", "system.models", '<div class="lu-sys-models" id="lu-sys-models"></div>')}
+      {_card("versions", "system.versions", '<dl class="lu-sys-facts" id="lu-sys-versions"></dl>')}
+    </div>
+    {_card("plan", "system.plan", _PLAN, style="lu-sys-wide")}
+    {_card("log", "system.log", _LOG, tools=_LOG_TOOLS, style="lu-sys-wide")}
+  </div>
+</section>
+"""

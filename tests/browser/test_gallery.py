@@ -1,0 +1,360 @@
+"""The gallery in a real browser: outputs are found, opened, used again, marked, thrown away, taken back, compared."""
+
+import json
+import re
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+PHONE = {"width": 390, "height": 844}
+TILE, DETAIL, TOASTS = ".lu-shot:not([hidden])", "#lu-detail", "#lu-toasts"
+PROMPTS = ("A red sailboat at sunset", "A blue house at noon", "A green cactus at night")
+
+OpenPage = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+
+
+def _call(studio: Any, path: str, body: Any = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{studio.url}/api/v1/{path}", data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+
+@pytest.fixture
+def made(studio: Any, wait_for: Callable[..., Any]) -> list[str]:
+    """Three outputs and nothing else, newest first; the seed is the place in PROMPTS."""
+    ids = [output["id"] for output in _call(studio, "outputs?limit=200")["outputs"]]
+    if ids:
+        _call(studio, "outputs/trash", {"ids": ids})
+    _call(studio, "outputs/purge", {"ids": None})
+    for seed, prompt in enumerate(PROMPTS):
+        _call(studio, "jobs", {"model": "demo-sdxl", "prompt": prompt, "seed": seed, "steps": 4 + seed})
+    wait_for("three outputs", lambda: _call(studio, "outputs")["total"] == 3)
+    return [output["id"] for output in _call(studio, "outputs")["outputs"]]
+
+
+def _open_gallery(page: Any, count: int = 3) -> Any:
+    page.get_by_role("link", name="Gallery").click()
+    expect(page.locator(TILE)).to_have_count(count)
+    return page.locator(TILE)
+
+
+def _decode(image: Any) -> int:
+    return image.evaluate("async (image) => { await image.decode(); return image.naturalWidth; }")
+
+
+def test_search_and_filters_narrow_the_wall(open_page: OpenPage, made: list[str], keep: Keep) -> None:
+    page = open_page()
+    tiles = _open_gallery(page)
+    assert _decode(tiles.first.locator("img")) > 100
+    keep(page, "gallery-dark")
+    page.fill("#lu-gallery-search", "night cact")
+    expect(page.locator("#lu-gallery-count")).to_have_text("1 output")
+    expect(tiles.get_by_role("button", name=PROMPTS[2], exact=True)).to_be_visible()
+    page.fill("#lu-gallery-search", "no such thing")
+    expect(page.locator("#lu-gallery-empty")).to_contain_text("Nothing matches")
+    page.locator("#lu-gallery-empty").get_by_role("button", name="Clear filters").click()
+    expect(tiles).to_have_count(3)
+    page.select_option("#lu-gallery-kind", "video")
+    expect(tiles).to_have_count(0)
+    page.select_option("#lu-gallery-kind", "image")
+    page.select_option("#lu-gallery-model", "model:demo-sdxl")
+    page.select_option("#lu-gallery-date", "1")
+    expect(tiles).to_have_count(3)
+    page.select_option("#lu-gallery-date", "days")
+    page.fill("#lu-gallery-to", "2020-01-01")
+    page.locator("#lu-gallery-to").blur()
+    expect(tiles).to_have_count(0)
+
+
+def test_an_output_is_opened_and_its_settings_used_again(open_page: OpenPage, made: list[str], keep: Keep) -> None:
+    page = open_page()
+    tiles = _open_gallery(page)
+    tiles.get_by_role("button", name=PROMPTS[0], exact=True).click()
+    detail = page.locator(DETAIL)
+    expect(page.locator("#lu-detail-title")).to_have_text("3 of 3")
+    assert _decode(detail.locator(".lu-detail-stage img")) > 100
+    for name, value in (("Seed", "0"), ("Steps", "4"), ("Size", "256 × 256")):
+        assert detail.locator("dt", has_text=re.compile(f"^{name}$")).evaluate("e => e.nextSibling.innerText") == value
+    keep(page, "gallery-detail-dark")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".lu-detail-prompt")).to_have_text(PROMPTS[1])
+    detail.get_by_role("button", name="Use seed").click()
+    expect(page.locator(TOASTS)).to_contain_text("Seed 1 is kept")
+    detail.get_by_role("button", name="Use prompt").click()
+    page.locator(TOASTS).get_by_role("button", name="Create").click()
+    expect(page.locator("#lu-prompt")).to_have_value(PROMPTS[1])
+    expect(page.locator("#lu-seed")).to_have_value("1")
+    expect(page.locator("#lu-steps-value")).not_to_have_value("4")
+    _open_gallery(page)
+    tiles.get_by_role("button", name=PROMPTS[0], exact=True).click()
+    with page.expect_download() as download:
+        detail.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == f"{made[2]}.png"
+    page.click("#lu-detail-use")
+    expect(page.locator("#lu-prompt")).to_have_value(PROMPTS[0])
+    expect(page.locator("#lu-steps-value")).to_have_value("4")
+    expect(page.locator("#lu-seed")).to_have_value("0")
+
+
+def test_favourites_and_tags_are_kept(open_page: OpenPage, studio: Any, made: list[str]) -> None:
+    page = open_page()
+    tiles = _open_gallery(page)
+    tiles.nth(1).hover()
+    tiles.nth(1).get_by_role("button", name=f"Favourite: {PROMPTS[1]}").click()
+    expect(tiles.nth(1).locator(".lu-shot-favourite")).to_have_attribute("aria-pressed", "true")
+    page.click("#lu-gallery-favourite")
+    expect(tiles).to_have_count(1)
+    tiles.first.locator(".lu-shot-open").click()
+    page.get_by_label("Add tags, with commas").fill("Home, #noon")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Remove the tag noon")).to_be_visible()
+    page.get_by_role("button", name="Remove the tag home").click()
+    expect(page.get_by_role("button", name="Remove the tag home")).to_have_count(0)
+    output = _call(studio, f"outputs/{made[1]}")
+    assert (output["favourite"], output["tags"]) == (True, ["noon"])
+    page.click("#lu-detail-favourite")
+    expect(page.locator("#lu-detail-favourite")).to_have_attribute("aria-pressed", "false")
+
+
+def test_the_keyboard_alone_is_enough(open_page: OpenPage, studio: Any, made: list[str]) -> None:
+    page = open_page()
+    page.keyboard.press("l")
+    tiles = page.locator(TILE)
+    expect(tiles).to_have_count(3)
+    page.keyboard.press("ArrowRight")
+    expect(tiles.nth(0).locator(".lu-shot-open")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("f")
+    expect(tiles.nth(1).locator(".lu-shot-favourite")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Delete")
+    expect(tiles).to_have_count(2)
+    expect(page.locator(TOASTS)).to_contain_text("1 output in the trash")
+    assert _call(studio, f"outputs/{made[1]}")["trashed_at"] is not None
+    page.locator(TOASTS).get_by_role("button", name="Undo").click()
+    expect(tiles).to_have_count(3)
+    expect(tiles.nth(1).locator(".lu-shot-open")).to_have_attribute("aria-label", PROMPTS[1])
+    assert _call(studio, f"outputs/{made[1]}")["trashed_at"] is None
+    tiles.nth(1).locator(".lu-shot-open").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(DETAIL)).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(DETAIL)).to_be_hidden()
+    expect(tiles.nth(1).locator(".lu-shot-open")).to_be_focused()
+    page.keyboard.press("x")
+    expect(page.locator("#lu-chosen")).to_contain_text("1 selected")
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-chosen")).to_be_hidden()
+    page.keyboard.press("/")
+    expect(page.locator("#lu-gallery-search")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-prompt")).to_be_visible()
+
+
+def test_what_is_thrown_away_leaves_every_view_and_comes_back(
+    open_page: OpenPage, studio: Any, made: list[str], keep: Keep
+) -> None:
+    page = open_page()
+    expect(page.locator(".lu-film-item")).to_have_count(3)
+    tiles = _open_gallery(page)
+    tiles.first.locator(".lu-shot-open").click()
+    page.click("#lu-detail-trash")
+    expect(page.locator(".lu-detail-prompt")).to_have_text(PROMPTS[1])
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Create").click()
+    expect(page.locator(".lu-film-item")).to_have_count(2)
+    _open_gallery(page, 2)
+    page.click("#lu-gallery-trash")
+    expect(page.locator("#lu-gallery-count")).to_have_text("1 in the trash")
+    keep(page, "gallery-trash-dark")
+    page.click("#lu-gallery-choose")
+    tiles.first.click()
+    page.locator("#lu-chosen").get_by_role("button", name="Restore").click()
+    expect(page.locator("#lu-gallery-empty")).to_contain_text("The trash is empty")
+    page.click("#lu-gallery-trash")
+    expect(tiles).to_have_count(3)
+    tiles.nth(2).locator(".lu-shot-open").focus()
+    page.keyboard.press("Delete")
+    expect(tiles).to_have_count(2)
+    page.click("#lu-gallery-trash")
+    expect(tiles).to_have_count(1)
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.click("#lu-gallery-purge")
+    expect(tiles).to_have_count(1)
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.click("#lu-gallery-purge")
+    expect(tiles).to_have_count(0)
+    expect(page.locator(TOASTS)).to_contain_text("1 deleted for ever")
+    assert _call(studio, "outputs/filters")["trashed"] == 0
+
+
+def test_other_tabs_follow(open_page: OpenPage, made: list[str]) -> None:
+    page, other = open_page(), open_page()
+    tiles, theirs = _open_gallery(page), _open_gallery(other)
+    tiles.first.locator(".lu-shot-favourite").click()
+    expect(theirs.first.locator(".lu-shot-favourite")).to_have_attribute("aria-pressed", "true")
+    tiles.first.locator(".lu-shot-open").focus()
+    page.keyboard.press("Delete")
+    expect(theirs).to_have_count(2)
+    page.locator(TOASTS).get_by_role("button", name="Undo").click()
+    expect(tiles).to_have_count(3)
+    expect(theirs).to_have_count(3)
+    other.get_by_role("link", name="Create").click()
+    expect(other.locator(".lu-film-item")).to_have_count(3)
+
+
+def test_of_a_batch_one_can_go(open_page: OpenPage, studio: Any, made: list[str], wait_for: Callable[..., Any]) -> None:
+    _call(studio, "jobs", {"model": "demo-sdxl", "prompt": "Two", "batch_size": 2, "seed": 40})
+    wait_for("two more outputs", lambda: _call(studio, "outputs")["total"] == 5)
+    page = open_page()
+    page.locator(".lu-frame").nth(1).click()
+    expect(page.locator("#lu-bar")).to_contain_text("Seed 41")
+    tiles = _open_gallery(page, 5)
+    tiles.first.locator(".lu-shot-open").focus()
+    page.keyboard.press("Delete")
+    expect(tiles).to_have_count(4)
+    page.get_by_role("link", name="Create").click()
+    expect(page.locator("#lu-bar")).to_contain_text("Seed 40")
+    expect(page.locator(".lu-frame")).to_have_count(1)
+
+
+def test_several_are_selected_downloaded_and_thrown_away(open_page: OpenPage, made: list[str]) -> None:
+    page = open_page()
+    tiles = _open_gallery(page)
+    tiles.nth(0).hover()
+    tiles.nth(0).get_by_role("button", name=f"Select: {PROMPTS[2]}").click()
+    tiles.nth(2).click(modifiers=["Shift"])
+    expect(page.locator("#lu-chosen")).to_contain_text("3 selected")
+    with page.expect_download() as download:
+        page.locator("#lu-chosen").get_by_role("button", name="Download zip").click()
+    with zipfile.ZipFile(Path(download.value.path())) as found:
+        assert sorted(found.namelist()) == sorted(f"{output}.png" for output in made)
+    page.locator("#lu-chosen").get_by_role("button", name="To the trash").click()
+    expect(page.locator("#lu-gallery-empty")).to_contain_text("Nothing made yet")
+    page.locator(TOASTS).get_by_role("button", name="Undo").click()
+    expect(tiles).to_have_count(3)
+
+
+def test_two_are_compared_with_what_differs(open_page: OpenPage, made: list[str], keep: Keep) -> None:
+    page = open_page()
+    tiles = _open_gallery(page)
+    for index in (0, 1):
+        tiles.nth(index).click(modifiers=["Control"])
+    page.locator("#lu-chosen").get_by_role("button", name="Compare").click()
+    rows = page.locator("#lu-compare-diff tr[data-differs=true]")
+    expect(rows).to_have_text([f"Prompt{PROMPTS[1]}{PROMPTS[2]}", "Seed12", "Steps56"])
+    expect(page.locator("#lu-compare-verdict")).to_contain_text("PSNR")
+    expect(page.locator("#lu-compare-stage img")).to_have_count(2)
+    slider = page.get_by_label("How much of A is seen")
+    slider.focus()
+    before = page.locator(".lu-slider-top").evaluate("top => getComputedStyle(top).clipPath")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".lu-slider-top").evaluate("top => getComputedStyle(top).clipPath") != before
+    keep(page, "gallery-compare-dark")
+    page.get_by_role("radio", name="Side by side").click()
+    expect(page.locator(".lu-beside")).to_have_count(2)
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-compare")).to_be_hidden()
+    expect(page.locator("#lu-chosen")).to_contain_text("2 selected")
+
+
+def test_an_output_is_made_again_and_compared(open_page: OpenPage, made: list[str]) -> None:
+    page = open_page()
+    _open_gallery(page).first.locator(".lu-shot-open").click()
+    page.locator(DETAIL).get_by_role("button", name="Make again").click()
+    page.locator(TOASTS).get_by_role("button", name="Compare").click()
+    expect(page.locator("#lu-compare-verdict")).to_have_text("Every pixel is the same")
+    expect(page.locator("#lu-compare-diff h3")).to_have_text("The settings are the same")
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-compare")).to_be_hidden()
+
+
+def test_what_is_made_meanwhile_appears(open_page: OpenPage, studio: Any, made: list[str]) -> None:
+    page = open_page()
+    tiles = _open_gallery(page)
+    _call(studio, "jobs", {"model": "demo-sdxl", "prompt": "A new one"})
+    expect(tiles).to_have_count(4)
+    tiles.nth(1).click(modifiers=["Control"])
+    _call(studio, "jobs", {"model": "demo-sdxl", "prompt": "Another one"})
+    page.get_by_role("button", name="Show 1 new").click()
+    expect(tiles).to_have_count(5)
+
+
+def test_the_gallery_on_a_phone(open_page: OpenPage, made: list[str], keep: Keep) -> None:
+    page = open_page(viewport=PHONE, color_scheme="light")
+    tiles = _open_gallery(page)
+    _decode(tiles.first.locator("img"))
+    keep(page, "gallery-phone-light")
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    header = page.locator(".lu-header")
+    assert header.evaluate("header => header.scrollWidth <= header.clientWidth")
+    page.click("#lu-gallery-choose")
+    tiles.nth(0).click()
+    expect(page.locator("#lu-chosen")).to_contain_text("1 selected")
+    page.click("#lu-gallery-choose")
+    tiles.nth(0).click()
+    expect(page.locator(DETAIL)).to_be_visible()
+    keep(page, "gallery-detail-phone-light")
+    page.click("#lu-detail-older")
+    expect(page.locator("#lu-detail-title")).to_have_text("2 of 3")
+    page.go_back()
+    expect(page.locator(DETAIL)).to_be_hidden()
+    expect(tiles).to_have_count(3)
+    page.go_back()
+    expect(page.locator("#lu-prompt")).to_be_visible()
+
+
+def test_a_video_shows_its_length_and_plays(open_page: OpenPage, studio: Any, wait_for: Callable[..., Any]) -> None:
+    recipe = {"model": "wan2.1-1.3b", "prompt": "Waves", "shape": "832x480x33", "steps": 2}
+    _call(studio, "jobs", recipe)
+    wait_for("a video", lambda: _call(studio, "outputs?kind=video")["total"], timeout_s=60)
+    page = open_page()
+    page.get_by_role("link", name="Gallery").click()
+    page.select_option("#lu-gallery-kind", "video")
+    tile = page.locator(TILE)
+    expect(tile).to_have_count(1)
+    expect(tile.locator(".lu-shot-length")).to_have_text("2.1 s")
+    tile.get_by_role("button", name="Video: Waves", exact=True).click()
+    video = page.locator(f"{DETAIL} video")
+    expect(video).to_have_attribute("poster", re.compile("/poster$"))
+    video.evaluate("async (video) => { await video.play(); }")
+    expect(page.locator(DETAIL).get_by_role("link", name="GIF")).to_be_visible()
+
+
+def test_a_wall_of_thousands_keeps_few_tiles_and_finds_the_last(
+    open_page: OpenPage, studio: Any, made: list[str]
+) -> None:
+    """The list answers for 10 000; only the page of tiles in sight exists, and the last row is reached at once."""
+    page = open_page()
+    template = _call(studio, f"outputs/{made[0]}")
+
+    def answer(route: Any) -> None:
+        query = dict(part.split("=") for part in route.request.url.split("?")[1].split("&"))
+        offset, limit = int(query.get("offset", 0)), int(query["limit"])
+        outputs = [
+            {**template, "id": f"many-{index}", "recipe": {**template["recipe"], "prompt": f"Number {index}"}}
+            for index in range(offset, min(offset + limit, 10_000))
+        ]
+        route.fulfill(json={"outputs": outputs, "total": 10_000, "start": 20_000, "next": None})
+
+    page.route("**/api/v1/outputs?*", answer)
+    page.get_by_role("link", name="Gallery").click()
+    expect(page.locator("#lu-gallery-count")).to_have_text("10,000 outputs")
+    page.locator("#lu-gallery-scroll").evaluate("wall => { wall.scrollTop = wall.scrollHeight; }")
+    expect(page.get_by_role("button", name="Number 9999", exact=True)).to_be_visible()
+    assert page.locator(".lu-shot").count() < 120
+    page.locator("#lu-gallery-scroll").evaluate("wall => { wall.scrollTop = wall.scrollHeight / 2; }")
+    middle = page.locator(TILE).filter(has=page.get_by_label(re.compile("^Number 50")))
+    expect(middle).not_to_have_count(0)
+    page.get_by_role("link", name="Create").click()
+    page.get_by_role("link", name="Gallery").click()
+    expect(middle).not_to_have_count(0)

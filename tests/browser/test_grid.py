@@ -1,0 +1,71 @@
+"""A grid, from its dialog to its sheet and back, by keyboard and on a phone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+PHONE = {"width": 390, "height": 844}
+
+OpenPage = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+
+
+def test_a_grid_is_counted_queued_shown_and_used_again(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    page.fill("#lu-prompt", "A red boat")
+    page.locator("#lu-prompt").blur()
+    page.keyboard.press("x")
+    expect(page.locator("#lu-xyz-x-values")).to_be_focused()
+    page.keyboard.type("many")
+    page.select_option("#lu-xyz-y-field", "prompt")
+    page.fill("#lu-xyz-y-values", "red, blue")
+    expect(page.locator("#lu-xyz-x-message")).to_contain_text("neither a number nor a range")
+    page.fill("#lu-xyz-x-values", "1-2")
+    expect(page.locator("#lu-xyz-x-message")).to_be_empty()
+    expect(page.locator("#lu-xyz-count")).to_contain_text("2 × 2 = 4 jobs")
+
+    page.select_option("#lu-xyz-z-field", "shape")
+    page.click("#lu-xyz-z-all")
+    expect(page.locator("#lu-xyz-costs li[data-state=cold]").first).to_contain_text("is compiled first")
+    expect(page.locator("#lu-xyz-queue")).to_have_text("Queue 16 jobs")
+    keep(page, "grid-dark")
+    page.fill("#lu-xyz-z-values", "1-2-3")
+    expect(page.locator("#lu-xyz-z-message")).to_contain_text("is not a shape")
+    page.select_option("#lu-xyz-z-field", "")
+    expect(page.locator("#lu-xyz-queue")).to_have_text("Queue 4 jobs")
+    page.locator("#lu-xyz-y-values").press("Enter")
+    expect(page.locator("#lu-xyz")).to_be_hidden()
+
+    page.get_by_role("button", name="Show", exact=True).click(timeout=60_000)
+    expect(page.locator("#lu-detail")).to_be_visible()
+    expect(page.locator("#lu-detail-body")).to_contain_text("Prompt: red, blue")
+    page.wait_for_function("document.querySelector('#lu-detail-stage img')?.naturalWidth > 512")
+    keep(page, "grid-sheet-dark")
+    page.get_by_role("button", name="Use grid").click()
+    expect(page.locator("#lu-xyz")).to_be_visible()
+    expect(page.locator("#lu-xyz-x-values")).to_have_value("1-2")
+    expect(page.locator("#lu-prompt")).to_have_value("A red boat")
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-xyz")).to_be_hidden()
+
+
+def test_the_dialog_fits_a_phone(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page(viewport=PHONE, color_scheme="light")
+    page.fill("#lu-prompt", "A red boat")
+    page.click("#lu-xyz-open")
+    page.fill("#lu-xyz-x-values", "1-200")
+    page.fill("#lu-xyz-y-values", "2-8 (+2)")
+    expect(page.locator("#lu-xyz-x-message")).to_contain_text("at most 100")
+    page.fill("#lu-xyz-x-values", "1-50")
+    expect(page.locator("#lu-xyz-count")).to_contain_text("50 × 4 = 200 jobs; at most 100 at a time")
+    page.fill("#lu-xyz-x-values", "4, 8")
+    expect(page.locator("#lu-xyz-queue")).to_have_text("Queue 8 jobs")
+    keep(page, "grid-phone-light")
+    box = page.locator("#lu-xyz").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

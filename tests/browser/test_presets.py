@@ -1,0 +1,255 @@
+"""Presets in a real browser: find one and make it, save an output, share it by link and file, open what others send."""
+
+import json
+import re
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+from playwright.sync_api import expect
+
+from studio.library.presets.shipped import read_shipped
+
+SHIPPED = f"{len(read_shipped())} presets"
+ONE_MORE = f"{len(read_shipped()) + 1} presets"
+
+pytestmark = pytest.mark.browser
+PHONE = {"width": 390, "height": 844}
+CARD, NOTE, RESULT = ".lu-preset", "#lu-origin", ".lu-result"
+SAILBOAT = "A red sailboat on the ocean at sunset"
+EVIL = "<img src=x onerror=alert(1)>"
+
+DROP = """([name, text]) => {
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([text], name, { type: "application/json" }));
+  document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }));
+}"""
+
+OpenPage = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+
+
+def _open_gallery(page: Any) -> None:
+    page.get_by_role("link", name="Presets").click()
+    expect(page.locator(CARD).first).to_be_visible()
+
+
+def _read(studio: Any, path: str) -> Any:
+    with urllib.request.urlopen(f"{studio.url}/api/v1/{path}") as answer:
+        return json.load(answer)
+
+
+def _document(**fields: Any) -> bytes:
+    recipe = {"model": "demo-sdxl", "prompt": "A blue house", "seed": 5, **fields.pop("recipe", {})}
+    return json.dumps({"schema": 1, "title": "Hers", "author": "Ada", "recipe": recipe, **fields}).encode()
+
+
+def _import(page: Any, *files: tuple[str, bytes]) -> None:
+    page.set_input_files(
+        "#lu-presets-file",
+        [{"name": name, "mimeType": "application/json", "buffer": content} for name, content in files],
+    )
+
+
+def test_a_preset_is_found_and_made_with_one_click(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    page = open_page()
+    _open_gallery(page)
+    expect(page.locator("#lu-presets-count")).to_have_text(SHIPPED)
+    keep(page, "presets-dark")
+    page.fill("#lu-presets-search", "sailboat sunset")
+    page.select_option("#lu-presets-model", "demo-sdxl")
+    card = page.locator(CARD)
+    expect(card).to_have_count(1)
+    assert card.locator("img").evaluate("async (image) => { await image.decode(); return image.naturalWidth; }") > 100
+    card.get_by_role("button", name="Make it").click()
+    expect(page.locator("#lu-prompt")).to_have_value(SAILBOAT)
+    expect(page.locator(NOTE)).to_contain_text("Comes with Lumesh, by Lumesh.")
+    expect(page.locator(RESULT)).to_be_visible()
+    recipe = _read(studio, "jobs")["jobs"][0]["recipe"]
+    assert (recipe["prompt"], recipe["seed"], recipe["model"]) == (SAILBOAT, 7, "demo-sdxl")
+    page.go_back()
+    expect(page.locator(CARD)).to_have_count(1)
+
+
+def test_tags_narrow_the_cards_and_plain_cards_name_their_model(open_page: OpenPage) -> None:
+    page = open_page()
+    _open_gallery(page)
+    page.get_by_role("button", name="video", exact=True).click()
+    expect(page.locator(".lu-preset-plain").first).to_have_text(re.compile("Wan"))
+    expect(page.locator(f"{CARD} img")).to_have_count(0)
+    page.locator(CARD, has_text="Bring a picture to life").get_by_role("button", name="Make it").click()
+    expect(page.locator(NOTE)).to_contain_text("Add a first picture")
+    expect(page.locator("[data-message=images]")).to_contain_text("needs a first picture")
+
+
+def test_an_output_becomes_a_preset_that_travels_by_link(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    page = open_page()
+    page.fill("#lu-prompt", "A purple lighthouse")
+    page.click("#lu-generate")
+    expect(page.locator("#lu-save-preset")).to_be_visible()
+    page.click("#lu-save-preset")
+    expect(page.locator("#lu-save-title")).to_have_value("A purple lighthouse")
+    page.fill("#lu-save-title", EVIL)
+    page.fill("#lu-save-author", "Grace")
+    page.fill("#lu-save-tags", "Tower, night")
+    keep(page, "preset-save-dark")
+    page.click("#lu-save-button")
+    expect(page.locator("#lu-toasts")).to_contain_text("Saved among your presets")
+    _open_gallery(page)
+    card = page.locator(CARD).first
+    expect(card.locator("h3")).to_have_text(EVIL)
+    expect(card).to_contain_text("Saved here, by Grace")
+    expect(card.locator("img[src*=preset]")).to_have_count(1)
+    card.get_by_role("button", name="Share").click()
+    expect(page.locator("#lu-share-code")).to_be_visible()
+    keep(page, "preset-share-dark")
+    links = {name: page.input_value(f"#lu-share-{name}") for name in ("self", "here")}
+    with page.expect_download() as download:
+        page.click("#lu-share-file")
+    shared = json.loads(Path(download.value.path()).read_text("utf-8"))
+    assert (shared["title"], shared["tags"]) == (EVIL, ["tower", "night"])
+    assert shared["thumbnail"].startswith("data:image/webp;base64,")
+    for name, origin in (("self", "From a link, by Grace."), ("here", "Saved here, by Grace.")):
+        other = open_page()
+        other.goto("about:blank")
+        other.goto(links[name])
+        expect(other.locator(NOTE)).to_contain_text(origin)
+        expect(other.locator("#lu-origin-title")).to_have_text(EVIL)
+        expect(other.locator("#lu-prompt")).to_have_value("A purple lighthouse")
+        expect(other.locator("#lu-seed")).to_have_value(str(shared["recipe"]["seed"]))
+        assert other.url == f"{studio.url}/"
+    page.keyboard.press("Escape")
+    page.on("dialog", lambda dialog: dialog.accept())
+    card.get_by_role("button", name="Delete").click()
+    expect(page.locator("#lu-presets-count")).to_have_text(SHIPPED)
+
+
+def test_a_link_in_an_open_tab_is_opened_and_can_be_kept(open_page: OpenPage) -> None:
+    page = open_page()
+    _open_gallery(page)
+    page.get_by_role("button", name="Share: Green cactus at noon").click()
+    link = page.input_value("#lu-share-self")
+    page.keyboard.press("Escape")
+    page.evaluate("(link) => { location.href = link; }", link)
+    expect(page.locator("#lu-prompt")).to_have_value("A green cactus in the desert at noon with clouds")
+    page.click("#lu-origin-keep")
+    expect(page.locator("#lu-toasts")).to_contain_text("Kept among your presets")
+    _open_gallery(page)
+    own = page.locator(CARD).first
+    expect(own).to_contain_text("From a link, by Lumesh")
+    page.on("dialog", lambda dialog: dialog.accept())
+    own.get_by_role("button", name="Delete").click()
+    expect(page.locator("#lu-presets-count")).to_have_text(SHIPPED)
+
+
+def test_links_that_are_torn_or_gone_say_so(open_page: OpenPage, studio: Any) -> None:
+    page = open_page(watch=False)  # the gone preset is a 404
+    for link, message in (("#recipe=abc", "copy it again"), ("?preset=gone", "There is no preset 'gone'")):
+        page.goto("about:blank")
+        page.goto(f"{studio.url}/{link}")
+        expect(page.locator(NOTE)).to_contain_text(message)
+        expect(page.locator("#lu-generate")).to_be_enabled()
+
+
+def test_a_link_that_unpacks_to_megabytes_is_not_read(open_page: OpenPage, studio: Any) -> None:
+    page = open_page()
+    link = page.evaluate("""async () => {
+      const bomb = new Blob([new Uint8Array(50_000_000)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+      const bytes = new Uint8Array(await new Response(bomb).arrayBuffer());
+      let text = "";
+      for (const byte of bytes) text += String.fromCharCode(byte);
+      return "#recipe=" + btoa(text).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+    }""")
+    page.evaluate("(link) => { location.hash = link; }", link)
+    expect(page.locator(NOTE)).to_contain_text("copy it again")
+
+
+def test_files_are_imported_with_their_origin_and_refused_with_a_reason(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    _open_gallery(page)
+    _import(page, ("hers.json", _document(title=EVIL, description=EVIL)), ("bad.json", _document(code="import os")))
+    expect(page.locator("#lu-presets-message")).to_contain_text("“bad.json”: code: is not a field of a preset")
+    expect(page.locator(CARD).first).to_contain_text("Imported from hers.json, by Ada")
+    expect(page.locator(f"{CARD} h3").first).to_have_text(EVIL)
+    page.get_by_role("link", name="Create").click()
+    page.evaluate(DROP, ["new.json", _document(title="Elsewhere", recipe={"model": "sketches-xl"}).decode()])
+    missing = page.locator(CARD, has_text="Elsewhere")
+    expect(missing).to_contain_text("Needs sketches-xl, which is not here")
+    missing.get_by_text("which is not here").click()
+    expect(missing).to_contain_text("models/sketches-xl in the data directory")
+    expect(missing.get_by_role("button", name="Make it")).to_have_count(0)
+    expect(page.locator("#lu-presets-export")).to_be_visible()
+    keep(page, "presets-own-dark")
+    page.on("dialog", lambda dialog: dialog.accept())
+    for count in (ONE_MORE, SHIPPED):
+        page.locator(CARD).first.get_by_role("button", name="Delete").click()
+        expect(page.locator("#lu-presets-count")).to_have_text(count)
+
+
+def test_the_hub_dialog_says_what_is_missing_and_forgets_the_token(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page(watch=False)  # refused by the server: 401
+    _open_gallery(page)
+    page.get_by_role("button", name="Hub").click()
+    page.fill("#lu-hub-repo", "nonsense")
+    page.click("#lu-hub-list")
+    expect(page.locator("#lu-hub-message")).to_have_text("Write the repository as account/name.")
+    page.fill("#lu-hub-repo", "ada/presets")
+    page.click("#lu-hub-push")
+    expect(page.locator("#lu-hub-note")).to_contain_text("You have no presets yet")
+    _import(page, ("hers.json", _document()))
+    expect(page.locator("#lu-presets-count")).to_have_text(ONE_MORE)
+    page.click("#lu-hub-push")
+    expect(page.locator("#lu-hub-message")).to_contain_text("Pushing needs a token that may write.")
+    page.fill("#lu-hub-token", "hf_secret")
+    keep(page, "presets-hub-dark")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Hub").click()
+    expect(page.locator("#lu-hub-token")).to_have_value("")
+    assert "hf_secret" not in page.evaluate("JSON.stringify({ ...localStorage, ...sessionStorage })")
+    page.keyboard.press("Escape")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.locator(CARD).first.get_by_role("button", name="Delete").click()
+    expect(page.locator("#lu-presets-count")).to_have_text(SHIPPED)
+
+
+def test_a_style_is_put_around_the_prompt(open_page: OpenPage, studio: Any) -> None:
+    page = open_page()
+    page.fill("#lu-prompt", "A white lighthouse")
+    page.select_option("#lu-style", label="At night")
+    expect(page.locator("#lu-style-note")).to_have_text("Becomes: A white lighthouse at night")
+    page.click("#lu-generate")
+    expect(page.locator("#lu-bar")).to_contain_text("A white lighthouse at night")
+    assert _read(studio, "jobs")["jobs"][0]["recipe"]["prompt"] == "A white lighthouse at night"
+    page.select_option("#lu-model", "sdxl-base")
+    page.select_option("#lu-style", label="Oil painting")
+    page.select_option("#lu-model", "demo-sdxl")
+    expect(page.locator("#lu-style")).to_have_value("")
+
+
+def test_a_phone_shows_both_views_without_scrolling_sideways(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page(viewport=PHONE, color_scheme="light")
+    _open_gallery(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("document.getElementById('studio').scrollWidth <= innerWidth")
+    keep(page, "presets-phone-light")
+    page.get_by_role("link", name="Create").click()
+    expect(page.locator("#lu-generate")).to_be_visible()
+    assert page.evaluate("document.getElementById('studio').scrollWidth <= innerWidth")
+
+
+def test_the_keyboard_reaches_presets(open_page: OpenPage) -> None:
+    page = open_page()
+    page.keyboard.press("g")
+    expect(page.locator(CARD).first).to_be_visible()
+    page.keyboard.press("/")
+    expect(page.locator("#lu-presets-search")).to_be_focused()
+    page.keyboard.type("cactus g")
+    expect(page.locator(CARD)).to_have_count(2)
+    page.locator("#lu-presets-search").press("Escape")
+    expect(page.locator("#lu-presets-count")).to_have_text(SHIPPED)
+    page.locator("#lu-presets-search").press("Escape")
+    expect(page.locator("#lu-generate")).to_be_visible()

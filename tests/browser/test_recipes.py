@@ -1,0 +1,124 @@
+"""The recipe in a file, in a real browser: dropped or chosen, offered with what it leaves out, then in the controls."""
+
+import io
+import json
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+from PIL import Image, PngImagePlugin
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+PHONE = {"width": 390, "height": 844}
+PANEL, USE, FILE = "#lu-recipe", "#lu-recipe-use", "#lu-recipe-file"
+TEXT = (
+    "a red boat, <lora:pixel:0.8>\nNegative prompt: fog\n"
+    "Steps: 31, Sampler: Euler a, CFG scale: 6.5, Seed: 77, Size: 640x384, Model: mix, Clip skip: 2"
+)
+DROP = """([name, type, bytes]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([new Uint8Array(bytes)], name, { type }));
+  const options = { bubbles: true, cancelable: true, dataTransfer: data };
+  document.querySelector("#lu-view").dispatchEvent(new DragEvent("drop", options));
+}"""
+
+OpenPage = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+
+
+def write_png(**texts: str) -> bytes:
+    chunks = PngImagePlugin.PngInfo()
+    for keyword, text in texts.items():
+        chunks.add_text(keyword, text)
+    file = io.BytesIO()
+    Image.new("RGB", (64, 40), "teal").save(file, "PNG", pnginfo=chunks)
+    return file.getvalue()
+
+
+def _drop(page: Any, content: bytes, *, name: str = "boat.png", kind: str = "image/png") -> None:
+    page.evaluate(DROP, [name, kind, list(content)])
+
+
+def _choose(page: Any, content: bytes) -> None:
+    page.set_input_files(FILE, [{"name": "boat.png", "mimeType": "image/png", "buffer": content}])
+
+
+def test_a_dropped_recipe_fills_the_controls_and_says_what_it_leaves_out(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    _drop(page, write_png(parameters=TEXT))
+    expect(page.locator(PANEL)).to_contain_text("Recipe from A1111")
+    expect(page.get_by_role("list", name="Cannot be used here").get_by_role("listitem")).to_have_text(
+        [
+            "Model mix is not among the models here; Postcards (demo, SDXL layout) stays",
+            "LoRA pixel LoRAs are not applied yet",
+            "Clip skip: 2 the text encoders run as the model was trained",
+        ]
+    )
+    expect(page.locator("#lu-prompt")).to_have_value("")
+    keep(page, "recipe-offered-dark")
+    page.click(USE)
+    for field, value in (
+        ("prompt", "a red boat"),
+        ("negative", "fog"),
+        ("steps-value", "31"),
+        ("guidance_scale-value", "6.5"),
+        ("scheduler", "euler_ancestral"),
+        ("seed", "77"),
+        ("model", "demo-sdxl"),
+    ):
+        expect(page.locator(f"#lu-{field}")).to_have_value(value)
+    expect(page.locator(".lu-size[aria-checked=true]")).to_contain_text("320 × 192")
+    expect(page.locator(PANEL)).to_contain_text("Filled in, except for this")
+    expect(page.locator(PANEL)).to_contain_text("LoRA pixel")
+    page.get_by_role("button", name="Close").first.click()
+    expect(page.locator(PANEL)).to_be_hidden()
+    expect(page.get_by_role("button", name="Read recipe from file")).to_be_focused()
+
+
+def test_a_picture_made_here_brings_its_recipe_back(open_page: OpenPage, studio: Any) -> None:
+    page = open_page()
+    page.fill("#lu-prompt", "A boat to find again")
+    page.fill("#lu-steps-value", "2")
+    page.fill("#lu-seed", "123")
+    page.click("#lu-generate")
+    expect(page.locator("img.lu-result[alt='A boat to find again']")).to_be_visible()
+    with urllib.request.urlopen(f"{studio.url}/api/v1/jobs") as answer:
+        made = json.load(answer)["jobs"][0]["outputs"][0]
+    with urllib.request.urlopen(studio.url + made["url"]) as answer:
+        content = answer.read()
+    other = open_page()
+    _choose(other, content)
+    expect(other.locator(PANEL)).to_contain_text("Recipe from Lumesh")
+    other.click(USE)
+    expect(other.locator(PANEL)).to_be_hidden()
+    expect(other.locator("#lu-prompt")).to_have_value("A boat to find again")
+    expect(other.locator("#lu-seed")).to_have_value("123")
+
+
+def test_what_cannot_be_read_or_carries_nothing_is_told(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page(viewport=PHONE, color_scheme="light")
+    _choose(page, write_png(lumesh='{"model": '))
+    expect(page.locator(PANEL)).to_contain_text("“boat.png”: Its recipe is damaged: it is not complete JSON.")
+    expect(page.locator(USE)).to_have_count(0)
+    keep(page, "recipe-damaged-phone-light")
+    _choose(page, write_png())
+    expect(page.locator(PANEL)).to_contain_text("No recipe in this file")
+    _drop(page, b"hello", name="clip.mp4", kind="video/mp4")
+    expect(page.locator(PANEL)).to_contain_text("It is not a PNG, JPEG, WebP, GIF or MP4 file.")
+    assert page.evaluate("document.getElementById('studio').scrollWidth <= innerWidth")
+    page.keyboard.press("Escape")
+    expect(page.locator(PANEL)).to_be_hidden()
+
+
+def test_the_same_file_can_still_become_an_input_picture(open_page: OpenPage) -> None:
+    page = open_page()
+    page.select_option("#lu-model", "flux2-klein-4b")
+    _drop(page, write_png(parameters=TEXT))
+    page.get_by_role("button", name="Use as input picture").click()
+    expect(page.locator(".lu-input-picture img[src*='/uploads/upload-']")).to_have_count(1)
+    expect(page.locator(PANEL)).to_be_hidden()
+    expect(page.locator("#lu-prompt")).to_have_value("")

@@ -1,0 +1,223 @@
+"""The System view, the help and the keys in a real browser, and whether everybody can use the page (axe-core)."""
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+axe_api = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+from playwright.sync_api import expect
+
+from studio.ui.catalogues import LANGUAGES
+
+pytestmark = pytest.mark.browser
+PHONE = {"width": 390, "height": 844}
+FILLED = {
+    "create": "#lu-film-row img",
+    "gallery": ".lu-shot img",
+    "presets": ".lu-preset",
+    "system": "#lu-sys-disk tr",
+}
+SERIOUS = ("serious", "critical")
+SLOW_MS = 60_000  # axe looks at every element
+
+OpenPage = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+
+
+@pytest.fixture(autouse=True)
+def _idle(studio: Any) -> Iterator[None]:
+    """No test leaves a job behind for the next one."""
+    yield
+    _post(studio, "jobs/cancel", {"scope": "all"})
+
+
+def _post(studio: Any, path: str, body: dict[str, Any]) -> None:
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{studio.url}/api/v1/{path}", json.dumps(body).encode(), headers)
+    urllib.request.urlopen(request).close()
+
+
+def find_violations(page: Any, within: str | None = None) -> list[str]:
+    found = axe_api.Axe().run(page, within).response["violations"]
+    return [
+        f"{one['impact']} {one['id']}: {node['target']} {node['failureSummary']}"
+        for one in found
+        if one["impact"] in SERIOUS
+        for node in one["nodes"]
+    ]
+
+
+def make_outputs(studio: Any) -> None:
+    """Something on every view: a picture, a failed job, one that waits."""
+    for prompt, steps in (("A red sailboat", 2), ("fail please", 2), ("A blue house", 100), ("A green cactus", 4)):
+        _post(studio, "jobs", {"model": "demo-sdxl", "prompt": prompt, "steps": steps})
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_axe_finds_no_serious_violation_on_any_view(open_page: OpenPage, studio: Any, scheme: str) -> None:
+    make_outputs(studio)
+    page = open_page(color_scheme=scheme)
+    page.set_default_timeout(SLOW_MS)
+    for view, filled in FILLED.items():
+        page.click(f".lu-views [data-view={view}]")
+        page.wait_for_selector(filled)
+        assert find_violations(page) == [], view
+        if view == "gallery":
+            page.locator(".lu-shot").first.click()
+            page.wait_for_selector("#lu-detail .lu-facts")
+            assert find_violations(page) == [], "one output"
+            page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.locator("#lu-keys")).to_be_visible()
+    assert find_violations(page) == [], "help"
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_axe_finds_no_serious_violation_in_any_dialog(open_page: OpenPage, scheme: str) -> None:
+    page = open_page(color_scheme=scheme)
+    page.set_default_timeout(SLOW_MS)
+    dialogs = page.evaluate("[...document.querySelectorAll('#studio dialog')].map(({ id }) => id)")
+    assert len(dialogs) > 4
+    for dialog in dialogs:
+        page.evaluate("id => document.getElementById(id).showModal()", dialog)
+        assert find_violations(page, f"#{dialog}") == [], dialog
+        page.evaluate("id => document.getElementById(id).close()", dialog)
+
+
+def test_axe_would_see_a_button_without_a_name(open_page: OpenPage) -> None:
+    page = open_page()
+    page.set_default_timeout(SLOW_MS)
+    page.evaluate("document.getElementById('lu-theme').removeAttribute('aria-label')")
+    page.evaluate("document.getElementById('lu-theme').removeAttribute('title')")
+    assert any("button-name" in one for one in find_violations(page, ".lu-header"))
+
+
+def test_axe_finds_no_serious_violation_on_a_phone(open_page: OpenPage) -> None:
+    page = open_page(viewport=PHONE, color_scheme="light")
+    page.set_default_timeout(SLOW_MS)
+    for view in ("create", "system"):
+        page.click(f".lu-views [data-view={view}]")
+        assert find_violations(page) == [], view
+        assert page.evaluate(
+            "[document.documentElement, document.getElementById('studio')].every(box => box.scrollWidth <= innerWidth)"
+        )
+
+
+def test_the_system_view_shows_machine_disk_versions_and_log(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    expect(page.locator("#lu-system")).to_be_visible()
+    assert page.url.endswith("#system")
+    expect(page.locator("#lu-sys-devices [role=meter]:visible")).to_have_count(2)
+    expect(page.locator("#lu-sys-models li", has_text="256 × 256: warm").first).to_be_visible()
+    expect(page.locator("#lu-sys-disk tr", has_text="Outputs")).to_be_visible()
+    expect(page.locator("#lu-sys-versions")).to_contain_text("torchax")
+    expect(page.locator("#lu-sys-usage tr")).to_have_count(1)
+    expect(page.locator("#lu-sys-log")).not_to_be_empty()
+    expect(page.locator("#lu-system")).to_contain_text("Estimated by the TPU compiler")
+    keep(page, "system-dark")
+    page.keyboard.press("Escape")
+    expect(page.locator("#lu-system")).to_be_hidden()
+
+
+def test_clearing_the_cache_asks_first(open_page: OpenPage) -> None:
+    page = open_page()
+    page.click(".lu-views [data-view=system]")
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
+    page.get_by_role("button", name="Clear: Compiled programs").click()
+    expect(page.locator("#lu-toasts")).to_contain_text("freed")
+    assert len(asked) == 1 and "Delete all compiled programs" in asked[0]
+
+
+def test_a_kept_plan_shows_at_once_and_says_who_estimated_it(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    page = open_page()
+    plan = {
+        "model": "demo-sdxl",
+        "shape": "256x256",
+        "topology": "v6e-8",
+        "mode": "latency",
+        "mesh": "dp=2,sp=4",
+        "batch_size": 1,
+        "hbm_limit_bytes": 33_000_000_000,
+        "fits": True,
+        "estimated_total_s": 1.6,
+        "source": "Estimated by the TPU compiler",
+        "placement": {"kind": "all", "advice": "Everything stays on the chips.", "resident_bytes": 9_800_000_000},
+        "stages": [
+            {
+                "stage": "denoise",
+                "runs": 12,
+                "fits": True,
+                "hbm_bytes": {"weights": 9_500_000_000, "temp": 300_000_000, "code": 0, "total": 9_800_000_000},
+                "compile_s": 70,
+                "estimated_ms": 130.5,
+                "refusal": None,
+            }
+        ],
+    }
+    run = {"state": "done", "progress": {}, "plan": plan, "error": "", "other": None}
+    page.route("**/api/v1/system/plan?*", lambda route: route.fulfill(json=run))
+    page.click(".lu-views [data-view=system]")
+    result = page.locator("#lu-plan-result")
+    expect(result).to_contain_text("Estimated by the TPU compiler; nothing was run.")
+    expect(result.locator("tbody tr")).to_have_text("denoise × 12yes9.5 GB300 MB0 bytes9.8 GB70 s130.5 ms")
+    expect(page.locator("#lu-plan-start")).to_be_disabled()
+    result.scroll_into_view_if_needed()
+    keep(page, "plan-dark")
+
+
+def test_the_help_lists_every_key_of_the_map_and_letters_do_what_it_says(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    rows = page.locator("#lu-keymap dt")
+    script = page.locator("script[src$='js/main.js']").get_attribute("src")
+    assert script is not None
+    keymap = page.evaluate(
+        "async (url) => (await import(new URL(url, document.baseURI))).KEYMAP", script.replace("main.js", "keymap.js")
+    )
+    assert len(keymap) > 20
+    assert sorted(rows.all_inner_texts()) == sorted(str(LANGUAGES["en"].messages[f"key.{row['id']}"]) for row in keymap)
+    expect(page.locator("#lu-keys dt", has_text="Compiling")).to_be_visible()
+    expect(page.locator("#lu-help-folder")).to_contain_text("data")
+    keep(page, "help-dark")
+    page.keyboard.press("Escape")
+    for key, view in (("s", "system"), ("l", "gallery"), ("g", "presets"), ("g", "create")):
+        page.keyboard.press(key)
+        expect(page.locator("html")).to_have_attribute("data-view", view)
+
+
+def test_an_output_tells_what_it_cost(open_page: OpenPage, studio: Any) -> None:
+    page = open_page()
+    page.fill("#lu-prompt", "A yellow boat")
+    page.fill("#lu-steps-value", "2")
+    page.click("#lu-generate")
+    expect(page.locator(".lu-result")).to_be_visible()
+    page.click(".lu-views [data-view=gallery]")
+    page.locator(".lu-shot").first.click()
+    expect(page.locator("#lu-detail-body .lu-facts").first).to_contain_text("chip-seconds")
+
+
+def test_with_reduced_motion_nothing_moves_by_itself(browser: Any, studio: Any) -> None:
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(studio.url)
+    page.wait_for_selector("#lu-sizes [role=radio]")
+    page.fill("#lu-prompt", "A boat that takes its time")
+    page.fill("#lu-steps-value", "30")
+    page.click("#lu-generate")
+    page.wait_for_selector(".lu-preview")
+    moving = page.evaluate(
+        """document.getAnimations().filter(({ effect }) => {
+          const { duration, iterations } = effect.getComputedTiming();
+          return duration * iterations > 50;
+        }).map(({ effect }) => effect.target.className)"""
+    )
+    assert moving == []
+    context.close()
