@@ -1,29 +1,35 @@
 """What tests of real pipelines share: a tiny SDXL with random weights, in genuine diffusers layout, and eight devices.
 
-The checkpoint is written once and loaded once for each mesh. All programs of a test run share one compilation cache,
-because JAX opens its cache once a process.
+The checkpoint is written once and loaded once for each mesh. All programs of a test process share one compilation
+cache, also those of commands that are told another data directory: what one test compiled, the next one finds.
 """
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-# JAX reads these when it is imported.
+from pipelines.runtime.platform import prepare_compiler
+
+# JAX and libtpu read the environment when they are imported.
 assert "jax" not in sys.modules, "set the number of devices before anything imports jax"
-os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
+# Tests compile much and run little: LLVM's first level takes a third off their processor time.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=1".strip()
+prepare_compiler(cpu_devices=8)
 
 import numpy as np
 import pytest
 
 from pipelines.catalog import Catalog, load_catalog
+from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.recipe import Recipe, read_recipe, resolve
 from pipelines.stages import ignore_progress
 
 PROMPT = "a red sailboat on the ocean at sunset"
 SINGLE = "dp=1"
+MAX_RELATIVE_ERROR = 1e-4
+MAX_PIXEL_DIFFERENCE = 2  # of 255
 
 # Two UNet levels with 2 and 4 heads, an autoencoder that shrinks 4 times: pictures of 64 x 64.
 TINY = {
@@ -40,7 +46,7 @@ TINY = {
     "vae_channels": (8, 16, 16),
 }
 
-# Three levels, two layers a block, transformers of depth 2, another head count at each level.
+# Three levels, two layers a block, transformers of depth 2 and 5 (a scan), another head count at each level.
 MIDDLE = {
     "unet": {
         "sample_size": 16,
@@ -48,7 +54,7 @@ MIDDLE = {
         "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
         "block_out_channels": (32, 64, 96),
         "layers_per_block": 2,
-        "transformer_layers_per_block": (1, 2, 2),
+        "transformer_layers_per_block": (1, 2, 5),
         "attention_head_dim": (2, 4, 6),
         "norm_num_groups": 16,
     },
@@ -141,6 +147,12 @@ def write_checkpoint(folder: Path, tokenizer_folder: Path, sizes: dict[str, Any]
 
 
 @pytest.fixture(scope="session")
+def v6e_8() -> list[Any]:
+    """Eight chips to compile for; two test processes may compile at a time."""
+    return list(find_devices(find_topology("v6e-8")))
+
+
+@pytest.fixture(scope="session")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory whose `models/` holds the checkpoints `tiny` and `middle`."""
     from pipelines.training.demo_sdxl.tokenizer import build_tokenizer
@@ -152,14 +164,23 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    from pipelines.runtime import compiled
+
+    folder, use = tmp_path_factory.mktemp("cache"), compiled.use_persistent_cache
+    compiled.use_persistent_cache = lambda _folder: use(folder)
+    yield folder
+    compiled.use_persistent_cache = use
+
+
 @pytest.fixture(scope="session")
-def cache_dir(data_dir: Path) -> Path:
-    """The compilation cache of this test run, in use."""
+def cache_dir(_one_cache: Path) -> Path:
+    """The compilation cache of this test process, in use."""
     from pipelines.registry import start_jax
 
-    folder = data_dir / "cache" / "jax"
-    start_jax(folder)
-    return folder
+    start_jax(_one_cache)
+    return _one_cache
 
 
 @pytest.fixture(scope="session")
@@ -245,3 +266,30 @@ def find_difference() -> Callable[[np.ndarray, np.ndarray], int]:
         return int(np.abs(one.astype(int) - other.astype(int)).max())
 
     return find
+
+
+@pytest.fixture(scope="session")
+def assert_same_output(find_difference: Callable[..., int]) -> Callable[[Any, Any, Recipe], None]:
+    """Two loaded families make the same of a recipe: latents within 1e-4 in fp32, pixels within 2 of 255."""
+    from pipelines.generate import find_references, uses_cfg
+
+    def run(family: Any, recipe: Recipe) -> tuple[np.ndarray, np.ndarray]:
+        family.warm(
+            recipe.parsed_shape,
+            batch_size=recipe.batch_size,
+            uses_cfg=uses_cfg(recipe),
+            references=find_references(family.model, recipe),
+            on_progress=ignore_progress,
+        )
+        latents = family.denoise(recipe, family.encode(recipe), on_progress=ignore_progress)
+        return np.asarray(latents), family.decode(recipe, latents)
+
+    def compare(family: Any, expected_family: Any, recipe: Recipe) -> None:
+        latents, pixels = run(family, recipe)
+        expected_latents, expected_pixels = run(expected_family, recipe)
+        assert (latents.dtype, latents.shape) == (np.float32, expected_latents.shape)
+        error = np.linalg.norm(latents - expected_latents) / np.linalg.norm(expected_latents)
+        assert error < MAX_RELATIVE_ERROR
+        assert find_difference(pixels, expected_pixels) <= MAX_PIXEL_DIFFERENCE
+
+    return compare

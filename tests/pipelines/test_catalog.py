@@ -1,12 +1,13 @@
 """The catalogue: shapes read back as written, and people's own checkpoints beside the shipped models."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import Shape, load_catalog
+from pipelines.catalog import Model, Shape, load_catalog
 from pipelines.errors import ModelError
 
 
@@ -101,3 +102,8 @@ def test_an_incomplete_checkpoint_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "half" / "vae" / "config.json").unlink()
     with pytest.raises(ModelError, match=r"not a complete diffusers checkpoint.*Copy the whole folder"):
         load_catalog(tmp_path)
+
+
+@pytest.mark.parametrize("model", [one for one in load_catalog().models if one.repo], ids=lambda model: model.id)
+def test_weights_from_the_hub_are_those_of_one_commit(model: Model) -> None:
+    assert re.fullmatch("[0-9a-f]{40}", model.revision)

@@ -112,3 +112,11 @@ def test_the_second_expert_has_its_own_guidance(
 def test_one_expert_has_no_second_guidance(catalog: Catalog) -> None:
     with pytest.raises(RecipeError, match=r"wan2\.1-14b has no guidance_scale_2; leave it out"):
         resolve(Recipe(model="wan2.1-14b", prompt="A boat", guidance_scale_2=3.0), catalog)
+
+
+def test_which_weights_made_it_is_written_into_files_and_is_no_wish(catalog: Catalog) -> None:
+    recipe = Recipe(model=catalog.default.id, prompt="a boat")
+    made = resolve(recipe, catalog).made_with("local-0123456789abcdef")
+    assert Recipe.model_validate_json(made.model_dump_json(by_alias=True)).revision == "local-0123456789abcdef"
+    assert resolve(made, catalog).revision is None
+    assert made.made_with("").revision is None

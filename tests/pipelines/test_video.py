@@ -1,6 +1,5 @@
 """An MP4 holds the frames, plays from its first byte, and gives its recipe back."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipelines.metadata import read_recipe_of
 from pipelines.recipe import Recipe
 from pipelines.video import VideoError, encode_animation, read_comment, read_mp4, write_mp4
 
@@ -52,10 +52,24 @@ def test_any_prompt_comes_back(tmp_path: Path, frames: np.ndarray, make_recipe: 
 
 
 @pytest.mark.parametrize("suffix", [".gif", ".webp"])
-def test_an_animation_has_all_frames_and_goes_on_for_ever(frames: np.ndarray, suffix: str) -> None:
-    with Image.open(io.BytesIO(encode_animation(frames, fps=FPS, suffix=suffix))) as animation:
+def test_an_animation_has_all_frames_goes_on_for_ever_and_gives_its_recipe_back(
+    tmp_path: Path, frames: np.ndarray, make_recipe: Callable[..., Recipe], suffix: str
+) -> None:
+    recipe = make_recipe(f"{'very ' * 60}long, zweite Zeile\n🌅", model="clips", fps=FPS)
+    file = tmp_path / f"video{suffix}"
+    file.write_bytes(encode_animation(frames, recipe, suffix=suffix))
+    with Image.open(file) as animation:
         assert animation.n_frames == len(frames)
         assert animation.info["loop"] == 0
+        animation.load()
+        assert animation.info["duration"] == pytest.approx(1000 / FPS, abs=5), "a GIF counts hundredths of a second"
+    assert read_recipe_of(file) == recipe
+
+
+@pytest.mark.parametrize("suffix", ["gif", "webp"])
+def test_an_animation_of_somebody_else_has_no_recipe(tmp_path: Path, suffix: str) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / f"theirs.{suffix}")
+    assert read_recipe_of(tmp_path / f"theirs.{suffix}") is None
 
 
 def test_what_is_no_video_is_told_as_such(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 The commands run in this process, on the compilation cache of the test run; one runs in a process of its own.
 """
 
+import gzip
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -74,7 +76,7 @@ def encoded(run: Run, tmp_path: Path) -> Path:
 
 def test_models_lists_shapes_for_scripts(run: Run) -> None:
     models = {model["id"]: model for model in run("models --json").json}
-    assert list(models)[:2] == ["demo-sdxl", "sdxl-base"]
+    assert list(models)[:3] == ["demo-sdxl", "demo-flux2", "sdxl-base"]
     assert models["tiny"]["shapes"] == ["64x64"]
     assert models["tiny"].keys() >= {"id", "title", "family", "revision", "default_shape", "steps", "guidance_scale"}
 
@@ -91,10 +93,14 @@ def test_generate_reports_its_work_as_one_object(run: Run, tmp_path: Path) -> No
         f"generate --model tiny --prompt 'a red boat' {SETTINGS} --seed 7 --batch_size 2 --output {{out}}/a.png --json"
     )
     report = found.json
-    assert report.keys() == {"output", "outputs", "model", "shape", "seed", "compiles", "timings"}
+    assert report.keys() == {
+        "output", "outputs", "model", "revision", "shape", "seed", "compiles", "timings"
+    }  # fmt: skip
     assert (report["model"], report["shape"], report["seed"]) == ("tiny", "64x64", 7)
     assert report["outputs"] == [str(tmp_path / f"a-{index}.png") for index in range(2)]
     assert report["output"] == report["outputs"][0]
+    assert re.fullmatch(r"local-[0-9a-f]{16}", report["revision"])
+    assert read_recipe_of(tmp_path / "a-1.png").revision == report["revision"]
     assert report["timings"].keys() == {
         "load_s", "compile_s", "encode_s", "denoise_s", "step_ms", "decode_s", "total_s"
     }  # fmt: skip
@@ -174,7 +180,7 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
         ("generate --model tiny --prompt x --shape nonsense --frames 17", "--frames goes with --width and --height"),
         ("generate --model tiny --prompt x --width -64 --height 64", "-64x64 is not a size in pixels"),
         ("generate --model tiny --prompt x --shape 64x64 --width 32 --height 32", "contradicts"),
-        ("generate --model nope --prompt x", "Known models: demo-sdxl, sdxl-base, "),
+        ("generate --model nope --prompt x", "Known models: demo-sdxl, demo-flux2, sdxl-base, "),
         ("generate --model tiny --prompt ''", "prompt: write what the picture should show"),
         ("generate --model tiny", "--prompt"),
         ("generate --model tiny --prompt x --num_inference_steps 0", "steps: 0 is out of range; allowed: 1 to"),
@@ -261,6 +267,21 @@ def test_settings_edited_to_something_wrong_end_in_one_line(run: Run, encoded: P
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
     found = run(f"denoise --input_dir {encoded} --mesh dp=1")
     assert (found.code, found.out, len(found.err.splitlines())) == (2, "", 1)
+
+
+def test_a_trace_of_the_making_is_written_and_people_are_told_where_to_look_at_it(run: Run, tmp_path: Path) -> None:
+    generate(run, "--seed 7")  # compiles
+    found = run(
+        f"generate --model tiny --prompt 'a red boat' {SETTINGS} --seed 7 --profile {{out}}/traces "
+        "--output {out}/traced.png --json"
+    )
+    assert found.json["compiles"] == 0
+    (file,) = (tmp_path / "traces").glob("plugins/profile/*/perfetto_trace.json.gz")
+    assert f"A trace of this job is in {file}: drag it to https://ui.perfetto.dev" in found.err
+    names = {event.get("name", "") for event in json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]}
+    assert any("jit(denoise)" in name for name in names)
+    assert not any("backend_compile" in name for name in names)
+    assert (read_picture(tmp_path / "traced.png") == generate(run, "--seed 7")).all()
 
 
 def test_a_process_of_its_own_prints_nothing_but_the_object(data_dir: Path, cache_dir: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,7 +14,9 @@ from pipelines.commands.encoder_app import build_app
 from pipelines.errors import RemoteEncoderError
 from pipelines.generate import generate
 from pipelines.recipe import Recipe
+from pipelines.registry import load
 from pipelines.runtime.remote_encoder import RemoteEncoder
+from pipelines.stages import ignore_progress
 
 
 class Wire(httpx.BaseTransport):
@@ -40,11 +43,19 @@ def connect(server: TestClient, family: Any, token: str | None = "secret") -> Ca
 
 
 def test_a_remote_encoder_gives_the_same_picture(
-    server: TestClient, load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recipe]
+    server: TestClient,
+    load_flux2: Callable[..., Any],
+    draw_recipe: Callable[..., Recipe],
+    flux2_catalog: Catalog,
+    cache_dir: Path,
 ) -> None:
-    family, recipe = load_flux2(), draw_recipe(negative_prompt="a blue house")
-    remote = generate(family, recipe, encode=connect(server, family))
-    assert (remote.pixels == generate(family, recipe).pixels).all()
+    remote_encoder = RemoteEncoder("http://encoder:8888", token="secret", transport=Wire(server))
+    model = flux2_catalog.get("klein")
+    family = load(model, mesh="dp=1", cache_dir=cache_dir, on_progress=ignore_progress, remote_encoder=remote_encoder)
+    assert "text_encoder" not in family.parts.weights
+    recipe = draw_recipe(negative_prompt="a blue house")
+    assert (generate(family, recipe).pixels == generate(load_flux2(), recipe).pixels).all()
+    family.unload()
 
 
 @pytest.mark.parametrize("token", [None, "wrong"])

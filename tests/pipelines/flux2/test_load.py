@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from pipelines.catalog import Catalog, Shape, load_catalog
 from pipelines.errors import MeshError, ModelError
+from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
 from pipelines.registry import load
 from pipelines.runtime.memory import count_live_bytes
+from pipelines.runtime.mesh import build_mesh
 from pipelines.stages import ignore_progress
 
 Try = Callable[..., Any]
@@ -133,3 +136,15 @@ def test_a_folder_of_ones_own_takes_the_defaults_of_its_kind(models_dir: Path) -
         "distilled": (4, 1.0),
         "dev": (50, 4.0),
     }
+
+
+@pytest.mark.parametrize(("model_id", "mesh"), [("klein", "dp=1"), ("dev", "dp=2,sp=2,tp=2")])
+def test_a_plan_describes_weights_as_they_are_placed(load_flux2: Callable[..., Any], model_id: str, mesh: str) -> None:
+    family = load_flux2(model_id, mesh)
+    described = describe_parts(family.model, build_mesh(mesh))
+
+    def look(parts: Any) -> Any:
+        return jax.tree.map(lambda one: (one.shape, one.dtype, one.sharding), parts.weights)
+
+    assert look(described) == look(family.parts)
+    assert described.text_length == family.parts.text_length

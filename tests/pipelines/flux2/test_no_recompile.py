@@ -60,6 +60,7 @@ def test_a_distilled_model_has_one_program_whatever_the_guidance(
 def test_phases_come_in_order_and_every_step_is_counted(
     load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recipe]
 ) -> None:
+    generate(load_flux2(), draw_recipe())  # a cold one encodes while it compiles
     seen: list[Progress] = []
     generate(load_flux2(), draw_recipe(steps=23), on_progress=seen.append)
     order = [PHASES.index(progress.phase) for progress in seen]

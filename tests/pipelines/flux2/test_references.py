@@ -1,5 +1,6 @@
 """Reference pictures: diffusers' own edits, fixed sizes, nothing compiled twice."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.catalog import Shape
 from pipelines.errors import RecipeError
-from pipelines.flux2.references import choose_size
 from pipelines.generate import generate
 from pipelines.recipe import Recipe
+from pipelines.references import References
 from pipelines.runtime.compiled import counter
+from pipelines.stages import Progress
 
 MAX_DIFFERENCE = 2
-SHAPES = tuple(map(Shape.parse, ("1024x1024", "1280x768", "768x1280", "1440x1440", "512x512")))
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,39 @@ def test_an_edit_is_diffusers_own(  # noqa: PLR0917 - fixtures
     assert find_difference(pixels, others) > 5 * MAX_DIFFERENCE
 
 
+def test_after_warming_for_so_many_pictures_their_recipes_build_nothing(
+    load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recipe], pictures: list[str]
+) -> None:
+    family, shape = load_flux2(), draw_recipe().parsed_shape
+    references = References(count=2, size=shape)
+    assert family.shape_state(shape, references) == "cold"
+    seen: list[Progress] = []
+    warm_s = family.warm(shape, batch_size=1, uses_cfg=True, references=references, on_progress=seen.append)
+    assert warm_s > 0
+    assert {progress.detail for progress in seen} == {"64x64 with 2 of 64x64"}
+    assert family.shape_state(shape, references) == "warm"
+    built = counter.built
+    for index, scale in enumerate((0.0, 1.0, 4.0, 20.0)):
+        images = [pictures[index], pictures[index + 1]]
+        recipe = draw_recipe(
+            images=images, seed=index, steps=index + 1, guidance_scale=scale, prompt=f"make it {index}"
+        )
+        outcome = generate(family, recipe)
+        assert (outcome.compiles, outcome.timings.compile_s) == (0, 0.0)
+    assert counter.built == built
+
+
+def test_compiling_for_pictures_comes_before_denoising_and_is_not_counted_as_steps(
+    load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recipe], pictures: list[str]
+) -> None:
+    seen: list[str] = []
+    outcome = generate(load_flux2(), draw_recipe(images=pictures[:3]), on_progress=lambda one: seen.append(one.phase))
+    assert outcome.timings.compile_s > 0
+    phases = [phase for phase, _ in itertools.groupby(seen)]
+    assert (phases[0], phases[-2:]) == ("compiling", ["denoising", "decoding"])
+    assert set(phases[:-2]) == {"compiling", "encoding"}  # the prompt is read while the rest compiles
+
+
 def test_a_number_of_pictures_is_compiled_once(
     load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recipe], pictures: list[str]
 ) -> None:
@@ -75,17 +108,3 @@ def test_a_file_that_is_no_picture_is_named(
     for name in ("notes.txt", "missing.png"):
         with pytest.raises(RecipeError, match=f"images: {name} cannot be read as a picture"):
             generate(load_flux2(), draw_recipe(images=[str(tmp_path / name)]))
-
-
-@pytest.mark.parametrize(
-    ("size", "expected"),
-    [
-        ((3000, 3000), "1024x1024"),
-        ((600, 620), "512x512"),
-        ((100, 90), "512x512"),
-        ((1920, 1080), "1280x768"),
-        ((1080, 2400), "768x1280"),
-    ],
-)
-def test_a_picture_takes_the_nearest_proportions_it_fills(size: tuple[int, int], expected: str) -> None:
-    assert choose_size(Image.new("RGB", size), SHAPES) == Shape.parse(expected)

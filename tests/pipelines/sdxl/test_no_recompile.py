@@ -1,6 +1,7 @@
 """After warm-up nothing is built again, whatever people ask for; and one family survives cancelling and unloading."""
 
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def test_batches_of_a_class_share_their_programs(family: Any, draw_recipe: Calla
 
 
 def test_phases_come_in_order_and_every_step_is_counted(family: Any, draw_recipe: Callable[..., Recipe]) -> None:
+    generate(family, draw_recipe())  # a cold one encodes while it compiles
     seen: list[Progress] = []
     generate(family, draw_recipe(steps=23), on_progress=seen.append)
     order = [PHASES.index(progress.phase) for progress in seen]
@@ -70,6 +72,37 @@ def test_phases_come_in_order_and_every_step_is_counted(family: Any, draw_recipe
     steps = [progress.done for progress in seen if progress.phase == "denoising"]
     assert steps == sorted(set(steps))
     assert steps[-1] == 23
+
+
+def test_prompts_are_read_while_the_other_programs_get_ready(
+    local_catalog: Catalog, draw_recipe: Callable[..., Recipe], cache_dir: Path, family: Any
+) -> None:
+    from pipelines.registry import load
+    from pipelines.runtime.compiled import Program
+    from pipelines.runtime.packs import Packs
+
+    release = threading.Event()
+
+    class Held(Packs):
+        """Keeps every program but the encoder from being compiled until the prompt was read."""
+
+        def find(self, program: Program, lowered: Any) -> Any:
+            return None if program.key[0] == "encode" else lambda: release.wait(60) and None
+
+    recipe, seen = draw_recipe(), []
+
+    def watch(progress: Progress) -> None:
+        if not seen or seen[-1].phase != progress.phase:
+            seen.append(progress)
+        if len(seen) == 3:
+            release.set()
+
+    fresh = load(local_catalog.get("tiny"), mesh="dp=1", cache_dir=cache_dir, on_progress=ignore_progress)
+    fresh.use_packs(Held([], model_id="tiny", mesh=fresh.parts.mesh))
+    outcome = generate(fresh, recipe, on_progress=watch)
+    assert [progress.phase for progress in seen] == ["compiling", "encoding", "compiling", "denoising", "decoding"]
+    assert seen[1].detail == "while 3 programs get ready"
+    assert (outcome.pixels == generate(family, recipe).pixels).all()
 
 
 def test_a_shape_in_memory_is_warm(family: Any, draw_recipe: Callable[..., Recipe]) -> None:

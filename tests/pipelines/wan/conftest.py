@@ -47,6 +47,7 @@ class Kind:
     """One kind of Wan: what its modules and its pipeline are made of."""
 
     channels: int
+    text_layers: int = 2
     text_length: int = 16
     shapes: tuple[str, ...] = ("32x32x9",)
     vae: dict[str, Any] | None = None
@@ -58,7 +59,9 @@ class Kind:
 
 
 KINDS = {
-    "t2v": Kind(channels=4, shapes=("32x32x9", "64x32x17", "32x32")),
+    "t2v": Kind(  # layers enough for scans
+        channels=4, text_layers=5, shapes=("32x32x9", "64x32x17", "32x32"), transformer={"num_layers": 5}
+    ),
     "experts": Kind(channels=4, experts=2, pipeline={"boundary_ratio": 0.8}),
     "ti2v": Kind(channels=6, vae=VAE_2_2, pipeline={"expand_timesteps": True}),
     "i2v": Kind(
@@ -95,7 +98,7 @@ def write_checkpoint(folder: Path, kind: Kind, *, seed: int) -> None:
     components: dict[str, Any] = {
         "tokenizer": tokenizer,
         "text_encoder": UMT5EncoderModel(
-            UMT5Config(vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4)
+            UMT5Config(vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=kind.text_layers, num_heads=4)
         ),
         "vae": vae,
         "scheduler": diffusers.UniPCMultistepScheduler(

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from pipelines.recipe import Recipe
+from pipelines.runtime.components import describe_component, load_component
 from pipelines.runtime.mesh import build_mesh
 from pipelines.stages import ignore_progress
 from pipelines.wan.family import WanFamily
-from pipelines.wan.load import read_precise
+from pipelines.wan.load import list_precise
 from pipelines.wan.parts import Parts
+from pipelines.wan.sharding import REPLICATED
 
 
 @pytest.fixture
@@ -26,15 +28,40 @@ def bf16_parts(load_wan: Callable[..., Any]) -> Parts:
         name: value if name.startswith("rope") else value.astype(jnp.bfloat16)
         for name, value in family.parts.weights["transformer"].items()
     }
-    weights |= read_precise(folder, family.parts.modules["transformer"], mesh=build_mesh("dp=1"), variant="")
+    module = family.parts.modules["transformer"]
+    weights |= load_component(
+        folder,
+        module,
+        mesh=build_mesh("dp=1"),
+        rules=REPLICATED,
+        dtype=jnp.float32,
+        variant="",
+        on_progress=ignore_progress,
+        names=list_precise(module),
+    )
     return replace(family.parts, weights=family.parts.weights | {"transformer": weights}, dtype=jnp.bfloat16)
 
 
 def test_timesteps_modulation_and_norms_stay_in_fp32(bf16_parts: Parts) -> None:
     precise = {name for name, value in bf16_parts.weights["transformer"].items() if value.dtype == jnp.float32}
-    assert precise >= {"scale_shift_table", "blocks.0.scale_shift_table", "blocks.1.norm2.weight"}
+    assert precise >= {"scale_shift_table", "blocks.every_layer.scale_shift_table", "blocks.every_layer.norm2.weight"}
     assert any(name.startswith("condition_embedder.time_embedder") for name in precise)
     assert not any(".to_q." in name or ".ffn." in name for name in precise)
+
+
+def test_a_plan_describes_the_same_weights_in_fp32(load_wan: Callable[..., Any]) -> None:
+    family = load_wan()
+    module = family.parts.modules["transformer"]
+    described = describe_component(
+        family.model.path,
+        module,
+        mesh=build_mesh("dp=1"),
+        rules=REPLICATED,
+        dtype=jnp.float32,
+        names=list_precise(module),
+    )
+    assert described.keys() == list_precise(module)
+    assert {one.dtype for one in described.values()} == {jnp.dtype(jnp.float32)}
 
 
 def test_latents_stay_near_those_of_fp32(

@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from pipelines.catalog import Catalog, Shape
 from pipelines.errors import ModelError, RecipeError, StageFileError
 from pipelines.generate import generate
+from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
 from pipelines.registry import load
+from pipelines.runtime.mesh import build_mesh
 from pipelines.stage_files import EMBEDDINGS_FILE, LATENTS_FILE, read_tensors, write_tensors
 from pipelines.stages import ignore_progress
 
@@ -141,3 +144,15 @@ def test_stages_hand_over_through_files(
         read_tensors(tmp_path / LATENTS_FILE, longer, model_id="t2v", stage="denoise")
     for family in (encoder, denoiser, decoder):
         family.unload()
+
+
+@pytest.mark.parametrize(("model_id", "mesh"), [("experts", "dp=1"), ("ti2v", "dp=2,sp=2,tp=2"), ("i2v", "dp=1")])
+def test_a_plan_describes_weights_as_they_are_placed(load_wan: Callable[..., Any], model_id: str, mesh: str) -> None:
+    family = load_wan(model_id, mesh)
+    described = describe_parts(family.model, build_mesh(mesh))
+
+    def look(parts: Any) -> Any:
+        return jax.tree.map(lambda one: (one.shape, one.dtype, one.sharding), parts.weights)
+
+    assert look(described) == look(family.parts)
+    assert described.text_length == family.parts.text_length

@@ -1,6 +1,5 @@
 """The programs the worker runs, compiled by the real TPU compiler for chips that are not here."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from jax.experimental import topologies
 from jax.sharding import NamedSharding
 
 from pipelines.runtime.compiled import lower
@@ -16,13 +14,8 @@ from pipelines.runtime.mesh import build_mesh
 from pipelines.wan.parts import Parts
 from pipelines.wan.programs import lay_out, list_programs
 
-pytestmark = pytest.mark.tpu_aot
-
-
-@pytest.fixture(scope="module")
-def topology() -> Any:
-    os.environ.update(TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE="v6e-8", TPU_WORKER_HOSTNAMES="localhost")
-    return topologies.get_topology_desc("v6e:2x4", platform="tpu")
+# Programs for chips that are not here are compiled, cached, but not read back: JAX warns and compiles again.
+pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]
 
 
 def move_to(parts: Parts, mesh: Any) -> Parts:
@@ -40,10 +33,10 @@ def move_to(parts: Parts, mesh: Any) -> Parts:
 
 
 def test_every_program_compiles_for_v6e_8_with_the_guidance_pair_on_dp_and_tokens_on_sp(
-    topology: Any, load_wan: Callable[..., Any]
+    v6e_8: list[Any], load_wan: Callable[..., Any]
 ) -> None:
     family = load_wan("ti2v", "dp=2,sp=2,tp=2")
-    parts = move_to(family.parts, build_mesh("dp=2,sp=2,tp=2", devices=topology.devices))
+    parts = move_to(family.parts, build_mesh("dp=2,sp=2,tp=2", devices=v6e_8))
     layout = lay_out(parts, family.model.default_shape, batch_size=1, uses_cfg=True)
     compiled = {program.key[0]: lower(program).compile() for program in list_programs(parts, layout)}
     assert compiled.keys() == {"encode", "denoise", "preview", "condition", "decode"}

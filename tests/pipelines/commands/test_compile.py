@@ -1,0 +1,171 @@
+"""`compile` and `generate --pack`: a machine with the pack compiles nothing and makes the very same picture."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines.__main__ import main
+from pipelines.catalog import Catalog
+from pipelines.errors import Cancelled
+from pipelines.generate import generate
+from pipelines.registry import load
+from pipelines.runtime.compiled import counter
+from pipelines.runtime.packs import read_manifest
+from pipelines.stages import Progress, ignore_progress
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = ["encode", "denoise 64x64 1 True", "preview 64x64 1", "decode 64x64 1"]
+WISH = ["--prompt", "a red boat", "--seed", "7", "--num_inference_steps", "3", "--guidance_scale", "4"]
+
+Compile = Callable[..., Any]
+
+
+@pytest.fixture
+def compile_tiny(data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Compile:
+    """Packs the tiny SDXL for one CPU device of this machine and returns the command's object."""
+
+    def run(*flags: str, topology: str = "cpu-8", mesh: str = "dp=1") -> Any:
+        capsys.readouterr()
+        command = ["compile", "--model", "tiny", "--topology", topology, "--mesh", mesh, "--json"]
+        output = tmp_path / "tiny.pack"
+        assert main([*command, *flags, "--output", str(output), "--data-dir", str(data_dir)]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def run_apart(*arguments: str | Path) -> Any:
+    """A command in a process of its own, with one device, and the object it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines", *arguments, "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "", "JAX_PLATFORMS": "cpu"},
+    )
+    return json.loads(done.stdout)
+
+
+def test_a_machine_with_the_pack_compiles_nothing_and_makes_the_same_picture(data_dir: Path, tmp_path: Path) -> None:
+    """Three processes that share nothing but the checkpoint and the pack."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "models").symlink_to(data_dir / "models")
+    where = ["--model", "tiny", "--data-dir"]
+    made = run_apart("compile", "--topology", "cpu-1", *where, tmp_path / "here")
+    assert made["output"] == str(tmp_path / "here" / "packs" / "tiny-cpu-1.pack")
+    assert made["programs"] == PROGRAMS
+    with_pack, without = (
+        run_apart("generate", *WISH, "--output", tmp_path / f"{name}.png", *where, tmp_path / name)
+        for name in ("here", "there")
+    )
+    assert (with_pack["compiles"], without["compiles"]) == (0, len(PROGRAMS))
+    assert (tmp_path / "here.png").read_bytes() == (tmp_path / "there.png").read_bytes()
+
+
+def test_a_family_with_the_pack_is_on_disk_and_builds_nothing(
+    compile_tiny: Compile, local_catalog: Catalog, draw_recipe: Callable[..., Any], family: Any, tmp_path: Path
+) -> None:
+    made = compile_tiny()
+    assert made["target"]["mesh"] == "1 device"
+    recipe = draw_recipe()
+    expected = generate(family, recipe).pixels
+    empty = tmp_path / "cache"
+    packed = load(
+        local_catalog.get("tiny"),
+        mesh="dp=1",
+        cache_dir=empty,
+        on_progress=ignore_progress,
+        packs=[Path(made["output"])],
+    )
+    assert packed.shape_state(recipe.parsed_shape) == "disk"
+    told, built = [], counter.built
+    outcome = generate(packed, recipe, on_progress=told.append)
+    assert counter.built == built
+    assert outcome.compiles == 0
+    np.testing.assert_array_equal(outcome.pixels, expected)
+    details = [progress.detail for progress in told if progress.phase == "compiling"]
+    assert details[0] == "64x64"
+    assert packed.shape_state(recipe.parsed_shape) == "warm"
+    assert not (empty / "lumesh-programs.json").exists()  # the cache does not have them
+
+
+def find_detail(family: Any, words: str, *, batch_size: int = 1) -> str:
+    """What is said about compiling once `words` are in it; nothing more is waited for then."""
+    found = []
+
+    def watch(progress: Progress) -> None:
+        if words in progress.detail:
+            found.append(progress.detail)
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        family.warm(family.model.default_shape, batch_size=batch_size, uses_cfg=True, on_progress=watch)
+    return found[0]
+
+
+def test_why_a_pack_is_not_used_is_said_to_whoever_watches(
+    compile_tiny: Compile, local_catalog: Catalog, cache_dir: Path
+) -> None:
+    made = compile_tiny()
+    options = {"cache_dir": cache_dir, "on_progress": ignore_progress, "packs": [Path(made["output"])]}
+    split = load(local_catalog.get("tiny"), mesh="dp=2", **options)
+    assert find_detail(split, "pack") == "64x64 tiny.pack is not used: made for 1 device; here is dp=2"
+    single = load(local_catalog.get("tiny"), mesh="dp=1", **options)
+    detail = find_detail(single, "holds", batch_size=2)
+    assert "tiny.pack holds 64x64, not denoise 64x64 2 True" in detail.split("; ")[-1]
+
+
+@pytest.mark.tpu_aot
+def test_a_pack_for_a_tpu_is_made_without_one_and_refused_without_one(
+    compile_tiny: Compile, local_catalog: Catalog, cache_dir: Path, v6e_8: list[Any]
+) -> None:
+    made = compile_tiny(topology="v6e-8", mesh="dp=2,sp=4")
+    assert made["programs"] == PROGRAMS
+    target = read_manifest(Path(made["output"])).target
+    assert (target.devices, target.mesh) == ("8 x TPU v6 lite", "dp=2,sp=4")
+    assert target.libtpu.startswith("0.0.42")
+    assert target.layout.startswith("0:[0, 0, 0] 1:[1, 0, 0]")
+    options = {"cache_dir": cache_dir, "on_progress": ignore_progress, "packs": [Path(made["output"])]}
+    here = load(local_catalog.get("tiny"), mesh="dp=2,sp=4", **options)
+    assert find_detail(here, "pack") == "64x64 tiny.pack is not used: made for 8 x TPU v6 lite; here is CPU"
+
+
+def test_shapes_are_chosen_as_for_prewarming(compile_tiny: Compile) -> None:
+    assert compile_tiny("--shape", "all", "--shape", "64x64")["shapes"] == ["64x64"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--topology v9-8", "there is no 'v9-8'; allowed: v4-8"),
+        ("--topology cpu-1 --shape 99x99", "99x99 is not a shape of tiny; allowed: 64x64, all"),
+        ("--topology cpu-1 --shape 64x64+1", "64x64 with input pictures is not a shape of tiny"),
+        ("--topology cpu-1 --batch_size 64", "tiny makes at most 8 at once"),
+        ("--topology cpu-1 --mesh dp=16", "needs 16 devices"),
+        ("--topology cpu-1 --output {data_dir}", "is a folder; name a file in it"),
+    ],
+)
+def test_wrong_values_end_with_2_and_one_line(
+    flags: str, words: str, data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [flag.replace("{data_dir}", str(data_dir)) for flag in flags.split()]
+    assert main(["compile", "--model", "tiny", *arguments, "--data-dir", str(data_dir)]) == 2
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert len(printed.splitlines()) == 1
+
+
+def test_a_pack_that_is_not_there_is_refused_before_any_work(
+    data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["generate", "--model", "tiny", "--pack", "no.pack", *WISH, "--data-dir", str(data_dir)]
+    assert main(command) == 2
+    assert "no.pack" in capsys.readouterr().err

@@ -1,0 +1,105 @@
+"""`python -m pipelines plan`: stable keys, answers from the cache, and plain refusals."""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from pipelines.__main__ import main
+
+STAGES = ["encode", "denoise", "preview", "decode"]
+
+
+@pytest.fixture
+def uncached(cache_dir: Path) -> Iterator[None]:
+    """`plan` itself runs without JAX's cache, which cannot read programs for chips that are not here."""
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e9)
+    yield
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+@pytest.fixture
+def plan(
+    data_dir: Path,
+    uncached: None,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[[str], tuple[int, str, str]]:
+    """Runs `plan` on the tests' data directory: exit code, standard output, standard error."""
+
+    def run(line: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["plan", *shlex.split(line), "--data-dir", str(data_dir)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def read_json(found: tuple[int, str, str]) -> Any:
+    code, out, err = found
+    assert (code, err, len(out.splitlines())) == (0, "", 1)
+    return json.loads(out)
+
+
+def test_a_plan_for_this_cpu_has_the_contracts_keys_and_writes_hlo(plan: Callable[[str], Any], tmp_path: Path) -> None:
+    report = read_json(plan(f"--model tiny --topology cpu-8 --json --dump-hlo {tmp_path}"))
+    assert report.keys() >= {"model", "shape", "topology", "mesh", "mode", "stages", "estimated_total_s", "fits"}
+    assert [stage["stage"] for stage in report["stages"]] == STAGES
+    for stage in report["stages"]:
+        assert stage.keys() >= {"fits", "hbm_bytes", "compile_s", "estimated_ms", "collectives", "mesh"}
+        assert stage["hbm_bytes"].keys() == {"weights", "temp", "code", "total"}
+        assert stage["fits"] is True
+        assert stage["estimated_ms"] is None  # the CPU compiler estimates nothing
+    assert {file.name for file in tmp_path.iterdir()} == {f"tiny_{stage}.hlo" for stage in STAGES}
+    assert "ENTRY" in (tmp_path / "tiny_denoise.hlo").read_text()
+    again = read_json(plan(f"--model tiny --topology cpu-8 --json --output {tmp_path}/plans.md"))
+    assert again == report  # compile seconds and all: the answers were kept
+    page = (tmp_path / "plans.md").read_text()
+    assert "`python -m pipelines plan --model tiny --topology cpu-8`" in page
+    assert "| tiny | 64x64 | cpu-8 |" in page
+    assert page.count("| yes |") == len(STAGES)
+
+
+def test_progress_for_scripts_is_one_object_a_line(plan: Callable[[str], Any]) -> None:
+    code, out, err = plan("--model tiny --topology cpu-8 --json --progress-json")
+    assert (code, json.loads(out)["model"]) == (0, "tiny")
+    told = [json.loads(line) for line in err.splitlines()]
+    assert told[0] == {"phase": "tracing", "done": 0, "total": 0}
+
+
+@pytest.mark.tpu_aot
+def test_a_plan_for_v6e_8_is_estimated_by_the_tpu_compiler(plan: Callable[[str], Any]) -> None:
+    report = read_json(plan("--model tiny --topology v6e-8 --json"))
+    assert (report["mesh"], report["chips"], report["source"]) == ("dp=2,sp=4", 8, "Estimated by the TPU compiler")
+    assert report["placement"]["kind"] == "all"
+    denoise = next(stage for stage in report["stages"] if stage["stage"] == "denoise")
+    assert denoise["collectives"]["collective-permute"]["count"] > 0  # the halos of convolutions over split rows
+    assert denoise["hbm_bytes"]["code"] > 0
+    total_ms = sum(denoise["estimated_parts_ms"][part] for part in ("compute", "attention", "exposed_collectives"))
+    assert 0 < denoise["estimated_ms"] == pytest.approx(total_ms, abs=0.001)
+    assert report["estimated_total_s"] > denoise["runs"] * denoise["estimated_ms"] / 1000
+    code, table, _ = plan("--model tiny --topology v6e-8")
+    assert code == 0
+    assert "Estimated by the TPU compiler, nothing was run" in table
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--model nope", "Known models: demo-sdxl, demo-flux2, sdxl-base"),
+        ("--model sdxl-base --topology v9", "there is no 'v9'; allowed: v4-8, v5e-1, v5e-4, v5e-8, v6e-1"),
+        ("--model sdxl-base --shape 100x100", "100x100 is not a shape of sdxl-base; allowed: 1024x1024, 1152x896"),
+        ("--all --shape 64x64", "--all takes every model in its default shape"),
+        ("--model sdxl-base --mode fast", "'fast' is not known; allowed: latency, throughput"),
+        ("--model sdxl-base --mesh dp=3x", "'dp=3x' is not a mesh"),
+        ("--model sdxl-base --topology v6e-4 --mesh dp=8", "needs 8 devices; this machine has 4"),
+    ],
+)
+def test_wrong_values_end_with_2_and_one_line(plan: Callable[[str], Any], line: str, words: str) -> None:
+    code, out, err = plan(line)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert words in err
