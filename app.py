@@ -20,8 +20,17 @@ from rich.console import Console
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
-from studio.api import create_api
+from studio.access import commands, safety
+from studio.access.door import is_loopback
+from studio.access_settings import Mode
+from studio.api import create_api, uploads
+from studio.api.access import Studio
+from studio.api.composer import compose_sheets
+from studio.api.hosts import OwnNamesOnly
+from studio.api.housekeeping import keep_disk
+from studio.api.sender import send_webhooks
 from studio.database import Database, open_database
+from studio.hosting import backup
 from studio.jobs.engine import read_engine
 from studio.settings import Settings, read_settings
 from studio.worker.lock import hold_lock
@@ -30,6 +39,7 @@ from studio.worker.supervisor import Supervisor
 MAX_UPLOAD = "50mb"
 LOCK_TIMEOUT_S = 2.0  # a studio that was told to stop a moment ago
 DEVICE_TIMEOUT_S = 120.0
+INTERRUPTED_CODE = 130  # as shells say it: a backup that was cut off is none
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -37,8 +47,15 @@ console = Console(highlight=False, soft_wrap=True)
 def main() -> int:
     """Runs until interrupted; 2 when it cannot start, with one message that says why."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to stop, by whatever means: the same way out
-    settings = read_settings(sys.argv[1:], os.environ)
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
+        if command in backup.COMMANDS:
+            return backup.run(command, sys.argv[2:], os.environ)
+        if command == commands.COMMAND:
+            return commands.run(sys.argv[2:], os.environ)
+        settings = read_settings(sys.argv[1:], os.environ)
+        for warning in safety.check(settings):
+            Console(stderr=True, highlight=False, soft_wrap=True).print(f"\n  [bold red]WARNING[/]  {warning}")
         _make_data_dir(settings)
         with hold_lock(settings.app_lock, who="Another Lumesh", timeout_s=LOCK_TIMEOUT_S):
             _serve(settings)
@@ -46,7 +63,7 @@ def main() -> int:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"{error.title}: {error}", markup=False)
         return 2
     except KeyboardInterrupt:
-        return 0
+        return INTERRUPTED_CODE if command in (*backup.COMMANDS, commands.COMMAND) else 0
     return 0
 
 
@@ -54,14 +71,23 @@ def _serve(settings: Settings) -> None:
     catalog = load_catalog(settings.models_dir)
     if settings.model is not None:
         catalog.get(settings.model)
+    families = {model.family for model in catalog.models}
+    for name in settings.text_encoder_urls.keys() - families:
+        catalog.get(name)
     with _open_port(settings) as port, closing(open_database(settings.database_file)) as database:
         supervisor = Supervisor(settings, database)
         supervisor.start()
+        server = None
         try:
             app = create_app(settings, database, catalog)
-            Server(app, settings, database).run(sockets=[port])
+            try:
+                server = Server(app, settings, database)
+                server.run(sockets=[port])
+            finally:
+                app.state.studio.planner.close()
         finally:
-            supervisor.stop()
+            finishes = server is not None and server.stop_signal == signal.SIGTERM
+            supervisor.stop(finish_s=settings.finish_s if finishes else None)
 
 
 def create_app(settings: Settings, database: Database, catalog: Catalog) -> FastAPI:
@@ -69,13 +95,18 @@ def create_app(settings: Settings, database: Database, catalog: Catalog) -> Fast
     os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
     import gradio as gr  # here, not above: it takes two seconds, in which the worker already starts
 
-    from studio.ui import page
+    from studio.ui import catalogues, login, page
 
     app = create_api(settings, database, catalog)
+    if is_loopback(settings.host) and settings.access.mode is Mode.OPEN and not settings.access.is_open:
+        app.add_middleware(OwnNamesOnly)
+    door = app.state.studio.door
+    app.include_router(login.make_router(door))
+    app.include_router(catalogues.make_router(page.STATIC_URL))
     app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")
     return gr.mount_gradio_app(
         app,
-        page.build(settings, database, catalog),
+        page.build(settings, database, catalog, door=door, follow=app.state.studio.feed.follow),
         path="/",
         max_file_size=MAX_UPLOAD,
         blocked_paths=[str(settings.data_dir)],
@@ -87,21 +118,32 @@ class Server(uvicorn.Server):
     """uvicorn, quiet, that greets when the port answers and lets go of endless streams when told to stop."""
 
     def __init__(self, app: FastAPI, settings: Settings, database: Database) -> None:
-        super().__init__(uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1))
-        self._feed = app.state.studio.feed
+        # proxy_headers would believe every process of this machine; whom to believe is a setting (access/door.py)
+        options = {"log_level": "error", "access_log": False, "timeout_graceful_shutdown": 1, "proxy_headers": False}
+        super().__init__(uvicorn.Config(app, **options))
+        self._studio: Studio = app.state.studio
         self._settings = settings
         self._database = database
+        self.stop_signal: int | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Opens the port, then greets."""
+        """Opens the port, then greets, keeps uploads and disk small, tells webhooks, and makes sheets."""
         await super().startup(sockets)
         self._greeting = asyncio.create_task(self._greet())
+        self._forgetting = asyncio.create_task(uploads.forget_unused(self._studio))
+        self._telling = asyncio.create_task(send_webhooks(self._studio))
+        self._measuring = asyncio.create_task(keep_disk(self._studio))
+        self._composing = asyncio.create_task(compose_sheets(self._studio))
 
     async def _greet(self) -> None:
         """Page and data now, the device as soon as the worker knows it."""
         console.print("\n  [bold]Lumesh[/]\n")
         console.print(f"  Page    http://{_name_host(self._settings.host)}:{self._settings.port}", markup=False)
         console.print(f"  Data    {self._settings.data_dir}", markup=False)
+        if self._settings.is_ephemeral:
+            console.print("  Notice  A restart of this Space deletes what was made: attach storage to keep it")
+        if self._settings.access.mode is not Mode.OPEN:
+            console.print(f"  Access  {self._settings.access.mode}", markup=False)
         deadline = time.monotonic() + DEVICE_TIMEOUT_S
         while not (device := read_engine(self._database).device) and time.monotonic() < deadline:
             await asyncio.sleep(0.1)
@@ -109,7 +151,8 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Told to stop: ends the event streams, which would never end by themselves."""
-        self._feed.close()
+        self.stop_signal = sig
+        self._studio.feed.close()
         super().handle_exit(sig, frame)
 
 
@@ -127,7 +170,8 @@ def _make_data_dir(settings: Settings) -> None:
 def _open_port(settings: Settings) -> socket.socket:
     """Binds first: a port that is taken should not cost the start of a worker."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    port = socket.socket(family, socket.SOCK_STREAM)
+    # Named as TCP, or asyncio leaves Nagle's algorithm on, and answers and events wait 40 ms for the client's ACK.
+    port = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         port.bind((settings.host, settings.port))

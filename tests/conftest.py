@@ -1,12 +1,13 @@
 """What tests share: a studio in a temporary folder, and waiting with a deadline instead of sleeping."""
 
 import io
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ CLIPS = Model(
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 20.0
+START_DEADLINE_S = 120.0  # two interpreters and Gradio, on a machine that may be busy
 
 
 def encode_picture(
@@ -107,8 +109,10 @@ def make_recipe(catalog: Catalog) -> Callable[..., Recipe]:
 def submit(database: Database, make_recipe: Callable[..., Recipe]) -> Callable[..., Job]:
     """Queues a recipe of these fields."""
 
-    def submit(prompt: str = "A red sailboat", *, owner: str = "local", **fields: Any) -> Job:
-        return queue.submit(database, make_recipe(prompt, **fields), owner=owner)
+    def submit(
+        prompt: str = "A red sailboat", *, owner: str = "local", programs: str | None = None, **fields: Any
+    ) -> Job:
+        return queue.submit(database, make_recipe(prompt, **fields), owner=owner, programs=programs)
 
     return submit
 
@@ -117,8 +121,8 @@ def submit(database: Database, make_recipe: Callable[..., Recipe]) -> Callable[.
 def upload(settings: Settings, database: Database) -> Callable[..., str]:
     """Brings a picture of one colour along and returns its id."""
 
-    def upload(colour: str = "red", *, owner: str = "local") -> str:
-        return uploads.add(database, settings.uploads_dir, encode_picture(colour), owner=owner).id
+    def upload(colour: str = "red", *, size: tuple[int, int] = (60, 40), owner: str = "local") -> str:
+        return uploads.add(database, settings.uploads_dir, encode_picture(colour, size=size), owner=owner).id
 
     return upload
 
@@ -173,9 +177,9 @@ class RunningStudio:
         self.process.kill()
         self.close()
 
-    def stop(self) -> str:
-        """Ends the app as Ctrl+C does; returns everything it printed."""
-        self.process.send_signal(signal.SIGINT)
+    def stop(self, how: signal.Signals = signal.SIGINT) -> str:
+        """Ends the app as Ctrl+C does, or as a system that stops; returns everything it printed."""
+        self.process.send_signal(how)
         printed, _ = self.process.communicate(timeout=DEADLINE_S)
         self.close()
         return printed
@@ -193,17 +197,25 @@ def start_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     """Starts studios, each in a new data directory unless told, and ends them with the test run."""
     started: list[RunningStudio] = []
 
-    def start(data_dir: Path | None = None) -> RunningStudio:
+    def start(data_dir: Path | None = None, *flags: str, environment: Mapping[str, str] | None = None) -> RunningStudio:
         data_dir = data_dir or tmp_path_factory.mktemp("studio")
         port = find_free_port()
-        command = [sys.executable, "app.py", "--fake", "--data-dir", str(data_dir), "--port", str(port)]
+        command = [sys.executable, "app.py", "--fake", "--data-dir", str(data_dir), "--port", str(port), *flags]
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
         client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE_S, trust_env=False)
         studio = RunningStudio(process=process, data_dir=data_dir, client=client)
         started.append(studio)
-        wait_for("the studio to answer", lambda: process.poll() is not None or _answers(client))
+        wait_for(
+            "the studio to answer", lambda: process.poll() is not None or _answers(client), timeout_s=START_DEADLINE_S
+        )
         if process.poll() is not None:
             pytest.fail(f"the studio ended: {process.stdout.read()}")
         return studio
@@ -221,6 +233,6 @@ def find_free_port() -> int:
 
 def _answers(client: httpx.Client) -> bool:
     try:
-        return client.get("/api/v1/health").is_success
+        return client.get("/api/v1/health").status_code in (200, 401)  # the latter of a studio with a login
     except httpx.TransportError:
         return False

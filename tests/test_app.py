@@ -10,11 +10,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image, ImageStat
+
+import app
+from studio.database import open_database
+from studio.library import uploads
+from studio.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 Studio = Any  # conftest.RunningStudio
@@ -49,6 +55,36 @@ def test_the_page_is_served_with_its_files(studio: Studio) -> None:
     assert script, "the page loads its script"
     assert studio.client.get(f"/{script[1]}").is_success
     assert not studio.client.get(f"/{script[1].removesuffix('js/main.js')}../page.py").is_success
+
+
+def test_text_comes_compressed_and_streams_at_once(studio: Studio) -> None:
+    page = studio.client.get("/")
+    paths = {"/": page.text}
+    for found in re.findall(r'(?:src|href)="/?(ui/\w+/(?:js|css|icons|fonts)/[\w.-]+)"', page.text.replace("\\", "")):
+        answer = studio.client.get(f"/{found}")
+        is_font = found.endswith((".woff2", ".png"))
+        assert ("content-encoding" in answer.headers) != (is_font or len(answer.content) < 1000), found
+        paths[found] = answer.text
+    assert len(paths) > 10
+    assert page.headers["content-encoding"] == "gzip"
+
+    job_id = studio.submit(steps=100)
+    with studio.client.stream("GET", "/api/v1/events", params={"after": 0}) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert "content-encoding" not in answer.headers
+        kinds = (line for line in answer.iter_lines() if line.startswith("event: "))
+        assert "event: job.step" in kinds, "while the job runs"
+    studio.client.delete(f"/api/v1/jobs/{job_id}")
+    studio.wait_for_state(job_id, "cancelled")
+
+    sent = studio.client.post(
+        "/gradio_api/call/generate", json={"data": ["A boat", "demo-sdxl", {"steps": 1}]}
+    ).raise_for_status()
+    url = f"/gradio_api/call/generate/{sent.json()['event_id']}"
+    with studio.client.stream("GET", url) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert "content-encoding" not in answer.headers
+        assert "event: complete" in answer.iter_lines()
 
 
 def test_the_app_never_imports_jax_or_torch() -> None:
@@ -88,6 +124,12 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert ran.returncode == 2
     assert f"127.0.0.1:{port} cannot be used" in ran.stderr
     assert not (tmp_path / "logs").exists(), "no worker was started"
+
+
+def test_answers_and_events_do_not_wait_for_the_clients_acknowledgement(tmp_path: Path) -> None:
+    """Nagle's algorithm is off, by asyncio, for sockets that say they are TCP; accepted ones say what this one says."""
+    with app._open_port(Settings(host="127.0.0.1", port=0, data_dir=tmp_path)) as port:
+        assert port.proto == socket.IPPROTO_TCP
 
 
 def test_three_jobs_finish_without_any_client(studio: Studio) -> None:
@@ -187,6 +229,38 @@ def test_a_killed_server_loses_nothing(start_studio: Start, wait_for: Callable[.
     after.stop()
 
 
+def test_a_thousand_waiting_jobs_survive_a_killed_server_in_their_order(
+    start_studio: Start, wait_for: Callable[..., Any]
+) -> None:
+    before = start_studio(None, "--queue-quota", "2000")
+    running = before.submit(steps=100)
+    before.wait_for_step(running, 1)
+    sweep = {"recipe": {"model": "demo-sdxl", "prompt": "A red boat", "shape": "128x128", "steps": 1}, "seeds": 100}
+    sent = [before.client.post("/api/v1/jobs/many", json=sweep).raise_for_status() for _ in range(10)]
+    ids = [job_id for answer in sent for job_id in answer.json()["ids"]]
+    worker_pid = before.read("health")["engine"]["pid"]
+    before.kill()
+    wait_for("the worker without a server to end", lambda: not is_alive(worker_pid))
+
+    after = start_studio(before.data_dir, "--queue-quota", "2000")
+    after.wait_for_state(ids[2], "done")
+    after.client.post("/api/v1/queue/pause").raise_for_status()
+    wait_for("the last job to end", lambda: after.read("health")["jobs"]["running"] == 0)
+    waiting = [job["id"] for job in after.read("jobs?state=queued&limit=500")["jobs"]]
+    after.kill()
+    with closing(open_database(before.data_dir / "jobs.db")) as database:
+        rows = database.read("SELECT id, state FROM jobs ORDER BY started_at IS NULL, started_at, position")
+        outputs = [row["job_id"] for row in database.read("SELECT job_id FROM outputs ORDER BY number")]
+        queued = database.read("SELECT job_id FROM events WHERE kind = 'job.queued' ORDER BY id")
+    done = len(outputs)
+    assert done >= 3
+    states = ["interrupted"] + ["done"] * done + ["queued"] * (1000 - done)
+    assert [tuple(row) for row in rows] == list(zip([running, *ids], states, strict=True))
+    assert outputs == ids[:done]
+    assert waiting == ids[done : done + 500]
+    assert [row["job_id"] for row in queued] == [running, *ids], "none was queued twice"
+
+
 def test_ctrl_c_ends_everything_quickly_and_quietly(start_studio: Start) -> None:
     studio = start_studio()
     job_id = studio.submit(steps=100)
@@ -203,3 +277,99 @@ def test_ctrl_c_ends_everything_quickly_and_quietly(start_studio: Start) -> None
     again = start_studio(studio.data_dir)
     assert again.read(f"jobs/{job_id}")["state"] == "interrupted"
     again.stop()
+
+
+def test_a_text_encoder_of_an_unknown_model_is_named(tmp_path: Path) -> None:
+    flags = ["--data-dir", str(tmp_path), "--text_encoder_url", "flux=http://127.0.0.1:8888"]
+    ran = subprocess.run([sys.executable, "app.py", *flags], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "There is no model 'flux'" in ran.stderr
+    assert not (tmp_path / "logs").exists(), "no worker was started"
+
+
+def test_a_studio_that_starts_deletes_what_nobody_used_in_time(
+    start_studio: Start, tmp_path: Path, encode_picture: Callable[..., bytes], wait_for: Callable[..., Any]
+) -> None:
+    with closing(open_database(tmp_path / "jobs.db")) as database:
+        uploads.add(database, tmp_path / "uploads", encode_picture(), owner="local")
+        with database.write() as tx:
+            tx.execute("UPDATE uploads SET created_at = 0")
+    studio = start_studio(tmp_path)
+    wait_for("the upload to go", lambda: not list((tmp_path / "uploads").iterdir()))
+    studio.close()
+
+
+def test_a_studio_that_is_told_to_stop_lets_a_short_job_finish(start_studio: Start) -> None:
+    studio = start_studio()
+    running, waiting = studio.submit(steps=8), studio.submit(steps=1)
+    studio.wait_for_step(running, 1)
+    worker_pid = studio.read("health")["engine"]["pid"]
+    studio.stop(signal.SIGTERM)
+    assert studio.process.returncode == 0
+    assert not is_alive(worker_pid)
+    again = start_studio(studio.data_dir)
+    done = again.read(f"jobs/{running}")
+    assert (done["state"], len(done["outputs"])) == ("done", 1)
+    again.wait_for_state(waiting, "done")
+    again.stop()
+
+
+def test_a_job_that_is_too_long_to_finish_goes_back_in_front(start_studio: Start) -> None:
+    studio = start_studio(None, "--finish-timeout", "0.2")
+    running, waiting = studio.submit(steps=100, seed=11), studio.submit(steps=100)
+    studio.wait_for_step(running, 1)
+    studio.stop(signal.SIGTERM)
+    with closing(open_database(studio.data_dir / "jobs.db")) as database:
+        rows = database.read("SELECT id, state, step, error FROM jobs ORDER BY position")
+        assert [tuple(row) for row in rows] == [(running, "queued", 0, None), (waiting, "queued", 0, None)]
+    again = start_studio(studio.data_dir)
+    again.wait_for_step(running, 1)
+    assert again.read(f"jobs/{running}")["recipe"]["seed"] == 11
+    again.stop()
+
+
+def test_a_grid_of_a_server_that_was_killed_is_finished_by_the_next(
+    start_studio: Start, wait_for: Callable[..., Any]
+) -> None:
+    before = start_studio()
+    recipe = {"model": "demo-sdxl", "prompt": "A red boat", "shape": "128x128"}
+    axes = {"x": {"field": "steps", "values": "1, 40, 2"}, "y": {"field": "prompt", "values": "red, blue"}}
+    made = before.client.post("/api/v1/grids", json={**axes, "recipe": recipe}).raise_for_status().json()
+    before.wait_for_state(made["ids"][0], "done")
+    before.wait_for_step(made["ids"][1], 1)
+    before.kill()
+    after = start_studio(before.data_dir)
+    grid = wait_for(
+        "the sheet", lambda: (found := after.read(f"grids/{made['id']}"))["output_id"] and found, timeout_s=60
+    )
+    assert grid["states"] == {"done": 5, "interrupted": 1}
+    sheet = after.client.get(f"/api/v1/outputs/{grid['output_id']}/file")
+    with Image.open(io.BytesIO(sheet.content)) as picture:
+        assert "lumesh-grid" in picture.info
+    after.stop()
+
+
+def test_a_backup_of_a_running_studio_is_restored_into_another(start_studio: Start, tmp_path: Path) -> None:
+    studio = start_studio()
+    done = studio.submit(steps=1)
+    url = studio.wait_for_state(done, "done")["outputs"][0]["url"]
+    picture = studio.client.get(url).content
+    running = studio.submit(steps=100)
+    studio.wait_for_step(running, 1)
+
+    def run(command: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
+        arguments = [sys.executable, "app.py", command, str(tmp_path / "backup.tar"), "--data-dir", str(data_dir)]
+        return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    written = run("backup", studio.data_dir)
+    assert (written.returncode, written.stderr) == (0, "")
+    refused = run("restore", studio.data_dir)
+    assert refused.returncode == 2
+    assert f"(process {studio.process.pid}) already uses" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    studio.stop()
+    assert run("restore", tmp_path / "other").returncode == 0
+    other = start_studio(tmp_path / "other")
+    assert other.client.get(url).content == picture
+    assert other.read(f"jobs/{running}")["state"] == "interrupted"
+    other.stop()

@@ -12,20 +12,23 @@ ROOT = Path(__file__).resolve().parent.parent
 # each other.
 LAYERS = (
     ("app",),
+    ("studio.hosting",),
     ("studio.ui", "studio.api", "studio.worker"),
-    ("studio.jobs", "studio.library"),
+    ("studio.jobs", "studio.library", "studio.access"),
+    ("studio.events",),
     ("studio.database",),
-    ("studio.settings",),
+    ("studio.settings", "studio.address"),
+    ("studio.access_settings",),
     ("pipelines.__main__",),
     ("pipelines.commands",),
-    ("pipelines.training",),
+    ("pipelines.training", "pipelines.plan"),
     ("pipelines.generate", "pipelines.registry"),
     ("pipelines.sdxl", "pipelines.flux2", "pipelines.wan", "pipelines.fake"),
     ("pipelines.runtime",),
     ("pipelines.stages", "pipelines.stage_files"),
     ("pipelines.metadata",),
     ("pipelines.video",),
-    ("pipelines.recipe",),
+    ("pipelines.recipe", "pipelines.references"),
     ("pipelines.catalog",),
     ("pipelines.errors",),
 )
@@ -35,7 +38,18 @@ ALLOWED = {("studio.worker", "pipelines.registry")}
 
 HEAVY = {"jax", "torch", "torchax", "diffusers", "transformers", "optax"}
 LIGHT_PACKAGES = ("app", "studio")
-FLOOR = ("errors", "catalog", "recipe", "stages", "generate", "metadata", "video", "stage_files", "registry")
+FLOOR = (
+    "errors",
+    "catalog",
+    "recipe",
+    "references",
+    "stages",
+    "generate",
+    "metadata",
+    "video",
+    "stage_files",
+    "registry",
+)
 MIN_FILES = 60  # a test that reads no files would pass forever
 
 
@@ -137,7 +151,7 @@ def test_only_settings_and_start_up_read_the_environment() -> None:
     allowed = {
         "app.py",  # hands the environment to settings, and silences telemetry before gradio is imported
         "pipelines/runtime/platform.py",  # chooses the backend before jax is imported
-        "pipelines/commands/bench.py",  # hands it on to the measured processes
+        "pipelines/commands/bench_process.py",  # hands it on to the measured processes
         "studio/settings.py",
         "studio/worker/__main__.py",  # hands it to settings
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.catalog import load_catalog
-from pipelines.commands import encoder_server, generate, stages
+from pipelines.commands import compile, encoder_server, generate, plan, stages
 from studio.api import create_api
 from studio.database import open_database
 from studio.settings import read_settings
@@ -38,9 +38,23 @@ def test_every_flag_of_the_settings_table_is_taken(tmp_path: Path) -> None:
         "--mesh": "dp=1",
         "--model": "x",
         "--prewarm": "all",
+        "--queue-quota": "10",
+        "--max-disk": "50GB",
+        "--finish-timeout": "30",
+        "--chip-price": "1.2",
+        "--pack": str(tmp_path),
+        "--profile": str(tmp_path / "traces"),
+        "--text-encoder-url": "http://127.0.0.1:8888",
+        "--access": "open",
+        "--trusted-proxies": "127.0.0.1",
+        "--user-header": "X-Remote-User",
+        "--admins": "ada",
+        "--submits-per-minute": "10",
+        "--prompt-hook": "filters:check",
+        "--image-hook": "filters:check",
     }
     flags = re.findall(r"^\| `(--[\w-]+)`", table, re.MULTILINE)
-    assert len(flags) == 7
+    assert flags
     for flag in flags:
         read_settings([flag, *([values[flag]] if flag in values else [])], {})
 
@@ -55,18 +69,51 @@ def test_every_variable_of_the_settings_table_is_read(tmp_path: Path) -> None:
             "LUMESH_MODEL": "m",
             "LUMESH_MESH": "dp=2",
             "LUMESH_FAKE": "1",
+            "LUMESH_VERIFY_WEIGHTS": "1",
             "LUMESH_PREWARM": "512x512, 1024x1024",
+            "LUMESH_PACKS": str(tmp_path),
+            "LUMESH_PROFILE": str(tmp_path / "traces"),
+            "LUMESH_TEXT_ENCODER_URL": "http://127.0.0.1:8888",
+            "LUMESH_TEXT_ENCODER_TOKEN": "secret",
+            "LUMESH_QUEUE_QUOTA": "10",
+            "LUMESH_MAX_DISK": "1.5 GB",
+            "LUMESH_FINISH_TIMEOUT": "30",
+            "LUMESH_CHIP_PRICE": "1.2",
+            "LUMESH_ALLOW_PRIVATE_WEBHOOKS": "1",
+            "LUMESH_ACCESS": "proxy",
+            "LUMESH_OPEN": "1",
+            "LUMESH_TRUSTED_PROXIES": "127.0.0.1",
+            "LUMESH_USER_HEADER": "X-Remote-User",
+            "LUMESH_ADMINS": "Ada, bob",
+            "LUMESH_SHARED_GALLERY": "1",
+            "LUMESH_SUBMITS_PER_MINUTE": "10",
+            "LUMESH_PROMPT_HOOK": "filters:check",
+            "LUMESH_IMAGE_HOOK": "filters:look",
         },
     )
     assert (settings.host, settings.port, settings.data_dir) == ("127.0.0.2", 7001, tmp_path)
     assert (settings.model, settings.mesh, settings.fake) == ("m", "dp=2", True)
     assert settings.prewarm == ("512x512", "1024x1024")
+    assert (settings.packs, settings.profile) == ((tmp_path,), tmp_path / "traces")
+    assert settings.text_encoder_urls == {"flux2": "http://127.0.0.1:8888"}
+    assert settings.text_encoder_token == "secret"
+    assert (settings.max_disk_bytes, settings.finish_s) == (1_500_000_000, 30.0)
+    assert (settings.queue_quota, settings.chip_price) == (10, 1.2)
+    assert settings.allow_private_webhooks
 
 
 def test_every_flag_of_the_commands_exists() -> None:
     known = {
         name.replace("_", "-")
-        for command in (generate.make, stages.encode, stages.denoise, stages.decode, encoder_server.serve)
+        for command in (
+            generate.make,
+            stages.encode,
+            stages.denoise,
+            stages.decode,
+            encoder_server.serve,
+            plan.plan,
+            compile.compile_programs,
+        )
         for name in command.__annotations__
     } | {"json", "vs"}
     section = README[README.index("## Command line") : README.index("## REST")]
@@ -78,7 +125,7 @@ def test_every_route_exists(tmp_path: Path) -> None:
     settings = read_settings(["--data-dir", str(tmp_path)], {})
     with closing(open_database(tmp_path / "jobs.db")) as database:
         paths = set(create_api(settings, database, load_catalog()).openapi()["paths"])
-    for route in re.findall(r"localhost:7860(/api[\w/]*)", README):
+    for route in re.findall(r"localhost:7860(/(?:api|v1)/[\w/]*)", README):
         assert any(re.fullmatch(re.sub(r"\{\w+\}", r"\\w+", path), route) for path in paths), route
 
 

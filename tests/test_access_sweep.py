@@ -1,0 +1,299 @@
+"""Every route of the whole application, Gradio's included: nobody comes in without a name, nobody reaches another's.
+
+The routes are read off the application, so a new one is asked as well; one that names things by ids nobody here knows
+fails the test until it is added to `IDS`.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+from fastapi.testclient import TestClient
+from starlette.routing import BaseRoute, Mount
+
+from app import create_app
+from pipelines.catalog import Catalog, load_catalog
+from pipelines.fake import FakeFamily
+from pipelines.recipe import Recipe, resolve
+from studio.access.sessions import COOKIE
+from studio.access.users import Users
+from studio.access_settings import Mode
+from studio.api.gate import PUBLIC
+from studio.database import Database, open_database
+from studio.jobs import queue
+from studio.library import trash, uploads
+from studio.settings import Settings
+from studio.worker.loop import Worker
+from studio.worker.resident import Resident
+
+IDS = {"job_id", "output_id", "other_id", "upload_id", "preset_id", "grid_id"}
+OF_NOBODY = {"account", "name", "path", "_name"}  # a repository of the hub; any unknown path; how a file is saved
+BODIES = {
+    "/api/v1/jobs/{job_id}/move": {"before": None},
+    ("PATCH", "/api/v1/jobs/{job_id}"): {"steps": 3},
+    ("PATCH", "/api/v1/outputs/{output_id}"): {"favourite": True},
+}
+ADMIN, ADA, BOB = "admin", "ada", "bob"
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """A studio with a login in which Ada made something; clients of everybody, and of nobody."""
+
+    app: Any
+    settings: Settings
+    clients: dict[str, TestClient]
+    ids: dict[str, str]
+    trashed: str
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory, encode_picture: Any) -> Iterator[House]:
+    settings = Settings(host="127.0.0.1", port=7860, data_dir=tmp_path_factory.mktemp("house"), fake=True)
+    settings = replace(settings, access=replace(settings.access, mode=Mode.PASSWORD))
+    catalog = load_catalog()
+    users = Users(settings.users_file)
+    with closing(open_database(settings.database_file)) as database:
+        app = build(settings, database, catalog)
+        clients = {"": TestClient(app, follow_redirects=False, raise_server_exceptions=False)}
+        for name in (ADMIN, ADA, BOB):
+            users.add(name, password=None, is_admin=name == ADMIN)
+            bearer = {"Authorization": f"Bearer {users.add_token(name)}"}
+            clients[name] = TestClient(app, headers=bearer, follow_redirects=False, raise_server_exceptions=False)
+
+        def submit(**fields: Any) -> str:
+            recipe = Recipe(model=catalog.default.id, prompt="A red sailboat", steps=1, **fields)
+            return queue.submit(database, resolve(recipe, catalog), owner=ADA).id
+
+        made, thrown_away = submit(), submit()
+        worker = make_worker(settings, database, catalog)
+        worker.run_next()
+        worker.run_next()
+        trash.throw_away(database, [f"{thrown_away}-0"], owner=ADA)
+        preset = clients[ADA].post("/api/v1/presets", json={"title": "Mine", "output": f"{made}-0"}).json()
+        axes = {"x": {"field": "steps", "values": "1, 2"}, "recipe": {"model": catalog.default.id, "prompt": "Boats"}}
+        grid = clients[ADA].post("/api/v1/grids", json=axes).json()
+        upload = uploads.add(database, settings.uploads_dir, encode_picture(), owner=ADA)
+        ids = {
+            "job_id": submit(),
+            "output_id": f"{made}-0",
+            "other_id": f"{made}-0",
+            "upload_id": upload.id,
+            "preset_id": preset["id"],
+            "grid_id": grid["id"],
+        }
+        yield House(app=app, settings=settings, clients=clients, ids=ids, trashed=f"{thrown_away}-0")
+
+
+def make_worker(settings: Settings, database: Database, catalog: Catalog) -> Worker:
+    return Worker(
+        settings=settings,
+        database=database,
+        catalog=catalog,
+        resident=Resident(lambda model, _: FakeFamily(model, compile_s=0, step_s=0)),
+        default_model=catalog.default,
+    )
+
+
+def build(settings: Settings, database: Database, catalog: Catalog) -> FastAPI:
+    """Within a loop: without one Gradio makes loops of its own, which nobody closes."""
+
+    async def create() -> FastAPI:
+        return create_app(settings, database, catalog)
+
+    return asyncio.run(create())
+
+
+def list_routes(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Method and path of everything that answers, also within a mount; of mounted files one that could be there."""
+    for route in iter_route_contexts(routes):
+        path = f"{prefix}{route.path}"
+        if isinstance(route.original_route, Mount):
+            yield from (
+                list_routes(route.original_route.routes, path)
+                if route.original_route.routes
+                else [("GET", f"{path}/x")]
+            )
+        else:
+            yield from ((method, path) for method in sorted(route.methods or {"GET"}))
+
+
+def fill(path: str, ids: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: ids.get(found[1], "x"), path) or "/"
+
+
+def test_nobody_comes_in_without_a_name(house: House) -> None:
+    client = house.clients[""]
+    asked = 0
+    for method, path in list_routes(house.app.routes):
+        url = fill(path, house.ids)
+        if (method, url) in PUBLIC[Mode.PASSWORD]:
+            continue
+        answer = client.request(method, url)
+        assert answer.status_code == 401, (method, url, answer.status_code)
+        assert "Ada" not in answer.text
+        asked += 1
+    assert asked > 120, "the routes of REST and of Gradio were found"
+    for url in ("/nothing", "/api/v1/nothing", "//login", "/login/", "/LOGIN", "/gradio_api/queue/join", "/ui/x.css"):
+        assert client.get(url).status_code == 401, url
+
+
+def test_a_browser_without_a_name_is_sent_to_the_login_page_and_back(house: House) -> None:
+    client = house.clients[""]
+    html = {"Accept": "text/html,*/*"}
+    assert client.get("/", headers=html).headers["location"] == "login"
+    sent = client.get("/api/docs?a=b%20c", headers=html)
+    assert (sent.status_code, sent.headers["location"]) == (303, "../login?next=api%2Fdocs%3Fa%3Db%2520c")
+    assert client.post("/", headers=html).status_code == 401
+    page = client.get("/login", params={"next": '"><script>alert(1)</script>'})
+    assert page.status_code == 200
+    assert "<script>alert" not in page.text
+    assert "frame-ancestors 'self'" in page.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "e30.00", "."])
+def test_a_cookie_that_was_not_made_here_is_nobodys(house: House, cookie: str) -> None:
+    answer = house.clients[""].get("/api/v1/jobs", headers={"Cookie": f"{COOKIE}={cookie}"})
+    assert answer.status_code == 401
+
+
+def test_anothers_ids_do_not_exist(house: House) -> None:
+    bob = house.clients[BOB]
+    asked = 0
+    for method, path in list_routes(house.app.routes):
+        names = set(re.findall(r"\{(\w+)", path))
+        if not path.startswith("/api/v1/") or not names:
+            continue
+        assert names <= IDS | OF_NOBODY, f"{path}: say in IDS what Ada has of this"
+        if not names & IDS:
+            continue
+        body = BODIES.get((method, path), BODIES.get(path))
+        answer = bob.request(method, fill(path, house.ids), json=body)
+        assert answer.status_code == 404, (method, path, answer.status_code, answer.text)
+        asked += 1
+    assert asked >= 20
+
+
+def test_ids_in_bodies_and_queries_reach_nothing_of_anothers(house: House) -> None:
+    ada, bob, ids = house.clients[ADA], house.clients[BOB], house.ids
+    for action in ("trash", "restore", "purge"):
+        sent = {"ids": [ids["output_id"], house.trashed]}
+        assert bob.post(f"/api/v1/outputs/{action}", json=sent).json() == {"ids": []}
+    assert bob.post("/api/v1/outputs/zip", data={"ids": ids["output_id"]}).status_code == 404
+    assert bob.post("/api/v1/presets", json={"title": "Yours", "output": ids["output_id"]}).status_code == 404
+    assert bob.get("/api/v1/presets.zip", params={"id": ids["preset_id"]}).status_code == 404
+    assert bob.get("/api/v1/outputs", params={"preset": ids["preset_id"]}).status_code == 404
+    assert bob.post("/api/v1/hub/a/b/push", json={"ids": [ids["preset_id"]]}).status_code == 404
+    for image in (ids["upload_id"], ids["output_id"]):
+        recipe = {"model": "flux2-klein-4b", "shape": "512x512", "prompt": "A boat", "images": [image]}
+        for path in ("jobs", "estimate"):
+            answer = bob.post(f"/api/v1/{path}", json=recipe)
+            assert path == "estimate" or answer.status_code == 422
+            assert "60" not in answer.text.replace(image, ""), "the size of the picture"
+        assert bob.post("/api/v1/jobs/many", json={"recipe": recipe}).status_code == 422
+    mine = bob.post("/api/v1/jobs", json={"model": "demo-sdxl", "prompt": "Bob's"}).json()["id"]
+    assert bob.post(f"/api/v1/jobs/{mine}/move", json={"before": ids["job_id"]}).status_code == 404
+    bob.post("/api/v1/queue/pause")
+    assert bob.post("/api/v1/jobs/cancel", json={"scope": "all"}).json() == {"cancelled": 1}
+    bob.post("/api/v1/jobs/clear")
+    bob.put("/api/v1/webhook", json={"url": "https://example.com/bob"})
+    assert ada.get("/api/v1/queue").json()["is_paused"] is False
+    assert ada.get("/api/v1/webhook").json() == {"webhook": None}
+    assert ada.get(f"/api/v1/jobs/{ids['job_id']}").json()["state"] == "queued"
+    assert ada.get(f"/api/v1/outputs/{ids['output_id']}").json()["trashed_at"] is None
+
+
+def test_lists_hold_ones_own_and_admins_see_everybodys(house: House) -> None:
+    ada, bob, admin = (house.clients[name] for name in (ADA, BOB, ADMIN))
+    assert {job["owner"] for job in bob.get("/api/v1/jobs").json()["jobs"]} <= {BOB}
+    assert bob.get("/api/v1/outputs").json()["total"] == 0
+    assert bob.get("/api/v1/outputs/filters").json()["kept"] == 0
+    assert not [one for one in bob.get("/api/v1/presets").json()["presets"] if one["origin"]["kind"] != "shipped"]
+    assert ada.get("/api/v1/outputs").json()["total"] == 1
+    for path in ("jobs", "outputs", "outputs/filters", "events"):
+        assert bob.get(f"/api/v1/{path}", params={"everyone": True}).status_code == 403, path
+    assert admin.get("/api/v1/outputs").json()["total"] == 0
+    everyones = admin.get("/api/v1/outputs", params={"everyone": True}).json()["outputs"]
+    assert [output["owner"] for output in everyones] == [ADA]
+    jobs = admin.get("/api/v1/jobs", params={"everyone": True}).json()["jobs"]
+    assert ADA in {job["owner"] for job in jobs}
+    for path in (f"jobs/{house.ids['job_id']}", f"outputs/{house.ids['output_id']}/file"):
+        assert admin.get(f"/api/v1/{path}").status_code == 200
+
+
+def test_the_machine_is_for_those_who_look_after_it(house: House) -> None:
+    bob, admin = house.clients[BOB], house.clients[ADMIN]
+    asked = 0
+    for method, path in list_routes(house.app.routes):
+        if path.startswith("/api/v1/system") and method != "HEAD" and not path.endswith("/usage"):
+            query = {"model": "demo-sdxl"} if path.endswith("/plan") else None
+            body = {"model": "demo-sdxl", "topology": "v6e-8"} if method == "POST" and query else {}
+            assert bob.request(method, path, params=query, json=body).status_code == 403, (method, path)
+            asked += 1
+    assert asked >= 9
+    assert admin.get("/api/v1/system/log").status_code == 200
+    assert {one["owner"] for one in bob.get("/api/v1/system/usage").json()["owners"]} <= {BOB}
+
+
+def test_me_is_who_the_token_says(house: House) -> None:
+    me = {name: house.clients[name].get("/api/v1/me").json() for name in (ADMIN, BOB)}
+    assert (me[BOB]["owner"], me[BOB]["is_admin"], me[BOB]["sees_everyone"]) == (BOB, False, False)
+    assert (me[ADMIN]["is_admin"], me[ADMIN]["sees_everyone"], me[ADMIN]["is_known"]) == (True, True, True)
+
+
+def test_gradios_own_uploads_and_files_are_closed_to_everybody(house: House) -> None:
+    bob, database = house.clients[BOB], house.settings.database_file
+    assert bob.post("/gradio_api/upload", files={"files": b"x"}).status_code == 404
+    for path in (
+        f"/gradio_api/file={database}",
+        f"/gradio_api/file/{database}",
+        "/gradio_api/proxy=https://a",
+        "/login/",
+    ):
+        assert bob.get(path).status_code == 404, path
+    assert bob.get("/config").status_code == 200
+
+
+def test_gradios_endpoints_know_who_asks(house: House) -> None:
+    ada, bob = house.clients[ADA], house.clients[BOB]
+
+    def call(client: TestClient, name: str, *values: Any) -> tuple[int, str]:
+        answer = client.post(f"/gradio_api/run/{name}", json={"data": values})
+        return answer.status_code, answer.text
+
+    status, text = call(bob, "submit", {"model": "demo-sdxl", "prompt": "Bob's own"})
+    assert status == 200, text
+    job_id = re.findall(r'"data":\["(\w+)"\]', text)[0]
+    assert bob.get(f"/api/v1/jobs/{job_id}").json()["owner"] == BOB
+    assert call(ada, "status", job_id)[0] == 500
+    assert call(ada, "cancel", job_id)[0] == 500
+    assert bob.get(f"/api/v1/jobs/{job_id}").json()["state"] == "queued"
+    assert call(bob, "cancel", job_id)[0] == 200
+
+
+def test_a_shared_gallery_shows_outputs_and_presets_but_changes_nothing(house: House, tmp_path: Path) -> None:
+    access = replace(house.settings.access, shared_gallery=True)
+    settings = replace(house.settings, access=access)
+    bearer = house.clients[BOB].headers["authorization"]
+    with closing(open_database(settings.database_file)) as database:
+        app = build(settings, database, load_catalog())
+        bob = TestClient(app, headers={"Authorization": bearer})
+        output, preset = house.ids["output_id"], house.ids["preset_id"]
+        assert bob.get("/api/v1/outputs", params={"everyone": True}).json()["total"] == 1
+        assert bob.get("/api/v1/outputs").json()["total"] == 0
+        for path in (f"outputs/{output}", f"outputs/{output}/file", f"outputs/{output}/thumb", f"presets/{preset}"):
+            assert bob.get(f"/api/v1/{path}").status_code == 200, path
+        assert bob.get(f"/api/v1/outputs/{house.trashed}").status_code == 404
+        assert bob.patch(f"/api/v1/outputs/{output}", json={"favourite": True}).status_code == 404
+        assert bob.delete(f"/api/v1/outputs/{output}").status_code == 404
+        assert bob.delete(f"/api/v1/presets/{preset}").status_code == 404
+        assert bob.get(f"/api/v1/jobs/{house.ids['job_id']}").status_code == 404
+        assert bob.get("/api/v1/outputs", params={"everyone": True, "state": "trashed"}).status_code == 403
+        assert bob.get("/api/v1/me").json()["sees_everyone"] is True
