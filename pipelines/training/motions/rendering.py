@@ -79,7 +79,9 @@ def _move_subject(clip: Clip, width: int, height: int, shares: np.ndarray) -> np
     for share in shares:
         canvas = background.copy()
         x, y = course.at(float(share))
-        spot = Spot(x=round(x * canvas.width), y=round(y * canvas.height), size=round(home.size * SCALES.get(subject.kind, 1.0)))
+        spot = Spot(
+            x=round(x * canvas.width), y=round(y * canvas.height), size=round(home.size * SCALES.get(subject.kind, 1.0))
+        )
         draw_subject(canvas, subject, scene, spot)
         frames.append(canvas.finish())
     return np.stack(frames)
