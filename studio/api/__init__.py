@@ -7,6 +7,7 @@ call jobs/ and library/. Every error has one shape (errors.py).
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 
@@ -39,7 +40,7 @@ from studio.api import (
 from studio.api.access import Studio
 from studio.api.feed import Feed
 from studio.api.gate import Gate
-from studio.api.headers import DOCS_PATH, SafeHeaders
+from studio.api.headers import SafeHeaders
 from studio.api.origin import OwnPagesOnly
 from studio.api.planning import Planner
 from studio.api.sizes import LimitedSize
@@ -56,6 +57,7 @@ ids of uploads (`POST /api/v1/uploads`) or of outputs. `GET /api/v1/presets` lis
 Programs written for OpenAI's API find theirs below `/v1`, language models their tools at `/mcp`.
 """
 
+DOCS_PATH = "/api/docs"
 GZIP: dict[str, Any] = {
     "minimum_size": 1000,  # a packet takes as much anyway
     "compresslevel": 6,  # 9 takes twice as long for 0.5 % less of our scripts
@@ -67,13 +69,14 @@ GZIP: dict[str, Any] = {
 
 def create_api(settings: Settings, database: Database, catalog: Catalog) -> FastAPI:
     """The application with every REST route; the page is mounted onto it (app.py)."""
-    app = FastAPI(
+    app = FastAPIOffline(
         title="Lumesh",
         description=DESCRIPTION,
         version="1",
         docs_url=DOCS_PATH,
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
+        swagger_ui_oauth2_redirect_url=f"{DOCS_PATH}/oauth2-redirect",
+        static_url=f"{DOCS_PATH}-files",
         openapi_url="/api/openapi.json",
     )
     door = Door(settings, database)

@@ -7,16 +7,11 @@ that is no page may run nothing at all. A Space is shown in a frame of huggingfa
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-DOCS_PATH = "/api/docs"
-DOCS_HOSTS = "https://cdn.jsdelivr.net https://fastapi.tiangolo.com"  # FastAPI's page loads Swagger UI from there
-
-_PAGE = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'{more}; "
-    "style-src 'self' 'unsafe-inline'{more}; img-src 'self' data: blob:{more}; media-src 'self' blob:; "
+PAGE_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' blob:; "
     "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'"
 )
-PAGE_POLICY = _PAGE.format(more="")
-DOCS_POLICY = _PAGE.format(more=f" {DOCS_HOSTS}")
 # Browsers show a picture or video alone on a page of their own, with a style and the file itself.
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; media-src 'self'"
 
@@ -48,14 +43,12 @@ class SafeHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in self._always.items():
                     headers.setdefault(name, value)
-                policy = headers.get("Content-Security-Policy") or _choose_policy(scope["path"], headers)
+                policy = headers.get("Content-Security-Policy") or _choose_policy(headers)
                 headers["Content-Security-Policy"] = f"{policy}; {self._ancestors}"
             await send(message)
 
         await self._app(scope, receive, send_safely)
 
 
-def _choose_policy(path: str, headers: MutableHeaders) -> str:
-    if not headers.get("content-type", "").startswith("text/html"):
-        return FILE_POLICY
-    return DOCS_POLICY if path == DOCS_PATH else PAGE_POLICY
+def _choose_policy(headers: MutableHeaders) -> str:
+    return PAGE_POLICY if headers.get("content-type", "").startswith("text/html") else FILE_POLICY

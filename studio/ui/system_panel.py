@@ -1,6 +1,6 @@
 """The System view: what the studio runs on, what that holds and costs, and what other chips would do.
 
-Filled by static/js/system.js while it is shown; the plan is systemplan.js.
+Filled by static/js/system.js while it is shown; the plan is systemplan.js, lists of words are wordlists.js.
 """
 
 from studio.ui.icons import icon
@@ -81,6 +81,27 @@ _DISK = f"""
 <p class="lu-model-note" id="lu-sys-free"></p>
 """
 
+_WORDS_NAME = r"[A-Za-z0-9][\w\-]*(\/[A-Za-z0-9][\w\-]*)*"  # as library/wildcards.py has it
+
+_WORDS = f"""
+<form class="lu-words" id="lu-words-form">
+  <div class="lu-field"><label class="lu-label" for="lu-words-list" data-text="words.list"></label>
+    <select class="lu-input" id="lu-words-list"></select></div>
+  <div class="lu-field"><label class="lu-label" for="lu-words-name" data-text="words.name"></label>
+    <input class="lu-input" id="lu-words-name" maxlength="80" required pattern="{_WORDS_NAME}"
+      data-text-title="words.nameRule" autocomplete="off" spellcheck="false"></div>
+  <div class="lu-field"><label class="lu-label" for="lu-words-lines" data-text="words.lines"></label>
+    <textarea class="lu-input lu-scroll" id="lu-words-lines" rows="8" required></textarea></div>
+  <p class="lu-model-note" id="lu-words-note" role="status"></p>
+  <p class="lu-message" id="lu-words-message" role="alert"></p>
+  <div class="lu-words-acts">
+    <button type="submit" class="lu-button lu-accent" data-text="words.save"></button>
+    <button type="button" class="lu-button" id="lu-words-delete" hidden>{icon("trash")}<span
+      data-text="words.delete"></span></button>
+  </div>
+</form>
+"""
+
 _LOG_TOOLS = f"""
 <button type="button" class="lu-icon-button" id="lu-sys-log-read" data-text-aria-label="system.readLog"
   data-text-title="system.readLog">{icon("retry")}</button>
@@ -106,6 +127,7 @@ HTML = f"""
       {_card("cache", "system.cache", _CACHE)}
       {_card("usage", "system.usage", _USAGE)}
       {_card("disk", "system.disk", _DISK)}
+      {_card("words", "words.title", _WORDS)}
     </div>
     <div class="lu-sys-stack">
       {_card("models", "system.models", '<div class="lu-sys-models" id="lu-sys-models"></div>')}

@@ -221,3 +221,43 @@ def test_with_reduced_motion_nothing_moves_by_itself(browser: Any, studio: Any) 
     )
     assert moving == []
     context.close()
+
+
+def test_a_list_of_words_is_written_used_changed_and_deleted(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    page = open_page()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click(".lu-views [data-view=system]")
+    name, lines, choice = (page.locator(f"#lu-words-{part}") for part in ("name", "lines", "list"))
+    name.fill("places/harbours")
+    lines.fill("Genoa\nBergen")
+    expect(page.locator("#lu-words-note")).to_contain_text("__places/harbours__ in a prompt is one of these")
+    keep(page, "word-lists")
+    page.get_by_role("button", name="Save the list").click()
+    expect(choice.locator("option:checked")).to_have_text("places/harbours: 2 options")
+
+    with urllib.request.urlopen(f"{studio.url}/api/v1/wildcards/places/harbours") as answer:
+        assert json.load(answer)["lines"] == ["Genoa", "Bergen"]
+
+    lines.fill("# ports\nGenoa\nBergen\nOporto\n")
+    page.get_by_role("button", name="Save the list").click()
+    expect(choice.locator("option:checked")).to_have_text("places/harbours: 3 options")
+    choice.select_option("")
+    expect(lines).to_have_value("")
+    choice.select_option("places/harbours")
+    expect(lines).to_have_value("# ports\nGenoa\nBergen\nOporto")
+
+    name.fill("../etc/passwd")
+    page.get_by_role("button", name="Save the list").click()
+    expect(page.locator("#lu-words-name:invalid")).to_have_count(1)
+    name.fill("places/harbours")
+
+    page.locator("#lu-words-delete").click()
+    expect(choice.locator("option")).to_have_count(1)
+    expect(page.locator("#lu-words-delete")).to_be_hidden()
+
+
+def test_the_routes_are_described_without_asking_another_host(open_page: OpenPage, studio: Any) -> None:
+    page = open_page()
+    page.goto(f"{studio.url}/api/docs")
+    expect(page.locator("#swagger-ui .info .title")).to_contain_text("Lumesh")
+    expect(page.locator(".opblock-summary-path", has_text="/api/v1/jobs").first).to_be_visible()

@@ -58,7 +58,7 @@ STAGES = (
     ),
     Stage(  # its middle attends to the whole picture
         name="whole",
-        course=Course(steps=160, muon_learning_rate=0.002, adam_learning_rate=3e-4, ema_decay=0.98),
+        course=Course(steps=70, muon_learning_rate=0.002, adam_learning_rate=3e-4, ema_decay=0.95, warmup_steps=10),
         frames=FRAMES,
         side=SIDE,
         batch_size=1,

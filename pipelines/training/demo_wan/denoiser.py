@@ -39,20 +39,14 @@ class Stage:
 
 
 SIZES = (
-    AlbumSize(width=128, height=128, count=3000, batch_size=8, turns=2),
-    AlbumSize(width=160, height=96, count=1500, batch_size=8, turns=1),
+    AlbumSize(width=128, height=128, count=2000, batch_size=8, turns=2),
+    AlbumSize(width=160, height=96, count=700, batch_size=8, turns=1),
 )
-# After the first stage boats, balloons and sunsets move as they should; small lamps and sharp edges come in the second.
 STAGES = (
     Stage(
         name="denoiser",
         sizes=SIZES,
         course=Course(steps=6000, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
-    ),
-    Stage(
-        name="details",
-        sizes=SIZES,
-        course=Course(steps=8000, muon_learning_rate=0.012, adam_learning_rate=8e-4, ema_decay=0.999),
     ),
 )
 

@@ -48,7 +48,7 @@ def run_apart(*arguments: str | Path) -> Any:
         capture_output=True,
         text=True,
         check=True,
-        env={"PATH": "", "JAX_PLATFORMS": "cpu"},
+        env={"PATH": "", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"},
     )
     return json.loads(done.stdout)
 

@@ -1,4 +1,5 @@
-// The System view: asks while it is shown, and only then. Not here: plans for other chips (systemplan.js).
+// The System view: asks while it is shown, and only then. Not here: plans for other chips (systemplan.js), lists of
+// words (wordlists.js).
 
 import { clearCache, readCache, readDisk, readLog, readSystem, readUsage } from "./api.js";
 import { el, find, keyed, setText } from "./dom.js";
@@ -8,6 +9,7 @@ import { mountPlan, openPlan } from "./systemplan.js";
 import { has, locale, t, together } from "./text.js";
 import { toast } from "./toasts.js";
 import { isShown, onView } from "./views.js";
+import { mountWordLists, openWordLists } from "./wordlists.js";
 
 const LIVE_MS = 2000; // as often as the worker measures
 const SLOW_MS = 15_000; // folders are walked for it
@@ -23,6 +25,7 @@ export function mountSystem() {
   });
   find("lu-sys-log-read").addEventListener("click", () => drawLog().catch(say));
   mountPlan();
+  mountWordLists();
   onView((name) => name === "system" && open());
   setInterval(() => isShown("system") && !document.hidden && refresh(), LIVE_MS);
   if (isShown("system")) open();
@@ -32,6 +35,7 @@ function open() {
   slowAt_ms = -Infinity;
   refresh();
   openPlan();
+  openWordLists();
 }
 
 /** Each part by itself: what the server does not answer, or not to everybody, stays as it is, and the message says why. */
