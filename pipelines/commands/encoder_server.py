@@ -19,6 +19,7 @@ def serve(
         typer.Option(envvar="LUMESH_TEXT_ENCODER_TOKEN", help="Clients must send it as their bearer token."),
     ] = None,
     mesh: options.MeshText = None,
+    verify_weights: options.VerifyWeights = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
     """Serves a model's text encoder to `generate --text_encoder_url`.
@@ -36,7 +37,12 @@ def serve(
         raise RecipeError({"token": f"--host {host} lets other machines in; set --token too"})
     with TerminalProgress(is_silent=False) as on_progress:
         family = registry.load(
-            served, mesh=mesh, cache_dir=place.cache_dir, on_progress=on_progress, stages=("encode",)
+            served,
+            mesh=mesh,
+            cache_dir=place.cache_dir,
+            on_progress=on_progress,
+            stages=("encode",),
+            verify_weights=verify_weights,
         )
         family.warm(served.default_shape, batch_size=1, uses_cfg=True, on_progress=on_progress)
     typer.echo(f"The text encoder of {model} listens on http://{host}:{port}", err=True)

@@ -36,6 +36,7 @@ def encode(
     output_dir: OutputDir = STAGE_DIR,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
+    verify_weights: options.VerifyWeights = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -46,7 +47,7 @@ def encode(
     place = options.Place(data_dir=data_dir)
     fields = {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "images": _name_images(image)}
     recipe = options.make_recipe(place.catalog, fields | {"seed": 0})
-    family = _load(place, recipe, "encode", mesh=mesh, packs=pack, is_silent=as_json)
+    family = _load(place, recipe, "encode", mesh=mesh, packs=pack, verify_weights=verify_weights, is_silent=as_json)
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
     stage_files.write_tensors(file, embeddings, model_id=model)
@@ -72,6 +73,7 @@ def denoise(
     image: options.Images = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
+    verify_weights: options.VerifyWeights = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -93,7 +95,7 @@ def denoise(
         "images": _name_images(image),
     }
     recipe = options.make_recipe(place.catalog, choose_fields(config, given))
-    family = _load(place, recipe, "denoise", mesh=mesh, packs=pack, is_silent=as_json)
+    family = _load(place, recipe, "denoise", mesh=mesh, packs=pack, verify_weights=verify_weights, is_silent=as_json)
     embeddings = stage_files.read_tensors(
         input_dir / stage_files.EMBEDDINGS_FILE, family.embedding_shapes(), model_id=recipe.model, stage="encode"
     )
@@ -117,6 +119,7 @@ def decode(
     fps: options.Fps = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
+    verify_weights: options.VerifyWeights = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -129,7 +132,7 @@ def decode(
     recipe = options.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
     suffix = suffix_of(place.catalog.get(recipe.model))
     check_output(output, suffix)
-    family = _load(place, recipe, "decode", mesh=mesh, packs=pack, is_silent=as_json)
+    family = _load(place, recipe, "decode", mesh=mesh, packs=pack, verify_weights=verify_weights, is_silent=as_json)
     latents = stage_files.read_tensors(
         input_dir / stage_files.LATENTS_FILE,
         {"latents": (recipe.batch_size, *family.latents_shape(recipe.parsed_shape))},
@@ -155,6 +158,7 @@ def _load(
     *,
     mesh: str | None,
     packs: Sequence[Path] | None,
+    verify_weights: bool,
     is_silent: bool,
 ) -> Any:
     from pipelines import registry
@@ -167,6 +171,7 @@ def _load(
             on_progress=on_progress,
             stages=(stage,),
             packs=place.list_packs(packs),
+            verify_weights=verify_weights,
         )
         family.warm(
             recipe.parsed_shape,

@@ -168,9 +168,14 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     from pipelines.runtime import compiled
 
-    folder, use = tmp_path_factory.mktemp("cache"), compiled.use_persistent_cache
-    compiled.use_persistent_cache = lambda _folder: use(folder)
-    yield folder
+    shared, use = tmp_path_factory.mktemp("cache"), compiled.use_persistent_cache
+
+    def use_shared(folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)  # its index lies there all the same
+        use(shared)
+
+    compiled.use_persistent_cache = use_shared
+    yield shared
     compiled.use_persistent_cache = use
 
 

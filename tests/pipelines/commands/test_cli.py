@@ -217,6 +217,20 @@ def test_stages_out_of_order_say_what_comes_first(run: Run, encoded: Path) -> No
         assert words in found.err
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "encode --model tiny --prompt x --output_dir {out}/verified",
+        "denoise --input_dir {out}/stages",
+        "encoder-server --model tiny --port 1",
+    ],
+)
+def test_every_stage_verifies_weights_before_it_loads_them(run: Run, encoded: Path, line: str) -> None:
+    found = run(f"{line} --mesh dp=1 --verify-weights")
+    assert found.code == 1
+    assert "SHA256SUMS" in found.err  # the tiny model has none
+
+
 @pytest.mark.parametrize("damage", ["truncated", "foreign model", "other shape", "not finite"])
 def test_a_bad_embeddings_file_is_refused_in_one_line(run: Run, encoded: Path, damage: str) -> None:
     file = encoded / "stage1_embeddings.safetensors"
