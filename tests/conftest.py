@@ -43,8 +43,17 @@ CLIPS = Model(
 )
 
 ROOT = Path(__file__).resolve().parent.parent
+FAMILIES = ROOT / "tests" / "pipelines"
 DEADLINE_S = 20.0
 START_DEADLINE_S = 120.0  # two interpreters and Gradio, on a machine that may be busy
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `--dist loadgroup`: a file's tests share a process, and so do all of a family, whose models compile once."""
+    for item in items:
+        is_of_family = item.path.parent.parent == FAMILIES and item.path.parent.name in ("sdxl", "flux2", "wan")
+        group = item.path.parent if is_of_family else item.path
+        item.add_marker(pytest.mark.xdist_group(group.relative_to(ROOT).as_posix()))
 
 
 def encode_picture(

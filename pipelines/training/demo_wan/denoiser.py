@@ -46,7 +46,7 @@ STAGES = (
     Stage(
         name="denoiser",
         sizes=SIZES,
-        course=Course(steps=6000, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
+        course=Course(steps=5000, muon_learning_rate=0.015, adam_learning_rate=1e-3, ema_decay=0.998),
     ),
 )
 

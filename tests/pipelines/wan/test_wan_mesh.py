@@ -17,7 +17,6 @@ from pipelines.wan.programs import list_programs
 @pytest.mark.parametrize(
     ("place", "fields"),
     [
-        pytest.param(("t2v", "dp=2,sp=4"), {}, id="guidance pair and tokens"),
         pytest.param(("t2v", "dp=2,tp=4"), {}, id="slices of weights"),
         pytest.param(("experts", "sp=8"), {}, id="two experts, tokens alone"),
         pytest.param(("i2v", "dp=2,sp=4"), {"images": ["photo"]}, id="a first picture, guidance pair and tokens"),
