@@ -92,6 +92,23 @@ _COMPARE = f"""
 </section>
 """
 
+_TAGS = f"""
+<dialog class="lu-dialog" id="lu-tags" aria-labelledby="lu-tags-title">
+  <form method="dialog">
+    <div class="lu-dialog-head"><h2 id="lu-tags-title"></h2>
+      <button type="button" class="lu-icon-button" data-close
+        data-text-aria-label="common.close">{icon("close")}</button></div>
+    <div class="lu-dialog-body"><div class="lu-field">
+      <label class="lu-label" for="lu-tags-text" data-text="gallery.tags"></label>
+      <input class="lu-input" id="lu-tags-text" maxlength="200" autocomplete="off" spellcheck="false">
+      <div class="lu-tags-known" id="lu-tags-known"></div>
+    </div></div>
+    <div class="lu-dialog-foot">
+      <button type="submit" class="lu-button lu-accent" data-text="gallery.addTag"></button></div>
+  </form>
+</dialog>
+"""
+
 HTML = f"""
 <section class="lu-gallery" id="lu-gallery" aria-labelledby="lu-gallery-title">
   <div class="lu-gallery-main" id="lu-gallery-main">
@@ -106,4 +123,5 @@ HTML = f"""
   {_DETAIL}
   {_COMPARE}
 </section>
+{_TAGS}
 """

@@ -244,6 +244,32 @@ def test_several_are_selected_downloaded_and_thrown_away(open_page: OpenPage, ma
     expect(tiles).to_have_count(3)
 
 
+def test_several_are_tagged_at_once(open_page: OpenPage, studio: Any, made: list[str], keep: Keep) -> None:
+    page = open_page()
+    tiles = _open_gallery(page)
+
+    def ask() -> Any:
+        for index in (0, 1):
+            tiles.nth(index).click(modifiers=["Control"])
+        page.locator("#lu-chosen").get_by_role("button", name="Add a tag").click()
+        return page.get_by_role("dialog", name="Tags for 2 outputs")
+
+    ask().get_by_label("Tags, with commas").fill("harbour, Evening")
+    page.keyboard.press("Enter")
+    expect(page.locator(TOASTS)).to_contain_text("Tagged 2 outputs")
+    tags = [set(_call(studio, f"outputs/{output}")["tags"]) for output in made]
+    assert sum(own >= {"evening", "harbour"} for own in tags) == 2
+
+    page.reload()
+    _open_gallery(page)
+    dialog = ask()
+    dialog.get_by_role("button", name="evening").click()
+    expect(dialog.get_by_label("Tags, with commas")).to_have_value("evening")
+    keep(page, "gallery-tags")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+
+
 def test_two_are_compared_with_what_differs(open_page: OpenPage, made: list[str], keep: Keep) -> None:
     page = open_page()
     tiles = _open_gallery(page)

@@ -41,6 +41,9 @@ let isEveryones = false;
 let counts = { kept: 0, trashed: 0, models: [], shapes: {}, tags: {}, presets: [] };
 let tell = { change: () => undefined, type: () => undefined };
 
+/** The tags that outputs have. */
+export const knownTags = () => Object.keys(counts.tags);
+
 /** `change()` follows every choice, `type()` every letter of the search. */
 export function mountFilters(listeners) {
   tell = listeners;

@@ -2,6 +2,7 @@
 // Not here: the wall itself (grid.js), the list behind it (outputs.js), one output alone (detail.js), two (compare.js).
 
 import { readOutput } from "./api.js";
+import { askTags, mountAskTags } from "./asktags.js";
 import { closeCompare, isComparing, mountCompare, openCompare } from "./compare.js";
 import { closeDetail, drawDetail, isDetailOpen, mountDetail, openDetail, pressDetail } from "./detail.js";
 import { el, find, icon, keyed, setText } from "./dom.js";
@@ -51,6 +52,7 @@ export function mountGallery() {
   mountFilters({ change: load, type: loadSoon });
   mountDetail({ close: focusTile, trash: (output) => discard([output]) });
   mountCompare({ close: () => (isDetailOpen() ? find("lu-detail-title").focus() : focusTile(currentIndex())) });
+  mountAskTags();
   find("lu-gallery-grid").addEventListener("click", click);
   find("lu-gallery-new").addEventListener("click", load);
   find("lu-gallery-purge").addEventListener("click", () => run(emptyTrash()));
@@ -270,7 +272,7 @@ function actionsOf(outputs) {
       label: t(isMarked ? "gallery.noFavourite" : "gallery.favourite"),
       act: () => mark(outputs, !isMarked).catch(say),
     },
-    { key: "tag", name: "tag", label: t("gallery.addTag"), act: () => tag(outputs).catch(say) },
+    { key: "tag", name: "tag", label: t("gallery.addTag"), act: () => addTags(outputs).catch(say) },
     { key: "download", name: "download", label: t("gallery.zip"), act: () => download(outputs) },
     ...(outputs.length === 2
       ? [{ key: "compare", name: "compare", label: t("compare.title"), act: () => openCompare(...outputs) }]
@@ -278,6 +280,11 @@ function actionsOf(outputs) {
     { key: "trash", name: "trash", label: t("trash.throw"), act: () => discard(outputs) },
     clear,
   ];
+}
+
+async function addTags(outputs) {
+  const tags = await askTags(outputs.length);
+  if (tags.length) await tag(outputs, tags);
 }
 
 /** Ends the selection with what was done about it. */

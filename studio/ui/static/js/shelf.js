@@ -47,11 +47,8 @@ export async function mark(outputs, favourite) {
 export const setTags = (output, tags) => changeOne(output, { tags });
 
 /** Adds tags to all of them. */
-export async function tag(chosen) {
+export async function tag(chosen, tags) {
   const outputs = mineOf(chosen);
-  const text = prompt(t("gallery.askTags", { count: outputs.length }));
-  const tags = readTags(text ?? "");
-  if (!tags.length) return;
   for (const output of outputs) await setTags(output, [...output.tags, ...tags]);
   toast(t("gallery.tagged", { count: outputs.length }));
 }
