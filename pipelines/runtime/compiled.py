@@ -59,9 +59,8 @@ counter = CompileCounter()
 def use_persistent_cache(folder: Path) -> None:
     """From now on every program goes to this folder, however small or quick."""
     folder.mkdir(parents=True, exist_ok=True)
-    if jax.config.jax_compilation_cache_dir != str(folder):
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        compilation_cache.reset_cache()  # JAX stays with the first folder
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    compilation_cache.reset_cache()  # JAX stays with the folder that it opened
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
