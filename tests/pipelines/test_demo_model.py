@@ -59,7 +59,8 @@ def test_its_tokenizer_spells_any_text(load_tokenizer: Callable[[Model], Any], m
     tokenizer = load_tokenizer(model)
     ids = tokenizer(text)["input_ids"]
     assert tokenizer.eos_token_id not in ids[:-1]
-    assert tokenizer.unk_token_id not in ids[1:-1]
+    knows_all_letters = model.family != "wan" or text.isascii()  # UMT5's kind of vocabulary lists its letters
+    assert not knows_all_letters or tokenizer.unk_token_id not in ids[1:-1]
 
 
 @every_example

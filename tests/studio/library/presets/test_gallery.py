@@ -52,10 +52,10 @@ def test_own_presets_come_first_newest_first_and_nobody_elses(add: Add, titles: 
 
 
 def test_words_tag_and_model_narrow_it_down(add: Add, titles: Callable[..., list[str]]) -> None:
-    add(make(title="Quiet", author="Ada", tags=["winter"], recipe={"prompt": "A blue house"}))
+    add(make(title="Quiet", author="Ada", tags=["frost"], recipe={"prompt": "A blue house"}))
     assert titles(words="ADA house") == ["Quiet"]
     assert titles(words="ada sailboat") == []
-    assert titles(tag="winter") == ["Quiet"]
+    assert titles(tag="frost") == ["Quiet"]
     assert titles(words="klein sign") == ["A cat with a sign"]
     assert all("wan" not in title.lower() for title in titles(model="demo-sdxl"))
     assert len(titles(model="demo-sdxl")) > 10
