@@ -22,8 +22,10 @@ export function mountWordLists() {
 
 /** Lists may have changed meanwhile, on disk too; what is being written stays. */
 export async function openWordLists() {
-  if (isChanged()) return;
-  await attempt(async () => show((await list(shown?.name)) ?? NEW));
+  await attempt(async () => {
+    const name = await list(shown?.name);
+    if (!isChanged()) await show(name ?? NEW);
+  });
 }
 
 /** Fills the choice and returns `wanted` if it is among the lists. */
