@@ -5,8 +5,8 @@ shifts. How far it shifts comes from correlating what changes with what changes 
 the change happens and from whether the whole light changes with it. Frames are halved, traces are taken over all of
 them and noise sets its own threshold, so soft and noisy clips are read as well as sharp ones.
 Time, place, subject and colour are read by the judge of still postcards on three frames.
-On 400 fresh clips, half of each size, sharp or softened (blur 1.2 px, noise 6, H.264): every motion right, 99.9 % of
-the attributes; tests repeat it on fewer.
+On 400 fresh clips, half of each size, sharp or softened (blur 1.2 px, noise 6): every motion right, 99.8 % of the
+attributes; tests repeat it on fewer.
 Not here: the judge of still postcards (../judge.py), any opinion on beauty.
 """
 
