@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import ModelError
+from pipelines.loras import LoraFile, find_loras
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
@@ -61,7 +62,7 @@ class Model:
     `fps` is set for models of video, `flow_shift` where the scheduler takes one (`flow_shifts` for some shapes alone),
     `guidance_scale_2` where a second expert ends the denoising, `max_images` where a recipe may bring pictures to start
     from and `min_images` where it must. `text_length` is the longest prompt in tokens, padding included, where a
-    family's tokenizer does not say less.
+    family's tokenizer does not say less. `loras_dir` is where the LoRAs of its recipes lie.
     """
 
     id: str
@@ -93,6 +94,7 @@ class Model:
     min_images: int = 0
     max_images: int = 0
     is_demo: bool = False
+    loras_dir: Path | None = None
 
     def __post_init__(self) -> None:
         assert self.default_shape in self.shapes, f"{self.id}: {self.default_shape} is not one of its shapes"
@@ -132,9 +134,14 @@ class Model:
 
 @dataclass(frozen=True)
 class Catalog:
-    """The models of this machine, in the order they are shown."""
+    """The models of this machine, in the order they are shown, and where its LoRAs lie.
+
+    `own_loras` are files elsewhere that only the command line names.
+    """
 
     models: tuple[Model, ...]
+    loras_dir: Path | None = None
+    own_loras: tuple[LoraFile, ...] = ()
 
     def get(self, model_id: str) -> Model:
         """Raises ModelError for an unknown id, naming the known ones."""
@@ -144,19 +151,25 @@ class Catalog:
         known = ", ".join(model.id for model in self.models)
         raise ModelError(f"There is no model {model_id!r}.", advice=f"Known models: {known}.")
 
+    def find_loras(self) -> tuple[LoraFile, ...]:
+        """The LoRAs that recipes may name, as they lie there now."""
+        return self.own_loras + (find_loras(self.loras_dir) if self.loras_dir is not None else ())
+
     @property
     def default(self) -> Model:
         return self.models[0]
 
 
-def load_catalog(models_dir: Path | None = None, *, file: Path = CATALOG_FILE) -> Catalog:
+def load_catalog(
+    models_dir: Path | None = None, loras_dir: Path | None = None, *, file: Path = CATALOG_FILE
+) -> Catalog:
     """The shipped models and the folders in `models_dir` (a user's own checkpoints, diffusers layout).
 
     Raises ModelError when a user's folder has a `model_index.json` that cannot be read.
     """
     shipped = _read_shipped(file)
     local = _find_local(models_dir, {model.id for model in shipped}) if models_dir else ()
-    return Catalog(shipped + local)
+    return Catalog(tuple(replace(model, loras_dir=loras_dir) for model in shipped + local), loras_dir)
 
 
 @functools.cache

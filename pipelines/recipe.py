@@ -5,18 +5,24 @@ The page, REST, the command line, file metadata and presets all speak this type.
 field. Past `resolve`, every field is set and trusted.
 """
 
+import math
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
+from pipelines.loras import ADVICE, LoraFile
 
 SCHEMA = 1
 MAX_PROMPT_CHARS = 2000
 MAX_FLOW_SHIFT = 20
 MAX_FPS = 60
+MAX_LORAS = 8
+MAX_LORA_SCALE = 4.0
+MAX_NAMED = 20  # in a message
 MAX_SEED = 2**32 - 1  # numpy's and most user interfaces' limit; torch itself takes 64 bits
 
 
@@ -99,10 +105,13 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
             "scheduler": recipe.scheduler or model.scheduler,
             "flow_shift": model.choose_flow_shift(shape) if recipe.flow_shift is None else recipe.flow_shift,
             "fps": model.fps if recipe.fps is None else recipe.fps,
+            "loras": tuple(lora for lora in recipe.loras if lora.scale != 0),
             "revision": None,
         }
     )
     problems = _find_problems(filled, model)
+    if filled.loras and (problem := _find_lora_problem(filled.loras, model, catalog.find_loras())):
+        problems["loras"] = problem
     if problems:
         raise RecipeError(problems)
     return filled
@@ -139,8 +148,6 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
         problems["seed"] = f"{recipe.seed} leaves no seed for picture {recipe.batch_size}; the last is {MAX_SEED}"
     if recipe.scheduler not in model.schedulers:
         problems["scheduler"] = f"{recipe.scheduler} is not known; allowed: {', '.join(model.schedulers)}"
-    if recipe.loras:
-        problems["loras"] = f"{model.id} does not take loras yet"
     if len(recipe.images) > model.max_images:
         allowed = f"at most {model.max_images}" if model.max_images else "no"
         problems["images"] = f"{len(recipe.images)} given; {model.id} takes {allowed} images"
@@ -168,6 +175,27 @@ def _find_optional_problems(recipe: Recipe, model: Model) -> dict[str, str]:
         elif not low <= value <= high:
             problems[name] = f"{value} is out of range; allowed: {low} to {high}"
     return problems
+
+
+def _find_lora_problem(loras: Sequence[Lora], model: Model, known: Sequence[LoraFile]) -> str:
+    """The first thing that keeps these from being used with the model; "" when there is none."""
+    if len(loras) > MAX_LORAS:
+        return f"{len(loras)} given; at most {MAX_LORAS} are allowed"
+    family_of = {file.ref: file.family for file in known}
+    fitting = [ref for ref, family in family_of.items() if family == model.family]
+    named = ", ".join(fitting[:MAX_NAMED] + ["..."] * (len(fitting) > MAX_NAMED)) or "none yet"
+    seen: set[str] = set()
+    for ref, scale in ((lora.ref, lora.scale) for lora in loras):
+        if ref in seen:
+            return f"{ref} is given twice; give it once, with the scales added"
+        seen.add(ref)
+        if not (math.isfinite(scale) and abs(scale) <= MAX_LORA_SCALE):
+            return f"{ref} has a scale of {scale}; allowed: {-MAX_LORA_SCALE} to {MAX_LORA_SCALE}"
+        if ref not in family_of:
+            return f"there is no LoRA {ref[:80]!r} here. {ADVICE} Those that fit {model.id}: {named}"
+        if family_of[ref] != model.family:
+            return f"{ref} is for {family_of[ref]} models, not for {model.id}. Those that fit: {named}"
+    return ""
 
 
 def _field_of(error: Any) -> str:

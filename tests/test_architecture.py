@@ -30,6 +30,7 @@ LAYERS = (
     ("pipelines.video",),
     ("pipelines.recipe", "pipelines.references"),
     ("pipelines.catalog",),
+    ("pipelines.loras",),
     ("pipelines.errors",),
 )
 
@@ -40,6 +41,7 @@ HEAVY = {"jax", "torch", "torchax", "diffusers", "transformers", "optax"}
 LIGHT_PACKAGES = ("app", "studio")
 FLOOR = (
     "errors",
+    "loras",
     "catalog",
     "recipe",
     "references",

@@ -3,11 +3,13 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import RecipeError
-from pipelines.recipe import MAX_PROMPT_CHARS, MAX_SEED, Recipe, read_recipe, resolve
+from pipelines.recipe import MAX_PROMPT_CHARS, MAX_SEED, Lora, Recipe, read_recipe, resolve
 
 
 @pytest.fixture(name="catalog", scope="module")
@@ -120,3 +122,52 @@ def test_which_weights_made_it_is_written_into_files_and_is_no_wish(catalog: Cat
     assert Recipe.model_validate_json(made.model_dump_json(by_alias=True)).revision == "local-0123456789abcdef"
     assert resolve(made, catalog).revision is None
     assert made.made_with("").revision is None
+
+
+@pytest.fixture(name="with_loras", scope="module")
+def keep_loras(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    folder = tmp_path_factory.mktemp("loras")
+    for number in range(9):
+        save_file({"unet.mid_block.x.lora_A.weight": np.zeros(1)}, folder / f"ink-{number}.safetensors")
+    save_file({"transformer.blocks.0.attn1.to_q.lora_A.weight": np.zeros(1)}, folder / "motion.safetensors")
+    return load_catalog(None, folder)
+
+
+def test_loras_are_those_of_the_folder(with_loras: Catalog, catalog: Catalog) -> None:
+    assert [lora.ref for lora in with_loras.find_loras()] == [*(f"ink-{number}" for number in range(9)), "motion"]
+    assert catalog.find_loras() == ()
+    recipe = Recipe(model="sdxl-base", prompt="A boat", loras=(Lora(ref="ink-0"), Lora(ref="ink-1", scale=-0.5)))
+    assert resolve(recipe, with_loras).loras == recipe.loras
+
+
+def test_a_scale_of_zero_is_as_none(with_loras: Catalog) -> None:
+    recipe = Recipe(model="sdxl-base", prompt="A boat", loras=(Lora(ref="ink-0", scale=0.0),))
+    assert resolve(recipe, with_loras).loras == ()
+
+
+@pytest.mark.parametrize(
+    ("loras", "message"),
+    [
+        ([("pencil", 1.0)], "there is no LoRA 'pencil' here. Put the file into the loras folder of the data directory"),
+        ([("pencil", 1.0)], "Those that fit sdxl-base: ink-0, ink-1"),
+        ([("../ink-0", 1.0)], "there is no LoRA"),
+        ([("motion", 1.0)], "motion is for wan models, not for sdxl-base. Those that fit: ink-0"),
+        ([("ink-0", math.nan)], "ink-0 has a scale of nan; allowed: -4.0 to 4.0"),
+        ([("ink-0", math.inf)], "allowed: -4.0 to 4.0"),
+        ([("ink-0", -4.1)], "allowed: -4.0 to 4.0"),
+        ([("ink-0", 1.0), ("ink-0", 0.5)], "ink-0 is given twice"),
+        ([(f"ink-{number}", 1.0) for number in range(9)], "9 given; at most 8"),
+    ],
+)
+def test_loras_that_cannot_be_used_are_refused(
+    with_loras: Catalog, loras: list[tuple[str, float]], message: str
+) -> None:
+    recipe = Recipe(model="sdxl-base", prompt="A boat", loras=tuple(Lora(ref=ref, scale=scale) for ref, scale in loras))
+    with pytest.raises(RecipeError) as refusal:
+        resolve(recipe, with_loras)
+    assert message in refusal.value.fields["loras"]
+
+
+def test_without_a_loras_folder_there_are_none(catalog: Catalog) -> None:
+    with pytest.raises(RecipeError, match="Those that fit sdxl-base: none yet"):
+        resolve(Recipe(model="sdxl-base", prompt="A boat", loras=(Lora(ref="ink-0"),)), catalog)

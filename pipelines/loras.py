@@ -1,0 +1,123 @@
+"""The LoRA files of this machine: which there are, and which family of models each was made for.
+
+A LoRA is one `.safetensors` file in the data directory's `loras/`; its `ref` is the file's name without the ending.
+Only headers are read, and those are untrusted: people download these files from anywhere. Importable without jax, so
+the page and REST check recipes with it.
+Not here: what the tensors mean and how they change weights (runtime/lora.py).
+"""
+
+import functools
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.errors import ModelError
+
+SUFFIX = ".safetensors"
+MAX_HEADER_BYTES = 2**24  # a LoRA of every layer of Wan 14B has some 200 KB
+MAX_TITLE_CHARS = 80
+TITLE_FIELDS = ("modelspec.title", "ss_output_name")
+ADVICE = "Put the file into the loras folder of the data directory."
+
+# Low-rank pairs in all spellings, and their relatives, which are listed here and refused with a reason when used.
+_ADAPTER = re.compile(
+    r"lora_[AB]\b|lora_(down|up)\b|lora\.(down|up)\b|_lora\.(down|up)\b|lora_linear_layer|hada_|lokr_"
+)
+
+_PREFIX = r"^(transformer\.|transformer_2\.|diffusion_model\.|base_model\.model\.)?"
+_UNET = r"(input_blocks|middle_block|output_blocks|down_blocks|mid_block|up_blocks)"
+
+# Models of no family here with names like those of one: Stable Diffusion 1 and 2, FLUX.1, Qwen, LTX.
+_FOREIGN = re.compile(
+    rf"^lora_te_|\.proj_mlp\.|_mod_lin\.|{_PREFIX}transformer_blocks\.\d+\.(attn[12]|ff\.net|(img|txt)_(mlp|mod))\."
+)
+_FAMILIES = (
+    ("wan", re.compile(rf"{_PREFIX}blocks\.\d+\.(attn[12]|self_attn|cross_attn|ffn)\.")),
+    ("wan", re.compile(r"^lora_unet_blocks_\d+_(self_attn|cross_attn|ffn)_")),
+    ("flux2", re.compile(rf"{_PREFIX}((double|single)_blocks|(single_)?transformer_blocks)\.\d+\.")),
+    ("flux2", re.compile(r"^lora_unet_(double|single)_blocks_\d+_")),
+    ("sdxl", re.compile(rf"^lora_te[12]_|^unet\.|^text_encoder(_2)?\.|^lora_unet_{_UNET}|{_PREFIX}{_UNET}\.")),
+)
+
+
+@dataclass(frozen=True)
+class LoraFile:
+    """A low-rank adapter: how recipes call it, the title for people, its family, and its size in bytes."""
+
+    ref: str
+    title: str
+    family: str
+    path: Path
+    size: int
+
+
+def find_loras(folder: Path) -> tuple[LoraFile, ...]:
+    """The LoRAs of our families in a folder, by name; other files, and damaged ones, are not among them."""
+    found = (read_lora(file) for file in sorted(folder.glob(f"*{SUFFIX}")))
+    return tuple(lora for lora in found if lora is not None)
+
+
+def read_lora(file: Path) -> LoraFile | None:
+    """What a file's header says; None when it is no LoRA of a family here, or not readable."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return _read(file, status.st_mtime_ns, status.st_size)
+
+
+def get_lora(ref: str, folder: Path | None) -> LoraFile:
+    """The file of a checked recipe's `ref`; raises ModelError when it is gone.
+
+    On the command line a ref may be a whole path without its ending, which no recipe from elsewhere gets past `resolve`
+    with.
+    """
+    file = (folder or Path()) / f"{ref}{SUFFIX}"
+    lora = read_lora(file) if folder is not None or file.is_absolute() else None
+    if lora is None:
+        raise ModelError(f"The LoRA {ref} is not on this machine any more.", advice=ADVICE)
+    return lora
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(file: Path, _mtime_ns: int, size: int) -> LoraFile | None:
+    try:
+        header = _read_header(file, size)
+    except (OSError, ValueError, RecursionError):
+        return None
+    metadata = header.pop("__metadata__", {})
+    family = find_family(header)
+    if family is None:
+        return None
+    ref = file.name.removesuffix(SUFFIX)
+    return LoraFile(ref=ref, title=_choose_title(metadata) or ref, family=family, path=file, size=size)
+
+
+def _read_header(file: Path, size: int) -> dict[str, Any]:
+    """Raises ValueError for what is no header of a safetensors file."""
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
+            raise ValueError(f"{length} bytes of header in a file of {size}")
+        header = json.loads(stream.read(length))
+    if not isinstance(header, dict):
+        raise ValueError("the header is no object")
+    return header
+
+
+def find_family(names: Iterable[str]) -> str | None:
+    """The family whose parts these tensors are named after; None for a checkpoint, or a LoRA of another model."""
+    names = list(names)
+    if not any(map(_ADAPTER.search, names)) or any(map(_FOREIGN.search, names)):
+        return None
+    return next((family for family, pattern in _FAMILIES if any(map(pattern.search, names))), None)
+
+
+def _choose_title(metadata: Any) -> str:
+    fields = metadata if isinstance(metadata, dict) else {}
+    titles = (fields.get(name) for name in TITLE_FIELDS)
+    title = next((title for title in titles if isinstance(title, str) and title.strip()), "")
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in title).split())[:MAX_TITLE_CHARS]
