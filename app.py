@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def _serve(settings: Settings) -> None:
-    catalog = load_catalog(settings.models_dir)
+    catalog = load_catalog(settings.models_dir, settings.loras_dir)
     if settings.model is not None:
         catalog.get(settings.model)
     families = {model.family for model in catalog.models}
@@ -158,7 +158,7 @@ class Server(uvicorn.Server):
 
 def _make_data_dir(settings: Settings) -> None:
     try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        settings.loras_dir.mkdir(parents=True, exist_ok=True)  # where people look for a place to put theirs
     except OSError as error:
         raise LumeshError(
             f"{settings.data_dir} cannot be made: {error.strerror}.",

@@ -101,6 +101,10 @@ class Settings:
         return self.data_dir / "models"
 
     @property
+    def loras_dir(self) -> Path:
+        return self.data_dir / "loras"
+
+    @property
     def cache_dir(self) -> Path:
         return self.data_dir / "cache" / "jax"
 

@@ -1,6 +1,7 @@
 """What tests share: a studio in a temporary folder, and waiting with a deadline instead of sleeping."""
 
 import io
+import json
 import os
 import signal
 import socket
@@ -68,6 +69,42 @@ def encode_picture(
 @pytest.fixture(name="encode_picture", scope="session")
 def give_encode_picture() -> Callable[..., bytes]:
     return encode_picture
+
+
+FIRST_TENSOR = {
+    "sdxl": "lora_unet_down_blocks_1_attentions_0_transformer_blocks_0_attn1_to_q.lora_down.weight",
+    "flux2": "transformer.single_transformer_blocks.0.attn.to_out.lora_A.weight",
+    "wan": "diffusion_model.blocks.0.self_attn.q.lora_A.weight",
+    "fake": "nothing.weight",
+}
+
+
+def encode_lora(family: str = "sdxl", *, title: str = "") -> bytes:
+    """The smallest file that is taken for a LoRA of this family (or, of "fake", for none)."""
+    header = {
+        "__metadata__": {"modelspec.title": title},
+        FIRST_TENSOR[family]: {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]},
+    }
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(4)
+
+
+@pytest.fixture(name="encode_lora", scope="session")
+def give_encode_lora() -> Callable[..., bytes]:
+    return encode_lora
+
+
+@pytest.fixture
+def add_lora(settings: Settings) -> Callable[..., Path]:
+    """`add_lora("pixel", "sdxl")` puts a LoRA into the folder."""
+
+    def add(ref: str = "pixel", family: str = "sdxl", *, title: str = "") -> Path:
+        settings.loras_dir.mkdir(exist_ok=True)
+        file = settings.loras_dir / f"{ref}.safetensors"
+        file.write_bytes(encode_lora(family, title=title))
+        return file
+
+    return add
 
 
 def wait_for(what: str, look: Callable[[], Any], *, timeout_s: float = DEADLINE_S) -> Any:

@@ -34,7 +34,7 @@ from studio.worker.loop import Worker
 from studio.worker.resident import Resident
 
 IDS = {"job_id", "output_id", "other_id", "upload_id", "preset_id", "grid_id"}
-OF_NOBODY = {"account", "name", "path", "_name"}  # a repository of the hub; any unknown path; how a file is saved
+OF_NOBODY = {"account", "name", "path", "_name", "ref"}  # a repository of the hub; any unknown path; files, LoRAs
 BODIES = {
     "/api/v1/jobs/{job_id}/move": {"before": None},
     ("PATCH", "/api/v1/jobs/{job_id}"): {"steps": 3},
@@ -240,6 +240,16 @@ def test_the_machine_is_for_those_who_look_after_it(house: House) -> None:
     assert asked >= 9
     assert admin.get("/api/v1/system/log").status_code == 200
     assert {one["owner"] for one in bob.get("/api/v1/system/usage").json()["owners"]} <= {BOB}
+
+
+def test_loras_are_changed_by_those_who_look_after_the_machine(house: House, encode_lora: Any) -> None:
+    bob, admin, url = house.clients[BOB], house.clients[ADMIN], "/api/v1/loras"
+    sent = {"params": {"name": "boats"}, "content": encode_lora()}
+    assert bob.post(url, **sent).status_code == 403
+    assert admin.post(url, **sent).status_code == 201
+    assert bob.delete(f"{url}/boats").status_code == 403
+    assert (house.settings.loras_dir / "boats.safetensors").is_file()
+    assert admin.delete(f"{url}/boats").status_code == 204
 
 
 def test_me_is_who_the_token_says(house: House) -> None:

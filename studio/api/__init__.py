@@ -21,6 +21,7 @@ from studio.api import (
     health,
     hub,
     jobs,
+    loras,
     mcp,
     me,
     media,
@@ -51,8 +52,9 @@ DESCRIPTION = """Queue a recipe, follow its events, fetch its outputs.
 
 `POST /api/v1/jobs` with `{"model": ..., "prompt": ...}` answers `{"id": ...}`; `GET /api/v1/events` streams what
 happens and replays what you missed; a job's `outputs` carry the URLs of the finished files. A recipe's `images` are
-ids of uploads (`POST /api/v1/uploads`) or of outputs. `GET /api/v1/presets` lists recipes to start from;
-`POST /api/v1/recipes/read` takes a picture or video that was made here or elsewhere and answers with a recipe for here.
+ids of uploads (`POST /api/v1/uploads`) or of outputs; its `loras` name files of `GET /api/v1/loras`.
+`GET /api/v1/presets` lists recipes to start from; `POST /api/v1/recipes/read` takes a picture or video that was made
+here or elsewhere and answers with a recipe for here.
 
 Programs written for OpenAI's API find theirs below `/v1`, language models their tools at `/mcp`.
 """
@@ -89,7 +91,7 @@ def create_api(settings: Settings, database: Database, catalog: Catalog) -> Fast
         door=door,
     )
     of_jobs = (sweeps, wildcards, grids, jobs, queue, events, webhook)
-    for module in (health, me, models, *of_jobs, outputs, media, uploads, recipes, presets, hub, qr, system):
+    for module in (health, me, models, *of_jobs, outputs, media, uploads, loras, recipes, presets, hub, qr, system):
         app.include_router(module.router, prefix="/api/v1")
     app.include_router(openai.router, prefix="/v1")
     app.include_router(mcp.router)

@@ -22,6 +22,7 @@ from studio.api.system import CompilingError
 from studio.api.webhook import WebhookError
 from studio.jobs.queue import DiskFullError, JobStateError, QueueQuotaError
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
+from studio.library.loras import LoraError, LoraNameTakenError, LoraTooLargeError
 from studio.library.presets.hub import HubError, HubTokenError
 from studio.library.presets.preset import PresetError
 from studio.library.uploads import UploadError, UploadQuotaError, UploadTooLargeError
@@ -35,6 +36,9 @@ STATUS_OF_ERROR: dict[type[LumeshError], int] = {
     UploadError: 422,
     UploadTooLargeError: 413,
     UploadQuotaError: 429,
+    LoraError: 422,
+    LoraNameTakenError: 409,
+    LoraTooLargeError: 413,
     MetadataError: 422,
     MetadataTooLargeError: 413,
     NotFoundError: 404,

@@ -10,9 +10,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from studio.api.errors import make_error
+from studio.library.loras import MAX_BYTES as MAX_LORA_BYTES
 
 MAX_BYTES = 1_000_000
 MAX_FILE_BYTES = 21_000_000  # the largest file that a route takes has 20 MB, with a form around it
+LORAS_PATH = "/api/v1/loras"
 FILE_PATHS = re.compile(r"/api/v1/(uploads|recipes/read|presets/import|presets/check)$")
 TITLE = "This is too large"
 
@@ -28,7 +30,7 @@ class LimitedSize:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = MAX_FILE_BYTES if FILE_PATHS.match(scope["path"]) else MAX_BYTES
+        limit = _find_limit(scope["path"])
         promised = Headers(scope=scope).get("content-length", "0")
         if not promised.isdecimal() or int(promised) > limit:
             detail = f"A request to {scope['path'][:100]} may have {limit // 1_000_000} MB."
@@ -45,3 +47,9 @@ class LimitedSize:
             return message
 
         await self._app(scope, receive_counted, send)
+
+
+def _find_limit(path: str) -> int:
+    if path == LORAS_PATH:
+        return MAX_LORA_BYTES
+    return MAX_FILE_BYTES if FILE_PATHS.match(path) else MAX_BYTES

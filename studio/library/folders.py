@@ -37,6 +37,7 @@ def measure_parts(settings: Settings) -> list[Part]:
         ("presets", "thumbnails of your presets", settings.presets_dir),
         ("wildcards", "your lists of words", settings.wildcards_dir),
         ("models", "your own checkpoints", settings.models_dir),
+        ("loras", "your own LoRAs", settings.loras_dir),
         ("packs", "compiled programs to load", data_dir / "packs"),
         ("compile cache", "compiled programs", settings.cache_dir),
         ("plan cache", "what the compiler said about other machines", data_dir / "cache" / "plan"),

@@ -62,7 +62,7 @@ def _follow_app(ending: threading.Event) -> None:
 
 
 def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: threading.Event) -> None:
-    catalog = load_catalog(settings.models_dir)
+    catalog = load_catalog(settings.models_dir, settings.loras_dir)
     with database.write() as tx:
         engine.describe(tx, EngineState.STARTING, activity="starting", pid=os.getpid(), model="", shapes={})
     opened = _open_devices(settings)

@@ -5,7 +5,7 @@ adds a route adds its example: a route without one fails the tests.
 Not here: how they get into the document (describe.py).
 """
 
-from studio.api.examples import grids, jobs, openai, outputs, presets, queue, studio, system, uploads
+from studio.api.examples import grids, jobs, loras, openai, outputs, presets, queue, studio, system, uploads
 from studio.api.examples.example import Example
 
 EXAMPLES: tuple[Example, ...] = (
@@ -15,6 +15,7 @@ EXAMPLES: tuple[Example, ...] = (
     *grids.EXAMPLES,
     *outputs.EXAMPLES,
     *uploads.EXAMPLES,
+    *loras.EXAMPLES,
     *presets.EXAMPLES,
     *system.EXAMPLES,
     *openai.EXAMPLES,

@@ -1,6 +1,7 @@
 """REST in one process: the application without a page, and a worker that runs when a test says so."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -13,5 +14,6 @@ from studio.settings import Settings
 
 @pytest.fixture
 def client(settings: Settings, database: Database, catalog: Catalog) -> Iterator[TestClient]:
-    with TestClient(create_api(settings, database, catalog), raise_server_exceptions=False) as client:
+    api = create_api(settings, database, replace(catalog, loras_dir=settings.loras_dir))
+    with TestClient(api, raise_server_exceptions=False) as client:
         yield client

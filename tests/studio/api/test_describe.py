@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,7 +83,11 @@ def test_an_example_is_a_curl_command(example: Example, command: str) -> None:
 
 @pytest.fixture
 def story(
-    client: TestClient, worker: Worker, database: Database, encode_picture: Callable[..., bytes]
+    client: TestClient,
+    worker: Worker,
+    database: Database,
+    encode_picture: Callable[..., bytes],
+    add_lora: Callable[..., Path],
 ) -> Callable[[], dict[str, str]]:
     """Before each example: our ids of what it speaks of, by the example's; what it may have changed is made anew."""
 
@@ -103,6 +108,8 @@ def story(
         waiting, failed = queue(), queue()
         client.delete(f"/api/v1/jobs/{failed}")
         client.post("/api/v1/outputs/restore", json={"ids": [f"{done}-0"]})
+        add_lora("pixel-art").unlink()
+        add_lora("watercolour", title="Watercolour")
         client.put("/api/v1/wildcards/animals", json={"lines": ["cat", "dog"]})
         with database.write() as tx:
             tx.execute("INSERT INTO previews (job_id, version, jpeg) VALUES (?, 1, ?)", (waiting, b"\xff\xd8"))
@@ -113,11 +120,15 @@ def story(
 
 
 def test_the_examples_are_true(
-    client: TestClient, story: Callable[..., dict[str, str]], encode_picture: Callable[..., bytes]
+    client: TestClient,
+    story: Callable[..., dict[str, str]],
+    encode_picture: Callable[..., bytes],
+    encode_lora: Callable[..., bytes],
 ) -> None:
+    makers = {"cat.png": encode_picture, "pixel-art.safetensors": encode_lora}
     for example in TOLD:
         real = story()
-        answer = _send(client, example, real, encode_picture)
+        answer = _send(client, example, real, makers)
         assert answer.is_success, f"{example.method} {example.url}: {answer.text[:300]}"
         if example.answer is not None:
             _compare(example.answer, answer.json(), where=f"{example.method} {example.path}")
@@ -125,7 +136,7 @@ def test_the_examples_are_true(
             assert bool(answer.content) == bool(example.saves), example.path
 
 
-def _send(client: TestClient, example: Example, real: dict[str, str], encode_picture: Callable[..., bytes]) -> Any:
+def _send(client: TestClient, example: Example, real: dict[str, str], makers: dict[str, Callable[..., bytes]]) -> Any:
     def name(text: str) -> str:
         for told, here in real.items():
             text = text.replace(told, here)
@@ -137,7 +148,7 @@ def _send(client: TestClient, example: Example, real: dict[str, str], encode_pic
     if example.form:
         options["data"] = {key: name(value) for key, value in example.form.items()}
     files = {
-        "cat.png": encode_picture,
+        **makers,
         "boat.png": lambda: client.get(f"/api/v1/outputs/{real[DONE]}-0/file").content,
         "sunset.lumesh.json": lambda: client.get(f"/api/v1/presets/{real[PRESET]}/file").content,
     }
