@@ -35,6 +35,10 @@ def generate(
     )
     timings.compile_s = warm(stage="encode")
 
+    clock = time.perf_counter()
+    family.apply_loras(recipe.loras, on_progress=on_progress)
+    timings.load_s += time.perf_counter() - clock
+
     others = family.count_compiling()
     meanwhile = f"while {others} programs get ready" if others else ""
     on_progress(Progress(phase="encoding", total=1, detail=meanwhile))

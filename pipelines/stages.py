@@ -5,14 +5,14 @@ implement it. Importable without jax, so arrays are typed as `Any` here: they li
 returns.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from pipelines.catalog import Model, Shape
-from pipelines.recipe import Recipe
+from pipelines.recipe import Lora, Recipe
 from pipelines.references import References
 
 # In the order in which a job passes them; it may encode while other programs still compile. The words are shown to
@@ -129,6 +129,14 @@ class Family(Protocol):
         """`warm` (in memory), `disk` (in the compilation cache or a pack) or `cold` (must be compiled).
 
         `uses_cfg` None is as with the model's own guidance.
+        """
+        ...
+
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+        """From now on the weights are the checkpoint's with just these merged in; compiles nothing.
+
+        Raises ModelError for one that is gone or does not fit, and the weights stay as they were. When `on_progress`
+        raises Cancelled, or reading fails, they are not to be used before the next call, which puts them right.
         """
         ...
 

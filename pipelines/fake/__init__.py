@@ -2,7 +2,8 @@
 
 `--fake` serves every catalogue entry with it, so page, queue, files and restarts can be worked on and tested in
 seconds. It behaves like the real families where they can be seen: it loads, compiles each shape once, steps, previews,
-can be cancelled between steps. Pictures to start from tint the landscape with their mean colour.
+can be cancelled between steps. Pictures to start from tint the landscape with their mean colour, LoRAs with one of
+their own.
 Two prompts are test hooks, of this family only: one that contains "crash worker" kills its own process in the middle of
 denoising, as the kernel does when memory runs out; one that contains "fail please" raises a LumeshError.
 """
@@ -10,6 +11,7 @@ denoising, as the kernel does when memory runs out; one that contains "fail plea
 import os
 import signal
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.fake.landscape import draw_landscape
-from pipelines.recipe import Recipe
+from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
 from pipelines.runtime.pictures import open_picture
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
@@ -30,6 +32,7 @@ UNLOAD_S = 0.3
 STEP_S = 0.15
 PREVIEW_SCALE = 4  # a preview pixel covers this many output pixels, as a latent does
 COMPILE_TICKS = 10
+LORA_TINT = 0.3  # how much of its colour a LoRA gives at a scale of 1
 TINT = 0.6  # how much of the mean colour of its input pictures a drawing has
 
 
@@ -59,6 +62,7 @@ class FakeFamily:
         self._compile_s = compile_s
         self._step_s = step_s
         self._warm: set[str] = set()
+        self._loras: tuple[Lora, ...] = ()
 
     def warm(
         self,
@@ -94,6 +98,11 @@ class FakeFamily:
     ) -> str:
         return "warm" if name_programs(shape, references) in self._warm else "cold"
 
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+        if tuple(loras) != self._loras:
+            on_progress(Progress(phase="loading", detail=f"LoRA {', '.join(lora.ref for lora in loras)}"))
+            self._loras = tuple(loras)
+
     def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:  # noqa: ARG002
         """The pictures that denoising will reveal, one for each seed of the batch."""
         if "fail please" in recipe.prompt.lower():
@@ -104,7 +113,8 @@ class FakeFamily:
         pictures = [
             draw_landscape(recipe.prompt, seed=seed, width=shape.width, height=shape.height) for seed in _seeds(recipe)
         ]
-        return {"prompt_embeds": _tint(np.stack(pictures), recipe.images).transpose(0, 3, 1, 2)}
+        tinted = _colour(_tint(np.stack(pictures), recipe.images), self._loras)
+        return {"prompt_embeds": tinted.transpose(0, 3, 1, 2)}
 
     def denoise(self, recipe: Recipe, embeddings: Mapping[str, Any], *, on_progress: OnProgress) -> np.ndarray:
         """Fades the noise out, `step_s` a step."""
@@ -151,6 +161,14 @@ def _tint(pictures_BHWC: np.ndarray, images: Sequence[str]) -> np.ndarray:
         return pictures_BHWC
     colours = [np.asarray(open_picture(Path(image)), np.float32).mean((0, 1)) / 255 for image in images]
     return (1 - TINT) * pictures_BHWC + TINT * np.mean(colours, axis=0)
+
+
+def _colour(pictures_BHWC: np.ndarray, loras: Sequence[Lora]) -> np.ndarray:
+    """Pushed towards the colour that each ref stands for, away from it with a scale below zero."""
+    for lora in loras:
+        colour = np.random.default_rng(zlib.crc32(lora.ref.encode())).random(3)
+        pictures_BHWC = pictures_BHWC + LORA_TINT * lora.scale * (colour - pictures_BHWC)
+    return pictures_BHWC
 
 
 def _previewer(latents_BCHW: np.ndarray, *, frames: int) -> Callable[[], np.ndarray]:

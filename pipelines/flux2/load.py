@@ -1,6 +1,5 @@
 """A checkpoint in diffusers layout to a loaded family: modules without weights, then weights onto the mesh."""
 
-import functools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,15 +15,16 @@ from pipelines.flux2 import sharding
 from pipelines.flux2.attention import set_processors
 from pipelines.flux2.encode import cut_layers
 from pipelines.flux2.family import Flux2Family
+from pipelines.flux2.loras import rename
 from pipelines.flux2.parts import COMPONENTS, STAGES_OF, Parts
 from pipelines.flux2.preview import guess_map
 from pipelines.flux2.variants import MAX_TEXT_LENGTH, VARIANT_OF_PIPELINE, Variant, find_guidance
 from pipelines.runtime import hub
 from pipelines.runtime.components import (
+    ComponentLoader,
     PlaceWeights,
     choose_dtype,
     find_checkpoint,
-    load_component,
     read_json,
     told_as_incomplete,
 )
@@ -62,18 +62,20 @@ def load(
     )
     with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
         tokenizer, text_length = _load_tokenizer(folder, _read_variant(folder))
+    loader = ComponentLoader(variant=model.variant, on_progress=on_progress)
     parts = build_parts(
         folder,
         mesh=mesh,
         stages=stages,
         tokenizer=tokenizer,
         text_length=text_length,
-        place=functools.partial(load_component, variant=model.variant, on_progress=on_progress),
+        place=loader,
         dtype=dtype,
     )
     guess = guess_map(parts.config_of("transformer").in_channels)
     preview = PreviewMap(folder, cache_dir.parent / "previews" / model.id, guess=guess)
     family = Flux2Family(model, parts, preview, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+    family.use_loader(loader, modules=parts.modules, rename=rename)
     family.revision = hub.find_revision(folder)
     return family
 

@@ -1,6 +1,7 @@
 """A checkpoint folder in diffusers layout: its configs, and each component's weights straight onto the mesh."""
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.runtime import hub
+from pipelines.runtime.adapted import LowRank, adapt
 from pipelines.runtime.checksums import verify_weights
 from pipelines.runtime.packed import stack_layers
 from pipelines.runtime.placing import load_weights
@@ -74,7 +76,43 @@ def find_checkpoint(
 
 
 PlaceWeights = Callable[..., dict[str, Any]]
-"""`load_component`, its first options given; or `describe_component`, for compiling without a checkpoint."""
+"""A `ComponentLoader`; or `describe_component`, for compiling without a checkpoint."""
+
+
+class ComponentLoader:
+    """Loads components, and remembers how, so that some of their weights can be read again with updates or without."""
+
+    def __init__(self, *, variant: str, on_progress: OnProgress) -> None:
+        self._variant = variant
+        self._on_progress = on_progress
+        self._reads: dict[str, list[tuple[Callable[..., dict[str, jax.Array]], Collection[str] | None]]] = {}
+
+    def __call__(
+        self, folder: Path, module: TracedModule, *, names: Collection[str] | None = None, **how: Any
+    ) -> dict[str, jax.Array]:
+        """As `load_component`."""
+        read = functools.partial(load_component, folder, module, variant=self._variant, **how)
+        self._reads.setdefault(folder.name, []).append((read, names))
+        return read(names=names, on_progress=self._on_progress)
+
+    def load_again(
+        self,
+        component: str,
+        names: Collection[str],
+        *,
+        updates: Mapping[str, Sequence[LowRank]],
+        on_progress: OnProgress,
+    ) -> dict[str, jax.Array]:
+        """These parameters as they were placed, with the `updates` added; of two reads of a name the later one counts.
+
+        `updates` are named as in the module, layers of a stack each on their own.
+        """
+        weights: dict[str, jax.Array] = {}
+        for read, own in reversed(self._reads[component]):
+            chosen = [name for name in names if name not in weights and (own is None or name in own)]
+            if chosen:
+                weights |= read(names=chosen, updates=updates, on_progress=on_progress)
+        return weights
 
 
 def load_component(
@@ -89,15 +127,18 @@ def load_component(
     optional_prefix: str = "",
     arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] | None = None,
     names: Collection[str] | None = None,
+    updates: Mapping[str, Sequence[LowRank]] | None = None,
 ) -> dict[str, jax.Array]:
     """Parameters and constants of one component, each placed by the first rule that matches its name.
 
     `arrange` may rename what the files hold, or put it into another order (runtime/packed.py). With `names` only those
-    parameters are read.
+    parameters are read. `updates` are added to what the files hold, under the names there.
     """
     detail = folder.name.replace("_", " ")
     shapes = _choose_shapes(module, names)
-    stored = read_headers(find_weight_files(folder, variant=variant))
+    stored = adapt(
+        read_headers(find_weight_files(folder, variant=variant)), updates or {}, optional_prefix=optional_prefix
+    )
     weights = load_weights(
         stack_layers(arrange(stored) if arrange else stored, shapes, optional_prefix=optional_prefix),
         shapes,

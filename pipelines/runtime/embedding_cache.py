@@ -11,7 +11,7 @@ MAX_BYTES = 2**28  # eight prompts of FLUX.2 dev (31 MB each in fp32), hundreds 
 
 
 class EmbeddingCache:
-    """Of one loaded model, so a prompt is all of the key; the least recently used go first."""
+    """Of one loaded model, so prompts and LoRAs are all of the key; the least recently used go first."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes

@@ -4,7 +4,7 @@ import abc
 import functools
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,24 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model, Shape
-from pipelines.recipe import Recipe
+from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
 from pipelines.runtime.chunks import run_chunks
 from pipelines.runtime.compiled import CacheIndex, Program, Programs, counter
+from pipelines.runtime.components import ComponentLoader
 from pipelines.runtime.embedding_cache import EmbeddingCache
+from pipelines.runtime.lora import Rename
+from pipelines.runtime.lora_state import LoraState, refuse_on_text_encoder
 from pipelines.runtime.mesh import describe_mesh
 from pipelines.runtime.packs import Packs
 from pipelines.runtime.remote_encoder import RemoteEncoder
+from pipelines.runtime.torch_bridge import TracedModule
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 Weights = dict[str, dict[str, jax.Array]]
 """Component -> parameter name -> array on the mesh; the dictionary of the model's Parts itself."""
+
+TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
 
 
 class LoadedModel(abc.ABC):
@@ -44,6 +50,7 @@ class LoadedModel(abc.ABC):
         self._weights = weights
         self._programs = Programs()
         self._packs: Packs | None = None
+        self._loras: LoraState | None = None
         self._waited_s: dict[Any, float] = {}
         self._replicated = NamedSharding(mesh, PartitionSpec())
         self._embeddings = EmbeddingCache()
@@ -73,6 +80,16 @@ class LoadedModel(abc.ABC):
         self._packs = packs
         self._programs = Programs(packs.find)
 
+    def use_loader(self, loader: ComponentLoader, *, modules: Mapping[str, TracedModule], rename: Rename) -> None:
+        """From now on LoRAs can be merged: `loader` read the weights, `rename` reads the family's LoRAs."""
+        self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, rename=rename)
+
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+        if self._loras is not None:
+            self._loras.become(loras, on_progress=on_progress)
+        else:
+            assert not loras, "a model that was not loaded from files has none to read again"
+
     def shape_state(
         self, shape: Shape, references: References | None = None, *, batch_size: int = 1, uses_cfg: bool | None = None
     ) -> str:
@@ -91,13 +108,16 @@ class LoadedModel(abc.ABC):
     def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:
         """The prompt's embeddings, made now or kept from the last time; raises RemoteEncoderError."""
         encode = self._encode
+        touching = self._loras.find_touching(TEXT_ENCODERS) if self._loras is not None else frozenset()
         if self.remote_encoder is not None:
+            refuse_on_text_encoder(touching)
             encode = functools.partial(
                 self.remote_encoder.encode,
                 shapes=self.embedding_shapes(),
                 on_wait=lambda: on_progress(Progress(phase="encoding", total=1)),
             )
-        return self._embeddings.get((recipe.prompt, recipe.negative_prompt), lambda: encode(recipe))
+        key = (recipe.prompt, recipe.negative_prompt, touching)
+        return self._embeddings.get(key, lambda: encode(recipe))
 
     def unload(self) -> None:
         self._programs.clear()

@@ -216,4 +216,10 @@ def _truncated(file: Path) -> ModelError:
 
 def locate(name: str, stored: Mapping[str, WeightSource], prefix: str) -> WeightSource | None:
     """By its name, with the prefix before it or without."""
-    return stored.get(name) or stored.get(prefix + name) or stored.get(name.removeprefix(prefix))
+    key = find_key(name, stored, prefix)
+    return None if key is None else stored[key]
+
+
+def find_key(name: str, stored: Mapping[str, WeightSource], prefix: str) -> str | None:
+    """What a weight is called in `stored`."""
+    return next((key for key in (name, prefix + name, name.removeprefix(prefix)) if key in stored), None)

@@ -15,10 +15,10 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.runtime import hub
 from pipelines.runtime.components import (
+    ComponentLoader,
     PlaceWeights,
     choose_dtype,
     find_checkpoint,
-    load_component,
     read_json,
     told_as_incomplete,
 )
@@ -26,6 +26,7 @@ from pipelines.runtime.preview import SDXL_LATENTS_TO_RGB, read_map
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, scan_if_long
 from pipelines.sdxl import sharding
 from pipelines.sdxl.family import SdxlFamily
+from pipelines.sdxl.loras import rename
 from pipelines.sdxl.parts import COMPONENTS, STAGE_OF, Parts
 from pipelines.stages import STAGES, OnProgress
 
@@ -54,16 +55,18 @@ def load(
     )
     with told_as_incomplete(folder, title="SDXL", components=COMPONENTS):
         tokenizers = tuple(CLIPTokenizer.from_pretrained(folder / name) for name in ("tokenizer", "tokenizer_2"))
+    loader = ComponentLoader(variant=model.variant, on_progress=on_progress)
     parts = build_parts(
         folder,
         mesh=mesh,
         stages=stages,
         tokenizers=tokenizers,
         text_length=tokenizers[0].model_max_length,
-        place=functools.partial(load_component, variant=model.variant, on_progress=on_progress),
+        place=loader,
         dtype=dtype,
     )
     family = SdxlFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+    family.use_loader(loader, modules=parts.modules, rename=functools.partial(rename, modules=parts.modules))
     family.revision = hub.find_revision(folder)
     return family
 

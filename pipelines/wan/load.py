@@ -22,10 +22,10 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.runtime import hub
 from pipelines.runtime.components import (
+    ComponentLoader,
     PlaceWeights,
     choose_dtype,
     find_checkpoint,
-    load_component,
     read_json,
     told_as_incomplete,
 )
@@ -36,6 +36,7 @@ from pipelines.stages import STAGES, OnProgress
 from pipelines.wan import sharding
 from pipelines.wan.attention import RotaryAttention
 from pipelines.wan.family import WanFamily
+from pipelines.wan.loras import rename
 from pipelines.wan.parts import COMPONENTS, EXPERTS, Parts
 from pipelines.wan.preview import guess_map
 
@@ -64,6 +65,7 @@ def load(
     )
     with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
         tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    loader = ComponentLoader(variant=model.variant, on_progress=on_progress)
     parts = build_parts(
         folder,
         model,
@@ -72,10 +74,11 @@ def load(
         tokenizer=tokenizer,
         text_length=min(model.text_length, tokenizer.model_max_length),
         learnt_previews=cache_dir.parent / "previews" / model.id,
-        place=functools.partial(load_component, variant=model.variant, on_progress=on_progress),
+        place=loader,
         dtype=dtype,
     )
     family = WanFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+    family.use_loader(loader, modules=parts.modules, rename=functools.partial(rename, components=parts.modules.keys()))
     family.revision = hub.find_revision(folder)
     return family
 
