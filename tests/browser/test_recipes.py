@@ -54,7 +54,7 @@ def test_a_dropped_recipe_fills_the_controls_and_says_what_it_leaves_out(open_pa
     expect(page.get_by_role("list", name="Cannot be used here").get_by_role("listitem")).to_have_text(
         [
             "Model mix is not among the models here; Postcards (demo, SDXL layout) stays",
-            "LoRA pixel LoRAs are not applied yet",
+            "LoRA pixel is not among the LoRAs here",
             "Clip skip: 2 the text encoders run as the model was trained",
         ]
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from studio.library.foreign.bounded import limit_text, read_number, read_whole
 from studio.library.foreign.errors import MetadataError
-from studio.library.foreign.found import NO_COUNTERPART, Found, Unusable, list_unused
+from studio.library.foreign.found import NO_COUNTERPART, Found, FoundLora, Unusable, list_unused
 
 NEGATIVE = "Negative prompt:"
 MAX_SETTINGS = 300
@@ -51,7 +51,6 @@ def read_a1111(text: str) -> Found | None:
     settings = dict(_list_settings(lines[place]))
     head = "\n".join(lines[:place])
     before, mark, after = ("\n" + head).partition("\n" + NEGATIVE)
-    loras = tuple(part.partition(":")[0] for part in settings.get("Lora weights", "").split(", ") if part)
     width, height = _read_size(settings.get("Size"))
     return Found(
         source=_name_source(settings),
@@ -68,7 +67,7 @@ def read_a1111(text: str) -> Found | None:
         height=height,
         flow_shift=_number(settings, "Shift"),
         batch_size=_whole(settings, "Batch size"),
-        loras=loras,
+        loras=tuple(_list_loras(settings.get("Lora weights", ""))),
         unusable=tuple(_list_unusable(settings)),
     )
 
@@ -134,6 +133,14 @@ def _read_size(size: str | None) -> tuple[int | None, int | None]:
     if match is None:
         raise MetadataError(f"Its recipe is damaged: Size is {size[:40]!r} where a width and a height belong.")
     return int(match[1]), int(match[2])
+
+
+def _list_loras(text: str) -> Iterator[FoundLora]:
+    """`offset: 0.1, b: 1.0`, as Fooocus writes them into this form."""
+    for part in text.split(", "):
+        name, colon, weight = part.rpartition(":")
+        if part:
+            yield FoundLora(name.strip(), read_number(weight.strip(), "Lora weights")) if colon else FoundLora(part)
 
 
 def _list_unusable(settings: dict[str, str]) -> Iterator[Unusable]:

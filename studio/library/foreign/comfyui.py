@@ -11,7 +11,7 @@ from typing import Any, cast
 from studio.library.foreign.bounded import limit_text, read_number, read_whole, shorten
 from studio.library.foreign.comfyui_graph import Graph, Node, read_graph
 from studio.library.foreign.errors import MetadataError
-from studio.library.foreign.found import Found, Unusable
+from studio.library.foreign.found import Found, FoundLora, Unusable
 
 SOURCE = "ComfyUI"
 MAX_HOPS = 60
@@ -39,7 +39,7 @@ class _Chain:
 
     graph: Graph
     used: set[str] = field(default_factory=set[str])
-    loras: list[str] = field(default_factory=list[str])
+    loras: list[FoundLora] = field(default_factory=list[FoundLora])
     unusable: list[Unusable] = field(default_factory=list[Unusable])
     distilled_guidance: float | None = None
     flow_shift: float | None = None
@@ -163,13 +163,17 @@ class _Chain:
                 if name in node.inputs:
                     return self._text(node, name)
             if "lora_name" in node.inputs:
-                self.loras.append(shorten(self._text(node, "lora_name") or ""))
+                self.loras.append(self._read_lora(node))
             elif node.kind in ("ModelSamplingSD3", "ModelSamplingAuraFlow"):
                 self.flow_shift = self._number(node, "shift")
             elif node.kind != "Reroute":
                 self._list_node(node)
             value = _first(node, "model", "", "model1")
         raise _endless()
+
+    def _read_lora(self, node: Node) -> FoundLora:
+        name = shorten(self._text(node, "lora_name") or "")
+        return FoundLora(name, self._number(node, "strength_model"), self._number(node, "strength_clip"))
 
     def find_latent(self, value: object) -> Node | None:
         """The node that says the size: an empty latent, or one that prepares a video."""

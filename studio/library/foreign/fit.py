@@ -4,23 +4,24 @@ The file's model where it is known, else the chosen one; the nearest of the mode
 same check as a recipe that somebody sends (`resolve`): what does not pass takes the model's default.
 """
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import RecipeError
-from pipelines.recipe import MAX_PROMPT_CHARS, SCHEMA, Recipe, resolve
+from pipelines.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, SCHEMA, Lora, Recipe, resolve
 from studio.library.foreign.bounded import clean, shorten
 from studio.library.foreign.errors import MetadataError
-from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, Found, ReadRecipe, Unusable
-from studio.library.foreign.names import find_model, find_scheduler, is_ordinary_schedule, split_sampler
+from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, Found, FoundLora, ReadRecipe, Unusable
+from studio.library.foreign.names import find_lora, find_model, find_scheduler, is_ordinary_schedule, split_sampler
 
 IsInput = Callable[[str], bool]
 OWN = "Lumesh"
 MAX_IMAGES = 16  # of them are looked for; no model takes as many
-NO_LORAS = "LoRAs are not applied yet"
-_LORA_TAG = re.compile(r"<(?:lora|lyco|lycoris):([^:<>\n]{1,200})(?::[^<>\n]{0,60})?>", re.IGNORECASE)
+MAX_LOOKED_FOR = 100  # LoRAs of one file, more than anybody uses
+_LORA_TAG = re.compile(r"<(?:lora|lyco|lycoris):([^:<>\n]{1,200})((?::[^:<>\n]{0,60}){0,6})>", re.IGNORECASE)
 _WEIGHT = re.compile(r"\([^():\n]{1,200}:\s*-?\d+(?:\.\d+)?\)")
 _LABELS = {
     "seed": "Seed",
@@ -52,8 +53,7 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
     """The recipe of another program's file; `chosen` is the model where the file's is not known here."""
     remarks = _Remarks()
     model = _choose_model(found.model, catalog, chosen, remarks)
-    for lora in found.loras:
-        remarks.drop(f"LoRA {shorten(lora)}", NO_LORAS)
+    loras = _choose_loras((*found.loras, *_list_tags(found.prompt)), catalog, model, remarks)
     recipe = Recipe(
         model=model.id,
         shape=_choose_shape(found, model, remarks),
@@ -66,6 +66,7 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
         flow_shift=found.flow_shift,
         fps=found.fps,
         batch_size=found.batch_size if found.batch_size is not None else 1,
+        loras=loras,
     )
     remarks.unusable += found.unusable
     recipe = _keep_valid(recipe, catalog, model, remarks)
@@ -101,6 +102,7 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
         "model": model.id,
         "shape": shape,
         "images": images,
+        "loras": _choose_loras([FoundLora(one.ref, one.scale) for one in recipe.loras], catalog, model, remarks),
         "prompt": _cut(recipe.prompt, "prompt", remarks),
         "negative_prompt": recipe.negative_prompt and _cut(recipe.negative_prompt, "negative prompt", remarks),
     }
@@ -158,14 +160,53 @@ def _sides(shape: Shape) -> tuple[int, int, int | None]:
 
 
 def _write_prompt(found: Found, remarks: _Remarks) -> str:
-    for tag in _LORA_TAG.finditer(found.prompt):
-        remarks.drop(f"LoRA {shorten(tag[1])}", NO_LORAS)
     prompt = _LORA_TAG.sub("", found.prompt)
     if prompt != found.prompt:
         prompt = re.sub(r"[ \t]*,(?:[ \t]*,)+", ",", re.sub(r"[ \t]{2,}", " ", prompt)).strip(" \t,\n")
     if _WEIGHT.search(prompt):
         remarks.notes.append("Weights such as (word:1.2) stay in the prompt and are read as plain text here.")
     return _cut(prompt, "prompt", remarks)
+
+
+def _list_tags(prompt: str) -> Iterator[FoundLora]:
+    """`<lora:name:0.8>`, `<lora:name:0.5:0.8>` (the text encoder's weight first) or `<lora:name:te=0.5:unet=0.8>`."""
+    for tag in _LORA_TAG.finditer(prompt):
+        plain = [value for value in tag[2].split(":")[1:] if "=" not in value]
+        named = dict(value.split("=", 1) for value in tag[2].split(":")[1:] if "=" in value)
+        text_weight = named.get("te", plain[0] if plain else "1")
+        weight = named.get("unet", plain[1] if len(plain) > 1 else text_weight)
+        yield FoundLora(shorten(tag[1]), _read_weight(weight), _read_weight(text_weight))
+
+
+def _read_weight(text: str) -> float:
+    """Not a number where it is none: it stands in a prompt, where people may write anything."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, remarks: _Remarks) -> tuple[Lora, ...]:
+    """Those that are here and fit the model, each once, with the weight that the file gives it."""
+    known = {lora.name: lora for lora in wanted}  # a program may name the same one twice over, as tag and as setting
+    files, chosen = catalog.find_loras() if known else (), dict[str, Lora]()
+    for lora in list(known.values())[:MAX_LOOKED_FOR]:
+        file = find_lora(lora.name, files, model)
+        scale = 1.0 if lora.weight is None else lora.weight
+        what = f"LoRA {shorten(lora.name)}"
+        if file is None:
+            remarks.drop(what, "is not among the LoRAs here")
+        elif file.family != model.family:
+            remarks.drop(what, f"is for another model than {model.title}")
+        elif not abs(scale) <= MAX_LORA_SCALE:  # also catches nan
+            remarks.drop(what, f"has no weight from {-MAX_LORA_SCALE:g} to {MAX_LORA_SCALE:g}")
+        elif len(chosen) == MAX_LORAS and file.ref not in chosen:
+            remarks.drop(what, f"at most {MAX_LORAS} are used at a time")
+        elif file.ref not in chosen:
+            chosen[file.ref] = Lora(ref=file.ref, scale=scale)
+            if lora.text_weight not in (None, scale):
+                remarks.notes.append(f"{what} has one weight here, {scale:g}, for picture and words alike.")
+    return tuple(chosen.values())
 
 
 def _cut(text: str, name: str, remarks: _Remarks) -> str:

@@ -5,9 +5,9 @@ The raw prompt is taken, as Fooocus itself does when it reads a file: styles are
 
 import re
 
-from studio.library.foreign.bounded import Fields, shorten
+from studio.library.foreign.bounded import Fields, read_number, shorten
 from studio.library.foreign.errors import MetadataError
-from studio.library.foreign.found import Found, list_unused
+from studio.library.foreign.found import Found, FoundLora, list_unused
 
 _KNOWN = frozenset(
     (
@@ -25,7 +25,7 @@ def is_fooocus(fields: Fields) -> bool:
 def read_fooocus(fields: Fields) -> Found:
     """Raises MetadataError when a field is damaged."""
     width, height = _read_resolution(fields.text("resolution"))
-    loras = [Fields({"lora": one}).items("lora")[:1] for one in fields.items("loras")]
+    loras = [Fields({"lora": one}).items("lora")[:2] for one in fields.items("loras")]
     rest = {name: value for name, value in fields.rest(_KNOWN).items() if not name.startswith("lora_combined")}
     if rest.get("refiner_model") is None:
         rest.pop("refiner_swap_method", None)
@@ -41,9 +41,13 @@ def read_fooocus(fields: Fields) -> Found:
         schedule=fields.text("scheduler"),
         width=width,
         height=height,
-        loras=tuple(shorten(name) for names in loras for name in names),
+        loras=tuple(_read_lora(*lora) for lora in loras if lora),
         unusable=tuple(list_unused({name: value for name, value in rest.items() if value != "[]"})),
     )
+
+
+def _read_lora(name: object, weight: object = None) -> FoundLora:
+    return FoundLora(shorten(name), None if weight is None else read_number(weight, "loras"))
 
 
 def _read_resolution(text: str | None) -> tuple[int | None, int | None]:

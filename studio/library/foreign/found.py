@@ -18,6 +18,18 @@ class Unusable:
     why: str
 
 
+@dataclass(frozen=True)
+class FoundLora:
+    """A LoRA by the program's own name for its file; None is what the file does not say.
+
+    `text_weight` is the text encoder's own, where a program keeps the two apart.
+    """
+
+    name: str
+    weight: float | None = None
+    text_weight: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Found:
     """A foreign recipe. `sampler`, `schedule` and `model` are the program's own names; None is what it does not say.
@@ -41,7 +53,7 @@ class Found:
     fps: int | None = None
     flow_shift: float | None = None
     batch_size: int | None = None
-    loras: tuple[str, ...] = ()
+    loras: tuple[FoundLora, ...] = ()
     unusable: tuple[Unusable, ...] = ()
 
 

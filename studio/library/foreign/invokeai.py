@@ -6,7 +6,7 @@ from typing import Any
 
 from studio.library.foreign.bounded import Fields, limit_text, read_number, read_object, read_whole, shorten
 from studio.library.foreign.errors import MetadataError
-from studio.library.foreign.found import Found, list_unused
+from studio.library.foreign.found import Found, FoundLora, list_unused
 
 SOURCE = "InvokeAI"
 _KNOWN = frozenset(
@@ -62,15 +62,16 @@ def _read_newest(fields: Fields) -> Found:
         schedule=schedule,
         width=fields.whole("width"),
         height=fields.whole("height"),
-        loras=tuple(_name_lora(one) for one in fields.items("loras")),
+        loras=tuple(_read_lora(one) for one in fields.items("loras")),
         unusable=tuple(list_unused(rest)),
     )
 
 
-def _name_lora(value: Any) -> str:
+def _read_lora(value: Any) -> FoundLora:
     entry = Fields.of(value, name="loras")
     model = entry.inner("model") or entry.inner("lora")
-    return shorten((model.text("name") or model.text("model_name") if model else None) or "unnamed")
+    name = (model.text("name") or model.text("model_name") if model else None) or "unnamed"
+    return FoundLora(shorten(name), entry.number("weight"))
 
 
 def _split_scheduler(name: str | None) -> tuple[str | None, str | None]:

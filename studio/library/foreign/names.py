@@ -1,9 +1,11 @@
-"""Other programs' names for models and samplers, as ours."""
+"""Other programs' names for models, LoRAs and samplers, as ours."""
 
 import re
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from pipelines.catalog import Catalog, Model
+from pipelines.loras import LoraFile
 
 # What a file name must contain, letters and digits alone -> catalogue id; the first that fits counts.
 _MODELS = (
@@ -50,6 +52,20 @@ def find_model(name: str, catalog: Catalog) -> Model | None:
         return None
     wanted = next((model_id for pattern, model_id in _MODELS if re.search(pattern, plain)), None)
     return next((model for model in catalog.models if model.id == wanted), None)
+
+
+def find_lora(name: str, loras: Sequence[LoraFile], model: Model) -> LoraFile | None:
+    """The LoRA whose file has this name, with or without its ending and folder; of several, one that fits the model."""
+    path = PurePosixPath(name[-MAX_NAME_CHARS:].replace("\\", "/"))
+    stem = path.name.removesuffix(path.suffix) if path.suffix.lower() in _SUFFIXES else path.name
+    alike = [lora for lora in loras if _join(lora.ref) == _join(stem)]
+    alike.sort(key=lambda lora: (lora.family != model.family, lora.ref != stem))
+    return alike[0] if alike else None
+
+
+def _join(name: str) -> str:
+    """Programs write a space as - or _; dots stay, because v1.0 is not v10."""
+    return re.sub(r"[\s_-]+", "_", name.casefold())
 
 
 def split_sampler(name: str) -> tuple[str, str]:

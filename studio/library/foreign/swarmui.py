@@ -1,7 +1,11 @@
 """SwarmUI's JSON, in the PNG's `parameters` or the user comment of a JPEG or WebP."""
 
-from studio.library.foreign.bounded import Fields, shorten
-from studio.library.foreign.found import Found, list_unused
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
+
+from studio.library.foreign.bounded import Fields, read_number, shorten
+from studio.library.foreign.found import Found, FoundLora, list_unused
 
 KEY = "sui_image_params"
 _KNOWN = frozenset(
@@ -36,6 +40,12 @@ def read_swarmui(outer: Fields) -> Found | None:
         frames=fields.whole("text2videoframes") or fields.whole("videoframes"),
         fps=fields.whole("videofps"),
         flow_shift=fields.number("sigmashift"),
-        loras=tuple(shorten(name) for name in fields.items("loras")),
+        loras=tuple(_list_loras(fields.items("loras"), fields.items("loraweights"))),
         unusable=tuple(list_unused(fields.rest(_KNOWN))),
     )
+
+
+def _list_loras(names: list[Any], weights: list[Any]) -> Iterator[FoundLora]:
+    """The weights stand in a list of their own, which may be shorter."""
+    for name, weight in zip_longest(names, weights[: len(names)]):
+        yield FoundLora(shorten(name), None if weight is None else read_number(weight, "loraweights"))

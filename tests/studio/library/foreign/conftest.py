@@ -3,12 +3,15 @@
 import io
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
 from pipelines.catalog import Catalog
+from pipelines.loras import LoraFile
 from studio.library.foreign import read_file
 from studio.library.foreign.found import ReadRecipe
 
@@ -62,10 +65,19 @@ def write_exif() -> Callable[..., bytes]:
 
 @pytest.fixture
 def read(catalog: Catalog) -> Read:
-    """Reads a file's recipe; `model` is the chosen one, `inputs` the pictures that are here."""
+    """Reads a file's recipe; `model` is the chosen one, `inputs` the pictures and `loras` the SDXL LoRAs here."""
 
-    def read(content: bytes, *, model: str = "demo-sdxl", inputs: tuple[str, ...] = ()) -> ReadRecipe | None:
-        return read_file(content, catalog, catalog.get(model), lambda image: image in inputs)
+    def read(
+        content: bytes,
+        *,
+        model: str = "demo-sdxl",
+        inputs: tuple[str, ...] = (),
+        loras: tuple[str, ...] = (),
+        family: str = "sdxl",
+    ) -> ReadRecipe | None:
+        files = tuple(LoraFile(ref, ref, family, Path(f"{ref}.safetensors"), 1) for ref in loras)
+        here = replace(catalog, own_loras=files)
+        return read_file(content, here, here.get(model), lambda image: image in inputs)
 
     return read
 

@@ -84,6 +84,21 @@ def test_loras_and_foreign_nodes_are_listed(read_graph: Read) -> None:
     ]
 
 
+def test_a_lora_in_the_chain_comes_with_its_strength(read_graph: Read) -> None:
+    graph = change("3", model=["10", 0], seed=4)
+    graph["10"] = node(
+        "LoraLoader",
+        lora_name="pixel.safetensors",
+        strength_model=0.5,
+        strength_clip=0.75,
+        model=["4", 0],
+        clip=["4", 1],
+    )
+    found = read_graph(graph, loras=("pixel",))
+    assert [(lora.ref, lora.scale) for lora in found.recipe.loras] == [("pixel", 0.5)]
+    assert any("one weight here, 0.5" in note for note in found.notes)
+
+
 def test_the_first_pass_is_taken(read_graph: Read) -> None:
     second = dict(basic()["3"]["inputs"], latent_image=["3", 0], steps=10, denoise=0.5)
     found = read_graph({"2": node("KSampler", **second), **basic()})

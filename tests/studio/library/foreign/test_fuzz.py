@@ -2,6 +2,8 @@
 
 import io
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,16 @@ from PIL import Image
 
 from pipelines.catalog import Catalog, Model, load_catalog
 from pipelines.errors import RecipeError
+from pipelines.loras import LoraFile
 from pipelines.metadata import make_png_chunks
 from pipelines.recipe import Recipe, resolve
 from pipelines.video import encode_animation
 from studio.library.foreign import find_recipe, fit, read_file
 from studio.library.foreign.errors import MetadataError
-from studio.library.foreign.found import MAX_LISTED, Found
+from studio.library.foreign.found import MAX_LISTED, Found, FoundLora
 
-CATALOG: Catalog = load_catalog()
+LORAS = tuple(LoraFile(ref, ref, family, Path(ref), 1) for ref, family in (("x", "sdxl"), ("y", "wan"), ("z", "flux2")))
+CATALOG: Catalog = replace(load_catalog(), own_loras=LORAS)
 KEYWORDS = ("lumesh", "parameters", "invokeai_metadata", "sd-metadata", "dream", "prompt", "workflow", "comment")
 FIELDS = (
     *("schema", "model", "prompt", "shape", "steps", "seed", "guidance_scale", "loras", "images", "batch_size"),
@@ -142,7 +146,11 @@ def test_objects_with_the_right_names_and_the_wrong_values(value: Any, keyword: 
 
 wholes = st.none() | st.integers() | st.integers(-3000, 3000)
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
-names = st.none() | st.text(max_size=40) | st.sampled_from(["euler", "wan2.2_t2v_14b", "flux2_dev", "sd_xl_base_1.0"])
+names = (
+    st.none()
+    | st.text(max_size=40)
+    | st.sampled_from(["x", "y", "z", "euler", "wan2.2_t2v_14b", "flux2_dev", "sd_xl_base_1.0"])
+)
 
 
 @quick
@@ -164,7 +172,9 @@ names = st.none() | st.text(max_size=40) | st.sampled_from(["euler", "wan2.2_t2v
         frames=wholes,
         fps=wholes,
         batch_size=wholes,
-        loras=st.lists(st.text(), max_size=3).map(tuple),
+        loras=st.lists(st.builds(FoundLora, names.filter(bool), st.none() | st.floats(), numbers), max_size=12).map(
+            tuple
+        ),
     ),
     chosen=st.sampled_from(CATALOG.models),
 )
