@@ -16,6 +16,7 @@ from pipelines.errors import RecipeError
 
 MAX_VALUES = 100  # as many as jobs are queued at a time (sweep.py)
 MAX_CHARS = 4000
+MAX_REF_CHARS = 255  # of a file's name
 
 Value = str | int | float
 
@@ -38,6 +39,7 @@ class AxisField(StrEnum):
     GUIDANCE_SCALE_2 = "guidance_scale_2", "Second guidance"
     SCHEDULER = "scheduler", "Scheduler"
     FLOW_SHIFT = "flow_shift", "Flow shift"
+    LORA_SCALE = "lora_scale", "LoRA scale"
     SHAPE = "shape", ""
     MODEL = "model", ""
 
@@ -48,28 +50,34 @@ class AxisField(StrEnum):
 
 
 WHOLE = (AxisField.SEED, AxisField.STEPS)
-FRACTIONS = (AxisField.GUIDANCE_SCALE, AxisField.GUIDANCE_SCALE_2, AxisField.FLOW_SHIFT)
+FRACTIONS = (AxisField.GUIDANCE_SCALE, AxisField.GUIDANCE_SCALE_2, AxisField.FLOW_SHIFT, AxisField.LORA_SCALE)
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _RANGE = re.compile(
-    rf"(?P<first>{_NUMBER})\s*[-–]\s*(?P<last>{_NUMBER})"
+    rf"(?P<first>-?{_NUMBER})\s*[-–]\s*(?P<last>-?{_NUMBER})"
     rf"(?:\s*\(\s*\+?\s*(?P<step>{_NUMBER})\s*\)|\s*\[\s*(?P<count>\d+)\s*\])?"
 )
 
 
 class Axis(BaseModel):
-    """One axis as it was typed; `values` are with commas between, in double quotes where one has a comma itself."""
+    """One axis as it was typed; `values` are with commas between, in double quotes where one has a comma itself.
+
+    `lora` says whose scale it is, by its `ref`; a recipe with one LoRA needs it not.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     field: AxisField
     values: str = Field(min_length=1, max_length=MAX_CHARS)
+    lora: str | None = Field(default=None, max_length=MAX_REF_CHARS, exclude_if=lambda ref: ref is None)
 
     def read(self) -> tuple[Value, ...]:
         """Every value once, in order; raises ValueError, for people, when one cannot be meant."""
+        if self.lora is not None and self.field is not AxisField.LORA_SCALE:
+            raise ValueError(f"{self.field} is not a LoRA's; leave `lora` out")
         texts = _split(self.values)
         if self.field in WHOLE or self.field in FRACTIONS:
-            numbers = [number for text in texts for number in _read_numbers(text, is_whole=self.field in WHOLE)]
+            numbers = [number for text in texts for number in self._read_numbers(text)]
             found: list[Value] = list(dict.fromkeys(numbers))
         else:
             found = list(dict.fromkeys(self._read_text(text) for text in texts))
@@ -84,7 +92,13 @@ class Axis(BaseModel):
     def label(self, value: Value) -> str:
         """A value as it stands on the sheet."""
         text = f"{value:g}" if isinstance(value, float) else str(value)
-        return f"{self.field.word} {text}".strip()
+        return f"{self.lora or self.field.word} {text}".strip()
+
+    def _read_numbers(self, text: str) -> list[int] | list[float]:
+        """Only the scale of a LoRA may be below 0."""
+        if text.startswith("-") and self.field is not AxisField.LORA_SCALE:
+            raise _no_number(text)
+        return _read_numbers(text, is_whole=self.field in WHOLE)
 
     def _read_text(self, text: str) -> str:
         """Ids in small letters; "DPM++ 2M" is what pages show for dpmpp_2m."""
@@ -113,15 +127,16 @@ class Axes(BaseModel):
         """The values of each axis; raises RecipeError, which names the axis, when one cannot be read."""
         found: dict[str, tuple[Value, ...]] = {}
         problems: dict[str, str] = {}
-        seen: dict[AxisField, str] = {}
+        seen: dict[tuple[AxisField, str | None], str] = {}
         for name, axis in self.named().items():
             try:
                 found[name] = axis.read()
             except ValueError as error:
                 problems[name] = str(error)
-            if axis.field in seen and axis.field is not AxisField.PROMPT:
-                problems[name] = f"the axis {seen[axis.field]} has {axis.field} already; take something else"
-            seen[axis.field] = name
+            what = (axis.field, axis.lora)
+            if what in seen and axis.field is not AxisField.PROMPT:
+                problems[name] = f"the axis {seen[what]} has {axis.lora or axis.field} already; take something else"
+            seen[what] = name
         if problems:
             raise RecipeError(problems)
         return found
@@ -139,8 +154,8 @@ def _split(text: str) -> list[str]:
 
 def _read_numbers(text: str, *, is_whole: bool) -> list[int] | list[float]:
     found = _RANGE.fullmatch(text)
-    if found is None and not re.fullmatch(_NUMBER, text):
-        raise ValueError(f"{text[:40]!r} is neither a number nor a range; write 8, 1-5, 1-9 (+2) or 1-9 [5]")
+    if found is None and not re.fullmatch(f"-?{_NUMBER}", text):
+        raise _no_number(text)
     numbers = _read_range(found) if found else [Decimal(text)]
     if is_whole:
         is_rounded = found is not None and found["count"] is not None
@@ -148,6 +163,10 @@ def _read_numbers(text: str, *, is_whole: bool) -> list[int] | list[float]:
             raise ValueError(f"{text[:40]!r} has values that are not whole numbers")
         return [round(number) for number in numbers]
     return [round(float(number), 6) for number in numbers]
+
+
+def _no_number(text: str) -> ValueError:
+    return ValueError(f"{text[:40]!r} is neither a number nor a range; write 8, 1-5, 1-9 (+2) or 1-9 [5]")
 
 
 def _read_range(found: re.Match[str]) -> list[Decimal]:

@@ -37,6 +37,24 @@ def test_fractions_are_exact() -> None:
     assert read("guidance_scale", "3.5, 7") == [3.5, 7.0]
 
 
+def test_the_scale_of_a_lora_may_be_below_zero() -> None:
+    assert read("lora_scale", "-1-1 (+0.5), 2") == [-1.0, -0.5, 0.0, 0.5, 1.0, 2.0]
+    assert read("lora_scale", "-2--1, -0.25") == [-2.0, -1.0, -0.25]
+    assert read("lora_scale", "0-1 [5]") == [0.0, 0.25, 0.5, 0.75, 1.0]
+
+
+def test_an_axis_names_a_lora_only_for_its_scale() -> None:
+    pixel = Axis(field=AxisField.LORA_SCALE, values="0.5, 1", lora="pixel")
+    assert [pixel.label(value) for value in pixel.read()] == ["pixel 0.5", "pixel 1"]
+    assert "lora" not in Axis(field=AxisField.STEPS, values="1").model_dump()
+    assert pixel.model_dump()["lora"] == "pixel"
+    with pytest.raises(ValueError, match="leave `lora` out"):
+        Axis(field=AxisField.STEPS, values="1", lora="pixel").read()
+    Axes(x=pixel, y=Axis(field=AxisField.LORA_SCALE, values="1", lora="boats")).read()
+    with pytest.raises(RecipeError, match="has pixel already"):
+        Axes(x=pixel, y=pixel).read()
+
+
 def test_words_keep_their_case_and_their_commas_in_quotes() -> None:
     assert read("prompt", 'red, Blue, "green, dark"') == ["red", "Blue", "green, dark"]
     assert read("prompt", "红，蓝、绿") == ["红", "蓝", "绿"]
@@ -57,6 +75,8 @@ def test_names_are_taken_as_pages_show_them() -> None:
         ("steps", "1-5 [1]", "2 to 100"),
         ("steps", " , ", "at least one"),
         ("steps", "-3", "neither"),
+        ("seed", "-3-5", "neither"),
+        ("lora_scale", "--1", "neither"),
         ("prompt", "red", "what to put in its place"),
         ("prompt", '"red, blue', "no partner"),
         ("seed", "1-80, 101-190", "170 values"),

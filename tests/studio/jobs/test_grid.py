@@ -1,12 +1,15 @@
 """A recipe along axes: which jobs, in which order, at what cost."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines.catalog import Catalog
 from pipelines.errors import RecipeError
+from pipelines.loras import LoraFile
 from pipelines.recipe import Recipe, resolve
 from studio.database import Database
 from studio.jobs import engine, estimates
@@ -16,14 +19,22 @@ from studio.jobs.price import price_line
 from studio.jobs.queue import Wanted
 
 Read = Callable[..., Expanded]
+FILES = {"pixel": "sdxl", "boats": "sdxl", "waves": "wan"}
+PIXEL, BOATS = {"ref": "pixel", "scale": 0.5}, {"ref": "boats", "scale": 1.0}
 
 
 @pytest.fixture
 def read(catalog: Catalog) -> Read:
-    """`read(x=("steps", "1-3"), prompt=...)` is the grid, expanded."""
+    """`read(x=("steps", "1-3"), prompt=...)` is the grid, expanded; a third part of an axis is its LoRA."""
+    files = tuple(LoraFile(ref, ref, family, Path(ref), 1) for ref, family in FILES.items())
+    catalog = replace(catalog, own_loras=files)
 
-    def read(*, x: tuple[str, str], y: Any = None, z: Any = None, **fields: Any) -> Expanded:
-        axes = {name: {"field": axis[0], "values": axis[1]} for name, axis in (("x", x), ("y", y), ("z", z)) if axis}
+    def read(*, x: tuple[str, ...], y: Any = None, z: Any = None, **fields: Any) -> Expanded:
+        axes = {
+            name: dict(zip(("field", "values", "lora"), axis, strict=False))
+            for name, axis in (("x", x), ("y", y), ("z", z))
+            if axis
+        }
         recipe = {"model": "demo-sdxl", "prompt": "A red boat", "seed": 7, **fields}
         return expand(Grid.model_validate({**axes, "recipe": recipe}), prepare)
 
@@ -111,6 +122,58 @@ def test_each_model_is_loaded_once_the_one_in_memory_first(read: Read) -> None:
     assert [models[place] for place in expanded.order(None)] == ["demo-sdxl"] * 3 + ["demo-flux2"] * 3
     order = expanded.order("demo-flux2")
     assert [models[place] for place in order] == ["demo-flux2"] * 3 + ["demo-sdxl"] * 3
+    assert [expanded.cells[place].recipe.seed for place in order] == [1, 2, 3, 1, 2, 3]
+
+
+def list_scales(expanded: Expanded) -> list[list[tuple[str, float]]]:
+    return [[(lora.ref, lora.scale) for lora in cell.recipe.loras] for cell in expanded.cells]
+
+
+def test_an_axis_of_scales_changes_one_lora_and_compiles_nothing(read: Read, database: Database) -> None:
+    set_up(database)
+    expanded = read(x=("lora_scale", "0, 1", "pixel"), loras=[PIXEL, BOATS], steps=2, shape="256x256")
+    assert list_scales(expanded) == [[("boats", 1.0)], [("pixel", 1.0), ("boats", 1.0)]]
+    assert expanded.describe()["axes"] == {"x": ["pixel 0", "pixel 1"]}
+    assert (expanded.describe()["may_compile"], price(database, expanded)["warmings"]) == ([], [])
+
+
+def test_the_only_lora_needs_no_name_and_two_may_have_an_axis_each(read: Read) -> None:
+    assert list_scales(read(x=("lora_scale", "-1, 2"), loras=[PIXEL])) == [[("pixel", -1.0)], [("pixel", 2.0)]]
+    both = read(x=("lora_scale", "1, 2", "pixel"), y=("lora_scale", "3", "boats"), loras=[PIXEL, BOATS])
+    assert list_scales(both) == [[("pixel", 1.0), ("boats", 3.0)], [("pixel", 2.0), ("boats", 3.0)]]
+
+
+def test_one_that_the_form_has_at_zero_can_be_scaled(read: Read) -> None:
+    assert list_scales(read(x=("lora_scale", "1"), loras=[PIXEL | {"scale": 0}])) == [[("pixel", 1.0)]]
+
+
+@pytest.mark.parametrize(
+    ("axis", "loras", "why"),
+    [
+        (("lora_scale", "1"), [], "has no LoRA"),
+        (("lora_scale", "1"), [PIXEL, BOATS], "say whose"),
+        (("lora_scale", "1", "waves"), [PIXEL], "is not among"),
+        (("lora_scale", "1, 5"), [PIXEL], "scale of 5"),
+    ],
+)
+def test_a_scale_of_no_lora_is_said_at_its_axis(read: Read, axis: tuple[str, ...], loras: Any, why: str) -> None:
+    with pytest.raises(RecipeError, match=why) as error:
+        read(x=("steps", "1"), y=axis, loras=loras).cells  # noqa: B018
+    assert list(error.value.fields) == ["y"]
+
+
+def test_a_model_that_the_lora_does_not_fit_is_said_at_its_axis(read: Read) -> None:
+    with pytest.raises(RecipeError, match="pixel is for sdxl models") as error:
+        read(x=("model", "demo-sdxl, demo-flux2"), y=("lora_scale", "1"), loras=[PIXEL]).cells  # noqa: B018
+    assert list(error.value.fields) == ["y"]
+
+
+def test_loras_change_as_seldom_as_can_be(read: Read) -> None:
+    expanded = read(x=("lora_scale", "0.5, 1"), y=("seed", "1-3"), loras=[PIXEL])
+    scales = [loras[0][1] for loras in list_scales(expanded)]
+    assert scales == [0.5, 1.0] * 3
+    order = expanded.order(None)
+    assert [scales[place] for place in order] == [0.5] * 3 + [1.0] * 3
     assert [expanded.cells[place].recipe.seed for place in order] == [1, 2, 3, 1, 2, 3]
 
 
