@@ -30,6 +30,7 @@ _ARRAY = re.compile(r"\b([a-z]+\d*\w*)\[([\d,]*)\]")
 _CYCLES = re.compile(r'"estimated_cycles":"?(\d+)')
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _FLOPS = re.compile(r'"cost_estimate":\{"flops":"?(\d+)')
+_PALLAS_BYTES = re.compile(r'"cost_estimate":\{[^}]*"bytes_accessed":"?(\d+)')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +230,12 @@ def count_pallas_flops(kernel: Instruction) -> int:
         return 0
     query, key, _ = wide[-3:]
     return 4 * math.prod(query) * key[-2]  # q k^T and p v, a multiply and an add each
+
+
+def count_pallas_bytes(kernel: Instruction) -> int:
+    """What the kernel says that it reads and writes in HBM; 0 when it says nothing."""
+    found = _PALLAS_BYTES.search(kernel.attributes)
+    return int(found[1]) if found else 0
 
 
 _MIN_HEAD_DIM = 32

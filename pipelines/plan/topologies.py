@@ -15,12 +15,13 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
-    """`ici_bytes_per_s` leave and reach a chip over all its links; `peak_flops` are bf16."""
+    """`peak_flops` are bf16. `ici_bytes_per_s` pass all links of a chip, `hbm_bytes_per_s` go to its memory and back."""
 
     name: str
     hbm_bytes: int
     clock_hz: float
     peak_flops: float
+    hbm_bytes_per_s: float
     ici_bytes_per_s: float
 
 
@@ -30,6 +31,7 @@ V4 = Chip(
     hbm_bytes=int(30.75 * GIB),
     clock_hz=1.05e9,
     peak_flops=275e12,
+    hbm_bytes_per_s=1.23e12,
     ici_bytes_per_s=300e9,
 )
 V5E = Chip(
@@ -37,6 +39,7 @@ V5E = Chip(
     hbm_bytes=int(15.75 * GIB),
     clock_hz=1.5e9,
     peak_flops=197e12,
+    hbm_bytes_per_s=0.82e12,
     ici_bytes_per_s=200e9,
 )
 V5P = Chip(
@@ -44,6 +47,7 @@ V5P = Chip(
     hbm_bytes=int(95.74 * GIB),
     clock_hz=1.75e9,
     peak_flops=459e12,
+    hbm_bytes_per_s=2.77e12,
     ici_bytes_per_s=600e9,
 )
 V6E = Chip(
@@ -51,6 +55,7 @@ V6E = Chip(
     hbm_bytes=int(31.25 * GIB),
     clock_hz=1.75e9,
     peak_flops=918e12,
+    hbm_bytes_per_s=1.64e12,
     ici_bytes_per_s=450e9,
 )
 

@@ -15,6 +15,8 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime import cudnn
 from pipelines.runtime.flash import find_vmem_bytes, flash_attention
+from pipelines.runtime.rotary import rotate_pairs
+from pipelines.runtime.ulysses import Tables, gather_features, gather_tokens
 
 LONG = 1024  # queries; below, the logits fit where the matrix unit leaves them
 
@@ -82,6 +84,35 @@ def attend(
     return jnp.einsum("...qk,...kd->...qd", weights, value_BHLD)
 
 
+def attend_rotated(
+    query_BLC: jax.Array,
+    key_BLC: jax.Array,
+    value_BLC: jax.Array,
+    cos_LD: jax.Array,
+    sin_LD: jax.Array,
+    *,
+    heads: int,
+    axes: AttentionAxes | None = None,
+) -> jax.Array:
+    """Self-attention with a rotary embedding, (batch, tokens, heads * head_dim).
+
+    The tables hold every angle twice, for the tokens there are; further ones of the arrays, which only fill them up,
+    are attended to by nobody, and what is returned for them means nothing.
+    """
+    batch, length, channels = query_BLC.shape
+    key_length, width = cos_LD.shape
+    tables = tuple(jnp.pad(table, ((0, length - key_length), (0, 0))) for table in (cos_LD, sin_LD))
+    if axes is not None and axes.is_tpu and length >= LONG:
+        scale = width**-0.5
+        merged = (query_BLC, key_BLC, value_BLC)
+        return attend_merged(*merged, heads=heads, scale=scale, axes=axes, tables=tables, key_length=key_length)
+    query, key, value = (x.reshape(batch, length, heads, width) for x in (query_BLC, key_BLC, value_BLC))
+    query, key = (rotate_pairs(x, *tables) for x in (query, key))
+    query, key, value = (x.swapaxes(1, 2) for x in (query, key[:, :key_length], value[:, :key_length]))
+    out = attend(query, key, value, mask=None, is_causal=False, scale=None, has_grouped_heads=False, axes=axes)
+    return out.swapaxes(1, 2).reshape(batch, length, channels)
+
+
 def attend_long(
     query_BHLD: jax.Array,
     key_BHLD: jax.Array,
@@ -91,63 +122,69 @@ def attend_long(
     axes: AttentionAxes,
     **kernel_options: Any,
 ) -> jax.Array:
+    """`attend_merged` of arrays as PyTorch has them."""
+    batch, heads, length, width = query_BHLD.shape
+    # Tokens first, as the projections give them: XLA drops these transpositions against those before and after.
+    merged = (x.swapaxes(1, 2).reshape(batch, -1, heads * width) for x in (query_BHLD, key_BHLD, value_BHLD))
+    out = attend_merged(*merged, heads=heads, scale=scale, axes=axes, **kernel_options)
+    return out.reshape(batch, length, heads, width).swapaxes(1, 2)
+
+
+def attend_merged(
+    query_BLC: jax.Array,
+    key_BLC: jax.Array,
+    value_BLC: jax.Array,
+    *,
+    heads: int,
+    scale: float,
+    axes: AttentionAxes,
+    tables: Tables | None = None,
+    key_length: int | None = None,
+    interpret: bool = False,
+    **kernel_options: Any,
+) -> jax.Array:
     """Attention through the kernel, every device with its own rows and heads, and all the tokens it attends to.
 
-    Where the tokens of a self-attention are split, devices trade them for heads before and back after (Ulysses: Jacobs
-    et al. 2023); heads that do not divide stay, and keys and values are gathered for a device's own queries. Keys of
-    another length, such as a text's, are whole everywhere.
+    Where the tokens of a self-attention are split, devices trade them for heads before and back after (ulysses.py);
+    heads that do not divide stay, and keys and values are gathered for a device's own queries. Keys of another length,
+    such as a text's, are whole everywhere. `tables` are those of a rotary embedding, one row a token.
     """
-    batch, heads, length, width = query_BHLD.shape
+    batch, length, _ = query_BLC.shape
     spec = axes.choose_spec((batch, length, heads))
     rows, tokens, head_axis = spec
-    is_self = key_BHLD.shape[2] == length
+    is_self = key_BLC.shape[1] == length
     devices = 1 if tokens is None or not is_self else axes.mesh.shape[tokens]
     own_heads = heads if head_axis is None else heads // axes.mesh.shape[head_axis]
     flash = functools.partial(
         flash_attention,
         scale=scale,
         vmem_bytes=find_vmem_bytes(axes.mesh.devices.flat[0].device_kind),
+        key_length=key_length,
+        interpret=interpret,
         **kernel_options,
     )
 
-    def run(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
-        if devices == 1:
-            return flash(query, key, value, heads=own_heads)
-        if own_heads % devices or not axes.trades_heads:
+    def run(query: jax.Array, key: jax.Array, value: jax.Array, *tables: jax.Array) -> jax.Array:
+        is_traded = devices > 1 and axes.trades_heads and own_heads % devices == 0
+        trade = functools.partial(gather_tokens, axis=tokens, parts=devices if is_traded else 1, interpret=interpret)
+        if tables:
+            query, key = (trade(x, tables=tables) for x in (query, key))
+        elif is_traded:
+            query, key = trade(query), trade(key)
+        if is_traded:
+            out = flash(query, key, trade(value), heads=own_heads // devices)
+            return gather_features(out, tokens, parts=devices, interpret=interpret)
+        if devices > 1:
             key, value = (jax.lax.all_gather(x, tokens, axis=1, tiled=True) for x in (key, value))
-            return flash(query, key, value, heads=own_heads)
-        query, key, value = (_gather_tokens(x, tokens, own_heads) for x in (query, key, value))
-        out = flash(query, key, value, heads=own_heads // devices)
-        return _gather_heads(out, tokens, own_heads // devices)
+        return flash(query, key, value, heads=own_heads)
 
     key_spec = spec if is_self else P(rows, None, head_axis)
     sharded = jax.shard_map(
         run,
         mesh=None if axes.entered else axes.mesh,
-        in_specs=(spec, key_spec, key_spec),
+        in_specs=(spec, key_spec, key_spec, *(P(tokens) for _ in tables or ())),
         out_specs=spec,
         axis_names={*axes.mesh.axis_names} - axes.entered,
         check_vma=False,
     )
-    # Tokens first, as the projections give them: XLA drops these transpositions against those before and after.
-    merged = (x.swapaxes(1, 2).reshape(batch, -1, heads * width) for x in (query_BHLD, key_BHLD, value_BHLD))
-    return sharded(*merged).reshape(batch, length, heads, width).swapaxes(1, 2)
-
-
-def _gather_tokens(x_BLC: jax.Array, axis: Any, own_heads: int) -> jax.Array:
-    """All tokens of a device's part of the heads, for its own tokens of all heads.
-
-    Heads stand before tokens meanwhile: asked to split features themselves, XLA:TPU lays them out one by one.
-    """
-    batch, length, channels = x_BLC.shape
-    heads_BHLD = x_BLC.reshape(batch, length, own_heads, channels // own_heads).swapaxes(1, 2)
-    parts_BHLD = jax.lax.all_to_all(heads_BHLD, axis, 1, 2, tiled=True)
-    return parts_BHLD.swapaxes(1, 2).reshape(batch, parts_BHLD.shape[2], -1)
-
-
-def _gather_heads(x_BLC: jax.Array, axis: Any, own_heads: int) -> jax.Array:
-    """The way back."""
-    batch, length, channels = x_BLC.shape
-    parts_BHLD = x_BLC.reshape(batch, length, own_heads, channels // own_heads).swapaxes(1, 2)
-    heads_BHLD = jax.lax.all_to_all(parts_BHLD, axis, 2, 1, tiled=True)
-    return heads_BHLD.swapaxes(1, 2).reshape(batch, heads_BHLD.shape[2], -1)
+    return sharded(query_BLC, key_BLC, value_BLC, *(tables or ()))

@@ -109,15 +109,17 @@ def flash_attention(
     tiles: Tiles | None = None,
     vmem_bytes: int = int(USABLE * LARGE_VMEM_BYTES),
     window: int | None = None,
+    key_length: int | None = None,
     interpret: bool = False,
 ) -> jax.Array:
     """softmax(q k^T * scale) v of every head, (batch, length, heads * width), in the dtype of `value`.
 
     `vmem_bytes` is what find_vmem_bytes says of the chip; tiles are chosen to fit. With a `window`, query i sees the
-    keys j with |i - j| <= window. `interpret` runs the kernel without a TPU.
+    keys j with |i - j| <= window. Keys from `key_length` on are seen by nobody. `interpret` runs the kernel without a
+    TPU.
     """
     batch, query_length, channels = query_BLC.shape
-    key_length = key_BLC.shape[1]
+    key_length = key_BLC.shape[1] if key_length is None else key_length
     width = channels // heads
     group = choose_group(heads, width)
     block = group * width

@@ -251,6 +251,11 @@ def _set(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
         variable.reset(token)
 
 
+def find_attention_axes() -> AttentionAxes | None:
+    """How attentions of the module that is being called lie on the mesh."""
+    return _attention_axes.get()
+
+
 def linear_layers_as(function: Callable[..., jax.Array]) -> contextlib.AbstractContextManager[None]:
     """Inside, `function(input, weight, bias)` is every traced linear layer."""
     return _set(_linear_layers, function)

@@ -5,14 +5,15 @@ scatter, which costs a TPU some 600 ms a step at 720p and mixes fp32 tables into
 And the text's length is told, not taken to be 512.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention
 
-from pipelines.runtime.rotary import rotate_pairs
-from pipelines.runtime.torch_bridge import call_jax
+from pipelines.runtime.attention import attend_rotated
+from pipelines.runtime.torch_bridge import call_jax, find_attention_axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,15 +35,15 @@ class RotaryAttention:
         image = None
         if attn.added_kv_proj_dim is not None:
             image, context = context[:, : -self.text_length], context[:, -self.text_length :]
-        query, key = attn.norm_q(attn.to_q(hidden_states)), attn.norm_k(attn.to_k(context))
-        query, key, value = (x.unflatten(2, (attn.heads, -1)) for x in (query, key, attn.to_v(context)))
+        query, key, value = attn.norm_q(attn.to_q(hidden_states)), attn.norm_k(attn.to_k(context)), attn.to_v(context)
         if rotary_emb is not None:
-            tables = [table[0, :, 0] for table in rotary_emb]
-            query, key = (call_jax(rotate_pairs, x, *tables) for x in (query, key))
-        query = query.transpose(1, 2)
-        out = functional.scaled_dot_product_attention(query, key.transpose(1, 2), value.transpose(1, 2))
+            attend = functools.partial(attend_rotated, heads=attn.heads, axes=find_attention_axes())
+            out = call_jax(attend, query, key, value, *(table[0, :, 0] for table in rotary_emb))
+            return attn.to_out[0](out)
+        query, key, value = (x.unflatten(2, (attn.heads, -1)).transpose(1, 2) for x in (query, key, value))
+        out = scaled_dot_product_attention(query, key, value)
         if image is not None:
             key, value = attn.norm_added_k(attn.add_k_proj(image)), attn.add_v_proj(image)
             key, value = (x.unflatten(2, (attn.heads, -1)).transpose(1, 2) for x in (key, value))
-            out = out + functional.scaled_dot_product_attention(query, key, value)
+            out = out + scaled_dot_product_attention(query, key, value)
         return attn.to_out[0](out.transpose(1, 2).flatten(2))

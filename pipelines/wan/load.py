@@ -31,7 +31,7 @@ from pipelines.runtime.components import (
 )
 from pipelines.runtime.preview import PreviewMap
 from pipelines.runtime.sharding import Rules
-from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, scan_if_long
+from pipelines.runtime.torch_bridge import SCAN_FROM, TracedModule, parameters_on_meta, scan_if_long
 from pipelines.stages import STAGES, OnProgress
 from pipelines.wan import sharding
 from pipelines.wan.attention import RotaryAttention
@@ -39,6 +39,7 @@ from pipelines.wan.family import WanFamily
 from pipelines.wan.loras import rename
 from pipelines.wan.parts import COMPONENTS, EXPERTS, Parts
 from pipelines.wan.preview import guess_map
+from pipelines.wan.tokens import EvenTokens
 
 
 def load(
@@ -98,7 +99,7 @@ def build_parts(
     """Modules of the folder's configs, and of every component that `stages` need the weights that `place` gives."""
     with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
         index = read_json(folder / "model_index.json")
-        modules = _build_modules(folder, index)
+        modules = _build_modules(folder, index, mesh)
         scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
         image_processor = None
         if "image_encoder" in modules:
@@ -143,7 +144,7 @@ def list_precise(module: TracedModule) -> set[str]:
     return {name for name in module.parameter_shapes() if any(part in kept for part in name.split("."))}
 
 
-def _build_modules(folder: Path, index: Mapping[str, Any]) -> dict[str, TracedModule]:
+def _build_modules(folder: Path, index: Mapping[str, Any], mesh: Mesh) -> dict[str, TracedModule]:
     experts = EXPERTS if index.get("boundary_ratio") is not None else EXPERTS[:1]
     configs = {name: read_json(folder / name / "config.json") for name in (*experts, "vae")}
     if len(experts) > 1 and not _are_alike(*(configs[name] for name in experts)):
@@ -158,7 +159,8 @@ def _build_modules(folder: Path, index: Mapping[str, Any]) -> dict[str, TracedMo
             modules["image_encoder"] = CLIPVisionModel(CLIPVisionConfig.from_pretrained(folder / "image_encoder"))
         for name in experts:
             modules[name] = expert = cast(Any, WanTransformer3DModel.from_config(configs[name]))
-            expert.blocks = scan_if_long(expert.blocks)
+            if len(expert.blocks) >= SCAN_FROM:
+                expert.blocks = EvenTokens(expert.blocks, mesh=mesh)
         modules["vae"] = vae = cast(Any, AutoencoderKLWan.from_config(configs["vae"]))
     if not index.get("expand_timesteps") and modules["transformer"].config.in_channels == vae.config.z_dim:
         vae.encoder = vae.quant_conv = None  # nobody brings it a picture

@@ -7,7 +7,15 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from pipelines.plan.hlo import Instruction, Module, count_group, count_moved_bytes, count_pallas_flops, read_bytes
+from pipelines.plan.hlo import (
+    Instruction,
+    Module,
+    count_group,
+    count_moved_bytes,
+    count_pallas_bytes,
+    count_pallas_flops,
+    read_bytes,
+)
 from pipelines.runtime.mesh import build_mesh
 
 EXCERPTS = Path(__file__).parent / "hlo"
@@ -107,7 +115,10 @@ def test_a_kernel_says_its_flops_or_has_them_counted_from_q_k_and_v() -> None:
     target = 'custom_call_target="tpu_custom_call"'
     told = make("custom-call", "bf16[4,8,64]{2,1,0}", f'{target}, backend_config={{"cost_estimate":{{"flops":"77"}}}}')
     assert count_pallas_flops(told) == 77
+    assert count_pallas_bytes(told) == 0
     layouts = "{s8[1,16,16]{2,1,0}, bf16[4,256,128]{2,1,0}, bf16[4,512,128]{2,1,0}, bf16[4,512,128]{2,1,0}}"
+    moving = '{"cost_estimate":{"flops":"0","transcendentals":"0","bytes_accessed":"300"}}'
+    assert count_pallas_bytes(make("custom-call", "bf16[4]{0}", f"{target}, backend_config={moving}")) == 300
     silent = make("custom-call", "bf16[4,256,128]{2,1,0}", f"{target}, operand_layout_constraints={layouts}")
     assert count_pallas_flops(silent) == 4 * 4 * 256 * 128 * 512
 

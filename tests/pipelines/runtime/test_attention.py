@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pipelines.runtime.attention import AttentionAxes, attend, attend_long
+from pipelines.runtime.attention import AttentionAxes, attend, attend_long, attend_merged, attend_rotated
 from pipelines.runtime.flash import Tiles
 from pipelines.runtime.mesh import build_mesh
 
@@ -77,3 +77,22 @@ def test_it_runs_inside_a_shard_map_over_heads() -> None:
         check_vma=False,
     )
     np.testing.assert_allclose(jax.jit(run)(*inputs), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("mesh", ["sp=1", "dp=2,sp=4", "sp=2,tp=2", "sp=8"])
+def test_rotated_attention_does_not_see_tokens_that_fill_up(mesh: str) -> None:
+    """On one device, with heads traded, with slices too, and with heads that do not divide."""
+    rng = np.random.default_rng(1)
+    tokens, heads, width = 90, 4, 8
+    merged = [jnp.asarray(rng.standard_normal((2, tokens, heads * width)), jnp.float32) for _ in range(3)]
+    tables = [jnp.asarray(np.repeat(rng.standard_normal((tokens, width // 2)), 2, axis=1), jnp.float32) for _ in "cs"]
+    expected = attend_rotated(*merged, *tables, heads=heads)
+    fill = lambda x, axis: jnp.pad(x, [(0, 6 * (axis == own)) for own in range(x.ndim)], constant_values=3.0)  # noqa: E731
+    longer = [fill(x, 1) for x in merged]
+    np.testing.assert_allclose(attend_rotated(*longer, *tables, heads=heads)[:, :tokens], expected, atol=2e-6)
+    axes = AttentionAxes(mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp")
+    options = {"axes": axes, "tables": tuple(fill(table, 0) for table in tables), "key_length": tokens}
+    run = jax.jit(
+        lambda *inputs: attend_merged(*inputs, heads=heads, scale=8**-0.5, tiles=TILES, interpret=True, **options)
+    )
+    np.testing.assert_allclose(run(*longer)[:, :tokens], expected, atol=2e-6)

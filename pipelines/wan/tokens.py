@@ -1,0 +1,43 @@
+"""Wan's blocks on tokens that fill whole tiles of every device.
+
+81 frames of 720p are 75 600 tokens, 18 900 for each of four devices: half a tile too many, and joining what the four
+sent would copy all of it (runtime/ulysses.py). So a few tokens are put behind before the blocks and cut off after them.
+Attention does not see them (runtime/attention.py: the rotary tables say how many tokens there are), and nothing else in
+a block looks at another token.
+"""
+
+from typing import Any
+
+import torch
+from jax.sharding import Mesh
+from torch.nn import functional
+
+from pipelines.runtime.torch_bridge import ScannedLayers, call_jax
+from pipelines.runtime.ulysses import TOKENS
+
+
+class EvenTokens(ScannedLayers):
+    """A transformer's blocks as one scan, which sees a multiple of `TOKENS` tokens a device."""
+
+    def __init__(self, layers: torch.nn.ModuleList, *, mesh: Mesh) -> None:
+        super().__init__(layers, carried=("hidden_states",))
+        self._multiple = TOKENS * mesh.shape["sp"]
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        encoder_hidden_states: torch.Tensor,
+        temb: torch.Tensor,
+        rotary_emb: Any,
+    ) -> torch.Tensor:
+        """`temb` has three axes, or four where every token has its own timestep."""
+        length = hidden_states.shape[1]
+        missing = -length % self._multiple
+        if missing:
+            hidden_states = functional.pad(hidden_states, (0, 0, 0, missing))
+            if temb.ndim == 4:
+                temb = functional.pad(temb, (0, 0, 0, 0, 0, missing))
+        out = super().forward(hidden_states, encoder_hidden_states, temb, rotary_emb)
+        return (
+            call_jax(lambda x: x[:, :length], out) if missing else out
+        )  # torchax's own is a view, which has no type_as
