@@ -18,6 +18,13 @@ ENCODED_TOGETHER = 4
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClipAlbumSize(AlbumSize):
+    """`faint_share` of the clips show a motion that changes few pixels or none."""
+
+    faint_share: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Album:
     """Latents fp16 (N, 8, T, height / 8, width / 8), and what the clips show."""
 
@@ -26,15 +33,16 @@ class Album:
     calm_clips: np.ndarray  # indices of those in which there is nothing to see and nothing moves
 
 
-def draw_album(size: AlbumSize, encode: Encode, *, folder: Path) -> Album:
+def draw_album(size: ClipAlbumSize, encode: Encode, *, folder: Path) -> Album:
     """Draws the clips of one size and encodes them; kept in `folder`, so that a resumed run starts at once."""
-    rng = np.random.default_rng((4, size.width, size.height))
-    clips = tuple(draw_clip(rng) for _ in range(size.count))
+    percent = round(100 * size.faint_share)
+    rng = np.random.default_rng((4, size.width, size.height, *([percent] if percent else [])))
+    clips = tuple(draw_clip(rng, faint_share=size.faint_share) for _ in range(size.count))
     latents = keep_latents(
         size,
         lambda index: render_clip(clips[index], size.width, size.height),
         lambda frames: encode(to_pixels(frames)),
         together=ENCODED_TOGETHER,
-        folder=folder,
+        folder=folder / f"faint-{percent}" if percent else folder,
     )
     return Album(latents=latents, clips=clips, calm_clips=np.flatnonzero([is_calm(clip) for clip in clips]))

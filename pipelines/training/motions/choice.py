@@ -17,6 +17,8 @@ from pipelines.training.postcards import Scene, Subject
 
 HELD_OUT_ONE_IN = 10
 STILL_SHARE = 0.07
+FAINT = ("snow falls", "lights blink", STILL)
+"""Motions that change few pixels or none: a denoiser learns them last."""
 
 Combination = tuple[str, str, str, str, str]
 """Motion, time, place, kind, colour."""
@@ -45,9 +47,12 @@ def is_held_out(clip: Clip) -> bool:
     return is_combination_held_out((clip.motion, scene.time, scene.place, kind, colour))
 
 
-def draw_clip(rng: np.random.Generator) -> Clip:
-    """A clip of the training distribution: never a held-out one."""
-    motion = STILL if rng.random() < STILL_SHARE else _pick(rng, MOVING)
+def draw_clip(rng: np.random.Generator, *, faint_share: float = 0.0) -> Clip:
+    """A clip of the training distribution: never a held-out one. `faint_share` of the clips come from FAINT alone."""
+    if faint_share and rng.random() < faint_share:
+        motion = _pick(rng, FAINT)
+    else:
+        motion = STILL if rng.random() < STILL_SHARE else _pick(rng, MOVING)
     while is_held_out(clip := draw_clip_of(motion, rng)):
         pass
     return clip
