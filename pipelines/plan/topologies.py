@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
-    """`peak_flops` are bf16; `ici_bytes_per_s` pass a chip's links together, `hbm_bytes_per_s` go to its memory and back."""
+    """`peak_flops` are bf16; `ici_bytes_per_s` pass all links of a chip, `hbm_bytes_per_s` go to its memory or back."""
 
     name: str
     hbm_bytes: int
