@@ -186,6 +186,13 @@ _RECIPE_INPUT["properties"]["images"] = {
     "items": {"type": "string"},
     "description": "ids of outputs or uploads to start from, for models that take some",
 }
+_RECIPE_INPUT["properties"]["loras"] = {
+    "type": "array",
+    "items": _describe_input(
+        ["ref"], ref=("string", "its name; a wrong one answers with those there are"), scale=("number", "1 if left out")
+    ),
+    "description": "LoRAs to apply",
+}
 
 _READS = ToolAnnotations(readOnlyHint=True)
 TOOLS = (

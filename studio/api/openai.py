@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError, ModelError, RecipeError
-from pipelines.recipe import Recipe
+from pipelines.recipe import Lora, Recipe
 from studio.address import name_server
 from studio.api.access import NotFoundError, Visit, Visitor
 from studio.api.jobs import prepare
@@ -77,6 +77,7 @@ class Generation(BaseModel):
     steps: int | None = None
     guidance_scale: float | None = None
     scheduler: str | None = None
+    loras: tuple[Lora, ...] = ()
     images: tuple[str, ...] = ()
 
     def list_recipes(self, model: Model) -> list[Recipe]:
@@ -94,6 +95,7 @@ class Generation(BaseModel):
                 steps=self.steps,
                 guidance_scale=self.guidance_scale,
                 scheduler=self.scheduler,
+                loras=self.loras,
                 images=self.images,
             )
             for start in starts

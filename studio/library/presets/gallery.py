@@ -76,14 +76,17 @@ def complete(entry: Entry, catalog: Catalog) -> Preset:
 def require_runnable(preset: Preset, catalog: Catalog) -> None:
     """Raises PresetError when the model is here and does not take this recipe; one that is not here may come later.
 
-    A picture to start from is never part of a preset, so it may be missing.
+    So may its LoRAs. A picture to start from is never part of a preset, so it may be missing.
     """
     model = _find_model(preset, catalog)
     if model is None:
         return
-    without_pictures = Catalog((replace(model, min_images=0),))
+    without_pictures = replace(catalog, models=(replace(model, min_images=0),))
+    here = {lora.ref for lora in catalog.find_loras()}
+    recipe = preset.recipe.to_recipe()
+    recipe = recipe.model_copy(update={"loras": tuple(lora for lora in recipe.loras if lora.ref in here)})
     try:
-        resolve(preset.recipe.to_recipe(), without_pictures)
+        resolve(recipe, without_pictures)
     except RecipeError as error:
         fields = {f"recipe.{name}": message for name, message in error.fields.items()}
         detail = "; ".join(f"{name}: {message}" for name, message in fields.items())

@@ -1,8 +1,9 @@
 """What a preset may say: one versioned JSON document, checked before anything else sees it.
 
 A preset comes from strangers, so it is a closed form: unknown fields are refused, text loses what is not text (control
-characters, directions that make it read as something else), and nothing in it names a file. It has no pictures to start
-from and no adapters: those are somebody's files. Text is never markup; whoever shows it shows it as text.
+characters, directions that make it read as something else), and nothing in it is a path. It has no pictures to start
+from: those are somebody's files. Its LoRAs are names to look up among those here. Text is never markup; whoever shows it
+shows it as text.
 Not here: whether a model takes the recipe (gallery.py), files and packs (files.py).
 """
 
@@ -14,10 +15,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from pipelines.catalog import Catalog
 from pipelines.errors import LumeshError
-from pipelines.recipe import MAX_PROMPT_CHARS, MAX_SEED, Recipe
+from pipelines.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, MAX_SEED, Recipe
 
 SCHEMA = 1
 MAX_TAGS = 8
+MAX_REF_CHARS = 255  # of a file's name
 # A thumbnail of ours has some 20 KB; base64 makes 4 characters of 3 bytes.
 MAX_THUMBNAIL_CHARS = 700_000
 # Control and formatting characters other than newlines: invisible, or turning the direction of what follows.
@@ -54,6 +56,12 @@ def _require(text: str) -> str:
     return text
 
 
+def _require_plain(text: str) -> str:
+    if clean_line(text) != text:
+        raise ValueError("has characters that cannot be seen")
+    return text
+
+
 def clean_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     """Tags as they are compared: one line, lower case, without # and each once."""
     cleaned = (clean_line(tag).lower().lstrip("#") for tag in tags)
@@ -65,8 +73,18 @@ Tag = Annotated[str, Field(max_length=24)]
 _ID = r"^[a-z0-9][a-z0-9.-]{0,63}$"
 _REPO_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}"
 _REPO = rf"^$|^{_REPO_PART}/{_REPO_PART}$"
+_REF = r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*$"
 _SHAPE = r"^[0-9]{1,5}x[0-9]{1,5}(x[0-9]{1,4})?$"
 _THUMBNAIL = r"^data:image/(webp|png|jpeg);base64,[A-Za-z0-9+/]+={0,2}$"
+
+
+class PresetLora(BaseModel):
+    """A LoRA by its name, which may be of a file that is not here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    ref: Annotated[str, Field(pattern=_REF, max_length=MAX_REF_CHARS), AfterValidator(_require_plain)]
+    scale: Annotated[float, Field(ge=-MAX_LORA_SCALE, le=MAX_LORA_SCALE)] = 1.0
 
 
 class PresetRecipe(BaseModel):
@@ -86,6 +104,8 @@ class PresetRecipe(BaseModel):
     flow_shift: Annotated[float, Field(ge=0, le=100)] | None = None
     fps: Annotated[int, Field(ge=1, le=240)] | None = None
     batch_size: Annotated[int, Field(ge=1, le=64)] = 1
+    # Left out where there are none, so that older presets and studios still mean the same document.
+    loras: Annotated[tuple[PresetLora, ...], Field(max_length=MAX_LORAS, exclude_if=lambda loras: not loras)] = ()
 
     def to_recipe(self) -> Recipe:
         return Recipe(**self.model_dump())

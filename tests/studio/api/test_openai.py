@@ -87,6 +87,7 @@ def test_a_size_becomes_the_nearest_of_the_model(client: openai.OpenAI, wished: 
         ({"n": 0}, "n"),
         ({"prompt": ""}, "prompt"),
         ({"extra_body": {"steps": 1000}}, "steps"),
+        ({"extra_body": {"loras": [{"ref": "nothing"}]}}, "loras"),
         ({"extra_body": {"colour": "red"}}, "colour"),
         ({"background": "transparent"}, "background"),
     ],

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +104,26 @@ def test_a_recipe_that_the_model_does_not_take_is_refused_by_field(catalog: Cata
 
 def test_a_preset_for_a_model_that_starts_from_a_picture_may_come_without_one(catalog: Catalog) -> None:
     gallery.require_runnable(make(recipe={"model": "wan2.1-i2v-14b"}), catalog)
+
+
+def test_loras_are_names_that_may_come_later_but_must_fit_when_they_are_here(
+    catalog: Catalog, settings: Settings, add_lora: Callable[..., Path]
+) -> None:
+    catalog = replace(catalog, loras_dir=settings.loras_dir)
+    preset = make(recipe={"loras": [{"ref": "pixel", "scale": 0.5}, {"ref": "later"}]})
+    gallery.require_runnable(preset, catalog)
+    add_lora("pixel", "sdxl")
+    gallery.require_runnable(preset, catalog)
+    add_lora("pixel", "wan")
+    with pytest.raises(PresetError, match="pixel is for wan models"):
+        gallery.require_runnable(preset, catalog)
+
+
+def test_a_preset_without_loras_is_the_document_it_always_was() -> None:
+    assert "loras" not in make().to_json()["recipe"]
+    named = make(recipe={"loras": [{"ref": "pixel", "scale": 0.5}]})
+    assert named.to_json()["recipe"]["loras"] == [{"ref": "pixel", "scale": 0.5}]
+    assert [(lora.ref, lora.scale) for lora in named.recipe.to_recipe().loras] == [("pixel", 0.5)]
 
 
 def test_there_is_a_limit(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
