@@ -20,6 +20,7 @@ SUFFIX = ".safetensors"
 MAX_HEADER_BYTES = 2**24  # a LoRA of every layer of Wan 14B has some 200 KB
 MAX_TITLE_CHARS = 80
 TITLE_FIELDS = ("modelspec.title", "ss_output_name")
+TITLE = "This LoRA cannot be used"
 ADVICE = "Put the file into the loras folder of the data directory."
 
 # Low-rank pairs in all spellings, and their relatives, which are listed here and refused with a reason when used.
@@ -78,7 +79,7 @@ def get_lora(ref: str, folder: Path | None) -> LoraFile:
     file = (folder or Path()) / f"{ref}{SUFFIX}"
     lora = read_lora(file) if folder is not None or file.is_absolute() else None
     if lora is None:
-        raise ModelError(f"The LoRA {ref} is not on this machine any more.", advice=ADVICE)
+        raise ModelError(f"The LoRA {ref} is not on this machine any more.", advice=ADVICE, title=TITLE)
     return lora
 
 

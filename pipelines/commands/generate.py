@@ -45,6 +45,7 @@ def make(
     batch_size: options.BatchSize = 1,
     warmup_steps: Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")] = 0,
     image: options.Images = None,
+    lora: options.Loras = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
     text_encoder_url: options.TextEncoderUrl = None,
@@ -83,6 +84,7 @@ def make(
             "seed": seed,
             "batch_size": batch_size,
             "images": [str(file) for file in image or ()] or None,
+            "loras": options.read_loras(lora),
         },
     )
     suffix = suffix_of(place.catalog.get(recipe.model))
@@ -166,9 +168,11 @@ def check_output(output: Path | None, suffix: str) -> None:
 def save_outputs(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
     """PNG or MP4 files with the recipe inside; output n of a batch carries its own seed.
 
-    Of the pictures it started from only the names are kept, not where they lie on this machine.
+    Of the pictures it started from and of LoRAs only the names are kept, not where they lie on this machine.
     """
-    recipe = recipe.model_copy(update={"images": tuple(Path(image).name for image in recipe.images)})
+    images = tuple(Path(image).name for image in recipe.images)
+    loras = tuple(lora.model_copy(update={"ref": Path(lora.ref).name}) for lora in recipe.loras)
+    recipe = recipe.model_copy(update={"images": images, "loras": loras})
     output.parent.mkdir(parents=True, exist_ok=True)
     files = []
     for index, one in enumerate(pixels):

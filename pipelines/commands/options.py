@@ -1,8 +1,10 @@
 """Options that several commands share, and the one way each of them becomes a recipe and a loaded family."""
 
+import contextlib
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +13,7 @@ import typer
 
 from pipelines.catalog import VIDEO_STRIDE, Catalog, Shape, load_catalog
 from pipelines.errors import RecipeError
+from pipelines.loras import SUFFIX, LoraFile, read_lora
 from pipelines.recipe import Recipe, read_recipe, resolve
 
 DataDir = Annotated[
@@ -54,6 +57,15 @@ Images = Annotated[
     list[Path] | None,
     typer.Option(
         "--image", help="Picture to start from or to refer to; give it again for more, where a model takes more."
+    ),
+]
+Loras = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lora",
+        metavar="REF[:SCALE]",
+        help="LoRA of the data directory's loras folder, or a .safetensors file; give it again for more. A scale of 0 "
+        "leaves it out.",
     ),
 ]
 PackPaths = Annotated[
@@ -100,7 +112,7 @@ class Place:
 
     @property
     def catalog(self) -> Catalog:
-        return load_catalog(self.data_dir / "models")
+        return load_catalog(self.data_dir / "models", self.data_dir / "loras")
 
 
 def choose_shape(shape: str | None, width: int | None, height: int | None, frames: int | None = None) -> str | None:
@@ -121,9 +133,42 @@ def choose_shape(shape: str | None, width: int | None, height: int | None, frame
     return size
 
 
+def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
+    """`REF[:SCALE]` as a recipe says it; a file elsewhere by its whole path without the ending."""
+    if not given:
+        return None
+    loras: list[dict[str, Any]] = []
+    for text in given:
+        match = re.fullmatch(r"(.+):([-+.\w]+)", text)
+        ref, scale = text, 1.0
+        if match is not None:
+            with contextlib.suppress(ValueError):
+                ref, scale = match[1], float(match[2])
+        file = Path(ref)
+        if file.suffix == SUFFIX:
+            is_elsewhere = len(file.parts) > 1 or file.is_file()
+            ref = str(file.resolve().with_suffix("")) if is_elsewhere else file.stem
+        loras.append({"ref": ref, "scale": scale})
+    return loras
+
+
 def make_recipe(catalog: Catalog, fields: dict[str, Any]) -> Recipe:
-    """A resolved recipe of the options that were given; raises RecipeError."""
-    return resolve(read_recipe({name: value for name, value in fields.items() if value is not None}), catalog)
+    """A resolved recipe of the options that were given; raises RecipeError.
+
+    Here, and nowhere else, LoRAs may be files that lie anywhere: whoever types a path may read the file.
+    """
+    recipe = read_recipe({name: value for name, value in fields.items() if value is not None})
+    refs = [lora.ref for lora in recipe.loras if Path(lora.ref).is_absolute()]
+    return resolve(recipe, replace(catalog, own_loras=tuple(map(_read_own_lora, refs))))
+
+
+def _read_own_lora(ref: str) -> LoraFile:
+    file = Path(f"{ref}{SUFFIX}")
+    lora = read_lora(file)
+    if lora is None:
+        reason = "is no LoRA for SDXL, FLUX.2 or Wan" if file.is_file() else "is not there"
+        raise RecipeError({"loras": f"{file} {reason}"})
+    return replace(lora, ref=ref)
 
 
 def print_json(value: Any) -> None:

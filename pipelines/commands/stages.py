@@ -1,6 +1,7 @@
 """`encode`, `denoise`, `decode`: the three stages, each loading only its own part of the model.
 
-Encode once, then loop seeds through the other two; size, steps, guidance and seed may be set in `denoise`.
+Encode once, then loop seeds through the other two; size, steps, guidance, seed and LoRAs may be set in `denoise`. Each
+stage merges the LoRAs into its own part of the model, so those that change text encoders belong to `encode` too.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from pipelines.commands import options
 from pipelines.commands.generate import check_output, save_outputs, suffix_of
 from pipelines.commands.progress import TerminalProgress
 from pipelines.generate import find_references, uses_cfg
-from pipelines.recipe import Recipe
+from pipelines.recipe import Recipe, read_recipe
 
 STAGE_DIR = Path("stage_outputs")
 FOLDER_HELP = "Folder of the stage files."
@@ -33,6 +34,7 @@ def encode(
     prompt: options.Prompt,
     negative_prompt: options.NegativePrompt = None,
     image: options.Images = None,
+    lora: options.Loras = None,
     output_dir: OutputDir = STAGE_DIR,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
@@ -46,8 +48,11 @@ def encode(
     """
     place = options.Place(data_dir=data_dir)
     fields = {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "images": _name_images(image)}
+    fields["loras"] = options.read_loras(lora)
     recipe = options.make_recipe(place.catalog, fields | {"seed": 0})
     family = _load(place, recipe, "encode", mesh=mesh, packs=pack, verify_weights=verify_weights, is_silent=as_json)
+    with TerminalProgress(is_silent=as_json) as on_progress:
+        family.apply_loras(recipe.loras, on_progress=on_progress)
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
     stage_files.write_tensors(file, embeddings, model_id=model)
@@ -71,6 +76,7 @@ def denoise(
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
     image: options.Images = None,
+    lora: options.Loras = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
     verify_weights: options.VerifyWeights = False,
@@ -93,6 +99,7 @@ def denoise(
         "seed": seed,
         "batch_size": batch_size,
         "images": _name_images(image),
+        "loras": options.read_loras(lora),
     }
     recipe = options.make_recipe(place.catalog, choose_fields(config, given))
     family = _load(place, recipe, "denoise", mesh=mesh, packs=pack, verify_weights=verify_weights, is_silent=as_json)
@@ -100,6 +107,7 @@ def denoise(
         input_dir / stage_files.EMBEDDINGS_FILE, family.embedding_shapes(), model_id=recipe.model, stage="encode"
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
+        family.apply_loras(recipe.loras, on_progress=on_progress)
         latents = family.denoise(recipe, embeddings, on_progress=on_progress)
     target = output_dir or input_dir
     file = target / stage_files.LATENTS_FILE
@@ -129,7 +137,9 @@ def decode(
     """
     place = options.Place(data_dir=data_dir)
     fields = _from_config(stage_files.read_config(input_dir))
+    loras = fields.pop("loras", [])  # they made the latents, and need not be on this machine
     recipe = options.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
+    recipe = recipe.model_copy(update={"loras": read_recipe({"model": "", "prompt": "", "loras": loras}).loras})
     suffix = suffix_of(place.catalog.get(recipe.model))
     check_output(output, suffix)
     family = _load(place, recipe, "decode", mesh=mesh, packs=pack, verify_weights=verify_weights, is_silent=as_json)
@@ -199,6 +209,7 @@ def _to_config(recipe: Recipe) -> dict[str, Any]:
         **({"frames": shape.frames, "fps": recipe.fps, "flow_shift": recipe.flow_shift} if recipe.fps else {}),
         **({} if recipe.guidance_scale_2 is None else {"guidance_scale_2": recipe.guidance_scale_2}),
         **({"images": list(recipe.images)} if recipe.images else {}),
+        **({"loras": [lora.model_dump(mode="json") for lora in recipe.loras]} if recipe.loras else {}),
     }
 
 

@@ -20,12 +20,10 @@ from safetensors import SafetensorError, safe_open
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.loras import LoraFile
+from pipelines.loras import TITLE, LoraFile
 from pipelines.runtime.adapted import LowRank
 from pipelines.runtime.sharding import STACK
 from pipelines.runtime.torch_bridge import TracedModule
-
-TITLE = "This LoRA cannot be used"
 
 Tensors = dict[str, torch.Tensor]
 Rename = Callable[[Tensors, LoraFile], Tensors]
@@ -83,7 +81,7 @@ def read_updates(
     pairs: dict[tuple[str, str], Tensors] = {}
     for key, tensor in converted.items():
         match = _CONVERTED.fullmatch(key)
-        if match is None:
+        if match is None or tensor.ndim < (1 if match["kind"] == "bias" else 2):
             raise _unreadable(file, f"its tensor {key:.120} is no part of a LoRA")
         pairs.setdefault((match["component"], match["module"]), {})[f"{match['side']}.{match['kind']}"] = tensor
     if not pairs:
@@ -144,11 +142,10 @@ def _multiply_alphas(tensors: Tensors) -> Tensors:
     scaled = {name: tensor for name, tensor in tensors.items() if not name.endswith(".alpha")}
     for name in tensors.keys() - scaled.keys():
         module = name.removesuffix(".alpha")
-        down, up = next(
-            (f"{module}.{down}.weight", f"{module}.{up}.weight")
-            for down, up in _PAIRS
-            if f"{module}.{down}.weight" in tensors
-        )
+        pairs = ((f"{module}.{down}.weight", f"{module}.{up}.weight") for down, up in _PAIRS)
+        down, up = next((pair for pair in pairs if pair[0] in tensors), ("", ""))
+        if not down:
+            raise ValueError(f"{name} stands alone")
         rank = len(tensors[down])
         scaled[up] = tensors[up] * (tensors[name].item() / rank)
         if name.startswith("lora_"):

@@ -13,11 +13,11 @@ import jax
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.loras import LoraFile, get_lora
+from pipelines.loras import TITLE, LoraFile, get_lora
 from pipelines.recipe import Lora
 from pipelines.runtime.adapted import LowRank
 from pipelines.runtime.components import ComponentLoader
-from pipelines.runtime.lora import TITLE, Rename, list_places, read_updates
+from pipelines.runtime.lora import Rename, list_places, read_updates
 from pipelines.runtime.torch_bridge import TracedModule
 from pipelines.stages import OnProgress, Progress
 
@@ -51,7 +51,7 @@ class LoraState:
     def become(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
         """Raises ModelError, before any weight changes, for a LoRA that is gone or does not fit."""
         files = {_identify(file, lora.scale): file for lora in loras for file in [self._find(lora)]}
-        if self._wanted == files.keys():
+        if self._wanted == frozenset(files):
             return
         detail = f"LoRA {', '.join(file.ref for file in files.values())}" if files else "without LoRAs"
         on_progress(Progress(phase="loading", detail=detail))

@@ -25,6 +25,7 @@ from pipelines.catalog import Catalog, load_catalog
 from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.recipe import Recipe, read_recipe, resolve
 from pipelines.stages import ignore_progress
+from tests.pipelines.loras import Pairs, merged_by_hand
 
 PROMPT = "a red sailboat on the ocean at sunset"
 SINGLE = "dp=1"
@@ -190,7 +191,7 @@ def cache_dir(_one_cache: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def local_catalog(data_dir: Path) -> Catalog:
-    return load_catalog(data_dir / "models")
+    return load_catalog(data_dir / "models", data_dir / "loras")
 
 
 @pytest.fixture(scope="session")
@@ -229,7 +230,10 @@ def draw_recipe(local_catalog: Catalog) -> Callable[..., Recipe]:
 
 @pytest.fixture(scope="session")
 def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
-    """The pictures diffusers' own pipeline makes of a recipe in fp32, as uint8 (B, height, width, 3)."""
+    """The pictures diffusers' own pipeline makes of a recipe in fp32, as uint8 (B, height, width, 3).
+
+    `pairs` of a LoRA are merged into its weights for the time.
+    """
     import torch
     from diffusers import StableDiffusionXLPipeline
 
@@ -238,7 +242,7 @@ def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
     torch.set_num_threads(1)  # these tensors are too small to share, and threads wait for each other on a busy machine
     loaded: dict[Path, tuple[Any, dict[str, Any]]] = {}
 
-    def ask(folder: Path, recipe: Recipe) -> np.ndarray:
+    def ask(folder: Path, recipe: Recipe, *, pairs: Pairs | None = None, scale: float = 1.0) -> np.ndarray:
         if folder not in loaded:
             pipeline = StableDiffusionXLPipeline.from_pretrained(folder, dtype=torch.float32, add_watermarker=False)
             pipeline.set_progress_bar_config(disable=True)
@@ -246,20 +250,35 @@ def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
         pipeline, scheduler_config = loaded[folder]
         pipeline.scheduler = build_scheduler(recipe.scheduler, scheduler_config)
         shape = recipe.parsed_shape
-        pictures = pipeline(
-            prompt=recipe.prompt,
-            negative_prompt=recipe.negative_prompt or None,
-            width=shape.width,
-            height=shape.height,
-            num_inference_steps=recipe.steps,
-            guidance_scale=recipe.guidance_scale,
-            num_images_per_prompt=recipe.batch_size,
-            generator=[torch.Generator("cpu").manual_seed(recipe.seed + index) for index in range(recipe.batch_size)],
-            output_type="np",
-        ).images
+        with merged_by_hand(pipeline, pairs or {}, scale):
+            pictures = pipeline(
+                prompt=recipe.prompt,
+                negative_prompt=recipe.negative_prompt or None,
+                width=shape.width,
+                height=shape.height,
+                num_inference_steps=recipe.steps,
+                guidance_scale=recipe.guidance_scale,
+                num_images_per_prompt=recipe.batch_size,
+                generator=[torch.Generator("cpu").manual_seed(recipe.seed + one) for one in range(recipe.batch_size)],
+                output_type="np",
+            ).images
         return (pictures * 255).round().astype(np.uint8)
 
     return ask
+
+
+@pytest.fixture
+def borrow() -> Iterator[Callable[[Any], Any]]:
+    """`borrow(family)` is the family; after the test it has no LoRAs."""
+    borrowed = []
+
+    def borrow(family: Any) -> Any:
+        borrowed.append(family)
+        return family
+
+    yield borrow
+    for family in borrowed:
+        family.apply_loras((), on_progress=ignore_progress)
 
 
 @pytest.fixture(scope="session")
@@ -286,6 +305,7 @@ def assert_same_output(find_difference: Callable[..., int]) -> Callable[[Any, An
             references=find_references(family.model, recipe),
             on_progress=ignore_progress,
         )
+        family.apply_loras(recipe.loras, on_progress=ignore_progress)
         latents = family.denoise(recipe, family.encode(recipe), on_progress=ignore_progress)
         return np.asarray(latents), family.decode(recipe, latents)
 

@@ -10,7 +10,7 @@ from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
 from pipelines.fake import FakeFamily
 from pipelines.generate import generate
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Lora, Recipe, resolve
 from pipelines.stages import Progress
 
 
@@ -55,6 +55,17 @@ def test_pictures_to_start_from_give_it_their_colour(tmp_path: Path) -> None:
     )
     assert red[0] > both[0] + 50
     assert both[2] > red[2] + 50
+
+
+def test_loras_give_it_a_colour_each_until_a_recipe_has_none(family: FakeFamily) -> None:
+    plain, seen = draw(family), list[Progress]()
+    family.apply_loras([Lora(ref="ink")], on_progress=seen.append)
+    family.apply_loras([Lora(ref="ink")], on_progress=seen.append)
+    assert [(one.phase, one.detail) for one in seen] == [("loading", "LoRA ink")]
+    resolved = resolve(Recipe(model=family.model.id, prompt="A boat at sunset", seed=1, steps=2), load_catalog())
+    with_ink = generate(family, resolved.model_copy(update={"loras": (Lora(ref="ink"),)})).pixels
+    assert not np.array_equal(with_ink, plain)
+    assert np.array_equal(draw(family), plain)
 
 
 def test_previews_are_small_and_lose_their_noise(family: FakeFamily, catalog: Catalog) -> None:

@@ -16,6 +16,7 @@ import pytest
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.recipe import Recipe, read_recipe, resolve
 from pipelines.stages import ignore_progress
+from tests.pipelines.loras import Pairs, merged_by_hand
 
 PROMPT = "a red boat"
 SINGLE = "dp=1"
@@ -182,7 +183,7 @@ def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def flux2_catalog(models_dir: Path) -> Catalog:
-    return load_catalog(models_dir)
+    return load_catalog(models_dir, models_dir.parent / "loras")
 
 
 @pytest.fixture(scope="session")
@@ -215,30 +216,34 @@ def draw_recipe(flux2_catalog: Catalog) -> Callable[..., Recipe]:
 
 @pytest.fixture(scope="session")
 def ask_diffusers(flux2_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
-    """The pictures diffusers' own pipeline makes of a recipe in fp32, as uint8 (B, height, width, 3)."""
+    """The pictures diffusers' own pipeline makes of a recipe in fp32, as uint8 (B, height, width, 3).
+
+    `pairs` of a LoRA are merged into its weights for the time.
+    """
     import torch
     from diffusers import DiffusionPipeline
 
     pipelines: dict[str, Any] = {}
 
-    def ask(recipe: Recipe, **options: Any) -> np.ndarray:
+    def ask(recipe: Recipe, *, pairs: Pairs | None = None, scale: float = 1.0, **options: Any) -> np.ndarray:
         if recipe.model not in pipelines:
             pipelines[recipe.model] = DiffusionPipeline.from_pretrained(flux2_catalog.get(recipe.model).path)
             pipelines[recipe.model].set_progress_bar_config(disable=True)
         shape = recipe.parsed_shape
-        pictures = pipelines[recipe.model](
-            prompt=recipe.prompt,
-            width=shape.width,
-            height=shape.height,
-            num_inference_steps=recipe.steps,
-            guidance_scale=recipe.guidance_scale,
-            num_images_per_prompt=recipe.batch_size,
-            generator=[torch.Generator("cpu").manual_seed(recipe.seed + index) for index in range(recipe.batch_size)],
-            max_sequence_length=TEXT_LENGTH[recipe.model],
-            text_encoder_out_layers=OUT_LAYERS,
-            output_type="np",
-            **options,
-        ).images
+        with merged_by_hand(pipelines[recipe.model], pairs or {}, scale):
+            pictures = pipelines[recipe.model](
+                prompt=recipe.prompt,
+                width=shape.width,
+                height=shape.height,
+                num_inference_steps=recipe.steps,
+                guidance_scale=recipe.guidance_scale,
+                num_images_per_prompt=recipe.batch_size,
+                generator=[torch.Generator("cpu").manual_seed(recipe.seed + one) for one in range(recipe.batch_size)],
+                max_sequence_length=TEXT_LENGTH[recipe.model],
+                text_encoder_out_layers=OUT_LAYERS,
+                output_type="np",
+                **options,
+            ).images
         return (pictures * 255).round().astype(np.uint8)
 
     return ask

@@ -11,6 +11,7 @@ import pytest
 from pipelines.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.recipe import Recipe, read_recipe, resolve
 from pipelines.stages import ignore_progress
+from tests.pipelines.loras import Pairs, merged_by_hand
 
 PROMPT = "a red sailboat on the ocean"
 WORDS = ("a", "red", "blue", "sailboat", "house", "on", "the", "ocean", "at", "sunset", "night", "balloon")
@@ -139,8 +140,8 @@ def wan_catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     folder = tmp_path_factory.mktemp("wan")
     for seed, (name, kind) in enumerate(KINDS.items()):
         write_checkpoint(folder / name, kind, seed=seed)
-    local = load_catalog(folder)
-    return Catalog(tuple(make_small(local.get(name), kind) for name, kind in KINDS.items()))
+    local = load_catalog(folder, folder / "loras")
+    return Catalog(tuple(make_small(local.get(name), kind) for name, kind in KINDS.items()), local.loras_dir)
 
 
 def make_small(model: Model, kind: Kind) -> Model:
@@ -191,7 +192,10 @@ def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
-    """The videos diffusers' own pipelines make of a recipe in fp32, as uint8 (B, F, height, width, 3)."""
+    """The videos diffusers' own pipelines make of a recipe in fp32, as uint8 (B, F, height, width, 3).
+
+    `pairs` of a LoRA are merged into its weights for the time.
+    """
     import diffusers
     import torch
     from PIL import Image
@@ -201,7 +205,7 @@ def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
     torch.set_num_threads(1)  # these tensors are too small to share
     loaded: dict[tuple[str, str], tuple[Any, dict[str, Any]]] = {}
 
-    def ask(recipe: Recipe) -> np.ndarray:
+    def ask(recipe: Recipe, *, pairs: Pairs | None = None, scale: float = 1.0) -> np.ndarray:
         model = wan_catalog.get(recipe.model)
         key = (model.id, "WanImageToVideoPipeline" if recipe.images else "WanPipeline")
         if key not in loaded:
@@ -211,17 +215,18 @@ def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
         pipeline, config = loaded[key]
         pipeline.scheduler = build_scheduler(recipe.scheduler or "", config, flow_shift=recipe.flow_shift)
         shape = recipe.parsed_shape
-        videos = pipeline(
-            **encode_in_diffusers(pipeline, recipe),
-            **({"image": Image.open(recipe.images[0]).convert("RGB")} if recipe.images else {}),
-            width=shape.width,
-            height=shape.height,
-            num_frames=shape.frames,
-            num_inference_steps=recipe.steps,
-            guidance_scale=recipe.guidance_scale,
-            guidance_scale_2=recipe.guidance_scale_2,
-            generator=[torch.Generator("cpu").manual_seed(recipe.seed + index) for index in range(recipe.batch_size)],
-        ).frames
+        with merged_by_hand(pipeline, pairs or {}, scale):
+            videos = pipeline(
+                **encode_in_diffusers(pipeline, recipe),
+                **({"image": Image.open(recipe.images[0]).convert("RGB")} if recipe.images else {}),
+                width=shape.width,
+                height=shape.height,
+                num_frames=shape.frames,
+                num_inference_steps=recipe.steps,
+                guidance_scale=recipe.guidance_scale,
+                guidance_scale_2=recipe.guidance_scale_2,
+                generator=[torch.Generator("cpu").manual_seed(recipe.seed + one) for one in range(recipe.batch_size)],
+            ).frames
         return (videos * 255).round().astype(np.uint8)
 
     return ask

@@ -1,0 +1,118 @@
+"""`--lora` on the command line: from the loras folder or a file anywhere, through all stages, refused in one line."""
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipelines.__main__ import main
+from pipelines.commands.options import read_loras
+from pipelines.generate import generate
+from pipelines.metadata import read_recipe_of
+from pipelines.recipe import Lora, Recipe
+from tests.pipelines.loras import draw_pairs, save_tensors, write_peft
+
+SETTINGS = "--num_inference_steps 4 --guidance_scale 4 --seed 5"
+
+Run = Callable[[str], int]
+
+
+@pytest.fixture
+def run(data_dir: Path, cache_dir: Path, tmp_path: Path) -> Run:
+    """Runs a command line on the tests' data directory; `{out}` is this test's folder."""
+
+    def run(line: str) -> int:
+        arguments = [part.replace("{out}", str(tmp_path)) for part in shlex.split(line)]
+        return main([*arguments, "--data-dir", str(data_dir)])
+
+    return run
+
+
+@pytest.fixture(name="expected")
+def make_expected(
+    family: Any, borrow: Callable[[Any], Any], draw_recipe: Callable[..., Recipe], tmp_path: Path
+) -> np.ndarray:
+    """The picture with `ink` at 0.5; the same LoRA lies in this test's folder as `elsewhere.v2`."""
+    pairs = draw_pairs(family, "unet", "text_encoder", seed=7)
+    write_peft(family.model.loras_dir / "ink.safetensors", pairs)
+    write_peft(tmp_path / "elsewhere.v2.safetensors", pairs)
+    recipe = draw_recipe(prompt="a red boat", loras=[{"ref": "ink", "scale": 0.5}])
+    return generate(borrow(family), recipe).pixels[0]
+
+
+def read_picture(file: Path) -> np.ndarray:
+    with Image.open(file) as picture:
+        return np.asarray(picture)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("ink", ("ink", 1.0)),
+        ("ink:0.5", ("ink", 0.5)),
+        ("ink:-1e-1", ("ink", -0.1)),
+        ("ink:v2", ("ink:v2", 1.0)),
+        ("ink:v2:0.3", ("ink:v2", 0.3)),
+        ("ink.safetensors:2", ("ink", 2.0)),
+        ("/files/ink.v2.safetensors:0.7", ("/files/ink.v2", 0.7)),
+    ],
+)
+def test_a_scale_may_follow_the_name(given: str, expected: tuple[str, float]) -> None:
+    assert read_loras([given]) == [{"ref": expected[0], "scale": expected[1]}]
+
+
+def test_no_option_is_no_wish() -> None:
+    assert read_loras(None) is None
+    assert read_loras([]) is None
+
+
+@pytest.mark.parametrize(("lora", "ref"), [("ink:0.5", "ink"), ("{out}/elsewhere.v2.safetensors:0.5", "elsewhere.v2")])
+def test_generate_merges_it_and_the_file_names_it(
+    run: Run, expected: np.ndarray, tmp_path: Path, lora: str, ref: str
+) -> None:
+    command = f"generate --model tiny --prompt 'a red boat' {SETTINGS} --mesh dp=1 --output {{out}}/a.png --lora {lora}"
+    assert run(command) == 0
+    np.testing.assert_array_equal(read_picture(tmp_path / "a.png"), expected)
+    assert read_recipe_of(tmp_path / "a.png").loras == (Lora(ref=ref, scale=0.5),)
+
+
+def test_the_stages_carry_it(run: Run, expected: np.ndarray, tmp_path: Path, family: Any) -> None:
+    assert run("encode --model tiny --prompt 'a red boat' --mesh dp=1 --output_dir {out} --lora ink:0.5") == 0
+    assert run(f"denoise --input_dir {{out}} --mesh dp=1 {SETTINGS}") == 0
+    (family.model.loras_dir / "ink.safetensors").unlink()
+    assert run("decode --input_dir {out} --mesh dp=1") == 0
+    np.testing.assert_array_equal(read_picture(tmp_path / "output_image.png"), expected)
+    assert read_recipe_of(tmp_path / "output_image.png").loras == (Lora(ref="ink", scale=0.5),)
+
+
+def test_denoise_may_have_others_than_encode(run: Run, expected: np.ndarray, tmp_path: Path) -> None:
+    assert run("encode --model tiny --prompt 'a red boat' --mesh dp=1 --output_dir {out} --lora ink:0.5") == 0
+    assert run(f"denoise --input_dir {{out}} --mesh dp=1 {SETTINGS} --lora ink:0") == 0
+    assert "loras" not in json.loads((tmp_path / "generation_config.json").read_text())
+    assert run("decode --input_dir {out} --mesh dp=1") == 0
+    assert (read_picture(tmp_path / "output_image.png") != expected).any()
+
+
+@pytest.mark.parametrize(
+    ("lora", "message"),
+    [
+        ("pencil", "there is no LoRA 'pencil' here"),
+        ("{out}/pencil.safetensors", "pencil.safetensors is not there"),
+        ("{out}/checkpoint.safetensors", "checkpoint.safetensors is no LoRA for SDXL, FLUX.2 or Wan"),
+        ("ink:9", "ink has a scale of 9.0; allowed: -4.0 to 4.0"),
+    ],
+)
+@pytest.mark.usefixtures("expected")
+def test_what_cannot_be_used_is_one_line(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, lora: str, message: str
+) -> None:
+    save_tensors(tmp_path / "checkpoint.safetensors", {"unet.conv_in.weight": np.zeros(1)})
+    assert run(f"generate --model tiny --prompt 'a red boat' --output {{out}}/a.png --lora {lora}") == 2
+    error = capsys.readouterr().err
+    assert message in " ".join(error.split())
+    assert "Traceback" not in error
