@@ -2,8 +2,8 @@
 
 A preset comes from strangers, so it is a closed form: unknown fields are refused, text loses what is not text (control
 characters, directions that make it read as something else), and nothing in it is a path. It has no pictures to start
-from: those are somebody's files. Its LoRAs are names to look up among those here. Text is never markup; whoever shows it
-shows it as text.
+from: those are somebody's files. Its LoRAs are names to look up among those here. Text is never markup; whoever shows
+it shows it as text.
 Not here: whether a model takes the recipe (gallery.py), files and packs (files.py).
 """
 
@@ -81,10 +81,10 @@ _THUMBNAIL = r"^data:image/(webp|png|jpeg);base64,[A-Za-z0-9+/]+={0,2}$"
 class PresetLora(BaseModel):
     """A LoRA by its name, which may be of a file that is not here."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    ref: Annotated[str, Field(pattern=_REF, max_length=MAX_REF_CHARS), AfterValidator(_require_plain)]
-    scale: Annotated[float, Field(ge=-MAX_LORA_SCALE, le=MAX_LORA_SCALE)] = 1.0
+    ref: Annotated[str, Field(strict=True, pattern=_REF, max_length=MAX_REF_CHARS), AfterValidator(_require_plain)]
+    scale: Annotated[float, Field(strict=True, ge=-MAX_LORA_SCALE, le=MAX_LORA_SCALE)] = 1.0
 
 
 class PresetRecipe(BaseModel):
@@ -104,8 +104,11 @@ class PresetRecipe(BaseModel):
     flow_shift: Annotated[float, Field(ge=0, le=100)] | None = None
     fps: Annotated[int, Field(ge=1, le=240)] | None = None
     batch_size: Annotated[int, Field(ge=1, le=64)] = 1
-    # Left out where there are none, so that older presets and studios still mean the same document.
-    loras: Annotated[tuple[PresetLora, ...], Field(max_length=MAX_LORAS, exclude_if=lambda loras: not loras)] = ()
+    # Left out where there are none, so that older presets and studios still mean the same document. Not strict: a
+    # request's JSON arrives as lists and dicts.
+    loras: Annotated[
+        tuple[PresetLora, ...], Field(strict=False, max_length=MAX_LORAS, exclude_if=lambda loras: not loras)
+    ] = ()
 
     def to_recipe(self) -> Recipe:
         return Recipe(**self.model_dump())

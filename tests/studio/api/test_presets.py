@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +71,20 @@ def test_an_output_becomes_a_preset_with_its_picture_and_seed(client: TestClient
     assert client.get(URL).json()["presets"][0]["id"] == preset["id"]
     loose = client.post(URL, json={**fields, "keep_seed": False}).json()
     assert loose["recipe"]["seed"] is None
+
+
+def test_loras_of_an_output_and_of_a_recipe_are_kept(
+    client: TestClient, worker: Worker, add_lora: Callable[..., Path]
+) -> None:
+    add_lora("pixel")
+    loras = [{"ref": "pixel", "scale": 0.5}]
+    recipe = {"model": "demo-sdxl", "prompt": "A hut", "loras": loras}
+    job = client.post("/api/v1/jobs", json={**recipe, "steps": 1}).json()["id"]
+    worker.run_next()
+    for source in ({"output": f"{job}-0"}, {"recipe": recipe}):
+        preset = client.post(URL, json={"title": "Hut", **source}).json()
+        assert preset["recipe"]["loras"] == loras
+        assert client.get(f"{URL}/{preset['id']}/file").json()["recipe"]["loras"] == loras
 
 
 @pytest.mark.parametrize(
