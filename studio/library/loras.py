@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -56,7 +56,7 @@ def read_name(name: str) -> str:
 
 
 @contextmanager
-def arrive(folder: Path) -> Iterator[BinaryIO]:
+def arrive(folder: Path) -> Generator[BinaryIO]:
     """A file for bytes on their way, gone at the end unless `keep` named it; raises LoraError when the disk is full."""
     folder.mkdir(parents=True, exist_ok=True)
     _forget_torn(folder, before_s=time.time() - TORN_S)

@@ -1,8 +1,8 @@
 """The left column: what to make, and the Generate button.
 
 One prompt and one button are open; the rest has the model's defaults. Filled and read by static/js/controls.js,
-sizes.js, sweep.js, inputs.js, styles.js, recipes.js and examples.js, the note on a preset's origin by origin.js; limits
-and choices come from `GET /api/v1/models`.
+sizes.js, sweep.js, inputs.js, loras.js, styles.js, recipes.js and examples.js, the note on a preset's origin by
+origin.js; limits and choices come from `GET /api/v1/models`.
 """
 
 from studio.ui.icons import icon
@@ -109,6 +109,18 @@ def _slider(field: str, label: str, *, step: str) -> str:
 </div>"""
 
 
+_LORAS = """
+<div class="lu-field lu-loras" id="lu-loras" data-field="loras" role="group" aria-labelledby="lu-loras-label" hidden>
+  <div class="lu-label"><span id="lu-loras-label" data-text="setting.loras"></span>
+    <span class="lu-num" id="lu-loras-count" role="status"></span></div>
+  <ul class="lu-loras-list" id="lu-loras-list" role="list"></ul>
+  <div class="lu-loras-new" id="lu-loras-new">
+    <select class="lu-input" id="lu-loras-choice" data-text-aria-label="loras.choose"></select>
+    <button type="button" class="lu-button" id="lu-loras-add" data-text="loras.add"></button></div>
+  <p class="lu-message" role="alert" data-message="loras"></p>
+</div>
+"""
+
 _SETTINGS = f"""
 <p id="lu-as-number" data-text="create.asNumber" hidden></p>
 <div class="lu-field-row">
@@ -153,7 +165,7 @@ _SETTINGS = f"""
 HTML = f"""
 <form class="lu-controls" id="lu-controls" data-text-aria-label="create.what" novalidate>
   <div class="lu-controls-scroll lu-scroll">
-    {_ORIGIN}{_PROMPT}{_RECIPE}{_INPUTS}{_EXAMPLES}{_MODEL_AND_SIZE}{_SETTINGS}
+    {_ORIGIN}{_PROMPT}{_RECIPE}{_INPUTS}{_EXAMPLES}{_MODEL_AND_SIZE}{_SETTINGS}{_LORAS}
   </div>
   <div class="lu-dock">
     <p class="lu-message" role="alert" data-message="recipe"></p>

@@ -13,6 +13,7 @@ _FILES = {
     "presets/": "help.presets",
     "wildcards/": "help.wildcards",
     "models/": "help.models",
+    "loras/": "help.loras",
     "packs/": "help.packs",
     "cache/": "help.cache",
     "logs/worker.log": "help.log",

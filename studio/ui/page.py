@@ -49,7 +49,7 @@ def _digest_files() -> str:
 STATIC_URL = f"/ui/{_digest_files()}"
 
 _STYLES = (
-    *("tokens", "base", "layout", "controls", "inputs", "recipe", "canvas", "film", "queue", "presets"),
+    *("tokens", "base", "layout", "controls", "inputs", "loras", "recipe", "canvas", "film", "queue", "presets"),
     *("gallery", "detail", "xyz", "system", "help"),
     "overlay",
 )

@@ -1,6 +1,7 @@
 """The System view: what the studio runs on, what that holds and costs, and what other chips would do.
 
-Filled by static/js/system.js while it is shown; the plan is systemplan.js, lists of words are wordlists.js.
+Filled by static/js/system.js while it is shown; the plan is systemplan.js, LoRAs are lorafiles.js,
+lists of words are wordlists.js.
 """
 
 from studio.ui.icons import icon
@@ -102,6 +103,20 @@ _WORDS = f"""
 </form>
 """
 
+_LORAS = f"""
+<table class="lu-sys-table lu-lora-files" aria-labelledby="lu-sys-loras-title" hidden>
+  <thead><tr><th scope="col" data-text="loras.file"></th><th scope="col" data-text="loras.family"></th>
+    <th scope="col" data-text="system.size"></th><th></th></tr></thead>
+  <tbody id="lu-lora-files"></tbody></table>
+<p class="lu-model-note" id="lu-lora-note"></p>
+<div class="lu-lora-tools">
+  <button type="button" class="lu-button" id="lu-lora-add">{icon("upload")}<span
+    data-text="loras.addFile"></span></button>
+  <input type="file" id="lu-lora-file" accept=".safetensors" hidden>
+  <span class="lu-model-note lu-num" id="lu-lora-state" role="status"></span></div>
+<p class="lu-message" id="lu-lora-message" role="alert"></p>
+"""
+
 _LOG_TOOLS = f"""
 <button type="button" class="lu-icon-button" id="lu-sys-log-read" data-text-aria-label="system.readLog"
   data-text-title="system.readLog">{icon("retry")}</button>
@@ -127,6 +142,7 @@ HTML = f"""
       {_card("cache", "system.cache", _CACHE)}
       {_card("usage", "system.usage", _USAGE)}
       {_card("disk", "system.disk", _DISK)}
+      {_card("loras", "setting.loras", _LORAS)}
       {_card("words", "words.title", _WORDS)}
     </div>
     <div class="lu-sys-stack">

@@ -45,6 +45,7 @@ class Studio:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self.data_dir = folder / "data"
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -56,7 +57,7 @@ class Studio:
             "--port",
             str(self.port),
             "--data-dir",
-            str(self._folder / "data"),
+            str(self.data_dir),
         ]
         with (self._folder / "app.log").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log)

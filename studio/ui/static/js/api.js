@@ -59,8 +59,16 @@ function read({ status, statusText }, text) {
   });
 }
 
-/** `onPercent` follows the file on its way, which fetch cannot tell. */
 export function uploadPicture(file, onPercent) {
+  const form = new FormData();
+  form.append("file", file);
+  return upload("api/v1/uploads", form, onPercent);
+}
+
+export const uploadLora = (file, onPercent) => upload(`${LORAS}?${new URLSearchParams({ name: file.name })}`, file, onPercent);
+
+/** `onPercent` follows the file on its way, which fetch cannot tell. */
+function upload(path, body, onPercent) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.upload.onprogress = ({ loaded, total }) => onPercent(Math.round((100 * loaded) / total));
@@ -72,10 +80,8 @@ export function uploadPicture(file, onPercent) {
         reject(error);
       }
     };
-    const form = new FormData();
-    form.append("file", file);
-    request.open("POST", at("api/v1/uploads"));
-    request.send(form);
+    request.open("POST", at(path));
+    request.send(body);
   });
 }
 
@@ -98,10 +104,13 @@ export const inputThumbPath = (id) =>
   `api/v1/${id.startsWith("upload-") ? "uploads" : "outputs"}/${encodeURIComponent(id)}/thumb`;
 
 const JOBS = "api/v1/jobs";
+const LORAS = "api/v1/loras";
 
 export const previewPath = (id) => `${JOBS}/${encodeURIComponent(id)}/preview.jpg`;
 export const readMe = () => call("GET", "api/v1/me");
 export const readHealth = () => call("GET", "api/v1/health");
+export const readLoras = () => call("GET", LORAS);
+export const deleteLora = (ref) => call("DELETE", `${LORAS}/${encodeURIComponent(ref)}`);
 export const readModels = () => call("GET", "api/v1/models");
 export const readJobs = (jobState) => call("GET", jobState ? `${JOBS}?state=${jobState}&limit=500` : JOBS);
 export const readJob = (id) => call("GET", `${JOBS}/${encodeURIComponent(id)}`);

@@ -10,14 +10,19 @@ const FIELDS = [
   "guidance_scale_2",
   "scheduler",
   "flow_shift",
+  "lora_scale",
   "shape",
   "model",
 ];
 
-const nameOf = (field) => (FIELDS.includes(field) ? t(`setting.${field}`) : field);
+const nameOf = ({ field, lora }) =>
+  FIELDS.includes(field) ? (lora ? t("setting.scaleOf", { lora }) : t(`setting.${field}`)) : field;
 
-/** [{field, name}] that this model can take; sizes and models only where there are several. */
-export function axesOf(model, models) {
+/** Names what changes: the scale of each LoRA is something of its own. */
+export const axisId = ({ field, lora }) => (lora ? `${field} ${lora}` : field);
+
+/** [{field, lora, name}] that this model can take, with these LoRAs; sizes and models only where there are several. */
+export function axesOf(model, models, loras) {
   const has = {
     guidance_scale_2: model.defaults.guidance_scale_2 !== null,
     flow_shift: model.defaults.flow_shift !== null,
@@ -25,7 +30,10 @@ export function axesOf(model, models) {
     shape: model.shapes.length > 1,
     model: models.length > 1,
   };
-  return FIELDS.filter((field) => has[field] ?? true).map((field) => ({ field, name: nameOf(field) }));
+  const axes = FIELDS.filter((field) => has[field] ?? true).flatMap((field) =>
+    field === "lora_scale" ? loras.map(({ ref }) => ({ field, lora: ref })) : [{ field }],
+  );
+  return axes.map((axis) => ({ ...axis, name: nameOf(axis) }));
 }
 
 /** Every value of a field that has only so many, as text for its axis; null for numbers and words. */
@@ -36,4 +44,4 @@ export function allValues(field, model, models) {
   return null;
 }
 
-export const axisText = (axis) => (axis ? t("common.named", { name: nameOf(axis.field), value: axis.values }) : null);
+export const axisText = (axis) => (axis ? t("common.named", { name: nameOf(axis), value: axis.values }) : null);

@@ -1,10 +1,11 @@
 // The left column: what to make. Its values are this browser's draft and survive a refresh.
-// Not here: sending (make.js), size cards (sizes.js), input pictures (inputs.js), examples (examples.js).
+// Not here: sending (make.js), size cards (sizes.js), input pictures (inputs.js), LoRAs (loras.js), examples (examples.js).
 
 import { arrowsChoose, el, find, keyed, setIcon, setText } from "./dom.js";
 import { drawExamples } from "./examples.js";
 import { schedulerName, sentence } from "./format.js";
 import { countInputs, drawInputs, mountInputs } from "./inputs.js";
+import { drawLoras, loadLoras, lorasFor, mountLoras } from "./loras.js";
 import { drawSizes, mountSizes } from "./sizes.js";
 import { drawSweep, isSweep, mountSweep } from "./sweep.js";
 import { styledNegative, styledPrompt, styleOf, stylesFor } from "./styles.js";
@@ -18,7 +19,7 @@ const BATCHES = [1, 2, 4, 8];
 // The last three only where the model has them.
 const NUMBERS = ["steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps"];
 const LOWEST = { steps: 1, guidance_scale: 0, guidance_scale_2: 0, flow_shift: 1, fps: 1 };
-const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", ...NUMBERS];
+const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", "loras", ...NUMBERS];
 
 const ONE_JOB = { seeds: 1, draws: null };
 
@@ -26,6 +27,7 @@ let draft = {
   prompt: "",
   negative_prompt: null,
   images: [],
+  loras: [],
   model: null,
   shape: null,
   steps: null,
@@ -56,6 +58,7 @@ export function readRecipe() {
       ? styledNegative(style, draft.negative_prompt ?? model?.defaults.negative_prompt)
       : draft.negative_prompt,
     images: model?.limits.images ? draft.images : [],
+    loras: model ? lorasFor(model, draft.loras) : [],
     seed,
   };
 }
@@ -87,6 +90,7 @@ export function useRecipe(recipe, seed = recipe.seed) {
     ...pick(recipe),
     flow_shift: flow_shift ?? flowShiftOf(model, shape ?? model.defaults.shape).flow_shift ?? null,
     images: recipe.images ?? [],
+    loras: recipe.loras ?? [],
     style: null,
     ...ONE_JOB,
     seed: seed === null ? "" : String(seed),
@@ -100,7 +104,7 @@ export function useRecipe(recipe, seed = recipe.seed) {
 export function usePreset(recipe, { keepsImages }) {
   const model = modelOf(recipe.model);
   const set = Object.fromEntries(Object.entries(pick(recipe)).filter(([, value]) => value !== null));
-  const defaults = { ...defaultsOf(model), ...flowShiftOf(model, recipe.shape), batch_size: 1, style: null, ...ONE_JOB };
+  const defaults = { ...defaultsOf(model), ...flowShiftOf(model, recipe.shape), loras: [], batch_size: 1, style: null, ...ONE_JOB };
   const seed = { seed: String(recipe.seed ?? ""), keepsSeed: recipe.seed !== null };
   change({ ...defaults, ...set, images: keepsImages ? draft.images : [], ...seed });
   if (recipe.negative_prompt) openNegative();
@@ -115,6 +119,8 @@ export function usePrompt({ prompt, negative_prompt }) {
 export function useSeed(seed) {
   change({ seed: String(seed), keepsSeed: true });
 }
+
+export const chosenLoras = () => readRecipe().loras;
 
 export const chosenModel = () => draft.model;
 
@@ -158,9 +164,11 @@ export function mountControls(onSubmit) {
     (message) => (message ? showProblems({ images: message }) : clearProblem("images")),
   );
   mountSizes((shape) => change({ shape, ...flowShiftOf(modelOf(draft.model), shape) }));
-  find("lu-model").addEventListener("change", (event) =>
-    change({ ...defaultsOf(modelOf(event.target.value)), model: event.target.value, images: draft.images }),
-  );
+  find("lu-model").addEventListener("change", (event) => {
+    change({ ...defaultsOf(modelOf(event.target.value)), model: event.target.value, images: draft.images });
+    loadLoras().catch(() => undefined); // those that were known are still shown
+  });
+  mountLoras((update) => change({ loras: update(draft.loras) }));
   find("lu-scheduler").addEventListener("change", (event) => change({ scheduler: event.target.value }));
   for (const name of NUMBERS) mountNumber(name);
   mountBatch();
@@ -177,6 +185,7 @@ export function drawControls() {
   if (drawnModel !== model.id) drawModel(model);
   drawStyles(model);
   drawInputs(model, draft.images);
+  drawLoras(model, draft.loras);
   drawSizes(model, draft.shape, draft.images);
   drawValues(model);
   drawSweep(readSweep(), draft);

@@ -12,6 +12,7 @@ import { mountHelp } from "./help.js";
 import { mountKeys } from "./keys.js";
 import { generate } from "./make.js";
 import { mountLanguage } from "./language.js";
+import { loadLoras } from "./loras.js";
 import { drawMe, mountMe } from "./me.js";
 import { noteEnd } from "./notify.js";
 import { mountOrigin, openLink } from "./origin.js";
@@ -29,7 +30,7 @@ import { mountSystem } from "./system.js";
 import { t, together } from "./text.js";
 import { mountTheme } from "./theme.js";
 import { toast } from "./toasts.js";
-import { mountViews } from "./views.js";
+import { mountViews, onView } from "./views.js";
 import { mountWebhook } from "./webhook.js";
 import { mountGridDialog } from "./xyz.js";
 import { drawZoom, isZoomed, mountZoom } from "./zoom.js";
@@ -97,6 +98,8 @@ async function openOnce() {
   isOpen = true;
   openPresets();
   openGallery();
-  await loadStyles().then(changed, () => undefined); // without them there is only "No style"
+  const styles = loadStyles().then(changed, () => undefined); // without them there is only "No style"
+  await Promise.all([styles, loadLoras().catch(() => undefined)]);
+  onView((name) => name === "create" && loadLoras().catch(() => undefined));
   await openLink();
 }

@@ -3,6 +3,7 @@
 import { checkPreset, importPreset, readPreset } from "./api.js";
 import { usePreset } from "./controls.js";
 import { find, setText } from "./dom.js";
+import { missingLoras } from "./loras.js";
 import { PREFIX, unpackPreset } from "./presetlink.js";
 import { said } from "./said.js";
 import { t, together } from "./text.js";
@@ -45,7 +46,9 @@ export function fillFrom(preset, { keepsImages = true } = {}) {
     return false;
   }
   usePreset(preset.recipe, { keepsImages });
-  note(preset, together(origin, t("origin.filled"), preset.needs_picture ? t("origin.addPicture") : ""));
+  const missing = missingLoras(preset.recipe.loras ?? []);
+  const lacks = missing.length ? t("origin.missingLoras", { names: missing.join(", ") }) : "";
+  note(preset, together(origin, t("origin.filled"), lacks, preset.needs_picture ? t("origin.addPicture") : ""));
   return true;
 }
 

@@ -7,6 +7,7 @@ import { el, find, icon } from "./dom.js";
 import { shapeName } from "./format.js";
 import { MAX_BYTES, addFiles, takesPictures } from "./inputs.js";
 import { said } from "./said.js";
+import { loraText } from "./settings.js";
 import { modelOf } from "./store.js";
 import { t, together } from "./text.js";
 import { toast } from "./toasts.js";
@@ -126,6 +127,7 @@ function factsOf(recipe) {
     recipe.shape && shapeName(recipe.shape),
     recipe.steps && t("bar.steps", { count: recipe.steps }),
     recipe.seed !== null && t("bar.seed", { seed: String(recipe.seed) }),
+    ...recipe.loras.map(loraText),
   ];
   return facts.filter(Boolean).join(" · ");
 }

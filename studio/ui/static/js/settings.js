@@ -5,7 +5,7 @@ import { capitalized, schedulerName, seconds, shapeName } from "./format.js";
 import { modelOf } from "./store.js";
 import { has, locale, t } from "./text.js";
 
-const loraText = ({ ref, scale }) => t("setting.lora", { ref, scale });
+export const loraText = ({ ref, scale }) => t("setting.lora", { ref, scale });
 
 /** [its id, how to read it]; a setting that the model does not have is null. */
 const SETTINGS = [

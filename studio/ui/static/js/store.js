@@ -15,6 +15,7 @@ export const state = {
   engine: null,
   me: null, // who the server takes this visitor for
   models: [],
+  loras: null, // the files here, with the models that each fits; null: not read yet
   queue: { is_paused: false },
   jobs: new Map(), // id -> job, with `received_ms` for countdowns and `preview_url` while it runs
   isLoaded: false,

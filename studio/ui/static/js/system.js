@@ -1,9 +1,10 @@
-// The System view: asks while it is shown, and only then. Not here: plans for other chips (systemplan.js), lists of
-// words (wordlists.js).
+// The System view: asks while it is shown, and only then. Not here: plans for other chips (systemplan.js), LoRA files
+// (lorafiles.js), lists of words (wordlists.js).
 
 import { clearCache, readCache, readDisk, readLog, readSystem, readUsage } from "./api.js";
 import { el, find, keyed, setText } from "./dom.js";
 import { ago, bytes, capitalized, chipSeconds, moneyText, seconds, shapeName, STATES } from "./format.js";
+import { mountLoraFiles, openLoraFiles } from "./lorafiles.js";
 import { said } from "./said.js";
 import { mountPlan, openPlan } from "./systemplan.js";
 import { has, locale, t, together } from "./text.js";
@@ -26,6 +27,7 @@ export function mountSystem() {
   find("lu-sys-log-read").addEventListener("click", () => drawLog().catch(say));
   mountPlan();
   mountWordLists();
+  mountLoraFiles();
   onView((name) => name === "system" && open());
   setInterval(() => isShown("system") && !document.hidden && refresh(), LIVE_MS);
   if (isShown("system")) open();
@@ -36,6 +38,7 @@ function open() {
   refresh();
   openPlan();
   openWordLists();
+  openLoraFiles();
 }
 
 /** Each part by itself: what the server does not answer, or not to everybody, stays as it is, and the message says why. */

@@ -2,8 +2,8 @@
 // Not here: what typed values mean (studio/jobs/axes.py), the wall of the gallery (grid.js).
 
 import { countGrid, submitGrid } from "./api.js";
-import { allValues, axesOf } from "./axes.js";
-import { chosenModel, readRecipe, useRecipe } from "./controls.js";
+import { allValues, axesOf, axisId } from "./axes.js";
+import { chosenLoras, chosenModel, readRecipe, useRecipe } from "./controls.js";
 import { el, find, keyed, setText } from "./dom.js";
 import { sentence, shapeName, wholeSeconds } from "./format.js";
 import { follow, modelOf, state } from "./store.js";
@@ -22,6 +22,7 @@ const HINTS = {
   guidance_scale: "2-8 (+2)",
   guidance_scale_2: "2-8 (+2)",
   flow_shift: "3, 5, 8",
+  lora_scale: "0-1 [5]",
 };
 
 let draft = {
@@ -44,7 +45,10 @@ export function mountGridDialog() {
     queue();
   });
   for (const name of AXES) {
-    fieldOf(name).addEventListener("change", (event) => change(name, { field: event.target.value, values: "" }));
+    fieldOf(name).addEventListener("change", (event) => {
+      const { field, lora } = itemsOf(name).find((item) => axisId(item) === event.target.value);
+      change(name, { field, lora, values: "" });
+    });
     valuesOf(name).addEventListener("input", (event) => change(name, { values: event.target.value }));
     find(`lu-xyz-${name}-all`).addEventListener("click", () => {
       change(name, { values: allValues(draft[name].field, modelOf(chosenModel()), state.models) });
@@ -68,10 +72,20 @@ export function openGrid() {
 /** A sheet once more: its recipe becomes the page's, its axes the dialog's. */
 export function useGrid(recipe, axes) {
   if (!useRecipe(recipe)) return toast(t("toast.noModel", { model: recipe.model }));
-  for (const name of AXES) draft[name] = axes[name] ?? { field: NOTHING, values: "" };
+  for (const name of AXES) draft[name] = withLora(axes[name], recipe) ?? { field: NOTHING, values: "" };
   keepDraft();
   showView("create");
   return openGrid();
+}
+
+/** A sheet may leave out which LoRA it scales, when its recipe has only one. */
+const withLora = (axis, recipe) =>
+  axis?.field === "lora_scale" && !axis.lora ? { ...axis, lora: recipe.loras?.[0]?.ref } : axis;
+
+/** What the axis may be; only the first one must be something. */
+function itemsOf(name) {
+  const offered = axesOf(modelOf(chosenModel()), state.models, chosenLoras());
+  return name === "x" ? offered : [{ field: NOTHING, name: t("grid.nothing") }, ...offered];
 }
 
 function change(name, values) {
@@ -82,16 +96,15 @@ function change(name, values) {
 
 function draw() {
   const model = modelOf(chosenModel());
-  const offered = axesOf(model, state.models);
   for (const name of AXES) {
-    const items = name === "x" ? offered : [{ field: NOTHING, name: t("grid.nothing") }, ...offered];
-    if (!items.some(({ field }) => field === draft[name].field)) draft[name] = { field: items[0].field, values: "" };
+    const items = itemsOf(name);
+    if (!items.some((item) => axisId(item) === axisId(draft[name]))) draft[name] = { field: items[0].field, values: "" };
     const { field, values } = draft[name];
     keyed(fieldOf(name), items, {
-      key: (item) => item.field,
-      create: (item) => el("option", { value: item.field }, item.name),
+      key: axisId,
+      create: (item) => el("option", { value: axisId(item) }, item.name),
     });
-    fieldOf(name).value = field;
+    fieldOf(name).value = axisId(draft[name]);
     const all = allValues(field, model, state.models);
     const input = valuesOf(name);
     input.hidden = field === NOTHING;
