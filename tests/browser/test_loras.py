@@ -102,10 +102,10 @@ def test_an_output_shows_its_loras_and_brings_them_back(open_page: OpenPage, lor
     page.locator("#lu-steps-value").fill("1")
     add(page, "pixel").get_by_role("spinbutton").fill("0.35")
     submit(page)
-    expect(page.locator("#lu-canvas img.lu-result").first).to_have_attribute("alt", "A cactus with a LoRA")
+    expect(page.get_by_role("region", name="Result").get_by_role("img", name="A cactus with a LoRA")).to_be_visible()
     page.get_by_role("button", name="Remove the LoRA Pixel art").click()
     page.get_by_role("link", name="Gallery").click()
-    page.locator("#lu-wall").get_by_role("button", name="A cactus with a LoRA", exact=True).first.click()
+    page.locator(".lu-shot:not([hidden])").get_by_role("button", name="A cactus with a LoRA", exact=True).first.click()
     expect(page.locator("#lu-detail-body")).to_contain_text("pixel at 0.35")
     page.locator("#lu-detail-use").click()
     row = page.locator("#lu-loras-list li")
@@ -117,7 +117,7 @@ def test_an_output_shows_its_loras_and_brings_them_back(open_page: OpenPage, lor
         page.reload()
         expect(row).to_contain_text("not here")
         submit(page)
-        expect(page.locator('[data-message="loras"]')).to_contain_text("there is no LoRA 'pixel' here")
+        expect(page.locator('[data-message="loras"]')).to_contain_text("There is no LoRA 'pixel' here")
     finally:
         file.write_bytes(content)
 
