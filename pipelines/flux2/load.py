@@ -75,7 +75,7 @@ def load(
     guess = guess_map(parts.config_of("transformer").in_channels)
     preview = PreviewMap(folder, cache_dir.parent / "previews" / model.id, guess=guess)
     family = Flux2Family(model, parts, preview, cache_dir=cache_dir, load_s=time.perf_counter() - started)
-    family.use_loader(loader, modules=parts.modules, rename=rename)
+    family.use_loader(loader, modules={"transformer": parts.modules["transformer"]}, rename=rename)
     family.revision = hub.find_revision(folder)
     return family
 

@@ -59,9 +59,9 @@ def adapt(
     adapted = dict(stored)
     for name, own in updates.items():
         key = find_key(name, stored, optional_prefix)
-        if key is not None:
-            tensor = stored[key]
-            adapted[key] = AdaptedTensor(
-                file=tensor.file, dtype=tensor.dtype, shape=tensor.shape, offset=tensor.offset, updates=own
-            )
+        assert key is not None, f"{name} was read before"
+        tensor = stored[key]
+        adapted[key] = AdaptedTensor(
+            file=tensor.file, dtype=tensor.dtype, shape=tensor.shape, offset=tensor.offset, updates=own
+        )
     return adapted

@@ -81,7 +81,7 @@ class LoadedModel(abc.ABC):
         self._programs = Programs(packs.find)
 
     def use_loader(self, loader: ComponentLoader, *, modules: Mapping[str, TracedModule], rename: Rename) -> None:
-        """From now on LoRAs can be merged: `loader` read the weights, `rename` reads the family's LoRAs."""
+        """From now on LoRAs can be merged into `modules`: `loader` read them, `rename` reads the family's LoRAs."""
         self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, rename=rename)
 
     def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:

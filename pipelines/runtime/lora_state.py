@@ -28,7 +28,10 @@ _LOST: tuple[Identity, ...] = ((Path(), -1, -1, 0.0),)
 
 
 class LoraState:
-    """Of one loaded model; `weights` is the dictionary that its programs are called with."""
+    """Of one loaded model; `weights` is the dictionary that its programs are called with.
+
+    `modules` are the components that a LoRA of the family may change, also those whose weights are not loaded here.
+    """
 
     def __init__(
         self,

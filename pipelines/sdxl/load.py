@@ -26,7 +26,7 @@ from pipelines.runtime.preview import SDXL_LATENTS_TO_RGB, read_map
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, scan_if_long
 from pipelines.sdxl import sharding
 from pipelines.sdxl.family import SdxlFamily
-from pipelines.sdxl.loras import rename
+from pipelines.sdxl.loras import TEXT_ENCODERS, rename
 from pipelines.sdxl.parts import COMPONENTS, STAGE_OF, Parts
 from pipelines.stages import STAGES, OnProgress
 
@@ -66,7 +66,8 @@ def load(
         dtype=dtype,
     )
     family = SdxlFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
-    family.use_loader(loader, modules=parts.modules, rename=functools.partial(rename, modules=parts.modules))
+    adaptable = {name: parts.modules[name] for name in ("unet", *TEXT_ENCODERS)}
+    family.use_loader(loader, modules=adaptable, rename=functools.partial(rename, modules=adaptable))
     family.revision = hub.find_revision(folder)
     return family
 

@@ -79,7 +79,8 @@ def load(
         dtype=dtype,
     )
     family = WanFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
-    family.use_loader(loader, modules=parts.modules, rename=functools.partial(rename, components=parts.modules.keys()))
+    experts = {name: module for name, module in parts.modules.items() if name in EXPERTS}
+    family.use_loader(loader, modules=experts, rename=functools.partial(rename, components=experts))
     family.revision = hub.find_revision(folder)
     return family
 
