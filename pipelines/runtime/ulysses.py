@@ -22,8 +22,8 @@ TOKENS = 16  # rows of a tile of bf16
 LANES = 128
 _ROWS = 256  # tokens a kernel holds at a time
 
-Tables = tuple[jax.Array, jax.Array]
-"""Cosines and sines (tokens, head_dim), fp32, every angle twice."""
+Tables = tuple[jax.Array, ...]
+"""Two of them: cosines and sines (tokens, head_dim), fp32, every angle twice."""
 
 
 def gather_tokens(
