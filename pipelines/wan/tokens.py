@@ -38,6 +38,6 @@ class EvenTokens(ScannedLayers):
             if temb.ndim == 4:
                 temb = functional.pad(temb, (0, 0, 0, 0, 0, missing))
         out = super().forward(hidden_states, encoder_hidden_states, temb, rotary_emb)
-        return (
-            call_jax(lambda x: x[:, :length], out) if missing else out
-        )  # torchax's own is a view, which has no type_as
+        if not missing:
+            return out
+        return call_jax(lambda x: x[:, :length], out)  # torchax's own slice is a view, which has no type_as

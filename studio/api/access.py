@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
@@ -164,3 +164,15 @@ def _open_visit(request: Request) -> Visit:
 
 Visitor = Annotated[Visit, Depends(_open_visit)]
 """The type of a route's parameter that says who asks."""
+
+
+def only_operators(may: str) -> Any:
+    """What a route depends on that is for whoever looks after the studio; `may` ends the sentence "Only admins ..."."""
+
+    def admit(visit: Visitor) -> Visit:
+        """Raises NotAllowedError."""
+        if not visit.is_operator:
+            raise NotAllowedError(f"Only admins {may}.", advice="`--admins` or `app.py users add --admin` names them.")
+        return visit
+
+    return Depends(admit)

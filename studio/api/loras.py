@@ -8,11 +8,11 @@ Not here: names and files (library/loras.py), which of them a recipe may name (p
 import asyncio
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from pipelines.errors import ModelError, RecipeError
 from pipelines.loras import LoraFile
-from studio.api.access import NotAllowedError, NotFoundError, Studio, Visit, Visitor
+from studio.api.access import NotFoundError, Studio, Visit, Visitor, only_operators
 from studio.library import loras
 from studio.library.loras import MAX_BYTES, LoraError, LoraTooLargeError
 
@@ -27,16 +27,7 @@ FILE_BODY = {
 }
 
 
-def _admit_keeper(visit: Visitor) -> Visit:
-    """Raises NotAllowedError."""
-    if not visit.is_operator:
-        raise NotAllowedError(
-            "Only admins add and delete LoRAs.", advice="`--admins` or `app.py users add --admin` names them."
-        )
-    return visit
-
-
-Keeper = Annotated[Visit, Depends(_admit_keeper)]
+Keeper = Annotated[Visit, only_operators("add and delete LoRAs")]
 
 
 @router.get("/loras")

@@ -10,14 +10,14 @@ from platform import python_version
 from shutil import disk_usage
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.plan.topologies import TOPOLOGIES
 from studio import VERSION
-from studio.api.access import NotAllowedError, Visit, Visitor
+from studio.api.access import Visit, Visitor, only_operators
 from studio.api.planning import DEFAULT_TOPOLOGY, MODES, Question, suggest_topology
 from studio.jobs import cost, machine
 from studio.jobs.engine import read_engine
@@ -31,16 +31,7 @@ PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transfo
 MAX_LINES = 2000
 
 
-def _admit_operator(visit: Visitor) -> Visit:
-    """Raises NotAllowedError."""
-    if not visit.is_operator:
-        raise NotAllowedError(
-            "Only admins see the machine.", advice="`--admins` or `app.py users add --admin` names them."
-        )
-    return visit
-
-
-Operator = Annotated[Visit, Depends(_admit_operator)]
+Operator = Annotated[Visit, only_operators("see the machine")]
 
 
 class CompilingError(LumeshError):

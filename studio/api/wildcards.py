@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.recipe import MAX_PROMPT_CHARS
-from studio.api.access import NotAllowedError, NotFoundError, Visit, Visitor
+from studio.api.access import NotFoundError, Visit, Visitor, only_operators
 from studio.library import wildcards
 
 router = APIRouter(tags=["wildcards"])
@@ -24,6 +24,9 @@ class Words(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     lines: Annotated[list[Line], Field(min_length=1, max_length=MAX_LINES)]
+
+
+Keeper = Annotated[Visit, only_operators("change the lists of words")]
 
 
 @router.get("/wildcards")
@@ -43,27 +46,18 @@ def get_list(name: str, visit: Visitor) -> dict[str, Any]:
 
 
 @router.put("/wildcards/{name:path}")
-def set_list(name: str, words: Words, visit: Visitor) -> dict[str, Any]:
+def set_list(name: str, words: Words, visit: Keeper) -> dict[str, Any]:
     """Creates a list or puts another one in its place; `count` is the number of its options. For admins."""
-    _require_operator(visit)
     count = wildcards.save_wildcard(visit.studio.settings.wildcards_dir, name, words.lines)
     return {"name": name, "count": count}
 
 
 @router.delete("/wildcards/{name:path}", status_code=204)
-def delete_list(name: str, visit: Visitor) -> Response:
+def delete_list(name: str, visit: Keeper) -> Response:
     """Deletes a list; prompts that name it are refused from then on. For admins."""
-    _require_operator(visit)
     if not wildcards.delete_wildcard(visit.studio.settings.wildcards_dir, name):
         raise _not_found(name)
     return Response(status_code=204)
-
-
-def _require_operator(visit: Visit) -> None:
-    if not visit.is_operator:
-        raise NotAllowedError(
-            "Only admins change the lists of words.", advice="`--admins` or `app.py users add --admin` names them."
-        )
 
 
 def _not_found(name: str) -> NotFoundError:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 import torch
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 from torch.nn import functional
 
@@ -14,6 +14,7 @@ from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.mesh import build_mesh
 from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.ulysses import gather_tokens
 
 pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]
 
@@ -50,3 +51,13 @@ def test_every_chip_has_room_for_the_kernel(v6e_8: list[Any], name: str) -> None
     mesh = build_mesh("dp=1", devices=find_devices(find_topology(name)))
     for width in (64, 128):
         assert KERNEL in compile_attention(mesh, width=width, length=9001, axes=AttentionAxes(mesh=mesh))
+
+
+@pytest.mark.parametrize("name", ["v4-8", "v5e-1", "v5p-8"])
+def test_every_chip_has_room_to_turn_the_widest_tokens(v6e_8: list[Any], name: str) -> None:
+    """Of Wan 14B, 40 heads of 128, all on one chip."""
+    one = SingleDeviceSharding(find_devices(find_topology(name))[0])
+    x = jax.ShapeDtypeStruct((1, 4096, 40 * 128), jnp.bfloat16, sharding=one)
+    table = jax.ShapeDtypeStruct((4096, 128), jnp.float32, sharding=one)
+    turn = jax.jit(lambda x, cos, sin: gather_tokens(x, None, parts=1, tables=(cos, sin)))
+    assert KERNEL in turn.lower(x, table, table).compile().as_text()
