@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 from pipelines.runtime import cudnn
 from pipelines.runtime.flash import find_vmem_bytes, flash_attention
 from pipelines.runtime.rotary import rotate_pairs
+from pipelines.runtime.sharding import count_parts
 from pipelines.runtime.ulysses import Tables, gather_features, gather_tokens
 
 LONG = 1024  # queries; below, the logits fit where the matrix unit leaves them
@@ -32,7 +33,7 @@ class AttentionAxes:
     mesh: Mesh
     rows: str | None = None
     heads: str | None = None
-    tokens: str | None = None
+    tokens: str | tuple[str, ...] | None = None
     entered: frozenset[str] = frozenset()
     trades_heads: bool = True
 
@@ -43,7 +44,7 @@ class AttentionAxes:
     def choose_spec(self, shape_BLHD: tuple[int, ...]) -> P:
         """Of what divides, with heads and their features as one axis; the rest is whole on every device."""
         axes = zip(shape_BLHD, (self.rows, self.tokens, self.heads), strict=False)
-        return P(*(axis if axis is not None and size % self.mesh.shape[axis] == 0 else None for size, axis in axes))
+        return P(*(axis if size % count_parts(self.mesh, axis) == 0 else None for size, axis in axes))
 
 
 def attend(
@@ -153,8 +154,8 @@ def attend_merged(
     spec = axes.choose_spec((batch, length, heads))
     rows, tokens, head_axis = spec
     is_self = key_BLC.shape[1] == length
-    devices = 1 if tokens is None or not is_self else axes.mesh.shape[tokens]
-    own_heads = heads if head_axis is None else heads // axes.mesh.shape[head_axis]
+    devices = count_parts(axes.mesh, tokens) if is_self else 1
+    own_heads = heads // count_parts(axes.mesh, head_axis)
     flash = functools.partial(
         flash_attention,
         scale=scale,

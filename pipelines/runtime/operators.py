@@ -18,11 +18,11 @@ def group_norm(
     bias: jax.Array | None = None,
     eps: float = 1e-5,
 ) -> jax.Array:
-    """Statistics in fp32, the variance after the mean."""
+    """Statistics in fp32."""
     batch, channels, *spatial = input.shape
     x = input.reshape(batch, num_groups, -1).astype(jnp.float32)
-    mean = x.mean(-1, keepdims=True)
-    scale = jax.lax.rsqrt(jnp.square(x - mean).mean(-1, keepdims=True) + eps)
+    mean, variance = _find_moments(x, -1)
+    scale = jax.lax.rsqrt(variance + eps)
     per_channel = (1, channels, *(1 for _ in spatial))
     # Folding scale and shift into one multiply-add per channel leaves a single pass over the large tensor.
     gain = jnp.repeat(scale[..., 0], channels // num_groups, axis=1)
@@ -44,15 +44,22 @@ def layer_norm(
 ) -> jax.Array:
     axes = tuple(range(-len(normalized_shape), 0))
     x = input.astype(jnp.float32)
-    mean = x.mean(axes, keepdims=True)
-    # Both sums in one pass: features of a token spread at least as wide as they lie off zero, so little cancels.
-    variance = jnp.maximum(jnp.square(x).mean(axes, keepdims=True) - jnp.square(mean), 0.0)
+    mean, variance = _find_moments(x, axes)
     x = (x - mean) * jax.lax.rsqrt(variance + eps)
     if weight is not None:
         x = x * weight.astype(jnp.float32)
     if bias is not None:
         x = x + bias.astype(jnp.float32)
     return x.astype(input.dtype)
+
+
+def _find_moments(x: jax.Array, axes: int | tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance in one pass, which is also one sum over devices and not two.
+
+    Features spread about as wide as they lie off zero, so little cancels.
+    """
+    mean = x.mean(axes, keepdims=True)
+    return mean, jnp.maximum(jnp.square(x).mean(axes, keepdims=True) - jnp.square(mean), 0.0)
 
 
 def convolve(  # noqa: PLR0917 - PyTorch's own signature
@@ -159,9 +166,27 @@ def interpolate(
 
     Raises NotImplementedError for everything else.
     """
-    factors = scale_factor if isinstance(scale_factor, tuple | list) else (scale_factor,) * (input.ndim - 2)
-    if size is not None or mode not in ("nearest", "nearest-exact") or any(f is None or f % 1 for f in factors):
+    factors = _find_factors(input, scale_factor)
+    if size is not None or mode not in _NEAREST or any(f is None or f % 1 for f in factors):
         raise NotImplementedError(f"interpolate {mode=} {size=} {scale_factor=}")
     for axis, factor in enumerate(factors, start=2):
         input = jnp.repeat(input, int(factor or 1), axis=axis)
     return input
+
+
+def is_doubling(
+    input: jax.Array,
+    size: tuple[int, ...] | None = None,
+    scale_factor: float | tuple[float, ...] | None = None,
+    mode: str = "nearest",
+    **_unused: Any,
+) -> bool:
+    """Whether `interpolate` would make two of every row and column of pictures (B, C, H, W)."""
+    return size is None and mode in _NEAREST and _find_factors(input, scale_factor) == (2, 2)
+
+
+def _find_factors(input: jax.Array, scale_factor: float | tuple[float, ...] | None) -> tuple[float | None, ...]:
+    return tuple(scale_factor) if isinstance(scale_factor, tuple | list) else (scale_factor,) * (input.ndim - 2)
+
+
+_NEAREST = ("nearest", "nearest-exact")

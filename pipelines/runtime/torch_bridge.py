@@ -25,7 +25,9 @@ from torchax.ops import mappings, ops_registry
 
 from pipelines.runtime import operators
 from pipelines.runtime.attention import AttentionAxes, attend
+from pipelines.runtime.convolution import PictureAxes, convolve_split, double_split, pack_convolutions
 from pipelines.runtime.sharding import Rules, apply_rules
+from pipelines.runtime.taps import PACKED_NDIM
 
 # Fewer layers stay as they are: little to gain, and a scan copies each layer's weights, which a CPU feels.
 SCAN_FROM = 5
@@ -102,13 +104,15 @@ class TracedModule:
         method: Callable[..., Any] | None = None,
         input_shardings: Mapping[str, NamedSharding] | None = None,
         attention: AttentionAxes | None = None,
+        pictures: PictureAxes | None = None,
         running_layer: LayerPlacement | None = None,
         **kwargs: Any,
     ) -> Any:
         """Runs `forward`, or `method(module, ...)`, on JAX arrays and returns JAX arrays in the same structure.
 
         `input_shardings` says how the first argument of the submodules named there lies on the mesh, `attention` how
-        long attentions do, `running_layer` how the weights of one layer of a scan do while it runs.
+        long attentions do, `pictures` how what is convolved does, `running_layer` how the weights of one layer of a
+        scan do while it runs.
         """
         environment = _environment()
         weights_t, args_t, kwargs_t = environment.j2t_iso((dict(weights), args, kwargs))
@@ -118,6 +122,7 @@ class TracedModule:
             torch.nn.utils.stateless._reparametrize_module(self.module, weights_t),  # noqa: SLF001 - functional_call reaches only forward
             _inputs_constrained(self.module, input_shardings or {}),
             _set(_attention_axes, attention),
+            _set(_picture_axes, pictures),
             _set(_running_layer, running_layer),
         ):
             result = run(self.module, *args_t, **kwargs_t)
@@ -210,6 +215,24 @@ def call_for_layers(model: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
     return output, (None, *outputs[:-1], output.last_hidden_state)
 
 
+def prepare_pictures(
+    module: TracedModule,
+    weights: Mapping[str, jax.Array],
+    pictures: PictureAxes | None,
+    *,
+    also: tuple[type[torch.nn.Module], ...] = (),
+) -> tuple[Callable[..., Any], Mapping[str, jax.Array]]:
+    """How to call an autoencoder whose pictures lie on a mesh like that, and the weights to call it with.
+
+    `also` are kinds of convolutions that the kernel takes besides those in two dimensions.
+    """
+    if pictures is None:
+        return module.call, weights
+    if pictures.takes_kernels:
+        weights = pack_convolutions(module.module, weights, also=also)
+    return functools.partial(module.call, pictures=pictures, attention=pictures.attention), weights
+
+
 @contextlib.contextmanager
 def _inputs_constrained(module: torch.nn.Module, shardings: Mapping[str, NamedSharding]) -> Iterator[None]:
     def constrain(
@@ -236,6 +259,7 @@ def _inputs_constrained(module: torch.nn.Module, shardings: Mapping[str, NamedSh
 
 
 _attention_axes: contextvars.ContextVar[AttentionAxes | None] = contextvars.ContextVar("attention_axes", default=None)
+_picture_axes: contextvars.ContextVar[PictureAxes | None] = contextvars.ContextVar("picture_axes", default=None)
 _running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.ContextVar("running_layer", default=None)
 _linear_layers: contextvars.ContextVar[Callable[..., jax.Array] | None] = contextvars.ContextVar(
     "linear_layers", default=None
@@ -256,6 +280,11 @@ def find_attention_axes() -> AttentionAxes | None:
     return _attention_axes.get()
 
 
+def find_picture_axes() -> PictureAxes | None:
+    """How pictures inside the module that is being called lie on the mesh."""
+    return _picture_axes.get()
+
+
 def linear_layers_as(function: Callable[..., jax.Array]) -> contextlib.AbstractContextManager[None]:
     """Inside, `function(input, weight, bias)` is every traced linear layer."""
     return _set(_linear_layers, function)
@@ -265,6 +294,10 @@ def call_jax(function: Callable[..., jax.Array], *tensors: torch.Tensor) -> Any:
     """A JAX function on tensors of a traced module, for what is written in its place."""
     environment = _environment()
     return environment.j2t_iso(function(*environment.t2j_iso(tensors)))
+
+
+READY_NDIM = 3
+"""A linear layer's weight (B, L, O) is what the layer gives, whatever it is called with: made once for many calls."""
 
 
 def to_jax_dtype(dtype: torch.dtype) -> Any:
@@ -298,6 +331,8 @@ def _override(environment: torchax.tensor.Environment, function: Any, implementa
 def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
     if (replacement := _linear_layers.get()) is not None:
         return replacement(input, weight, bias)
+    if weight.ndim == READY_NDIM:
+        return weight
     out = jnp.einsum("...i,oi->...o", input, weight)
     return out if bias is None else out + bias
 
@@ -325,9 +360,21 @@ def _scaled_dot_product_attention(  # noqa: PLR0917 - PyTorch's own signature
     )
 
 
-def _interpolate(*args: Any, **kwargs: Any) -> jax.Array:
+def _convolve(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *args: Any, **kwargs: Any):
+    if weight.ndim == PACKED_NDIM:
+        assert bias is not None
+        axes = _picture_axes.get()
+        assert axes is not None
+        return convolve_split(input[:, :, None], weight, bias, axes=axes)[:, :, 0]
+    return operators.convolve(input, weight, bias, *args, **kwargs)
+
+
+def _interpolate(input: jax.Array, *args: Any, **kwargs: Any) -> jax.Array:
+    axes = _picture_axes.get()
+    if axes is not None and axes.takes_kernels and operators.is_doubling(input, *args, **kwargs):
+        return double_split(input, axes=axes)
     try:
-        return operators.interpolate(*args, **kwargs)
+        return operators.interpolate(input, *args, **kwargs)
     except NotImplementedError as error:
         raise torchax.tensor.OperatorNotFound(str(error)) from error  # torchax's own is taken then
 
@@ -337,8 +384,8 @@ _OVERRIDES: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.scaled_dot_product_attention: _scaled_dot_product_attention,
     torch.nn.functional.group_norm: operators.group_norm,
     torch.nn.functional.layer_norm: operators.layer_norm,
-    torch.nn.functional.conv2d: operators.convolve,
-    torch.conv2d: operators.convolve,
+    torch.nn.functional.conv2d: _convolve,
+    torch.conv2d: _convolve,
     torch.nn.functional.conv3d: operators.convolve,
     torch.conv3d: operators.convolve,
     torch.nn.functional.interpolate: _interpolate,

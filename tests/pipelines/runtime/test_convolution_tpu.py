@@ -1,0 +1,68 @@
+"""Convolutions and doublings of real sizes are the kernels, and the TPU compiler takes them on every chip of a plan."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pipelines.plan.topologies import find_devices, find_topology
+from pipelines.runtime.convolution import PictureAxes, convolve_split, double_split
+from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.taps import pack_taps
+
+pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]
+
+CHIPS = ("v6e-8", "v4-8", "v5e-1", "v5p-8")
+COLUMNS = ("dp", "sp")
+
+
+def lay(name: str) -> PictureAxes:
+    """Columns over all chips."""
+    mesh = build_mesh(devices=find_devices(find_topology(name)))
+    return PictureAxes(mesh=mesh, spec=P(None, None, None, None, COLUMNS))
+
+
+def is_kernel(name: str, run: Callable[..., jax.Array], *args: jax.ShapeDtypeStruct) -> bool:
+    """Whether the compiled program calls the kernel of this name."""
+    text = str(jax.jit(run).lower(*args).compile().as_text())
+    return any(f"%{name}" in line and 'custom_call_target="tpu_custom_call"' in line for line in text.splitlines())
+
+
+def is_convolved_by_the_kernel(axes: PictureAxes, *, channels: int, height: int, width: int) -> bool:
+    """Of a causal convolution of two frames after two others."""
+    split, whole = NamedSharding(axes.mesh, axes.spec), NamedSharding(axes.mesh, P())
+    x = jax.ShapeDtypeStruct((1, channels, 2, height, width), jnp.bfloat16, sharding=split)
+    weight = jax.ShapeDtypeStruct((channels, channels, 3, 3, 3), jnp.bfloat16)
+    packed = jax.eval_shape(pack_taps, weight).update(sharding=whole)
+    bias = jax.ShapeDtypeStruct((channels,), jnp.bfloat16, sharding=whole)
+    return is_kernel("convolve_taps", functools.partial(convolve_split, axes=axes), x, packed, bias, x)
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_every_chip_has_room_for_the_convolutions_of_wan_2_1_at_720p(v6e_8: list[Any], name: str) -> None:
+    assert is_convolved_by_the_kernel(lay(name), channels=384, height=180, width=320)
+
+
+def test_v4_has_no_room_for_a_thousand_channels_and_leaves_them_to_xla(v6e_8: list[Any]) -> None:
+    """Weights alone, of Wan 2.2, take 9 MiB of its 16, and come twice."""
+    assert not is_convolved_by_the_kernel(lay("v4-8"), channels=1024, height=44, width=80)
+    assert is_convolved_by_the_kernel(lay("v5p-8"), channels=1024, height=44, width=80)
+
+
+@pytest.mark.parametrize(
+    ("frames", "channels", "height", "width"), [(4, 384, 180, 320), (2, 1024, 88, 160)], ids=["wan 2.1", "wan 2.2"]
+)
+@pytest.mark.parametrize("name", CHIPS)
+def test_every_chip_has_room_for_the_doublings_of_720p(  # noqa: PLR0917 - what is parametrized
+    v6e_8: list[Any], name: str, frames: int, channels: int, height: int, width: int
+) -> None:
+    """In fp32, as diffusers hands them over."""
+    axes = lay(name)
+    place = NamedSharding(axes.mesh, P(None, None, None, COLUMNS))
+    x = jax.ShapeDtypeStruct((frames, channels, height, width), jnp.float32, sharding=place)
+    assert is_kernel("double_pixels", functools.partial(double_split, axes=axes), x)
