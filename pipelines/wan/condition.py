@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from pipelines.runtime.convolution import PictureAxes
 from pipelines.runtime.torch_bridge import TracedModule
 from pipelines.wan.causal import encode_frames
 from pipelines.wan.decode import read_statistics
@@ -26,7 +27,8 @@ def build_condition_program(vae: TracedModule, *, dtype: Any, frames: int, input
         pixels = jnp.pad(picture_BCHW[:, :, None], ((0, 0), (0, 0), (0, frames - 1), (0, 0), (0, 0)))
         pixels = jax.lax.with_sharding_constraint(pixels.astype(dtype), input_sharding)
         mean, deviation = read_statistics(vae)
-        latents = (encode_frames(vae, weights, pixels).astype(jnp.float32) - mean) / deviation
+        latents = encode_frames(vae, weights, pixels, pictures=PictureAxes.of_videos(input_sharding))
+        latents = (latents.astype(jnp.float32) - mean) / deviation
         if frames == 1:
             return latents
         given = jnp.zeros_like(latents[:, :1]).at[:, :, 0].set(1.0)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from pipelines.runtime.convolution import PictureAxes
 from pipelines.runtime.torch_bridge import TracedModule
 from pipelines.wan.causal import decode_frames
 
@@ -17,7 +18,8 @@ def build_decode_program(vae: TracedModule, *, dtype: Any, input_sharding: Named
     def decode(weights: Mapping[str, jax.Array], latents_BCTHW: jax.Array) -> jax.Array:
         mean, deviation = read_statistics(vae)
         latents = (latents_BCTHW * deviation + mean).astype(dtype)
-        return decode_frames(vae, weights, jax.lax.with_sharding_constraint(latents, input_sharding), finish=_to_bytes)
+        latents = jax.lax.with_sharding_constraint(latents, input_sharding)
+        return decode_frames(vae, weights, latents, finish=_to_bytes, pictures=PictureAxes.of_videos(input_sharding))
 
     return decode
 

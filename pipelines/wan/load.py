@@ -35,6 +35,7 @@ from pipelines.runtime.torch_bridge import SCAN_FROM, TracedModule, parameters_o
 from pipelines.stages import STAGES, OnProgress
 from pipelines.wan import sharding
 from pipelines.wan.attention import RotaryAttention
+from pipelines.wan.convolutions import split_convolutions
 from pipelines.wan.family import WanFamily
 from pipelines.wan.loras import rename
 from pipelines.wan.parts import COMPONENTS, EXPERTS, Parts
@@ -163,6 +164,7 @@ def _build_modules(folder: Path, index: Mapping[str, Any], mesh: Mesh) -> dict[s
             if len(expert.blocks) >= SCAN_FROM:
                 expert.blocks = EvenTokens(expert.blocks, mesh=mesh)
         modules["vae"] = vae = cast(Any, AutoencoderKLWan.from_config(configs["vae"]))
+    split_convolutions(vae)
     if not index.get("expand_timesteps") and modules["transformer"].config.in_channels == vae.config.z_dim:
         vae.encoder = vae.quant_conv = None  # nobody brings it a picture
     return {name: TracedModule(module) for name, module in modules.items()}

@@ -9,14 +9,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
 from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.components import abstract_input, abstract_weights
 from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
-from pipelines.runtime.sharding import batch_class
+from pipelines.runtime.sharding import batch_class, split_pictures
 from pipelines.runtime.solver import State
 from pipelines.runtime.torch_bridge import LayerPlacement
 from pipelines.wan.condition import build_condition_program, build_image_program
@@ -92,22 +92,11 @@ def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> L
         latents=NamedSharding(mesh, PartitionSpec(videos_axis)),
         rows=NamedSharding(mesh, PartitionSpec(rows_axis)),
         tokens=NamedSharding(mesh, PartitionSpec(rows_axis, "sp" if tokens % sp == 0 else None)),
-        pictures=NamedSharding(mesh, _split_pictures(mesh, videos_axis, height=height, width=width)),
+        pictures=NamedSharding(
+            mesh,
+            PartitionSpec(videos_axis, None, None, *split_pictures(mesh, videos_axis, height=height, width=width)),
+        ),
     )
-
-
-def _split_pictures(mesh: Mesh, videos_axis: str | None, *, height: int, width: int) -> PartitionSpec:
-    """Columns, or else rows, over as many devices as divide them: 160 columns of 720p's latents over 8 chips."""
-    free = [axis for axis in mesh.axis_names if axis != videos_axis]
-    for axes in (tuple(free), ("sp", "tp"), ("sp",)):
-        devices = 1
-        for axis in axes:
-            devices *= mesh.shape[axis]
-        if width % devices == 0:
-            return PartitionSpec(videos_axis, None, None, None, axes)
-        if height % devices == 0:
-            return PartitionSpec(videos_axis, None, None, axes)
-    return PartitionSpec(videos_axis)
 
 
 def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:

@@ -1,0 +1,52 @@
+"""The autoencoder's convolutions of 3 x 3 pixels as TPU runs them fastest (runtime/convolution.py).
+
+diffusers' modules with another forward where a mesh of TPUs is told of and the kernel has room; else their own.
+"""
+
+import functools
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import torch
+from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
+
+from pipelines.runtime.convolution import PictureAxes, convolve_split
+from pipelines.runtime.taps import TAPS
+from pipelines.runtime.torch_bridge import call_jax, find_picture_axes
+
+
+class SplitCausalConv3d(WanCausalConv3d):
+    def forward(self, x: torch.Tensor, cache_x: torch.Tensor | None = None) -> torch.Tensor:
+        if (axes := _find_axes()) is None:
+            return super().forward(x, cache_x)
+        before = () if cache_x is None else (cache_x,)
+        return call_jax(
+            functools.partial(convolve_split, axes=axes), x, self.weight, cast(torch.Tensor, self.bias), *before
+        )
+
+
+class RoundedSiLU(torch.nn.SiLU):
+    """Rounds to bf16 what convolutions round anyway, so that they and what they keep of it share one array."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        out = super().forward(input)
+        if _find_axes() is None:
+            return out
+        return call_jax(lambda x: jax.lax.optimization_barrier(x.astype(jnp.bfloat16)), out)
+
+
+def split_convolutions(autoencoder: Any) -> None:
+    """Puts them in the place of diffusers' own, with the same parameters."""
+    for module in autoencoder.modules():
+        if isinstance(module, WanCausalConv3d):
+            if (module.kernel_size, module.stride) == ((TAPS,) * 3, (1, 1, 1)):
+                module.__class__ = SplitCausalConv3d
+        elif type(module) is torch.nn.SiLU:
+            module.__class__ = RoundedSiLU
+
+
+def _find_axes() -> PictureAxes | None:
+    """Where the kernels are to be taken."""
+    axes = find_picture_axes()
+    return axes if axes is not None and axes.takes_kernels else None
