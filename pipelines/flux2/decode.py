@@ -11,20 +11,22 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
 from pipelines.flux2.parts import PATCH
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.convolution import PictureAxes
+from pipelines.runtime.torch_bridge import TracedModule, prepare_pictures
 
 
 def build_decode_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:
     """decode(weights, latents (B, 4 * C, H, W)) -> uint8 (B, height, width, 3).
 
-    `sharding` spreads the picture's rows over as many devices as divide them: the autoencoder's weights are on all.
+    `sharding` spreads the picture over as many devices as divide it: the autoencoder's weights are on all.
     """
 
     def decode(weights: Mapping[str, jax.Array], latents_BCHW: jax.Array) -> jax.Array:
         mean, deviation = read_statistics(weights, epsilon=vae.module.config.batch_norm_eps)
         latents_BCHW = jax.lax.with_sharding_constraint(latents_BCHW, sharding)
         latents = unpatchify(latents_BCHW * deviation + mean)
-        pixels = vae.call(weights, latents.astype(dtype), method=_decode).astype(jnp.float32)
+        call, prepared = prepare_pictures(vae, weights, PictureAxes.of_pictures(sharding))
+        pixels = call(prepared, latents.astype(dtype), method=_decode).astype(jnp.float32)
         pixels = jnp.clip(pixels / 2 + 0.5, 0, 1) * 255
         return pixels.round().astype(jnp.uint8).transpose(0, 2, 3, 1)
 

@@ -22,7 +22,7 @@ from pipelines.references import References
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.components import abstract_input, abstract_weights
 from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
-from pipelines.runtime.sharding import batch_class
+from pipelines.runtime.sharding import batch_class, split_pictures
 from pipelines.runtime.solver import State
 
 Key = tuple[Any, ...]
@@ -95,9 +95,9 @@ def lay_out(
     latents_CHW = parts.latents_CHW(shape)
     dp, sp = parts.mesh.shape["dp"], parts.mesh.shape["sp"]
     height = "sp" if latents_CHW[1] % sp == 0 else None
-    decoder_rows = ("sp", "tp") if latents_CHW[1] % (sp * parts.mesh.shape["tp"]) == 0 else height
     images_axis = "dp" if images % dp == 0 else None
     rows = "dp" if images * (2 if has_pair else 1) % dp == 0 else None
+    sides = split_pictures(parts.mesh, images_axis, height=latents_CHW[1], width=latents_CHW[2])
     return Layout(
         shape=shape,
         images=images,
@@ -106,7 +106,7 @@ def lay_out(
         latents=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, height)),
         rows=NamedSharding(parts.mesh, PartitionSpec(rows)),
         model_input=NamedSharding(parts.mesh, PartitionSpec(rows, None, height)),
-        decoder_input=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, decoder_rows)),
+        decoder_input=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, *sides)),
         references_NCHW=(references.count, *parts.latents_CHW(references.size)) if references else None,
         reference_size=references.size if references else None,
     )

@@ -5,12 +5,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding
 
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.convolution import PictureAxes
+from pipelines.runtime.torch_bridge import TracedModule, prepare_pictures
 
 
-def build_decode_program(vae: TracedModule, *, dtype: Any) -> Any:
-    """decode(weights, latents (B, C, H, W)) -> uint8 (B, height, width, 3)."""
+def build_decode_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:
+    """decode(weights, latents (B, C, H, W)) -> uint8 (B, height, width, 3).
+
+    `sharding` spreads the picture over as many devices as divide it: the autoencoder's weights are on all.
+    """
     config = vae.module.config
 
     def decode(weights: Mapping[str, jax.Array], latents_BCHW: jax.Array) -> jax.Array:
@@ -18,7 +23,9 @@ def build_decode_program(vae: TracedModule, *, dtype: Any) -> Any:
         if config.latents_mean is not None and config.latents_std is not None:
             mean, deviation = (jnp.asarray(v)[None, :, None, None] for v in (config.latents_mean, config.latents_std))
             latents = latents * deviation + mean
-        pixels = vae.call(weights, latents.astype(dtype), method=_decode).astype(jnp.float32)
+        latents = jax.lax.with_sharding_constraint(latents, sharding)
+        call, prepared = prepare_pictures(vae, weights, PictureAxes.of_pictures(sharding))
+        pixels = call(prepared, latents.astype(dtype), method=_decode).astype(jnp.float32)
         pixels = jnp.clip(pixels / 2 + 0.5, 0, 1) * 255
         return pixels.round().astype(jnp.uint8).transpose(0, 2, 3, 1)
 

@@ -6,6 +6,7 @@ carries them; at a scale of 1 or less a second program runs a single forward. Th
 computes in.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +16,11 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from pipelines.runtime.attention import AttentionAxes
+from pipelines.runtime.convolution import PictureAxes, pack_convolutions
 from pipelines.runtime.solver import State, advance, read_row
 from pipelines.runtime.torch_bridge import TracedModule
 
+_TEXT_PROJECTION = re.compile(r"\.attn2\.to_[kv]\.weight$")
 MAX_CHUNK = 8  # steps; bounds the noise that an ancestral scheduler needs on the devices at a time
 
 
@@ -36,6 +39,8 @@ def build_denoise_program(
     UNet's batch lies on the mesh, `attention` how its queries, keys and values do.
     """
 
+    pictures = PictureAxes.of_pictures(input_sharding)
+
     def denoise(  # noqa: PLR0917 - a compiled program takes its arrays by position
         weights: Mapping[str, jax.Array],
         state: State,
@@ -46,6 +51,11 @@ def build_denoise_program(
         start: jax.Array,
         stop: jax.Array,
     ) -> State:
+        text = embeddings["prompt_embeds"].astype(dtype)
+        weights = _project_text(weights, text)
+        if pictures.takes_kernels:
+            weights = pack_convolutions(unet.module, weights)
+
         def step(index: jax.Array, state: State) -> State:
             row = read_row(table, index)
             model_input = row["in_scale"] * state.latents
@@ -56,13 +66,14 @@ def build_denoise_program(
                 weights,
                 model_input.astype(dtype),
                 row["timestep"],
-                encoder_hidden_states=embeddings["prompt_embeds"].astype(dtype),
+                encoder_hidden_states=text,
                 added_cond_kwargs={
                     "text_embeds": embeddings["pooled_prompt_embeds"].astype(dtype),
                     "time_ids": embeddings["time_ids"].astype(dtype),
                 },
                 return_dict=False,
                 attention=attention,
+                pictures=pictures,
             )
             output = output.astype(jnp.float32)
             if uses_cfg:
@@ -73,6 +84,14 @@ def build_denoise_program(
         return jax.lax.fori_loop(start, stop, step, state)
 
     return denoise
+
+
+def _project_text(weights: Mapping[str, jax.Array], text_BLC: jax.Array) -> dict[str, jax.Array]:
+    """The weights, with the text's keys and values in place of what makes them: they are the same at every step."""
+    return {
+        name: jnp.einsum("bli,...oi->...blo", text_BLC, weight) if _TEXT_PROJECTION.search(name) else weight
+        for name, weight in weights.items()
+    }
 
 
 def make_time_ids(*, width: int, height: int) -> np.ndarray:

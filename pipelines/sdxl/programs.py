@@ -15,7 +15,7 @@ from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.components import abstract_input, abstract_weights
 from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
-from pipelines.runtime.sharding import batch_class
+from pipelines.runtime.sharding import batch_class, split_pictures
 from pipelines.runtime.solver import State
 from pipelines.sdxl.decode import build_decode_program
 from pipelines.sdxl.denoise import MAX_CHUNK, build_denoise_program
@@ -38,6 +38,7 @@ class Layout:
     latents: NamedSharding
     rows: NamedSharding
     model_input: NamedSharding
+    decoder_input: NamedSharding
 
     @property
     def noise(self) -> NamedSharding:
@@ -74,14 +75,17 @@ def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> L
     dp, sp = parts.mesh.shape["dp"], parts.mesh.shape["sp"]
     height = "sp" if latents_CHW[1] % sp == 0 else None
     rows = "dp" if images * (2 if uses_cfg else 1) % dp == 0 else None
+    images_axis = "dp" if images % dp == 0 else None
+    sides = split_pictures(parts.mesh, images_axis, height=latents_CHW[1], width=latents_CHW[2])
     return Layout(
         shape=shape,
         images=images,
         uses_cfg=uses_cfg,
         latents_CHW=latents_CHW,
-        latents=NamedSharding(parts.mesh, PartitionSpec("dp" if images % dp == 0 else None, None, height)),
+        latents=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, height)),
         rows=NamedSharding(parts.mesh, PartitionSpec(rows)),
         model_input=NamedSharding(parts.mesh, PartitionSpec(rows, None, height)),
+        decoder_input=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, *sides)),
     )
 
 
@@ -141,7 +145,9 @@ def _decode_program(parts: Parts, layout: Layout) -> Program:
     weights = parts.weights["vae"]
     return Program(
         key=layout.decode_key,
-        function=build_decode_program(parts.modules["vae"], dtype=next(iter(weights.values())).dtype),
+        function=build_decode_program(
+            parts.modules["vae"], dtype=next(iter(weights.values())).dtype, sharding=layout.decoder_input
+        ),
         arguments=(abstract_weights(weights), _abstract_latents(layout)),
     )
 
