@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from pipelines.flux2.tokens import order_tables
 from pipelines.runtime.rotary import rotate_pairs
 from pipelines.runtime.torch_bridge import call_jax
 
-Tables = tuple[torch.Tensor, torch.Tensor]
+Tables = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,8 @@ class ParallelAttention:
         own_width = projected.shape[-1] * attn.inner_dim // whole
         *projections, gates = projected.split([own_width] * 3 + [projected.shape[-1] - 3 * own_width], dim=-1)
         query, key, value = (x.unflatten(-1, (-1, attn.head_dim)) for x in projections)
-        out = _attend(attn.norm_q(query), attn.norm_k(key), value, image_rotary_emb)
+        tables = image_rotary_emb and order_tables(*image_rotary_emb)
+        out = _attend(attn.norm_q(query), attn.norm_k(key), value, tables)
         return attn.to_out(torch.cat([out, attn.mlp_act_fn(gates)], dim=-1))
 
 

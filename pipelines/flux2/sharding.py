@@ -2,8 +2,9 @@
 
 The transformer runs inside `shard_map` over `tp`: each device calls the unmodified module with its slice of the
 weights, which is the same module with fewer heads and narrower gates, and what the last projection of a branch gives is
-summed over the devices. For that the packed projections are dealt out at load (runtime/packed.py). `dp` and `sp` are
-left to the compiler, and so is the text encoder, whose projections are not packed.
+summed over the devices. For that the packed projections are dealt out at load (runtime/packed.py). Between the branches
+every device has some of the tokens, where they divide and rows are not split (tokens.py). `dp` and `sp` are left to the
+compiler, and so is the text encoder, whose projections are not packed.
 """
 
 import math
@@ -17,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.catalog import Model
 from pipelines.errors import MeshError
+from pipelines.flux2.tokens import gather_for_branches, split_tokens, sum_own
 from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.components import read_json
 from pipelines.runtime.packed import PackedTensor
@@ -35,13 +37,18 @@ _LAST = (
     r"|single_transformer_blocks\.\w+\.attn\.to_out)"
 )
 
+# Shift, scale and gate of all features, from one vector: each device makes a part, and all get all.
+_MODULATION = r"^(double_stream_modulation_(img|txt)|single_stream_modulation|norm_out)\.linear"
+
 # torch layout: linear (out, in)
 TRANSFORMER_RULES = (
     (_FIRST + r"\.weight$", P("tp", None)),
     (_LAST + r"\.weight$", P(None, "tp")),
+    (_MODULATION + r"\.weight$", P("tp", None)),
     (r"", P()),
 )
 REPLICATED = ((r"", P()),)
+_STREAMS = "encoder_hidden_states", "hidden_states"
 
 
 def choose_sizes(model: Model, device_count: int) -> dict[str, int]:
@@ -70,7 +77,11 @@ def sum_over_devices(transformer: TracedModule, mesh: Mesh) -> None:
     """Makes the module right for slices of its weights; from then on it runs only in `call_transformer`."""
     if mesh.shape["tp"] == 1:  # XLA refuses a sum over one device while other axes are left to it
         return
-    transformer.call_after(_LAST + "$", lambda output: jax.lax.psum(output, "tp"))
+    transformer.call_after(_LAST + "$", sum_own)
+    transformer.call_after(
+        _MODULATION + "$", lambda part: jax.lax.all_gather(part, "tp", axis=part.ndim - 1, tiled=True)
+    )
+    gather_for_branches(transformer)
 
 
 def scan_layers(transformer: Any) -> None:
@@ -117,14 +128,20 @@ def call_transformer(
     slices = frozenset({"tp"}) if mesh.shape["tp"] > 1 else frozenset[str]()
     attention = AttentionAxes(mesh=mesh, rows="dp", tokens="sp", entered=slices)
 
+    streams = [inputs[name].shape[1] for name in _STREAMS]
+    is_split = slices and mesh.shape["sp"] == 1 and not any(length % mesh.shape["tp"] for length in streams)
+    tokens = P(None, "tp") if is_split else P()
+    input_specs = {name: tokens if name in _STREAMS else P() for name in inputs}
+
     def forward(weights: Mapping[str, jax.Array], inputs: Mapping[str, Any]) -> jax.Array:
-        (output,) = transformer.call(weights, **inputs, return_dict=False, attention=attention)
+        with split_tokens(streams[0] if is_split else None):
+            (output,) = transformer.call(weights, **inputs, return_dict=False, attention=attention)
         return output
 
     if not slices:
         return forward(weights, inputs)
     sharded = jax.shard_map(
-        forward, mesh=mesh, in_specs=(specs, P()), out_specs=P(), axis_names=slices, check_vma=False
+        forward, mesh=mesh, in_specs=(specs, input_specs), out_specs=tokens, axis_names=slices, check_vma=False
     )
     return sharded(dict(weights), inputs)
 

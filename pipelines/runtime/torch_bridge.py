@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import torch
 import torchax.tensor
 from jax.sharding import Mesh, NamedSharding
+from torch.utils._pytree import tree_map_only
 from torchax.ops import mappings, ops_registry
 
 from pipelines.runtime import operators
@@ -96,6 +97,20 @@ class TracedModule:
         for name, submodule in self.module.named_modules():
             if re.search(pattern, name):
                 submodule.register_forward_hook(run)
+
+    def call_before(self, pattern: str, function: Callable[[jax.Array], jax.Array]) -> None:
+        """From now on, hidden states that submodules of a matching name take pass through `function`."""
+
+        def run(_module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+            states = {name: value for name, value in kwargs.items() if name.endswith("hidden_states")}
+            args, states = (
+                tree_map_only(torch.Tensor, functools.partial(call_jax, function), own) for own in (args, states)
+            )
+            return args, kwargs | states
+
+        for name, submodule in self.module.named_modules():
+            if re.search(pattern, name):
+                submodule.register_forward_pre_hook(run, with_kwargs=True)
 
     def call(
         self,

@@ -1,0 +1,70 @@
+"""Tokens split over `tp` between attention and feed-forward (sequence parallelism: Korthikanti et al. 2022).
+
+Inside attention and feed-forward a device has all tokens and some of the heads and gates; the sums over devices that
+follow leave it the sums of its own tokens alone, so norms, modulation and residuals are each done once and not on every
+device. The same bytes travel as without: half of a sum's with the sum, half when the tokens are gathered for the next
+branch.
+
+A device has its part of the text's tokens and its part of the picture's. In blocks with one stream these stand side by
+side, so the gathered ones are text and picture by turns; the rotary tables are put into that order.
+"""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import torch
+
+from pipelines.runtime.torch_bridge import TracedModule, call_jax
+
+AXIS = "tp"
+_BRANCHES = r"^(single_)?transformer_blocks\.\w+\.(attn|ff|ff_context)$"
+
+_text_tokens: contextvars.ContextVar[int | None] = contextvars.ContextVar("text_tokens", default=None)
+
+
+@contextlib.contextmanager
+def split_tokens(text_tokens: int | None) -> Iterator[None]:
+    """Inside, tokens are split, of which so many are the text's; with None all devices have all of them."""
+    token = _text_tokens.set(text_tokens)
+    try:
+        yield
+    finally:
+        _text_tokens.reset(token)
+
+
+def gather_for_branches(transformer: TracedModule) -> None:
+    """Makes attention and feed-forward see all tokens where they are split."""
+    transformer.call_before(_BRANCHES, _gather)
+
+
+def sum_own(output_BLC: jax.Array) -> jax.Array:
+    """Sums over the devices: of a device's own tokens where they are split."""
+    if _text_tokens.get() is None:
+        return jax.lax.psum(output_BLC, AXIS)
+    # Along any other axis, or one of many rows, XLA for TPU sums everything everywhere and then cuts.
+    batch, length, channels = output_BLC.shape
+    parts = jax.lax.axis_size(AXIS)
+    summed = output_BLC.swapaxes(0, 1).reshape(parts, length * batch // parts, channels)
+    summed = jax.lax.psum_scatter(summed, AXIS, scatter_dimension=0)
+    return summed.reshape(-1, batch, channels).swapaxes(0, 1)
+
+
+def order_tables(*tables: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Rotary tables (L, D) of text and picture in the order of the gathered tokens of a block with one stream."""
+    text = _text_tokens.get()
+    if text is None:
+        return tables
+
+    def order(table: jax.Array) -> jax.Array:
+        parts = jax.lax.axis_size(AXIS)
+        own = [one.reshape(parts, -1, table.shape[-1]) for one in (table[:text], table[text:])]
+        return jnp.concatenate(own, 1).reshape(table.shape)
+
+    return tuple(call_jax(order, table) for table in tables)
+
+
+def _gather(x_BLC: jax.Array) -> jax.Array:
+    return x_BLC if _text_tokens.get() is None else jax.lax.all_gather(x_BLC, AXIS, axis=1, tiled=True)
