@@ -51,7 +51,7 @@ class Compiler:
     def ask(self, program: Program, *, on_compile: Callable[[], None] = lambda: None) -> tuple[Answer, str]:
         """The answer and the optimized HLO text; `on_compile` is called when it is not known yet."""
         lowered = lower(program)
-        key = self._fingerprint(lowered)
+        key = self._fingerprint(program, lowered)
         known = self._find(key)
         if known is None:
             on_compile()
@@ -59,8 +59,8 @@ class Compiler:
             self._keep(key, *known)
         return known
 
-    def _fingerprint(self, lowered: Any) -> str:
-        parts = (json.dumps(read_versions(), sort_keys=True), self._topology.name, lowered.as_text())
+    def _fingerprint(self, program: Program, lowered: Any) -> str:
+        parts = (json.dumps(read_versions(), sort_keys=True), self._topology.name, program.describe(lowered))
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
     def _find(self, key: str) -> tuple[Answer, str] | None:

@@ -96,20 +96,26 @@ class _Walk:
         for one in self._module.list_instructions(computation):
             clock_s, computed_s = cost.total_s, one.cycles / self._chip.clock_hz
             moving = self._find_collective(one)
+            phase, name = self._find_phase(one, moving)
+            ended = [name for name in one.operands if name in under_way]
+            if phase == "done" and name in under_way:
+                ended.append(name)
+            if phase in ("step", "done"):
+                moving = None
             if moving is not None and moving.collective is not None:
                 kind, moved = moving.collective, count_moved_bytes(moving)
                 cost.counts[kind] += 1
                 cost.moved_bytes[kind] += moved
                 seconds = moved / self._chip.ici_bytes_per_s
-                if moving.opcode.endswith("-start") or one.opcode.endswith("-start"):
+                if phase == "start" or moving.opcode.endswith("-start") or one.opcode.endswith("-start"):
                     link_free_s = max(clock_s, link_free_s) + seconds
-                    under_way[one.name] = link_free_s
+                    under_way[name] = link_free_s
                     cost.hidden_s += seconds
                 else:
                     cost.compute_s += computed_s
                     cost.hidden_s += min(seconds, computed_s)
                     cost.exposed_s += max(0.0, seconds - computed_s) + LATENCY_S
-            elif ended := [name for name in one.operands if name in under_way]:
+            elif ended:
                 waited_s = max(0.0, *(under_way.pop(name) - clock_s for name in ended))
                 cost.exposed_s += waited_s + (LATENCY_S if waited_s else 0.0)
                 cost.hidden_s -= waited_s
@@ -126,6 +132,12 @@ class _Walk:
             return None
         called = one.find_called("calls")
         return self._module.find_collective(called[0]) if called else None
+
+    def _find_phase(self, one: Instruction, moving: Instruction | None) -> tuple[str | None, str]:
+        """Start, step or end of a collective that goes on beside computing in the same fusions, and what to call it."""
+        called = one.find_called("calls") if one.opcode == "fusion" and moving is not None else []
+        phase = self._module.find_phase(called[0]) if called else None
+        return phase, one.name if phase is None or moving is None else f"channel {moving.channel}"
 
     def _add_local(self, cost: Cost, one: Instruction, computation: str) -> None:
         if one.opcode == "while":

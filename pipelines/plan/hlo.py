@@ -65,6 +65,12 @@ class Instruction:
         return found
 
     @property
+    def channel(self) -> str | None:
+        """Of a collective: the phases of one have the same."""
+        found = re.search(r"channel_id=(\d+)", self.attributes)
+        return found and found[1]
+
+    @property
     def collective(self) -> str | None:
         """What kind of collective it is or starts; None for all else."""
         kind = self.opcode.removesuffix("-start")
@@ -102,6 +108,15 @@ class Module:
         if not any(kind in line for line in self._lines[computation] for kind in COLLECTIVES):
             return None
         return next((one for one in self.list_instructions(computation) if one.collective), None)
+
+    def find_phase(self, computation: str) -> str | None:
+        """What a fused computation is to a collective that goes on beside others: "start", "step" or "done"."""
+        lines = self._lines[computation]
+        for phase in ("start", "done"):
+            if any(f'custom_call_target="AsyncCollective{phase.capitalize()}"' in line for line in lines):
+                return phase
+        is_step = any("chain_id=" in line and kind in line for line in lines for kind in COLLECTIVES)
+        return "step" if is_step else None
 
     def count_trips(self, loop: Instruction, computation: str) -> int | None:
         """How often the loop's body runs; None when that is decided at run time. `computation` is where it stands."""

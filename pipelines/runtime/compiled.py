@@ -19,6 +19,8 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from pipelines.runtime.compiler_options import choose_options
+
 COMPILE_THREADS = 4
 WAIT_S = 0.1
 
@@ -86,13 +88,26 @@ def _switch_persistent_cache(*, is_used: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What to compile: `arguments` are ShapeDtypeStructs with shardings, `donate` positions the caller gives up."""
+    """What to compile: `arguments` are ShapeDtypeStructs with shardings, `donate` positions the caller gives up.
+
+    `vmem_share` is for what large products of matrices may use (compiler_options.py).
+    """
 
     key: tuple[Any, ...]
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     donate: tuple[int, ...] = ()
     out_shardings: Any = None
+    vmem_share: float = 0.0
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The compiler's (compiler_options.py)."""
+        return choose_options(self.arguments, vmem_share=self.vmem_share)
+
+    def describe(self, lowered: Any) -> str:
+        """All that decides what the compiler makes of it: what differs is another program."""
+        return "\n".join((*(f"{name}={value}" for name, value in sorted(self.options.items())), lowered.as_text()))
 
 
 FindReady = Callable[[Program, Any], Callable[[], Any] | None]
@@ -168,7 +183,10 @@ def _make(lowered: Any, ready: Callable[[], Any] | None) -> Any:
 def lower(program: Program) -> Any:
     """Traces a program; `.compile()` of the result is the slow part."""
     options = {} if program.out_shardings is None else {"out_shardings": program.out_shardings}
-    return jax.jit(program.function, donate_argnums=program.donate, **options).lower(*program.arguments)
+    jitted = jax.jit(
+        program.function, donate_argnums=program.donate, compiler_options=program.options or None, **options
+    )
+    return jitted.lower(*program.arguments)
 
 
 class CacheIndex:

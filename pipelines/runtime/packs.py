@@ -1,7 +1,8 @@
 """Packs: programs compiled ahead for one kind of machine, in one file that a worker loads instead of compiling.
 
 A pack is a zip with `manifest.json` and one serialized executable a program. It is used only where everything is the
-same: jax, jaxlib and libtpu, the chips and their mesh, and the program itself, by the fingerprint of its StableHLO.
+same: jax, jaxlib and libtpu, the chips and their mesh, and the program itself, by the fingerprint of
+its StableHLO and the compiler's options.
 What does not match is compiled as ever, and the log and `Packs.describe` say why.
 
 A pack is code: loading it unpickles and then runs what is in it. So packs come from flags, the environment and the data
@@ -77,7 +78,7 @@ class Target(_Facts):
 
 
 class Entry(_Facts):
-    """One program. `arguments` and `fingerprint` are hashes: of what it takes, and of its StableHLO."""
+    """One program. `arguments` and `fingerprint` are hashes: of what it takes, and of Program.describe."""
 
     name: str
     arguments: str
@@ -154,7 +155,7 @@ def write_pack(
                 entry = Entry(
                     name=name_program(program),
                     arguments=_hash_arguments(program),
-                    fingerprint=_hash(lowered.as_text()),
+                    fingerprint=_hash(program.describe(lowered)),
                     file=f"programs/{number}.bin",
                     sha256=hashlib.sha256(payload).hexdigest(),
                 )
@@ -221,7 +222,7 @@ class Packs:
         """How to load the program; None when no pack has it. What that gives may be None too: the file is damaged."""
         if not self._usable:
             return None
-        fingerprint = _hash(lowered.as_text())
+        fingerprint = _hash(program.describe(lowered))
         for file, manifest in self._usable.items():
             for entry in manifest.programs:
                 if entry.fingerprint == fingerprint:

@@ -20,6 +20,34 @@ ENTRY %main (a: bf16[90000000], b: bf16[8]) -> bf16[90000000] {
   ROOT %collective-permute-done = bf16[90000000]{0} collective-permute-done(%collective-permute-start)
 }
 """  # noqa: E501 - one instruction a line
+FUSED = """
+%begin (p: bf16[90000000]) -> (bf16[90000000], u32[]) {
+  %p = bf16[90000000]{0} parameter(0)
+  %moving.1 = bf16[90000000]{0} collective-permute(%p), channel_id=7, source_target_pairs={{0,1},{1,0}}, frontend_attributes={chain_id="0"}
+  ROOT %started = (bf16[90000000]{0}, u32[]) custom-call(%moving.1), custom_call_target="AsyncCollectiveStart"
+}
+
+%compute (p: bf16[90000000], b: bf16[8]) -> bf16[8] {
+  %p = bf16[90000000]{0} parameter(0)
+  %moving.2 = bf16[90000000]{0} collective-permute(%p), channel_id=7, source_target_pairs={{0,1},{1,0}}, frontend_attributes={chain_id="0"}
+  ROOT %b = bf16[8]{0} parameter(1)
+}
+
+%end (p: bf16[90000000]) -> bf16[90000000] {
+  %p = bf16[90000000]{0} parameter(0)
+  %moving.3 = bf16[90000000]{0} collective-permute(%p), channel_id=7, source_target_pairs={{0,1},{1,0}}, frontend_attributes={chain_id="0"}
+  ROOT %ended = bf16[90000000]{0} custom-call(%p, %moving.3), custom_call_target="AsyncCollectiveDone"
+}
+
+ENTRY %main (a: bf16[90000000], b: bf16[8]) -> bf16[90000000] {
+  %a = bf16[90000000]{0} parameter(0)
+  %b = bf16[8]{0} parameter(1)
+  %fusion.1 = (bf16[90000000]{0}, u32[]) fusion(%a), kind=kCustom, calls=%begin
+  %part = bf16[90000000]{0} get-tuple-element(%fusion.1), index=0
+  %fusion.2 = bf16[8]{0} fusion(%part, %b), kind=kOutput, calls=%compute, backend_config={"window_config":{"estimated_cycles":"CYCLES"}}
+  ROOT %fusion.3 = bf16[90000000]{0} fusion(%part), kind=kCustom, calls=%end
+}
+"""  # noqa: E501 - one instruction a line
 MOVING_S = 180e6 / V6E.ici_bytes_per_s
 
 
@@ -41,10 +69,11 @@ def test_a_collective_that_blocks_is_exposed_with_its_latency() -> None:
     assert found.run.total_s == pytest.approx(7340032 / V6E.ici_bytes_per_s + LATENCY_S)
 
 
+@pytest.mark.parametrize("text", [PERMUTE, FUSED], ids=["of its own", "inside fusions"])
 @pytest.mark.parametrize("share", [0.25, 2.0])
-def test_computing_between_start_and_end_hides_as_much_of_a_collective(share: float) -> None:
+def test_computing_between_start_and_end_hides_as_much_of_a_collective(share: float, text: str) -> None:
     cycles = int(share * MOVING_S * V6E.clock_hz)
-    found = estimate(Module(PERMUTE.replace("CYCLES", str(cycles))), V6E).run
+    found = estimate(Module(text.replace("CYCLES", str(cycles))), V6E).run
     exposed_s = (1 - share) * MOVING_S + LATENCY_S if share < 1 else 0.0
     assert found.exposed_s == pytest.approx(exposed_s, rel=1e-3)
     assert found.hidden_s == pytest.approx(min(share, 1) * MOVING_S, rel=1e-3)

@@ -1,0 +1,35 @@
+"""What XLA for TPU is asked to do differently: collectives beside computing, and large tiles for large products.
+
+By the TPU compiler, Wan 14B at 832x480x81 on a v6e-8: 918 ms a step without, 865 with the first, 793 with both.
+"""
+
+from typing import Any
+
+import jax
+
+from pipelines.runtime.flash import LARGE_VMEM_BYTES, VMEM_BYTES
+
+_COLLECTIVES = (
+    "xla_enable_async_all_gather",
+    "xla_tpu_enable_async_all_to_all",
+    "xla_tpu_enable_async_collective_fusion",
+    "xla_tpu_enable_async_collective_fusion_fuse_all_gather",
+)
+_USUAL_VMEM_BYTES = 16 * 2**20
+
+
+def choose_options(arguments: Any, *, vmem_share: float = 0.0) -> dict[str, str]:
+    """For a program of these arguments; none unless they lie on TPUs.
+
+    `vmem_share` of a core's vector memory is what each of its operations may use, if that is more than XLA gives it
+    anyway. Products of large matrices gain by it, convolutions only compile longer.
+    """
+    shardings = (getattr(one, "sharding", None) for one in jax.tree.leaves(arguments))
+    device = next((next(iter(one.device_set)) for one in shardings if one is not None), None)
+    if device is None or device.platform != "tpu":
+        return {}
+    options: dict[str, str] = dict.fromkeys(_COLLECTIVES, "true")
+    vmem_bytes = int(vmem_share * VMEM_BYTES.get(device.device_kind, LARGE_VMEM_BYTES))
+    if vmem_bytes > _USUAL_VMEM_BYTES:
+        options["xla_tpu_scoped_vmem_limit_kib"] = str(vmem_bytes // 1024)
+    return options

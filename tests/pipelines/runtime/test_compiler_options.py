@@ -1,0 +1,42 @@
+"""XLA for TPU is asked to hide collectives, and gives large products the room that a chip has; a CPU is asked nothing."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import SingleDeviceSharding
+
+from pipelines.plan.topologies import find_devices, find_topology
+from pipelines.runtime.compiled import Program, lower
+from pipelines.runtime.compiler_options import choose_options
+
+VMEM = "xla_tpu_scoped_vmem_limit_kib"
+
+
+def draw_argument(device: jax.Device) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((8, 128), jnp.float32, sharding=SingleDeviceSharding(device))
+
+
+def test_a_cpu_is_asked_nothing() -> None:
+    assert choose_options((draw_argument(jax.devices("cpu")[0]),), vmem_share=0.75) == {}
+    assert choose_options((jax.ShapeDtypeStruct((8,), jnp.float32),), vmem_share=0.75) == {}
+
+
+@pytest.mark.tpu_aot
+@pytest.mark.parametrize(("topology", "kib"), [("v6e-1", "65536"), ("v5p-8", "32768"), ("v4-8", None)])
+def test_room_is_half_of_what_the_chip_has_if_that_is_more_than_usual(topology: str, kib: str | None) -> None:
+    argument = draw_argument(find_devices(find_topology(topology))[0])
+    assert choose_options(({"weight": argument},), vmem_share=0.5).get(VMEM) == kib
+    assert VMEM not in choose_options((argument,))
+
+
+@pytest.mark.tpu_aot
+def test_options_make_another_program_that_compiles() -> None:
+    argument = draw_argument(find_devices(find_topology("v6e-1"))[0])
+    programs = [
+        Program(key=("double",), function=lambda x: 2 * x, arguments=(argument,), vmem_share=share)
+        for share in (0.0, 0.5)
+    ]
+    lowered = [lower(program) for program in programs]
+    assert lowered[0].as_text() == lowered[1].as_text()
+    assert len({program.describe(own) for program, own in zip(programs, lowered, strict=True)}) == 2
+    assert "HloModule" in lowered[1].compile().as_text()
