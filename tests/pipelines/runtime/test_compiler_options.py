@@ -1,4 +1,4 @@
-"""XLA for TPU is asked to hide collectives, and gives large products the room that a chip has; a CPU is asked nothing."""
+"""XLA for TPU hides collectives and gives large products the room that a chip has; a CPU is asked nothing."""
 
 import jax
 import jax.numpy as jnp
