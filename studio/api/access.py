@@ -166,13 +166,13 @@ Visitor = Annotated[Visit, Depends(_open_visit)]
 """The type of a route's parameter that says who asks."""
 
 
-def only_operators(may: str) -> Any:
-    """What a route depends on that is for whoever looks after the studio; `may` ends the sentence "Only admins ..."."""
+def only_operators(refusal: str) -> Any:
+    """What a route depends on that is for whoever looks after the studio; others read `refusal`."""
 
     def admit(visit: Visitor) -> Visit:
         """Raises NotAllowedError."""
         if not visit.is_operator:
-            raise NotAllowedError(f"Only admins {may}.", advice="`--admins` or `app.py users add --admin` names them.")
+            raise NotAllowedError(refusal, advice="`--admins` or `app.py users add --admin` names them.")
         return visit
 
     return Depends(admit)

@@ -27,7 +27,7 @@ FILE_BODY = {
 }
 
 
-Keeper = Annotated[Visit, only_operators("add and delete LoRAs")]
+Keeper = Annotated[Visit, only_operators("Only admins add and delete LoRAs.")]
 
 
 @router.get("/loras")

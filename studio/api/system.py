@@ -31,7 +31,7 @@ PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transfo
 MAX_LINES = 2000
 
 
-Operator = Annotated[Visit, only_operators("see the machine")]
+Operator = Annotated[Visit, only_operators("Only admins see the machine.")]
 
 
 class CompilingError(LumeshError):

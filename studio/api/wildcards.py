@@ -26,7 +26,7 @@ class Words(BaseModel):
     lines: Annotated[list[Line], Field(min_length=1, max_length=MAX_LINES)]
 
 
-Keeper = Annotated[Visit, only_operators("change the lists of words")]
+Keeper = Annotated[Visit, only_operators("Only admins change the lists of words.")]
 
 
 @router.get("/wildcards")
