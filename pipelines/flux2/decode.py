@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
 from pipelines.flux2.parts import PATCH
+from pipelines.runtime.autoencoder import prepare_pictures
 from pipelines.runtime.convolution import PictureAxes
-from pipelines.runtime.torch_bridge import TracedModule, prepare_pictures
+from pipelines.runtime.torch_bridge import TracedModule
 
 
 def build_decode_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from pipelines.runtime import cudnn
 from pipelines.runtime.flash import find_vmem_bytes, flash_attention
 from pipelines.runtime.rotary import rotate_pairs
-from pipelines.runtime.sharding import count_parts
+from pipelines.runtime.sharding import Axes, count_parts
 from pipelines.runtime.ulysses import Tables, gather_features, gather_tokens
 
 LONG = 1024  # queries; below, the logits fit where the matrix unit leaves them
@@ -33,7 +33,7 @@ class AttentionAxes:
     mesh: Mesh
     rows: str | None = None
     heads: str | None = None
-    tokens: str | tuple[str, ...] | None = None
+    tokens: Axes = None
     entered: frozenset[str] = frozenset()
     trades_heads: bool = True
 

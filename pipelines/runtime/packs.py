@@ -1,9 +1,8 @@
 """Packs: programs compiled ahead for one kind of machine, in one file that a worker loads instead of compiling.
 
 A pack is a zip with `manifest.json` and one serialized executable a program. It is used only where everything is the
-same: jax, jaxlib and libtpu, the chips and their mesh, and the program itself, by the fingerprint of
-its StableHLO and the compiler's options.
-What does not match is compiled as ever, and the log and `Packs.describe` say why.
+same: jax, jaxlib and libtpu, the chips and their mesh, and the program itself, by the fingerprint of its StableHLO
+and the compiler's options. What does not match is compiled as ever, and the log and `Packs.describe` say why.
 
 A pack is code: loading it unpickles and then runs what is in it. So packs come from flags, the environment and the data
 directory alone, never from a client; the checksums find damage, not malice.

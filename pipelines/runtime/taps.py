@@ -12,8 +12,7 @@ rows together with what is around it.
         output = left, one pixel back, + middle + right, one pixel on
 
 Taps of frames and rows are whole rows away, which costs nothing, so nine of them fill the matrix unit together. Taps of
-columns are the three sums, moved by a pixel when all is added up. By the compiler's schedule the matrix units are busy
-for two thirds of the cycles; what fills up channels to whole vectors is in that.
+columns are the three sums, moved by a pixel when all is added up. How busy that keeps the matrix units: plan/TRIED.md.
 
 Not here: which convolutions take this way, and how pictures lie on the mesh (convolution.py).
 """

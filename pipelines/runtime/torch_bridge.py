@@ -26,7 +26,7 @@ from torchax.ops import mappings, ops_registry
 
 from pipelines.runtime import operators
 from pipelines.runtime.attention import AttentionAxes, attend
-from pipelines.runtime.convolution import PictureAxes, convolve_split, double_split, pack_convolutions
+from pipelines.runtime.convolution import PictureAxes, convolve_split, double_split
 from pipelines.runtime.sharding import Rules, apply_rules
 from pipelines.runtime.taps import PACKED_NDIM
 
@@ -230,24 +230,6 @@ def call_for_layers(model: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
     return output, (None, *outputs[:-1], output.last_hidden_state)
 
 
-def prepare_pictures(
-    module: TracedModule,
-    weights: Mapping[str, jax.Array],
-    pictures: PictureAxes | None,
-    *,
-    also: tuple[type[torch.nn.Module], ...] = (),
-) -> tuple[Callable[..., Any], Mapping[str, jax.Array]]:
-    """How to call an autoencoder whose pictures lie on a mesh like that, and the weights to call it with.
-
-    `also` are kinds of convolutions that the kernel takes besides those in two dimensions.
-    """
-    if pictures is None:
-        return module.call, weights
-    if pictures.takes_kernels:
-        weights = pack_convolutions(module.module, weights, also=also)
-    return functools.partial(module.call, pictures=pictures, attention=pictures.attention), weights
-
-
 @contextlib.contextmanager
 def _inputs_constrained(module: torch.nn.Module, shardings: Mapping[str, NamedSharding]) -> Iterator[None]:
     def constrain(
@@ -377,9 +359,8 @@ def _scaled_dot_product_attention(  # noqa: PLR0917 - PyTorch's own signature
 
 def _convolve(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *args: Any, **kwargs: Any):
     if weight.ndim == PACKED_NDIM:
-        assert bias is not None
         axes = _picture_axes.get()
-        assert axes is not None
+        assert axes is not None and bias is not None, "pack_convolutions is for calls that tell of pictures"
         return convolve_split(input[:, :, None], weight, bias, axes=axes)[:, :, 0]
     return operators.convolve(input, weight, bias, *args, **kwargs)
 

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from pipelines.runtime.autoencoder import prepare_pictures
 from pipelines.runtime.convolution import PictureAxes
-from pipelines.runtime.torch_bridge import TracedModule, prepare_pictures
+from pipelines.runtime.torch_bridge import TracedModule
 
 
 def build_decode_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:

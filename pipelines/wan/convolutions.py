@@ -1,6 +1,6 @@
 """The autoencoder's convolutions of 3 x 3 pixels as TPU runs them fastest (runtime/convolution.py).
 
-diffusers' modules with another forward where a mesh of TPUs is told of and the kernel has room; else their own.
+diffusers' modules with another forward where they are told of pictures on a mesh of TPUs; else their own.
 """
 
 import functools
