@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ALL_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -24,9 +23,9 @@ from pipelines.runtime.compiler_options import choose_options
 COMPILE_THREADS = 4
 WAIT_S = 0.1
 
-# Kernels for TPU carry the paths of their source; without folders a program is the same wherever Lumesh is installed.
-_FOLDERS = rf".*/(site|dist)-packages/|{re.escape(str(Path(__file__).resolve().parents[2]))}/"
-jax.config.update("jax_hlo_source_file_canonicalization_regex", _FOLDERS)
+# Kernels for TPU carry the places in the source that they come from. Without them a program stays what it is when lines
+# move or Lumesh lies in another folder: caches and packs still know it.
+jax.config.update("jax_traceback_in_locations_limit", 0)
 
 _BUILT = "/jax/core/compile/backend_compile_duration"
 _FROM_CACHE = "/jax/compilation_cache/cache_hits"

@@ -225,8 +225,8 @@ def test_a_pack_is_whole_or_not_there(file: Path) -> None:
     assert [one.name for one in file.parent.iterdir()] == ["some.pack"]
 
 
-def test_kernels_are_the_same_program_wherever_lumesh_is_installed(v6e_8: list[Any]) -> None:
-    """They carry the paths of their source, in bytecode."""
+def test_kernels_are_the_same_program_when_lumesh_moves_or_its_lines_do(v6e_8: list[Any]) -> None:
+    """Left alone they carry files and lines of their source, in bytecode."""
     sharding = NamedSharding(build_mesh("dp=1", devices=v6e_8), PartitionSpec())
     query = jax.ShapeDtypeStruct((1, 1024, 2 * 128), jnp.bfloat16, sharding=sharding)
     text = lower(
@@ -235,5 +235,5 @@ def test_kernels_are_the_same_program_wherever_lumesh_is_installed(v6e_8: list[A
     kernels = [base64.b64decode(body) for body in re.findall(r"body\\22: \\22([\w+/=]+)", text)]
     assert kernels
     for kernel in kernels:
-        assert b"flash.py" in kernel
+        assert b".py" not in kernel
         assert str(ROOT).encode() not in kernel
