@@ -6,7 +6,7 @@ a TPU take the kernel of flash.py, which XLA cannot split by itself: `AttentionA
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,9 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime import cudnn
 from pipelines.runtime.flash import find_vmem_bytes, flash_attention
-from pipelines.runtime.rotary import rotate_pairs
+from pipelines.runtime.operators import find_gain, scale
 from pipelines.runtime.sharding import Axes, count_parts
-from pipelines.runtime.ulysses import Tables, gather_features, gather_tokens
+from pipelines.runtime.ulysses import Turn, gather_features, gather_tokens
 
 LONG = 1024  # queries; below, the logits fit where the matrix unit leaves them
 
@@ -85,32 +85,70 @@ def attend(
     return jnp.einsum("...qk,...kd->...qd", weights, value_BHLD)
 
 
-def attend_rotated(
+def attend_rotated(  # noqa: PLR0917 - arrays of a traced module come by position
     query_BLC: jax.Array,
     key_BLC: jax.Array,
     value_BLC: jax.Array,
     cos_LD: jax.Array,
     sin_LD: jax.Array,
+    query_weight_C: jax.Array,
+    key_weight_C: jax.Array,
     *,
     heads: int,
+    eps: float,
     axes: AttentionAxes | None = None,
 ) -> jax.Array:
-    """Self-attention with a rotary embedding, (batch, tokens, heads * head_dim).
+    """Self-attention, RMS norms over all heads of queries and keys and a rotary embedding before it.
 
-    The tables hold every angle twice, for the tokens there are; further ones of the arrays, which only fill them up,
-    are attended to by nobody, and what is returned for them means nothing.
+    All are (batch, tokens, heads * head_dim). The tables hold every angle twice, for the tokens there are; further ones
+    of the arrays, which only fill them up, are attended to by nobody, and what is returned for them means nothing.
     """
     batch, length, channels = query_BLC.shape
     key_length, width = cos_LD.shape
-    tables = tuple(jnp.pad(table, ((0, length - key_length), (0, 0))) for table in (cos_LD, sin_LD))
-    if axes is not None and axes.is_tpu and length >= LONG:
-        scale = width**-0.5
+    tables = [jnp.pad(table.astype(jnp.float32), ((0, length - key_length), (0, 0))) for table in (cos_LD, sin_LD)]
+    turns = tuple(
+        Turn(*tables, find_gain(x, eps), weight.astype(jnp.float32))
+        for x, weight in ((query_BLC, query_weight_C), (key_BLC, key_weight_C))
+    )
+    if _takes_kernel(axes, length):
         merged = (query_BLC, key_BLC, value_BLC)
-        return attend_merged(*merged, heads=heads, scale=scale, axes=axes, tables=tables, key_length=key_length)
-    query, key, value = (x.reshape(batch, length, heads, width) for x in (query_BLC, key_BLC, value_BLC))
-    query, key = (rotate_pairs(x, *tables) for x in (query, key))
-    query, key, value = (x.swapaxes(1, 2) for x in (query, key[:, :key_length], value[:, :key_length]))
-    out = attend(query, key, value, mask=None, is_causal=False, scale=None, has_grouped_heads=False, axes=axes)
+        return attend_merged(*merged, heads=heads, scale=width**-0.5, axes=axes, turns=turns, key_length=key_length)
+    query, key = (turn.apply(x) for x, turn in zip((query_BLC, key_BLC), turns, strict=True))
+    return _attend_in_heads(query, key[:, :key_length], value_BLC[:, :key_length], heads=heads, axes=axes)
+
+
+def attend_text(
+    query_BLC: jax.Array,
+    key_BKC: jax.Array,
+    value_BKC: jax.Array,
+    weight_C: jax.Array,
+    *,
+    heads: int,
+    eps: float,
+    axes: AttentionAxes | None = None,
+) -> jax.Array:
+    """Attention to other tokens, an RMS norm over all heads of the queries before it.
+
+    Its weights may as well multiply the keys, which are few, and the kernel has the gains: queries are not written anew.
+    """
+    gain = find_gain(query_BLC, eps)
+    if _takes_kernel(axes, query_BLC.shape[1]):
+        factor = (query_BLC.shape[-1] // heads) ** -0.5
+        key = scale(key_BKC, jnp.ones((), jnp.float32), weight_C)
+        return attend_merged(query_BLC, key, value_BKC, heads=heads, scale=factor, axes=axes, query_gain=gain)
+    return _attend_in_heads(scale(query_BLC, gain, weight_C), key_BKC, value_BKC, heads=heads, axes=axes)
+
+
+def _takes_kernel(axes: AttentionAxes | None, length: int) -> TypeGuard[AttentionAxes]:
+    return axes is not None and axes.is_tpu and length >= LONG
+
+
+def _attend_in_heads(
+    query: jax.Array, key: jax.Array, value: jax.Array, *, heads: int, axes: AttentionAxes | None
+) -> jax.Array:
+    batch, length, channels = query.shape
+    split = (x.reshape(batch, -1, heads, channels // heads).swapaxes(1, 2) for x in (query, key, value))
+    out = attend(*split, mask=None, is_causal=False, scale=None, has_grouped_heads=False, axes=axes)
     return out.swapaxes(1, 2).reshape(batch, length, channels)
 
 
@@ -139,7 +177,8 @@ def attend_merged(
     heads: int,
     scale: float,
     axes: AttentionAxes,
-    tables: Tables | None = None,
+    turns: tuple[Turn, ...] = (),
+    query_gain: jax.Array | None = None,
     key_length: int | None = None,
     interpret: bool = False,
     **kernel_options: Any,
@@ -148,9 +187,10 @@ def attend_merged(
 
     Where the tokens of a self-attention are split, devices trade them for heads before and back after (ulysses.py);
     heads that do not divide stay, and keys and values are gathered for a device's own queries. Keys of another length,
-    such as a text's, are whole everywhere. `tables` are those of a rotary embedding, one row a token.
+    such as a text's, are whole everywhere. `turns` are for queries and for keys; `query_gain` is flash.py's.
     """
     batch, length, _ = query_BLC.shape
+    assert query_gain is None or key_BLC.shape[1] != length, "queries that are traded have gains of their own"
     spec = axes.choose_spec((batch, length, heads))
     rows, tokens, head_axis = spec
     is_self = key_BLC.shape[1] == length
@@ -165,11 +205,11 @@ def attend_merged(
         **kernel_options,
     )
 
-    def run(query: jax.Array, key: jax.Array, value: jax.Array, *tables: jax.Array) -> jax.Array:
+    def run(query: jax.Array, key: jax.Array, value: jax.Array, turns: tuple[Turn, ...], gain: Any) -> jax.Array:
         is_traded = devices > 1 and axes.trades_heads and own_heads % devices == 0
         trade = functools.partial(gather_tokens, axis=tokens, parts=devices if is_traded else 1, interpret=interpret)
-        if tables:
-            query, key = (trade(x, tables=tables) for x in (query, key))
+        if turns:
+            query, key = (trade(x, turn=turn) for x, turn in zip((query, key), turns, strict=True))
         elif is_traded:
             query, key = trade(query), trade(key)
         if is_traded:
@@ -177,15 +217,21 @@ def attend_merged(
             return gather_features(out, tokens, parts=devices, interpret=interpret)
         if devices > 1:
             key, value = (jax.lax.all_gather(x, tokens, axis=1, tiled=True) for x in (key, value))
-        return flash(query, key, value, heads=own_heads)
+        return flash(query, key, value, heads=own_heads, query_gain_BL1=gain)
 
     key_spec = spec if is_self else P(rows, None, head_axis)
     sharded = jax.shard_map(
         run,
         mesh=None if axes.entered else axes.mesh,
-        in_specs=(spec, key_spec, key_spec, *(P(tokens) for _ in tables or ())),
+        in_specs=(
+            spec,
+            key_spec,
+            key_spec,
+            tuple(Turn._make((P(tokens), P(tokens), P(rows, tokens), P(head_axis))) for _ in turns),
+            None if query_gain is None else P(rows, tokens),
+        ),
         out_specs=spec,
         axis_names={*axes.mesh.axis_names} - axes.entered,
         check_vma=False,
     )
-    return sharded(query_BLC, key_BLC, value_BLC, *(tables or ()))
+    return sharded(query_BLC, key_BLC, value_BLC, turns, query_gain)

@@ -110,13 +110,14 @@ def flash_attention(
     vmem_bytes: int = int(USABLE * LARGE_VMEM_BYTES),
     window: int | None = None,
     key_length: int | None = None,
+    query_gain_BL1: jax.Array | None = None,
     interpret: bool = False,
 ) -> jax.Array:
     """softmax(q k^T * scale) v of every head, (batch, length, heads * width), in the dtype of `value`.
 
     `vmem_bytes` is what find_vmem_bytes says of the chip; tiles are chosen to fit. With a `window`, query i sees the
-    keys j with |i - j| <= window. Keys from `key_length` on are seen by nobody. `interpret` runs the kernel without a
-    TPU.
+    keys j with |i - j| <= window. Keys from `key_length` on are seen by nobody. Queries are multiplied by their gain,
+    fp32, first. `interpret` runs the kernel without a TPU.
     """
     batch, query_length, channels = query_BLC.shape
     key_length = key_BLC.shape[1] if key_length is None else key_length
@@ -132,8 +133,10 @@ def flash_attention(
         pltpu.VMEM((group, SUBLANES, tiles.queries), jnp.float32),
         pltpu.VMEM((block, tiles.queries), jnp.float32),
     ]
+    gains = () if query_gain_BL1 is None else (query_gain_BL1,)
     kernel = functools.partial(
         _kernel,
+        has_gain=bool(gains),
         tiles=tiles,
         width=width,
         factor=scale * math.log2(math.e),
@@ -149,6 +152,7 @@ def flash_attention(
             pl.BlockSpec((None, tiles.queries, block), by_query),
             pl.BlockSpec((None, tiles.keys, block), by_key),
             pl.BlockSpec((None, tiles.keys, block), by_key),
+            *[pl.BlockSpec((None, tiles.queries, 1), lambda b, h, i, j: (b, i, 0)) for _ in gains],  # noqa: ARG005
         ],
         out_specs=pl.BlockSpec((None, tiles.queries, block), by_query),
         scratch_shapes=[
@@ -167,7 +171,7 @@ def flash_attention(
         ),
         interpret=interpret,
         name="flash_attention",
-    )(query_BLC, key_BLC, value_BLC)
+    )(query_BLC, key_BLC, value_BLC, *gains)
 
 
 def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) -> int:
@@ -200,17 +204,12 @@ class _Square:
     size: int
 
 
-def _kernel(  # noqa: PLR0917 - Pallas hands arrays over by position
+def _kernel(
     query_ref: Any,
     key_ref: Any,
     value_ref: Any,
-    out_ref: Any,
-    scaled_ref: Any,
-    excess_ref: Any,
-    maximum_ref: Any,
-    total_ref: Any,
-    sum_ref: Any,
-    *saved_refs: Any,
+    *refs: Any,
+    has_gain: bool,
     tiles: Tiles,
     width: int,
     factor: float,
@@ -222,13 +221,15 @@ def _kernel(  # noqa: PLR0917 - Pallas hands arrays over by position
 
     A maximum is the same in all sublanes; a total is the sum over its sublanes.
     """
+    gain_ref = refs[0] if has_gain else None
+    out_ref, scaled_ref, excess_ref, maximum_ref, total_ref, sum_ref, *saved_refs = refs[has_gain:]
     row, column, last = pl.program_id(2), pl.program_id(3), pl.num_programs(3) - 1
     group = scaled_ref.shape[0]
     kept_refs = (maximum_ref, total_ref, sum_ref)
 
     @pl.when(column == 0)
     def _start() -> None:
-        query = query_ref[...].astype(jnp.float32) * factor
+        query = query_ref[...].astype(jnp.float32) * (factor if gain_ref is None else factor * gain_ref[...])
         index = row * tiles.queries + jax.lax.broadcasted_iota(jnp.int32, query.shape, 0)
         lane = jax.lax.broadcasted_iota(jnp.int32, query.shape, 1)
         for head in range(group):  # what lies past the end may be anything, and must not look like an excess

@@ -53,6 +53,16 @@ def layer_norm(
     return x.astype(input.dtype)
 
 
+def find_gain(x_BLC: jax.Array, eps: float) -> jax.Array:
+    """(B, L, 1), fp32: what an RMS norm (Zhang and Sennrich 2019) multiplies each token by."""
+    return jax.lax.rsqrt(jnp.square(x_BLC.astype(jnp.float32)).mean(-1, keepdims=True) + eps)
+
+
+def scale(x_BLC: jax.Array, gain_BL1: jax.Array, weight_C: jax.Array) -> jax.Array:
+    """The rest of that norm, rounded once."""
+    return (x_BLC.astype(jnp.float32) * gain_BL1 * weight_C.astype(jnp.float32)).astype(x_BLC.dtype)
+
+
 def _find_moments(x: jax.Array, axes: int | tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
     """Mean and variance in one pass, which is also one sum over devices and not two.
 

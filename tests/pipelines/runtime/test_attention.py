@@ -1,5 +1,7 @@
 """Long self-attention over a mesh: however batch, heads and tokens are split, it is the attention of one device."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,9 +9,18 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pipelines.runtime.attention import AttentionAxes, attend, attend_long, attend_merged, attend_rotated
+from pipelines.runtime.attention import (
+    AttentionAxes,
+    attend,
+    attend_long,
+    attend_merged,
+    attend_rotated,
+    attend_text,
+)
 from pipelines.runtime.flash import Tiles
 from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.operators import find_gain
+from pipelines.runtime.ulysses import Turn
 
 TILES = Tiles(queries=128, keys=128, step=128)
 
@@ -84,15 +95,55 @@ def test_rotated_attention_does_not_see_tokens_that_fill_up(mesh: str) -> None:
     """On one device, with heads traded, with slices too, and with heads that do not divide."""
     rng = np.random.default_rng(1)
     tokens, heads, width = 90, 4, 8
-    merged = [jnp.asarray(rng.standard_normal((2, tokens, heads * width)), jnp.float32) for _ in range(3)]
-    tables = [jnp.asarray(np.repeat(rng.standard_normal((tokens, width // 2)), 2, axis=1), jnp.float32) for _ in "cs"]
-    expected = attend_rotated(*merged, *tables, heads=heads)
+    draw = lambda *shape: jnp.asarray(rng.standard_normal(shape), jnp.float32)  # noqa: E731
+    merged = [draw(2, tokens, heads * width) for _ in range(3)]
+    tables = [jnp.repeat(draw(tokens, width // 2), 2, axis=1) for _ in "cs"]
+    weights = [draw(heads * width) for _ in "qk"]
+    attend_own = functools.partial(attend_rotated, heads=heads, eps=1e-6)
+    expected = attend_own(*merged, *tables, *weights)
     fill = lambda x, axis: jnp.pad(x, [(0, 6 * (axis == own)) for own in range(x.ndim)], constant_values=3.0)  # noqa: E731
     longer = [fill(x, 1) for x in merged]
-    np.testing.assert_allclose(attend_rotated(*longer, *tables, heads=heads)[:, :tokens], expected, atol=2e-6)
+    np.testing.assert_allclose(attend_own(*longer, *tables, *weights)[:, :tokens], expected, atol=2e-6)
     axes = AttentionAxes(mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp")
-    options = {"axes": axes, "tables": tuple(fill(table, 0) for table in tables), "key_length": tokens}
+    turns = tuple(
+        Turn(*(fill(table, 0) for table in tables), find_gain(x, 1e-6), weight)
+        for x, weight in zip(longer[:2], weights, strict=True)
+    )
     run = jax.jit(
-        lambda *inputs: attend_merged(*inputs, heads=heads, scale=8**-0.5, tiles=TILES, interpret=True, **options)
+        lambda *inputs: attend_merged(
+            *inputs,
+            heads=heads,
+            scale=width**-0.5,
+            axes=axes,
+            turns=turns,
+            key_length=tokens,
+            tiles=TILES,
+            interpret=True,
+        )
     )
     np.testing.assert_allclose(run(*longer)[:, :tokens], expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("mesh", ["sp=1", "dp=2,sp=2,tp=2"])
+def test_a_norm_of_the_queries_may_be_left_to_the_kernel_and_to_the_keys(mesh: str) -> None:
+    rng = np.random.default_rng(2)
+    heads, width = 4, 8
+    draw = lambda *shape: jnp.asarray(rng.standard_normal(shape), jnp.float32)  # noqa: E731
+    query, key, value = draw(2, 96, heads * width), draw(2, 33, heads * width), draw(2, 33, heads * width)
+    weight = draw(heads * width)
+    expected = attend_text(query, key, value, weight, heads=heads, eps=1e-6)
+    axes = AttentionAxes(mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp")
+    run = jax.jit(
+        lambda query, key, value: attend_merged(
+            query,
+            key * weight,
+            value,
+            heads=heads,
+            scale=width**-0.5,
+            axes=axes,
+            query_gain=find_gain(query, 1e-6),
+            tiles=TILES,
+            interpret=True,
+        )
+    )
+    np.testing.assert_allclose(run(query, key, value), expected, atol=5e-6)

@@ -14,7 +14,7 @@ from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.mesh import build_mesh
 from pipelines.runtime.torch_bridge import TracedModule
-from pipelines.runtime.ulysses import gather_tokens
+from pipelines.runtime.ulysses import Turn, gather_tokens
 
 pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]
 
@@ -58,6 +58,7 @@ def test_every_chip_has_room_to_turn_the_widest_tokens(v6e_8: list[Any], name: s
     """Of Wan 14B, 40 heads of 128, all on one chip."""
     one = SingleDeviceSharding(find_devices(find_topology(name))[0])
     x = jax.ShapeDtypeStruct((1, 4096, 40 * 128), jnp.bfloat16, sharding=one)
-    table = jax.ShapeDtypeStruct((4096, 128), jnp.float32, sharding=one)
-    turn = jax.jit(lambda x, cos, sin: gather_tokens(x, None, parts=1, tables=(cos, sin)))
-    assert KERNEL in turn.lower(x, table, table).compile().as_text()
+    shapes = Turn((4096, 128), (4096, 128), (1, 4096, 1), (40 * 128,))
+    turn = Turn(*(jax.ShapeDtypeStruct(shape, jnp.float32, sharding=one) for shape in shapes))
+    cut = jax.jit(lambda x, turn: gather_tokens(x, None, parts=1, turn=turn))
+    assert KERNEL in cut.lower(x, turn).compile().as_text()
