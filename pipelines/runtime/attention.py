@@ -105,9 +105,9 @@ def attend_rotated(  # noqa: PLR0917 - arrays of a traced module come by positio
     """
     batch, length, channels = query_BLC.shape
     key_length, width = cos_LD.shape
-    tables = [jnp.pad(table.astype(jnp.float32), ((0, length - key_length), (0, 0))) for table in (cos_LD, sin_LD)]
+    cos, sin = (jnp.pad(table.astype(jnp.float32), ((0, length - key_length), (0, 0))) for table in (cos_LD, sin_LD))
     turns = tuple(
-        Turn(*tables, find_gain(x, eps), weight.astype(jnp.float32))
+        Turn(cos, sin, find_gain(x, eps), weight.astype(jnp.float32))
         for x, weight in ((query_BLC, query_weight_C), (key_BLC, key_weight_C))
     )
     if _takes_kernel(axes, length):
@@ -129,7 +129,7 @@ def attend_text(
 ) -> jax.Array:
     """Attention to other tokens, an RMS norm over all heads of the queries before it.
 
-    Its weights may as well multiply the keys, which are few, and the kernel has the gains: queries are not written anew.
+    Its weights may as well multiply the keys, which are few; the kernel takes its gains, and queries as they are.
     """
     gain = find_gain(query_BLC, eps)
     if _takes_kernel(axes, query_BLC.shape[1]):
