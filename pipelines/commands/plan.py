@@ -1,5 +1,6 @@
 """`plan`: what a model would need and take on a TPU, from the TPU compiler itself, on a machine without one."""
 
+import itertools
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from pipelines.commands import options
 from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 
-Topology = Annotated[str, typer.Option(help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8.")]
+Topology = Annotated[str, typer.Option(help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8; `tpu` for all but CPU.")]
 Mode = Annotated[
     str, typer.Option(help="latency: one output on all chips. throughput: as many at once as there is room.")
 ]
@@ -21,11 +22,19 @@ DumpHlo = Annotated[
 ]
 
 AllModels = Annotated[bool, typer.Option("--all", help="Every model of the catalogue, each in its default shape.")]
+AllShapes = Annotated[bool, typer.Option("--all-shapes", help="Every shape that a model has.")]
 Search = Annotated[
     str | None, typer.Option(help="attention: instead of a plan, how well the kernel's tiles fill the matrix units.")
 ]
 ProgressJson = Annotated[bool, typer.Option("--progress-json", help="Progress for scripts: one JSON object a line.")]
-Output = Annotated[Path | None, typer.Option(help="Also write the tables there, as one Markdown page.")]
+Output = Annotated[Path | None, typer.Option(help="Also write what was planned there, as one Markdown page.")]
+Answers = Annotated[
+    Path | None,
+    typer.Option(
+        help="Also keep what the compiler said in this file, and write all that is in it to --output. "
+        "Without it, answers that come with Lumesh count as known."
+    ),
+]
 
 
 def plan(
@@ -37,8 +46,10 @@ def plan(
     mesh: options.MeshText = None,
     dump_hlo: DumpHlo = None,
     all_models: AllModels = False,
+    all_shapes: AllShapes = False,
     search: Search = None,
     output: Output = None,
+    answers: Answers = None,
     as_json: options.AsJson = False,
     progress_json: ProgressJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -47,53 +58,65 @@ def plan(
 
     Example: python -m pipelines plan --model flux2-dev --topology v6e-8
 
-    The first time a large model takes minutes; the answers are kept in the data directory.
+    What is not known yet takes minutes for a large model; the answers are kept in the data directory.
     """
-    from pipelines.plan.topologies import find_topology
+    from pipelines.plan.topologies import TOPOLOGIES, find_topology
 
     if search is not None:
-        if all_models or shape or mesh or dump_hlo or output:
+        if all_models or all_shapes or shape or mesh or dump_hlo or output or answers:
             raise RecipeError({"search": "goes with --json alone: it measures the kernel, not a model"})
         _search(search, as_json=as_json)
         return
-    if output is not None and not output.parent.is_dir():
-        raise RecipeError({"output": f"{output.parent} is not a folder"})
+    for name, file in (("output", output), ("answers", answers)):
+        if file is not None and not file.parent.is_dir():
+            raise RecipeError({name: f"{file.parent} is not a folder"})
     place = options.Place(data_dir=data_dir)
-    found = find_topology(topology)
+    found = [one for one in TOPOLOGIES.values() if one.chip] if topology == "tpu" else [find_topology(topology)]
     models = place.catalog.models if all_models else (_find_model(place, model),)
-    if all_models and shape is not None:
-        raise RecipeError({"shape": "--all takes every model in its default shape"})
-    shapes = [_find_shape(one, shape) for one in models]
+    if shape is not None and (all_models or all_shapes):
+        raise RecipeError({"shape": "--all takes every model in its default shape, --all-shapes every shape"})
+    wanted = [(one, size) for one in models for size in (one.shapes if all_shapes else [_find_shape(one, shape)])]
     if mode not in ("latency", "throughput"):
         raise RecipeError({"mode": f"{mode!r} is not known; allowed: latency, throughput"})
     from pipelines.runtime.platform import prepare_compiler
 
-    prepare_compiler(cpu_devices=found.chips)
+    prepare_compiler(cpu_devices=max(one.chips for one in found))
+    from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe, read_lines
     from pipelines.plan.matrix import write_matrix
     from pipelines.plan.planner import make_plan, to_json
     from pipelines.plan.report import print_plan
 
+    known = collect_verdicts(read_lines(answers or SHIPPED))
     plans = []
-    for one, size in zip(models, shapes, strict=True):
+    for (one, size), machine in itertools.product(wanted, found):
         with LineProgress() if progress_json else TerminalProgress(is_silent=as_json) as progress:
             made = make_plan(
                 one,
-                found,
+                machine,
                 shape=size,
                 mode=mode,
                 mesh=mesh,
                 cache_dir=place.plan_cache_dir,
                 on_progress=progress,
+                known=known,
                 dump_dir=dump_hlo,
             )
         plans.append(made)
-        if output is not None:  # after each, so that what took minutes is not lost with what comes after
-            command = f"python -m pipelines plan {'--all' if all_models else f'--model {model}'} --topology {topology}"
-            output.write_text(write_matrix(plans, command=command), "utf-8")
+        # After each, so that what took minutes is not lost with what comes after.
+        lines = add_lines(answers, [describe(made)]) if answers is not None else list(map(describe, plans))
+        if output is not None:
+            output.write_text(
+                write_matrix(lines, command=_name_command(model, topology, all_models, all_shapes)), "utf-8"
+            )
         if not as_json:
             print_plan(made, Console())
     if as_json:
-        options.print_json([to_json(made) for made in plans] if all_models else to_json(plans[0]))
+        options.print_json([to_json(made) for made in plans] if len(wanted) * len(found) > 1 else to_json(plans[0]))
+
+
+def _name_command(model: str, topology: str, *wants_all: bool) -> str:
+    models, shapes = ("--all" if wants_all[0] else f"--model {model}"), (" --all-shapes" if wants_all[1] else "")
+    return f"python -m pipelines plan {models}{shapes} --topology {topology}"
 
 
 def _search(what: str, *, as_json: bool) -> None:

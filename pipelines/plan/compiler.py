@@ -2,7 +2,8 @@
 
 Compiling takes minutes, so each answer is kept under a fingerprint of the program itself (its StableHLO with all
 shardings), the topology and the compiler's version. What is kept is what the compiler gave, HLO text included: a better
-estimate of the same program needs no second compilation. A refusal for lack of memory is an answer too.
+estimate of the same program needs no second compilation. A refusal for lack of memory is an answer too. What comes with
+Lumesh (answers.py) needs no compilation at all.
 """
 
 import functools
@@ -12,7 +13,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import Any
 
 import jax
 
+from pipelines.plan.estimate import Estimate, estimate
+from pipelines.plan.hlo import Module
 from pipelines.plan.topologies import Topology
 from pipelines.runtime.compiled import Program, lower, without_persistent_cache
 
@@ -40,24 +43,45 @@ class Answer:
     refusal: str = ""
 
 
-class Compiler:
-    """Compiles for one topology, through a cache folder."""
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """On one program, by its fingerprint. `estimate` is None on CPU and where the compiler refused.
 
-    def __init__(self, topology: Topology, *, cache_dir: Path) -> None:
+    `text` is the optimized HLO, empty where it was not kept. What `is_known` was compiled beforehand, somewhere else.
+    """
+
+    program: str
+    answer: Answer
+    estimate: Estimate | None
+    text: str = ""
+    is_known: bool = False
+
+
+class Compiler:
+    """Compiles for one topology, through a cache folder. What is `known` already, by fingerprint, it need not."""
+
+    def __init__(self, topology: Topology, *, cache_dir: Path, known: Mapping[str, Verdict] | None = None) -> None:
         self._topology = topology
         self._cache_dir = cache_dir
+        self._known = known or {}
         cache_dir.mkdir(parents=True, exist_ok=True)
 
-    def ask(self, program: Program, *, on_compile: Callable[[], None] = lambda: None) -> tuple[Answer, str]:
-        """The answer and the optimized HLO text; `on_compile` is called when it is not known yet."""
+    def ask(self, program: Program, *, on_compile: Callable[[], None] = lambda: None) -> Verdict:
+        """`on_compile` is called when it takes long."""
         lowered = lower(program)
         key = self._fingerprint(program, lowered)
-        known = self._find(key)
-        if known is None:
+        if key in self._known:
+            return self._known[key]
+        found = self._find(key)
+        if found is None:
             on_compile()
-            known = _compile(lowered)
-            self._keep(key, *known)
-        return known
+            found = _compile(lowered)
+            self._keep(key, *found)
+        answer, text = found
+        chip = self._topology.chip
+        return Verdict(
+            program=key, answer=answer, text=text, estimate=estimate(Module(text), chip) if chip and text else None
+        )
 
     def _fingerprint(self, program: Program, lowered: Any) -> str:
         parts = (json.dumps(read_versions(), sort_keys=True), self._topology.name, program.describe(lowered))

@@ -1,47 +1,67 @@
-"""Many plans as one Markdown page: a line a model, then a table of stages for each."""
+"""Many plans as one Markdown page: a table for each topology, one line a model and shape."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
 
 from pipelines.plan.compiler import read_versions
-from pipelines.plan.planner import SOURCE, Plan
-from pipelines.plan.report import COLUMNS, describe_machine, describe_stage, show_bytes
+from pipelines.plan.planner import SOURCE
+from pipelines.plan.report import show_bytes
+from pipelines.plan.topologies import TOPOLOGIES
 
-_SUMMARY = ("model", "shape", "topology", "mesh", "placement", "worst, a chip", "compile", "a step", "in all")
+_COLUMNS = ("model", "shape", "mesh", "what stays loaded", "a chip", "encode", "a step", "decode", "in all", "compile")
 
 
-def write_matrix(plans: Sequence[Plan], *, command: str) -> str:
-    """The page; `command` is how it was made."""
+def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
+    """The page, of answers.py's lines; `command` is how it was made."""
     versions = ", ".join(f"{name} {version}" for name, version in read_versions().items())
-    lines = [
+    order = list(TOPOLOGIES)
+    lines = sorted(lines, key=lambda line: order.index(line["topology"]))  # stable: models stay in order
+    page = [
         "# Plans",
         "",
-        f"{SOURCE} ({versions}); nothing was run. Made by `{command}`. Bytes are a chip's; seconds to compile",
-        "are those of the machine that made this page.",
-        "",
-        *_make_table(_SUMMARY, [_summarise(plan) for plan in plans]),
+        f"{SOURCE} ({versions}); nothing was run. Made by `{command}`.",
+        "Bytes are the most that a chip holds at a time. Of what runs several times a step or a run is given, and *in",
+        "all* is one output from prompt to file. Compiling is counted in seconds on the machine that made this page.",
     ]
-    for plan in plans:
-        lines += ["", f"## {plan.model.id} {plan.shape} on {plan.topology.name}", ""]
-        lines += [f"{describe_machine(plan)}. {plan.placement.advice}", ""]
-        lines += _make_table(COLUMNS, [describe_stage(one) for one in plan.stages])
-        lines += [f"\n`{one.stage.name}`: {one.answer.refusal}" for one in plan.stages if one.answer.refusal]
-    return "\n".join(lines) + "\n"
+    for name, own in groupby(lines, key=lambda line: line["topology"]):
+        found = list(own)
+        page += ["", f"## {name}: {TOPOLOGIES[name].title}", ""]
+        page += _make_table(_COLUMNS, [_summarise(line) for line in found])
+        for line in found:
+            refused = (stage for stage in line["stages"] if not stage["fits"])
+            page += [f"\n{_name(line)}: {line['placement']['advice']} {_refuse(stage)}" for stage in refused]
+    return "\n".join(page) + "\n"
 
 
-def _summarise(plan: Plan) -> list[str]:
-    step = next((one.estimated_ms for one in plan.stages if one.stage.name == "denoise"), None)
-    total_s = plan.estimated_total_s
+def _summarise(line: Mapping[str, Any]) -> list[str]:
+    stages = {stage["stage"]: stage for stage in line["stages"]}
+    total_s = line["estimated_total_s"]
     return [
-        plan.model.id,
-        str(plan.shape),
-        plan.topology.name,
-        plan.mesh,
-        plan.placement.kind.replace("_", " "),
-        show_bytes(plan.placement.resident_bytes),
-        f"{sum(one.answer.compile_s for one in plan.stages):.0f} s",
-        "-" if step is None else f"{step:.1f} ms",
+        line["model"],
+        line["shape"],
+        line["mesh"] + (f", {line['batch_size']} at once" if line["batch_size"] > 1 else ""),
+        line["placement"]["kind"].replace("_", " "),
+        show_bytes(line["placement"]["resident_bytes"]),
+        *(_show_run(stages.get(name)) for name in ("encode", "denoise", "decode")),
         "-" if total_s is None else f"{total_s:.3g} s",
+        f"{sum(stage['answer']['compile_s'] for stage in line['stages']):.0f} s",
     ]
+
+
+def _show_run(stage: Mapping[str, Any] | None) -> str:
+    if stage is None or stage["estimate"] is None:
+        return "-"
+    run = stage["estimate"]["run"]
+    return f"{1000 * (run['compute_s'] + run['attention_s'] + run['exposed_s']):.3g} ms"
+
+
+def _name(line: Mapping[str, Any]) -> str:
+    return f"`{line['model']}` {line['shape']}"
+
+
+def _refuse(stage: Mapping[str, Any]) -> str:
+    return f"`{stage['stage']}`: {stage['answer']['refusal'] or 'more than a chip holds'}"
 
 
 def _make_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

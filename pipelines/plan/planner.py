@@ -12,9 +12,8 @@ from jax.sharding import Mesh
 
 from pipelines.catalog import Model, Shape
 from pipelines.plan.abstract import Stage, describe_parts, list_stages
-from pipelines.plan.compiler import Answer, Compiler, read_versions
-from pipelines.plan.estimate import Estimate, count_chunks, estimate
-from pipelines.plan.hlo import Module
+from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
+from pipelines.plan.estimate import Estimate, count_chunks
 from pipelines.plan.placement import Need, Placement, recommend
 from pipelines.plan.topologies import Topology, find_devices
 from pipelines.registry import choose_sizes_for
@@ -31,13 +30,22 @@ _WEIGHTS_SHARE = 0.6  # of a chip's memory that a model's weights may take befor
 
 @dataclass(frozen=True, kw_only=True)
 class StagePlan:
-    """What the compiler says about one stage; `estimate` is None on CPU and where it refused."""
+    """What the compiler says about one stage."""
 
     stage: Stage
-    answer: Answer
+    verdict: Verdict
     weights_bytes: int
     limit_bytes: int | None
-    estimate: Estimate | None
+
+    @property
+    def answer(self) -> Answer:
+        """The compiler's own."""
+        return self.verdict.answer
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """None on CPU and where it refused."""
+        return self.verdict.estimate
 
     @property
     def fits(self) -> bool:
@@ -102,24 +110,30 @@ def make_plan(
     mesh: str | None,
     cache_dir: Path,
     on_progress: OnProgress,
+    known: Mapping[str, Verdict] | None = None,
     dump_dir: Path | None = None,
 ) -> Plan:
-    """Compiles what is not in the cache yet: minutes for large models. Raises MeshError and ModelError."""
+    """Compiles what is neither known nor in the cache: minutes for large models. Raises MeshError and ModelError.
+
+    With a `dump_dir` nothing counts as known: the programs' texts are wanted.
+    """
     built, batch_size = choose_mesh(model, topology, mode=mode, mesh=mesh)
     parts = describe_parts(model, built)
     weights = {name: count_shard_bytes(own) for name, own in parts.weights.items()}
     stages = list_stages(model, parts, shape, batch_size=batch_size)
-    compiler = Compiler(topology, cache_dir=cache_dir)
+    compiler = Compiler(topology, cache_dir=cache_dir, known=None if dump_dir else known)
     planned = []
     for done, stage in enumerate(stages):
         report = functools.partial(
             on_progress, Progress(phase="compiling", done=done, total=len(stages), detail=stage.name)
         )
-        answer, text = compiler.ask(stage.program, on_compile=report)
-        if dump_dir is not None and text:
+        verdict = compiler.ask(stage.program, on_compile=report)
+        if dump_dir is not None and verdict.text:
             dump_dir.mkdir(parents=True, exist_ok=True)
-            (dump_dir / f"{model.id}_{stage.name}.hlo").write_text(text, "utf-8")
-        planned.append(_judge(stage, answer, text, weights=weights, topology=topology))
+            (dump_dir / f"{model.id}_{stage.name}.hlo").write_text(verdict.text, "utf-8")
+        weights_bytes = sum(weights[name] for name in stage.components)
+        limit_bytes = topology.chip.hbm_bytes if topology.chip else None
+        planned.append(StagePlan(stage=stage, verdict=verdict, weights_bytes=weights_bytes, limit_bytes=limit_bytes))
     needs = [
         Need(
             stage=one.stage.name,
@@ -144,17 +158,6 @@ def make_plan(
 def count_shard_bytes(weights: Mapping[str, Any]) -> int:
     """Bytes of these arrays that one device holds."""
     return sum(int(np.prod(one.sharding.shard_shape(one.shape))) * one.dtype.itemsize for one in weights.values())
-
-
-def _judge(stage: Stage, answer: Answer, text: str, *, weights: Mapping[str, int], topology: Topology) -> StagePlan:
-    chip = topology.chip
-    return StagePlan(
-        stage=stage,
-        answer=answer,
-        weights_bytes=sum(weights[name] for name in stage.components),
-        limit_bytes=chip.hbm_bytes if chip else None,
-        estimate=estimate(Module(text), chip) if chip and text else None,
-    )
 
 
 def choose_mesh(model: Model, topology: Topology, *, mode: str, mesh: str | None) -> tuple[Mesh, int]:
@@ -193,14 +196,16 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "source": SOURCE,
         "versions": read_versions(),
         "fits": plan.fits,
-        "placement": {
-            "kind": plan.placement.kind,
-            "advice": plan.placement.advice,
-            "resident_bytes": plan.placement.resident_bytes,
-        },
+        "placement": describe_placement(plan),
         "stages": [_stage_to_json(one, plan.mesh) for one in plan.stages],
         "estimated_total_s": _round(plan.estimated_total_s, 4),
     }
+
+
+def describe_placement(plan: Plan) -> dict[str, Any]:
+    """For JSON."""
+    placement = plan.placement
+    return {"kind": placement.kind, "advice": placement.advice, "resident_bytes": placement.resident_bytes}
 
 
 def _stage_to_json(planned: StagePlan, mesh: str) -> dict[str, Any]:

@@ -28,9 +28,16 @@ def test_the_same_program_is_compiled_once(tmp_path: Path) -> None:
     assert count_compiles(Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path), make_program(), make_program()) == 1
     again = Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path)
     assert count_compiles(again, make_program()) == 0
-    answer, text = again.ask(make_program())
-    assert answer.arguments_bytes == 32
-    assert "ENTRY" in text
+    verdict = again.ask(make_program())
+    assert verdict.answer.arguments_bytes == 32
+    assert "ENTRY" in verdict.text
+
+
+def test_what_is_known_is_not_compiled(tmp_path: Path) -> None:
+    verdict = Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path / "one").ask(make_program())
+    knowing = Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path / "other", known={verdict.program: verdict})
+    assert count_compiles(knowing, make_program()) == 0
+    assert count_compiles(knowing, make_program(3.0)) == 1
 
 
 def test_another_program_or_topology_is_another_answer(tmp_path: Path) -> None:

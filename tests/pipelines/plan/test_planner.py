@@ -5,7 +5,7 @@ import pytest
 
 from pipelines.catalog import load_catalog
 from pipelines.plan.abstract import Stage
-from pipelines.plan.compiler import Answer
+from pipelines.plan.compiler import Answer, Verdict
 from pipelines.plan.estimate import Cost, Estimate
 from pipelines.plan.planner import StagePlan, choose_mesh, count_shard_bytes
 from pipelines.plan.topologies import TOPOLOGIES
@@ -48,10 +48,13 @@ def make_stage(*, limit_bytes: int | None = 1000, refusal: str = "") -> StagePla
     answer = Answer(compile_s=1.0, arguments_bytes=700, temp_bytes=200, code_bytes=50, refusal=refusal)
     return StagePlan(
         stage=Stage(name="denoise", program=program, components=("unet",), runs=25),
-        answer=answer,
+        verdict=Verdict(
+            program="",
+            answer=answer,
+            estimate=Estimate(run=Cost(compute_s=0.03, exposed_s=0.02), once=Cost(compute_s=0.004)),
+        ),
         weights_bytes=600,
         limit_bytes=limit_bytes,
-        estimate=Estimate(run=Cost(compute_s=0.03, exposed_s=0.02), once=Cost(compute_s=0.004)),
     )
 
 

@@ -1,0 +1,84 @@
+"""What the TPU compiler said, one plan a line of JSON; answers.jsonl comes with Lumesh, so its plans compile nothing.
+
+A line says what a plan adds up to, and of every stage the program's fingerprint, the compiler's answer and the estimate
+made of it. A program that has changed since, or another compiler, has another fingerprint and is compiled.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pipelines.plan.compiler import Answer, Verdict
+from pipelines.plan.estimate import ESTIMATOR, Cost, Estimate
+from pipelines.plan.planner import Plan, describe_placement
+
+SHIPPED = Path(__file__).with_name("answers.jsonl")
+
+_ID = ("model", "shape", "topology", "mode", "mesh")
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """The line of one plan."""
+    return {
+        "model": plan.model.id,
+        "shape": str(plan.shape),
+        "topology": plan.topology.name,
+        "mode": plan.mode,
+        "mesh": plan.mesh,
+        "batch_size": plan.batch_size,
+        "steps": plan.model.steps,
+        "placement": describe_placement(plan),
+        "estimated_total_s": plan.estimated_total_s,
+        "estimator": ESTIMATOR,
+        "stages": [
+            {
+                "stage": one.stage.name,
+                "runs": one.stage.runs,
+                "fits": one.fits,
+                "estimated_s": one.estimated_s,
+                "program": one.verdict.program,
+                "answer": asdict(one.answer),
+                "estimate": one.estimate and asdict(one.estimate),
+            }
+            for one in plan.stages
+        ],
+    }
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """Nothing where there is no file. Raises ValueError for what is not such lines."""
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+
+
+def add_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """All lines that are in the file then, in a stable order; a plan made before is replaced."""
+    found = {tuple(line[name] for name in _ID): dict(line) for line in (*read_lines(file), *lines)}
+    ordered = [found[key] for key in sorted(found)]
+    partial = file.with_suffix(".partial")
+    partial.write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in ordered), "utf-8")
+    partial.replace(file)
+    return ordered
+
+
+def collect_verdicts(lines: Sequence[Mapping[str, Any]]) -> dict[str, Verdict]:
+    """Fingerprint of a program -> what is known of it, as far as it was estimated as it would be now."""
+    stages = (stage for line in lines if line["estimator"] == ESTIMATOR for stage in line["stages"])
+    return {
+        stage["program"]: Verdict(
+            program=stage["program"],
+            answer=Answer(**stage["answer"]),
+            is_known=True,
+            estimate=stage["estimate"] and Estimate(**{part: _read_cost(stage["estimate"][part]) for part in _PARTS}),
+        )
+        for stage in stages
+    }
+
+
+_PARTS = ("run", "once")
+
+
+def _read_cost(saved: Mapping[str, Any]) -> Cost:
+    return Cost(**{**saved, **{name: Counter(saved[name]) for name in ("counts", "moved_bytes")}})
