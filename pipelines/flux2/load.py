@@ -20,6 +20,7 @@ from pipelines.flux2.parts import COMPONENTS, STAGES_OF, Parts
 from pipelines.flux2.preview import guess_map
 from pipelines.flux2.variants import MAX_TEXT_LENGTH, VARIANT_OF_PIPELINE, Variant, find_guidance
 from pipelines.runtime import hub
+from pipelines.runtime.autoencoder import split_halvings
 from pipelines.runtime.components import (
     ComponentLoader,
     PlaceWeights,
@@ -159,6 +160,7 @@ def _build_modules(folder: Path, variant: Variant) -> tuple[dict[str, TracedModu
         transformer = Flux2Transformer2DModel.from_config(configs["transformer"])
         vae = AutoencoderKLFlux2.from_config(configs["vae"])
     cut_layers(text_encoder, out_layers)
+    split_halvings(vae)
     set_processors(transformer)
     sharding.scan_layers(transformer)
     modules = {"text_encoder": text_encoder, "transformer": transformer, "vae": vae}

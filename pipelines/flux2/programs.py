@@ -171,10 +171,16 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
 
 def _reference_program(parts: Parts, layout: Layout, size: Shape) -> Program:
     assert layout.references_NCHW is not None
-    pictures = (layout.references_NCHW[0], 3, size.height, size.width)
+    count, _, height, width = layout.references_NCHW
+    pictures = (count, 3, size.height, size.width)
+    sides = split_pictures(parts.mesh, None, height=height, width=width)
     return Program(
         key=layout.reference_key,
-        function=build_reference_program(parts.modules["vae"], dtype=parts.dtype),
+        function=build_reference_program(
+            parts.modules["vae"],
+            dtype=parts.dtype,
+            sharding=NamedSharding(parts.mesh, PartitionSpec(None, None, *sides)),
+        ),
         arguments=(abstract_weights(parts.weights["vae"]), abstract_input(parts.mesh, pictures, jnp.float32)),
         out_shardings=NamedSharding(parts.mesh, PartitionSpec()),
     )

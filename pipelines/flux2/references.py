@@ -12,11 +12,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from pipelines.catalog import Model
 from pipelines.flux2.decode import read_statistics
 from pipelines.flux2.parts import PATCH
 from pipelines.references import References, choose_references
+from pipelines.runtime.autoencoder import prepare_pictures
+from pipelines.runtime.convolution import PictureAxes
 from pipelines.runtime.pictures import fit_picture, open_picture
 from pipelines.runtime.torch_bridge import TracedModule
 
@@ -32,12 +35,17 @@ def read_references(files: Sequence[str], model: Model) -> tuple[np.ndarray | No
     return np.concatenate([fit_picture(picture, references.size) for picture in pictures]), references
 
 
-def build_reference_program(vae: TracedModule, *, dtype: Any) -> Any:
-    """reference(weights, pictures (N, 3, height, width)) -> latents (N, 4 * C, H, W) fp32, normalised, in patches."""
+def build_reference_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:
+    """reference(weights, pictures (N, 3, height, width)) -> latents (N, 4 * C, H, W) fp32, normalised, in patches.
+
+    `sharding` spreads the pictures over as many devices as divide them.
+    """
 
     def reference(weights: Mapping[str, jax.Array], pixels_NCHW: jax.Array) -> jax.Array:
         mean, deviation = read_statistics(weights, epsilon=vae.module.config.batch_norm_eps)
-        latents = vae.call(weights, pixels_NCHW.astype(dtype), method=_encode).astype(jnp.float32)
+        pixels_NCHW = jax.lax.with_sharding_constraint(pixels_NCHW.astype(dtype), sharding)
+        call, prepared = prepare_pictures(vae, weights, PictureAxes.of_pictures(sharding))
+        latents = call(prepared, pixels_NCHW, method=_encode).astype(jnp.float32)
         return (patchify(latents) - mean) / deviation
 
     return reference

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import torch
 from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
 
+from pipelines.runtime.autoencoder import split_halvings
 from pipelines.runtime.convolution import PictureAxes, convolve_split
 from pipelines.runtime.taps import TAPS
 from pipelines.runtime.torch_bridge import call_jax, find_picture_axes
@@ -38,6 +39,7 @@ class RoundedSiLU(torch.nn.SiLU):
 
 def split_convolutions(autoencoder: Any) -> None:
     """Puts them in the place of diffusers' own, with the same parameters."""
+    split_halvings(autoencoder)
     for module in autoencoder.modules():
         if isinstance(module, WanCausalConv3d):
             if (module.kernel_size, module.stride) == ((TAPS,) * 3, (1, 1, 1)):
