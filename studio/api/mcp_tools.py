@@ -89,11 +89,15 @@ def make_server(visit: Visit, *, base_url: str) -> Server:
 
 
 def _list_models(call: _Call) -> dict[str, Any]:
-    models = describe_models(call.visit.studio.catalog, call.visit.database)
+    catalog = call.visit.studio.catalog
+    refs: dict[str, list[str]] = {}
+    for lora in catalog.find_loras():
+        refs.setdefault(lora.family, []).append(lora.ref)
     return {
         "models": [
-            {name: model[name] for name in TOLD_OF_MODEL} | {"shapes": [shape["shape"] for shape in model["shapes"]]}
-            for model in models
+            {name: model[name] for name in TOLD_OF_MODEL}
+            | {"shapes": [shape["shape"] for shape in model["shapes"]], "loras": refs.get(model["family"], [])}
+            for model in describe_models(catalog, call.visit.database)
         ]
     }
 
@@ -198,7 +202,8 @@ _READS = ToolAnnotations(readOnlyHint=True)
 TOOLS = (
     Tool(
         name="list_models",
-        description="The models of this studio, each with its shapes, defaults and limits; the first is the default.",
+        description="The models of this studio, the default one first, each with its shapes, defaults, limits and the "
+        "LoRAs that fit it.",
         inputSchema=_describe_input([]),
         annotations=_READS,
     ),

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.errors import Cancelled, ModelError
+from pipelines.errors import Cancelled, ModelError, RemoteEncoderError
 from pipelines.generate import generate
 from pipelines.loras import get_lora
 from pipelines.recipe import Lora, Recipe
 from pipelines.runtime.lora import list_places, read_updates
+from pipelines.runtime.remote_encoder import RemoteEncoder
 from pipelines.sdxl.loras import rename
 from pipelines.stages import Progress, ignore_progress
 from tests.pipelines.loras import RANK, Pairs, draw_pairs, save_tensors, write_kohya, write_peft
@@ -229,3 +230,20 @@ def test_stages_that_are_not_loaded_are_left_out(
     encoder.apply_loras(recipe.loras, on_progress=ignore_progress)
     assert set(encoder.parts.weights) == {"text_encoder", "text_encoder_2"}
     encoder.unload()
+
+
+def test_a_lora_on_a_text_encoder_elsewhere_is_refused(
+    family: Any, all_parts: Pairs, unet_only: Pairs, draw_recipe: Callable[..., Recipe], cache_dir: Path
+) -> None:
+    """Before anybody is asked; one that leaves the encoder alone gets as far as asking."""
+    from pipelines.registry import load
+
+    assert all_parts
+    assert unet_only
+    nowhere = RemoteEncoder("http://127.0.0.1:9", token=None)
+    denoiser = load(family.model, mesh="dp=1", cache_dir=cache_dir, on_progress=ignore_progress, remote_encoder=nowhere)
+    with pytest.raises(ModelError, match="changes the text encoder, which is on another machine"):
+        generate(denoiser, draw_recipe(**name("all-parts")))
+    with pytest.raises(RemoteEncoderError):
+        generate(denoiser, draw_recipe(**name("unet-only")))
+    denoiser.unload()

@@ -61,6 +61,17 @@ def test_gradios_own_server_stays_off(studio: Studio) -> None:
     assert not studio.client.post("/gradio_api/mcp/", json=message, headers=headers).is_success
 
 
+def test_models_name_the_loras_that_fit_them(
+    use: Callable[..., Any], studio: Studio, encode_lora: Callable[..., bytes]
+) -> None:
+    path = "/api/v1/loras"
+    studio.client.post(path, params={"name": "pixel.safetensors"}, content=encode_lora("sdxl")).raise_for_status()
+    listed = use(lambda session: session.call_tool("list_models", {})).structuredContent["models"]
+    loras = {model["id"]: model["loras"] for model in listed}
+    assert (loras["demo-sdxl"], loras["demo-flux2"]) == (["pixel"], [])
+    studio.client.delete(f"{path}/pixel").raise_for_status()
+
+
 def test_from_the_models_to_the_picture(use: Callable[..., Any], studio: Studio) -> None:
     async def talk(session: ClientSession) -> CallToolResult:
         models = (await session.call_tool("list_models", {})).structuredContent["models"]
