@@ -6,9 +6,10 @@ own refusals say.
 """
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
-from pipelines.errors import RecipeError
+from pipelines.errors import LumeshError, RecipeError
 
 GIB = 1 << 30
 
@@ -106,10 +107,15 @@ def find_topology(name: str) -> Topology:
 
 
 def find_devices(topology: Topology) -> list[Any]:
-    """The devices to build a mesh of; nothing can run on them. Raises MeshError where this CPU shows too few."""
+    """The devices to build a mesh of; nothing can run on them. Raises LumeshError where there is no TPU compiler."""
     import jax
     from jax.experimental import topologies
 
     if topology.chip is None:
         return jax.devices("cpu")[: topology.chips]
+    if find_spec("libtpu") is None:
+        raise LumeshError(
+            "The TPU compiler is not installed here.",
+            advice=f"Install it: pip install 'jax[tpu]=={jax.__version__}', or plan for cpu-1 or cpu-8.",
+        )
     return topologies.get_topology_desc(topology.layout, platform="tpu", **topology.options).devices

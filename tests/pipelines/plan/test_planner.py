@@ -4,6 +4,8 @@ import jax
 import pytest
 
 from pipelines.catalog import load_catalog
+from pipelines.errors import LumeshError
+from pipelines.plan import topologies
 from pipelines.plan.abstract import Stage
 from pipelines.plan.compiler import Answer, Verdict
 from pipelines.plan.estimate import Cost, Estimate
@@ -72,3 +74,11 @@ def test_a_stage_fits_when_it_compiles_and_its_bytes_do() -> None:
 def test_a_stage_takes_its_steps_and_what_is_around_each_chunk_of_them() -> None:
     assert make_stage().estimated_ms == pytest.approx(50)
     assert make_stage().estimated_s == pytest.approx(25 * 0.05 + 13 * 0.004)
+
+
+def test_without_the_tpu_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topologies, "find_spec", lambda _name: None)
+    assert topologies.find_devices(TOPOLOGIES["cpu-8"])
+    with pytest.raises(LumeshError, match="not installed here") as refusal:
+        topologies.find_devices(TOPOLOGIES["v6e-8"])
+    assert "jax[tpu]==" in refusal.value.advice
