@@ -23,13 +23,16 @@ MAX_FPS = 60
 MAX_LORAS = 8
 MAX_LORA_SCALE = 4.0
 MAX_NAMED = 20  # in a message
+# Far beyond any field's own limit. With it pydantic looks into every text, and refuses halves of surrogate pairs, which
+# JSON can write and nothing else can.
+MAX_TEXT_CHARS = 100_000
 MAX_SEED = 2**32 - 1  # numpy's and most user interfaces' limit; torch itself takes 64 bits
 
 
 class Lora(BaseModel):
     """A low-rank adapter and how strongly it applies."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=MAX_TEXT_CHARS)
     ref: str
     scale: float = 1.0
 
@@ -40,7 +43,7 @@ class Recipe(BaseModel):
     `revision` is no wish: it says which weights made the output that carries the recipe (stages.Family).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=MAX_TEXT_CHARS)
 
     schema_: int = Field(default=SCHEMA, alias="schema")
     model: str
@@ -203,5 +206,9 @@ def _field_of(error: Any) -> str:
 
 
 def _plain(error: Any) -> str:
-    messages = {"missing": "is required", "extra_forbidden": "is not a field of a recipe"}
+    messages = {
+        "missing": "is required",
+        "extra_forbidden": "is not a field of a recipe",
+        "string_unicode": "holds half of a character",
+    }
     return messages.get(str(error["type"]), str(error["msg"]).lower())

@@ -56,7 +56,11 @@ STATUS_OF_ERROR: dict[type[LumeshError], int] = {
     PlanBusyError: 409,
     CompilingError: 409,
 }
-PLAIN_MESSAGES = {"missing": "is required", "extra_forbidden": "is not a field of a recipe"}
+PLAIN_MESSAGES = {
+    "missing": "is required",
+    "extra_forbidden": "is not a field of a recipe",
+    "string_unicode": "holds half of a character",
+}
 
 
 def install(app: FastAPI) -> None:
@@ -64,6 +68,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(LumeshError, _answer_expected)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(UnicodeEncodeError, _answer_half_character)
     app.add_exception_handler(Exception, _answer_mistake)
     for prefix in ("/api/", PREFIX):
         methods = ["GET", "POST", "PATCH", "DELETE"]
@@ -105,6 +110,16 @@ def _answer_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     path = request.url.path
     return make_error(error.status_code, title=error.detail, detail=f"{request.method} {path}", path=path)
+
+
+def _answer_half_character(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
+    return make_error(
+        422,
+        title=RecipeError.title,
+        detail="A text holds half of a character, which cannot be stored.",
+        advice="Take out what looks broken, often a cut emoji.",
+        path=request.url.path,
+    )
 
 
 def _answer_mistake(request: Request, error: Exception) -> JSONResponse:

@@ -153,3 +153,23 @@ def test_only_a_model_with_two_experts_takes_a_second_guidance(client: TestClien
     assert (answer.status_code, list(answer.json()["error"]["fields"])) == (422, ["guidance_scale_2"])
     answer = client.post("/api/v1/jobs", json=recipe | {"model": "wan2.2-a14b", "guidance_scale_2": 21})
     assert "allowed: 0 to 20" in answer.json()["error"]["fields"]["guidance_scale_2"]
+
+
+HALF = r"\ud83d"  # of a balloon, as JSON writes it
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("jobs", f'{{"model": "demo-sdxl", "prompt": "A {HALF} boat"}}'),
+        ("jobs", f'{{"model": "{HALF}", "prompt": "A boat"}}'),
+        ("estimate", f'{{"model": "demo-sdxl", "prompt": "A boat", "shape": "{HALF}"}}'),
+        ("expand", f'{{"recipe": {{"model": "demo-sdxl", "prompt": "A boat", "scheduler": "{HALF}"}}}}'),
+        ("presets/check", f'{{"title": "{HALF}"}}'),
+        ("qr", f'{{"text": "{HALF}"}}'),
+    ],
+)
+def test_half_a_character_is_refused(client: TestClient, path: str, body: str) -> None:
+    answer = client.post(f"/api/v1/{path}", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["error"]["detail"]
