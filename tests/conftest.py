@@ -79,14 +79,14 @@ FIRST_TENSOR = {
 }
 
 
-def encode_lora(family: str = "sdxl", *, title: str = "") -> bytes:
-    """The smallest file that is taken for a LoRA of this family (or, of "fake", for none)."""
+def encode_lora(family: str = "sdxl", *, title: str = "", rows: int = 1) -> bytes:
+    """The smallest file that is taken for a LoRA of this family (or, of "fake", for none); larger with more `rows`."""
     header = {
         "__metadata__": {"modelspec.title": title},
-        FIRST_TENSOR[family]: {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]},
+        FIRST_TENSOR[family]: {"dtype": "F32", "shape": [rows, 1], "data_offsets": [0, 4 * rows]},
     }
     text = json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + bytes(4)
+    return len(text).to_bytes(8, "little") + text + bytes(4 * rows)
 
 
 @pytest.fixture(name="encode_lora", scope="session")

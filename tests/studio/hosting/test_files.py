@@ -141,6 +141,7 @@ def test_events_pass_nginx_one_by_one_and_large_files_pass_too(
     wait_for: Callable[..., Any],
     tmp_path: Path,
     encode_picture: Callable[..., bytes],
+    encode_lora: Callable[..., bytes],
 ) -> None:
     studio = start_studio()
     upstream = studio.client.base_url.port
@@ -170,4 +171,6 @@ def test_events_pass_nginx_one_by_one_and_large_files_pass_too(
         picture = encode_picture(size=(1500, 1000), kind="PNG", compress_level=0)
         assert len(picture) > 4_000_000
         assert client.post("/api/v1/uploads", files={"file": picture}).status_code == 201
+        lora = encode_lora("sdxl", rows=70_000_000 // 4)
+        assert client.post("/api/v1/loras", params={"name": "large.safetensors"}, content=lora).status_code == 201
         assert client.get("/").is_success
