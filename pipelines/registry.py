@@ -1,7 +1,7 @@
 """From a catalogue entry to a loaded family. Imports jax and torch only when called.
 
-A new family is one folder and one name here: a package with `load`, and with `choose_sizes(model, device_count)` where
-it wants another mesh than runtime/mesh.py would choose.
+A new family is one folder and one name here: a package with `find` and `load`, and with `choose_sizes(model,
+device_count)` where it wants another mesh than runtime/mesh.py would choose.
 """
 
 import functools
@@ -62,6 +62,12 @@ def load(
 
         loaded.use_packs(Packs(packs, model_id=model.id, mesh=built))
     return loaded
+
+
+def find(model: Model, *, on_progress: OnProgress, has_remote_encoder: bool = False) -> Path:
+    """Where a model lies that can be loaded, downloaded if need be; raises ModelError when it cannot be had."""
+    stages = [stage for stage in STAGES if not (has_remote_encoder and stage == "encode")]
+    return _import_family(model.family).find(model, on_progress=on_progress, stages=stages)
 
 
 def choose_sizes_for(model: Model) -> Callable[[int], dict[str, int]]:

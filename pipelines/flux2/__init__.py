@@ -6,7 +6,7 @@ What differs from other families is in variants.py, encode.py, denoise.py, decod
 parts.py is what was loaded, programs.py what is compiled of it, family.py how a recipe runs through the programs.
 """
 
-from pipelines.flux2.load import load
+from pipelines.flux2.load import find, load
 from pipelines.flux2.sharding import choose_sizes
 
-__all__ = ["choose_sizes", "load"]
+__all__ = ["choose_sizes", "find", "load"]

@@ -38,6 +38,19 @@ from pipelines.stages import STAGES, OnProgress
 _TEXT_PREFIXES = ("model.", "model.language_model.", "language_model.model.", "language_model.", "")
 
 
+def find(
+    model: Model, *, on_progress: OnProgress, stages: Sequence[str] = STAGES, verify_weights: bool = False
+) -> Path:
+    """The checkpoint's folder, downloaded if need be; raises ModelError with what to do when it cannot."""
+    return find_checkpoint(
+        model,
+        components=COMPONENTS,
+        without_weights=[name for name, used in STAGES_OF.items() if not {*used} & {*stages}],
+        is_verified=verify_weights,
+        on_progress=on_progress,
+    )
+
+
 def load(
     model: Model,
     *,
@@ -54,13 +67,7 @@ def load(
     modules compute in, in place of what suits the devices.
     """
     started = time.perf_counter()
-    folder = find_checkpoint(
-        model,
-        components=COMPONENTS,
-        without_weights=[name for name, used in STAGES_OF.items() if not {*used} & {*stages}],
-        is_verified=verify_weights,
-        on_progress=on_progress,
-    )
+    folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
     with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
         tokenizer, text_length = _load_tokenizer(folder, _read_variant(folder))
     loader = ComponentLoader(variant=model.variant, on_progress=on_progress)
@@ -158,7 +165,7 @@ def _build_modules(folder: Path, variant: Variant) -> tuple[dict[str, TracedModu
     with parameters_on_meta():
         text_encoder = AutoModel.from_config(text_config)
         transformer = Flux2Transformer2DModel.from_config(configs["transformer"])
-        vae = AutoencoderKLFlux2.from_config(configs["vae"])
+        vae: Any = AutoencoderKLFlux2.from_config(configs["vae"])
     cut_layers(text_encoder, out_layers)
     split_halvings(vae)
     set_processors(transformer)

@@ -5,6 +5,6 @@ What differs from other families is in encode.py, denoise.py, decode.py and shar
 was loaded, programs.py what is compiled of it, family.py how a recipe runs through the programs.
 """
 
-from pipelines.sdxl.load import load
+from pipelines.sdxl.load import find, load
 
-__all__ = ["load"]
+__all__ = ["find", "load"]

@@ -31,6 +31,22 @@ from pipelines.sdxl.parts import COMPONENTS, STAGE_OF, Parts
 from pipelines.stages import STAGES, OnProgress
 
 
+def find(
+    model: Model,
+    *,
+    on_progress: OnProgress,
+    stages: Sequence[str] = STAGES,  # noqa: ARG001 - every stage's weights come
+    verify_weights: bool = False,
+) -> Path:
+    """The checkpoint's folder, downloaded if need be; raises ModelError with what to do when it cannot."""
+    return find_checkpoint(
+        model,
+        components=COMPONENTS,
+        is_verified=verify_weights,
+        on_progress=on_progress,
+    )
+
+
 def load(
     model: Model,
     *,
@@ -47,12 +63,7 @@ def load(
     modules compute in, in place of what suits the devices.
     """
     started = time.perf_counter()
-    folder = find_checkpoint(
-        model,
-        components=COMPONENTS,
-        is_verified=verify_weights,
-        on_progress=on_progress,
-    )
+    folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
     with told_as_incomplete(folder, title="SDXL", components=COMPONENTS):
         tokenizers = tuple(CLIPTokenizer.from_pretrained(folder / name) for name in ("tokenizer", "tokenizer_2"))
     loader = ComponentLoader(variant=model.variant, on_progress=on_progress)

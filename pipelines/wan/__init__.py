@@ -7,6 +7,6 @@ latents hold. parts.py is what was loaded, programs.py what is compiled of it, f
 programs.
 """
 
-from pipelines.wan.load import load
+from pipelines.wan.load import find, load
 
-__all__ = ["load"]
+__all__ = ["find", "load"]

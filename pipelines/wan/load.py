@@ -43,6 +43,22 @@ from pipelines.wan.preview import guess_map
 from pipelines.wan.tokens import EvenTokens
 
 
+def find(
+    model: Model,
+    *,
+    on_progress: OnProgress,
+    stages: Sequence[str] = STAGES,  # noqa: ARG001 - every stage's weights come
+    verify_weights: bool = False,
+) -> Path:
+    """The checkpoint's folder, downloaded if need be; raises ModelError with what to do when it cannot."""
+    return find_checkpoint(
+        model,
+        components=(*COMPONENTS, "transformer_2", "image_encoder", "image_processor"),
+        is_verified=verify_weights,
+        on_progress=on_progress,
+    )
+
+
 def load(
     model: Model,
     *,
@@ -59,12 +75,7 @@ def load(
     modules compute in, in place of what suits the devices.
     """
     started = time.perf_counter()
-    folder = find_checkpoint(
-        model,
-        components=(*COMPONENTS, "transformer_2", "image_encoder", "image_processor"),
-        is_verified=verify_weights,
-        on_progress=on_progress,
-    )
+    folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
     with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
         tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
     loader = ComponentLoader(variant=model.variant, on_progress=on_progress)

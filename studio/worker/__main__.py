@@ -27,7 +27,7 @@ from studio.worker import CANNOT_START_CODE, IDLE_FLAG, gauges
 from studio.worker.gauges import MeasureDevices
 from studio.worker.lock import hold_lock
 from studio.worker.loop import Trace, Worker
-from studio.worker.resident import Loader, Resident
+from studio.worker.resident import Finder, Loader, Resident
 
 # A worker that was told to go ends within its current chunk; a device call can take this long.
 LOCK_TIMEOUT_S = 20.0
@@ -74,7 +74,7 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: 
             )
         else:
             engine.describe(tx, EngineState.STARTING, activity="starting", device=opened.title)
-    resident = Resident(opened.load)
+    resident = Resident(opened.load, find=opened.find)
     threading.Thread(target=gauges.watch, args=(database, resident, opened.measure), name="gauges", daemon=True).start()
     worker = Worker(
         settings=settings,
@@ -114,6 +114,7 @@ class _Devices:
     title: str
     chips: int
     load: Loader
+    find: Finder
     measure: MeasureDevices
 
 
@@ -123,6 +124,7 @@ def _open_devices(settings: Settings) -> _Devices:
             title="No device: --fake draws the pictures",
             chips=1,
             load=lambda model, on_progress: fake.load(model, on_progress=on_progress),
+            find=lambda _model, _on_progress: None,
             measure=lambda: [gauges.FAKE_DEVICE],
         )
 
@@ -141,9 +143,17 @@ def _open_devices(settings: Settings) -> _Devices:
             verify_weights=settings.verify_weights,
         )
 
+    def find(model: Model, on_progress: OnProgress) -> object:
+        has_remote_encoder = settings.find_text_encoder(model) is not None
+        return registry.find(model, on_progress=on_progress, has_remote_encoder=has_remote_encoder)
+
     registry.start_jax(settings.cache_dir)
     return _Devices(
-        title=registry.describe_devices(), chips=registry.count_chips(), load=load, measure=registry.measure_devices
+        title=registry.describe_devices(),
+        chips=registry.count_chips(),
+        load=load,
+        find=find,
+        measure=registry.measure_devices,
     )
 
 

@@ -1,6 +1,7 @@
 """The one model that is loaded: swap it, warm it, say which of its shapes are warm.
 
-A swap unloads first: two models at once would need twice the device memory.
+A swap unloads first: two models at once would need twice the device memory. Before that it makes sure that the other
+model is here, so that one that cannot be had, or takes long to come, costs nobody the one that is loaded.
 """
 
 from collections.abc import Callable
@@ -11,13 +12,18 @@ from pipelines.references import References, name_programs
 from pipelines.stages import Family, OnProgress, Progress
 
 Loader = Callable[[Model, OnProgress], Family]
+Finder = Callable[[Model, OnProgress], object]
 
 
 @dataclass
 class Resident:
-    """Holds at most one family. `load` is how a model becomes one (registry or fake)."""
+    """Holds at most one family. `load` is how a model becomes one (registry or fake).
+
+    `find` brings its files here, and raises ModelError when it cannot.
+    """
 
     load: Loader
+    find: Finder = lambda _model, _on_progress: None
     family: Family | None = None
     references: set[tuple[Shape, References]] = field(default_factory=set[tuple[Shape, References]])
     """What the family was warmed for beside its shapes; too many combinations to ask for each."""
@@ -31,6 +37,7 @@ class Resident:
         if self.family is not None and self.family.model.id == model.id:
             return self.family, None
         if self.family is not None:
+            self.find(model, on_progress)
             on_progress(Progress(phase="unloading", detail=self.family.model.title))
             self.family.unload()
             self.family = None

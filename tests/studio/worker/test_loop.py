@@ -276,6 +276,22 @@ def test_a_swap_unloads_before_it_loads(worker: Worker, submit: Submit) -> None:
     assert order == [f"load {first}", f"unload {first}", f"load {second}", f"unload {second}", f"load {first}"]
 
 
+def test_a_model_that_cannot_be_had_leaves_the_loaded_one(worker: Worker, database: Database, submit: Submit) -> None:
+    first, second = (model.id for model in worker.catalog.models[:2])
+    submit(model=first)
+    worker.run_next()
+
+    def find(model: Model, _on_progress: OnProgress) -> None:
+        raise ModelError(f"{model.id} is not on this machine.", advice="Connect to the network.")
+
+    worker.resident.find = find
+    failed = submit(model=second)
+    worker.run_next()
+    error = queue.read_job(database, failed.id).error
+    assert (error and error["detail"]) == f"{second} is not on this machine."
+    assert worker.resident.model_id == first
+
+
 def test_a_swap_tells_that_the_old_model_goes_first(worker: Worker, database: Database, submit: Submit) -> None:
     first, second = (model.id for model in worker.catalog.models[:2])
     submit(model=first)
