@@ -1,8 +1,9 @@
 """Functions of the operator that may refuse a recipe or a picture, named `module:function` in the settings.
 
 A hook gets keyword arguments and returns why not, for people to read, or None. The prompt hook runs in the app before
-anything is queued: `owner`, `recipe` (as REST gives it). The image hook runs in the worker before anything is kept:
-`owner`, `recipe`, `pixels` (uint8; height, width, 3, of a video frames first). A hook that fails refuses: a filter that
+anything is queued: `owner`, `recipe` (as REST gives it). The image hook runs in the worker, for pictures that
+a recipe starts from before anything is made, and for what was made before anything is kept: `owner`, `recipe`, `pixels`
+(uint8; height, width, 3, of a video frames first). A hook that fails refuses: a filter that
 is broken must not be one that is off.
 """
 

@@ -138,6 +138,10 @@ class Visit:
         """Before anything is queued: raises RateError or PromptRefusedError."""
         self.studio.door.admit(self.person, recipes)
 
+    def note(self, what: str, **fields: Any) -> None:
+        """In the audit log: what cannot be taken back, or concerns everybody."""
+        self.studio.door.audit.note(what, owner=self.owner, address=self.person.address, **fields)
+
     def _find_output(self, output_id: str, *, is_shared: bool) -> Output:
         output = records.read_output(self.database, output_id)
         if output is None or not (self.may_see(output.owner) or (is_shared and output.trashed_at is None)):

@@ -61,7 +61,9 @@ def push_presets(
     """Puts presets into a dataset repository of yours, made when it is not there; answers with its address."""
     catalog = visit.studio.catalog
     presets = [gallery.complete(visit.get_preset(preset_id), catalog) for preset_id in chosen.ids]
-    return {"url": _open(visit, token).push(f"{account}/{name}", presets)}
+    url = _open(visit, token).push(f"{account}/{name}", presets)
+    visit.note("presets.pushed", url=url, ids=chosen.ids)
+    return {"url": url}
 
 
 def _open(visit: Visit, token: str | None) -> Hub:

@@ -61,6 +61,7 @@ async def add_lora(
     with loras.arrive(folder) as file:
         await _receive(request, file)
         lora = await asyncio.to_thread(loras.keep, file, folder, ref)
+    keeper.note("lora.added", ref=ref)
     return _describe(lora, keeper.studio)
 
 
@@ -69,6 +70,7 @@ def delete_lora(ref: str, keeper: Keeper) -> Response:
     """Deletes a LoRA; waiting jobs that name it fail, and its outputs cannot be made again. For admins."""
     if not loras.delete(keeper.studio.settings.loras_dir, ref):
         raise NotFoundError(f"There is no LoRA {ref[:80]!r}.", advice="GET /api/v1/loras lists them.")
+    keeper.note("lora.deleted", ref=ref)
     return Response(status_code=204)
 
 

@@ -19,6 +19,7 @@ from studio.library.presets.preset import Tag, clean_tags
 from studio.library.search import Filters, count_prompts, count_values, find_outputs
 
 router = APIRouter(tags=["outputs"])
+NOTED_IDS = 20
 MAX_IDS = 1000
 MAX_TAGS = 20
 MAX_NUMBER = 2**53  # as JSON carries them; SQLite ends at 2**63
@@ -131,7 +132,9 @@ def purge_outputs(purged: Purged, visit: Visitor) -> dict[str, list[str]]:
     """Deletes outputs for ever, files and all; only what is in the trash. `ids` are those that are gone."""
     outputs_dir = visit.studio.settings.outputs_dir
     owner = visit.owner if purged.ids is None else visit.whose_to_change  # "all of it" is never other people's
-    return {"ids": trash.purge(visit.database, outputs_dir, purged.ids, owner=owner)}
+    ids = trash.purge(visit.database, outputs_dir, purged.ids, owner=owner)
+    visit.note("outputs.purged", count=len(ids), ids=ids[:NOTED_IDS])
+    return {"ids": ids}
 
 
 @router.post("/outputs/zip", response_class=StreamingResponse)

@@ -139,6 +139,7 @@ def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
     if is_of_programs:
         with operator.database.write() as tx:
             machine.forget_disk(tx)
+    operator.note("cache.cleared", cache=clear.what)
     return {
         "bytes": sum(size for size, _ in freed),
         "files": sum(count for _, count in freed),

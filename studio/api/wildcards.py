@@ -49,6 +49,7 @@ def get_list(name: str, visit: Visitor) -> dict[str, Any]:
 def set_list(name: str, words: Words, visit: Keeper) -> dict[str, Any]:
     """Creates a list or puts another one in its place; `count` is the number of its options. For admins."""
     count = wildcards.save_wildcard(visit.studio.settings.wildcards_dir, name, words.lines)
+    visit.note("words.changed", name=name)
     return {"name": name, "count": count}
 
 
@@ -57,6 +58,7 @@ def delete_list(name: str, visit: Keeper) -> Response:
     """Deletes a list; prompts that name it are refused from then on. For admins."""
     if not wildcards.delete_wildcard(visit.studio.settings.wildcards_dir, name):
         raise _not_found(name)
+    visit.note("words.deleted", name=name)
     return Response(status_code=204)
 
 

@@ -15,11 +15,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NoReturn, TypedDict
 
+import numpy as np
+
 from pipelines.catalog import Catalog, Model
 from pipelines.errors import Cancelled, LumeshError
 from pipelines.generate import find_references, generate, uses_cfg
 from pipelines.recipe import Recipe
 from pipelines.references import References, choose_programs, name_programs
+from pipelines.runtime.pictures import open_picture
 from pipelines.stages import Family, OnProgress, Outcome, Progress
 from studio import events
 from studio.access import hooks
@@ -177,7 +180,8 @@ class Worker:
         try:
             with JobProgress(self.database, job, history=history, estimate_s=estimate_s) as progress:
                 load_s, outcome = self._make(job, progress)
-                self._ask_hook(job, outcome)
+                for number, pixels in enumerate(outcome.pixels):
+                    self._ask_hook(job, job.recipe.of_picture(number), lambda pixels=pixels: pixels)
                 self._save(job, outcome, load_s=load_s, estimate_s=estimate_s, progress=progress)
         except Cancelled:
             claims.end_cancelled(self.database, job.id)
@@ -199,6 +203,8 @@ class Worker:
     def _make(self, job: Job, progress: JobProgress) -> tuple[float | None, Outcome]:
         """Families read pictures as files; the job and what is saved keep their ids."""
         found = inputs.find_files(self.database, self.settings, job.recipe.images, owner=job.owner)
+        for file in found:
+            self._ask_hook(job, job.recipe, lambda file=file: np.asarray(open_picture(file)))
         recipe = job.recipe.model_copy(update={"images": tuple(map(str, found))})
         family, load_s = self.resident.become(self.catalog.get(recipe.model), progress.report)
         if load_s is not None:
@@ -213,17 +219,15 @@ class Worker:
             self.resident.references.add((recipe.parsed_shape, references))
         return load_s, outcome
 
-    def _ask_hook(self, job: Job, outcome: Outcome) -> None:
-        """Raises ImageRefusedError when the operator's hook does not want one of them; then none is kept."""
+    def _ask_hook(self, job: Job, recipe: Recipe, read: Callable[[], np.ndarray]) -> None:
+        """Raises ImageRefusedError when the operator's hook does not want a picture, brought along or made."""
         if self.image_hook is None:
             return
-        for number, pixels in enumerate(outcome.pixels):
-            recipe = job.recipe.of_picture(number)
-            reason = hooks.ask(self.image_hook, owner=job.owner, recipe=recipe.to_json(), pixels=pixels)
-            if reason is not None:
-                about = {"owner": job.owner, "job": job.id, "prompt": recipe.prompt, "seed": recipe.seed}
-                Audit(self.settings.audit_log).note("image.refused", reason=reason, **about)
-                raise ImageRefusedError(reason, advice="Nothing of this job is kept.")
+        reason = hooks.ask(self.image_hook, owner=job.owner, recipe=recipe.to_json(), pixels=read())
+        if reason is not None:
+            about = {"owner": job.owner, "job": job.id, "prompt": recipe.prompt, "seed": recipe.seed}
+            Audit(self.settings.audit_log).note("image.refused", reason=reason, **about)
+            raise ImageRefusedError(reason, advice="Nothing of this job is kept.")
 
     def _save(
         self,

@@ -167,3 +167,24 @@ def test_a_plan_is_cancelled_and_can_be_asked_for_again(client: TestClient) -> N
 def test_this_hardware_is_found_among_the_topologies(kind: str, chips: int, name: str | None) -> None:
     found = suggest_topology([{"kind": kind}] * chips, chips=chips)
     assert (found and found.name) == name
+
+
+def test_what_concerns_everybody_is_in_the_audit_log(
+    client: TestClient, settings: Settings, encode_lora: Callable[..., bytes]
+) -> None:
+    client.put("/api/v1/wildcards/animals", json={"lines": ["cat"]}).raise_for_status()
+    client.delete("/api/v1/wildcards/animals").raise_for_status()
+    client.post("/api/v1/loras", params={"name": "a.safetensors"}, content=encode_lora()).raise_for_status()
+    client.delete("/api/v1/loras/a").raise_for_status()
+    client.post("/api/v1/system/cache/clear", json={"what": "plans"}).raise_for_status()
+    client.post("/api/v1/outputs/purge", json={"ids": None}).raise_for_status()
+    notes = [json.loads(line) for line in settings.audit_log.read_text("utf-8").splitlines()]
+    assert [note["what"] for note in notes] == [
+        "words.changed",
+        "words.deleted",
+        "lora.added",
+        "lora.deleted",
+        "cache.cleared",
+        "outputs.purged",
+    ]
+    assert {note["owner"] for note in notes} == {"local"}

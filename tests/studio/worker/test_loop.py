@@ -430,3 +430,21 @@ def test_a_picture_that_the_operators_hook_refuses_is_not_kept(
     assert len(list(worker.settings.outputs_dir.rglob("*.png"))) == 1
     (note,) = map(json.loads, worker.settings.audit_log.read_text().splitlines())
     assert (note["what"], note["job"], note["seed"], note["reason"]) == ("image.refused", job.id, 8, "Not this one.")
+
+
+def test_a_picture_brought_along_that_the_hook_refuses_makes_nothing(
+    worker: Worker, database: Database, submit: Submit, upload: Callable[..., str]
+) -> None:
+    colours = []
+
+    def refuse(*, owner: str, recipe: dict, pixels: np.ndarray) -> str | None:
+        colours.append(tuple(pixels[0, 0]))
+        return "No such pictures."
+
+    worker.image_hook = refuse
+    job = submit(model="flux2-klein-4b", images=[upload("red")])
+    worker.run_next()
+    failed = queue.read_job(database, job.id)
+    assert (failed.state, failed.error["detail"]) == (JobState.FAILED, "No such pictures.")
+    assert colours == [(255, 0, 0)]
+    assert worker.resident.family is None, "it was asked before any model was loaded"
