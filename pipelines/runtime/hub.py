@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 import httpx2
-from huggingface_hub import snapshot_download
+from huggingface_hub import snapshot_download, try_to_load_from_cache
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -99,6 +99,14 @@ def locate(
             f"{model.repo} could not be stored: {error}.",
             advice="Free some disk space, or set HF_HOME to a larger disk.",
         ) from error
+
+
+def is_here(model: Model) -> bool:
+    """Whether its weights lie on this machine; asks nobody. Part of them may still be missing."""
+    if model.path is not None:
+        return (model.path / "model_index.json").exists()
+    index = try_to_load_from_cache(model.repo, "model_index.json", revision=model.revision)
+    return isinstance(index, str) and any(Path(index).parent.glob("*/*.safetensors"))
 
 
 def find_revision(folder: Path) -> str:

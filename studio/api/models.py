@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from pipelines.runtime.hub import is_here
 from studio.api.access import Visitor
 from studio.jobs.estimates import describe_models
 
@@ -12,5 +13,14 @@ router = APIRouter(tags=["models"])
 
 @router.get("/models")
 def list_models(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
-    """Models in the order shown; each shape is `warm`, `disk` or `cold`, with measured seconds (null: never)."""
-    return {"models": describe_models(visit.studio.catalog, visit.database)}
+    """Models in the order shown; each shape is `warm`, `disk` or `cold`, with measured seconds (null: never).
+
+    The first job of a model that is not `is_here` downloads it, if the hub can be reached.
+    """
+    studio = visit.studio
+    models = describe_models(studio.catalog, visit.database)
+    return {
+        "models": [
+            model | {"is_here": studio.settings.fake or is_here(studio.catalog.get(model["id"]))} for model in models
+        ]
+    }

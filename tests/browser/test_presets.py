@@ -232,6 +232,37 @@ def test_a_style_is_put_around_the_prompt(open_page: OpenPage, studio: Any) -> N
     expect(page.locator("#lu-style")).to_have_value("")
 
 
+def test_what_would_be_downloaded_first_is_asked_about(open_page: OpenPage, studio: Any) -> None:
+    page = open_page()
+
+    def answer(route: Any) -> None:
+        models = route.fetch().json()["models"]
+        route.fulfill(json={"models": [model | {"is_here": model["is_demo"]} for model in models]})
+
+    page.route("**/api/v1/models", answer)
+    page.reload()
+    option = page.locator('#lu-model option[value="sdxl-base"]')
+    expect(option).to_have_text(re.compile("not on this machine"))
+    expect(page.locator('#lu-model option[value="demo-sdxl"]')).not_to_have_text(re.compile("not on this machine"))
+    page.fill("#lu-prompt", "A white lighthouse at noon")
+    page.select_option("#lu-model", "sdxl-base")
+    asked: list[str] = []
+
+    def refuse(dialog: Any) -> None:
+        asked.append(dialog.message)
+        dialog.dismiss()
+
+    page.once("dialog", refuse)
+    page.click("#lu-generate")
+    expect(page.locator("#lu-generate")).not_to_have_attribute("aria-disabled", "true")
+    assert len(asked) == 1
+    assert "downloaded first" in asked[0]
+    assert _read(studio, "jobs")["jobs"][0]["recipe"]["prompt"] != "A white lighthouse at noon"
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.click("#lu-generate")
+    expect(page.locator("#lu-bar")).to_contain_text("A white lighthouse at noon")
+
+
 def test_a_phone_shows_both_views_without_scrolling_sideways(open_page: OpenPage, keep: Keep) -> None:
     page = open_page(viewport=PHONE, color_scheme="light")
     _open_gallery(page)

@@ -56,8 +56,9 @@ model = Model(id="m", title="m", family="sdxl", shapes=(square,), default_shape=
               scheduler="euler", schedulers=("euler",), repo=sys.argv[1], revision=sys.argv[3], variant="fp16")
 try:
     skipped = ("unet",) if sys.argv[2] == "settings" else ()
+    was_here = hub.is_here(model)
     folder = hub.locate(model, components=("unet", "tokenizer"), on_bytes=watch, without_weights=skipped)
-    print(json.dumps({"folder": str(folder), "seen": seen}))
+    print(json.dumps({"folder": str(folder), "seen": seen, "here": [was_here, hub.is_here(model)]}))
 except LumeshError as error:
     print(json.dumps({"error": error.detail, "advice": error.advice, "kind": type(error).__name__}))
 """
@@ -209,6 +210,12 @@ def test_only_the_files_needed_are_fetched_once(hub: Hub, download: Callable[...
 def test_of_a_part_that_is_not_used_only_the_settings_come(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
     download(does="settings")
     assert hub.fetched() == {"model_index.json", "unet/config.json", "tokenizer/vocab.json", "tokenizer/merges.txt"}
+
+
+def test_what_is_here_is_known_without_asking(download: Callable[..., dict[str, Any]]) -> None:
+    assert download(does="settings")["here"] == [False, False]
+    assert download()["here"] == [False, True]
+    assert download()["here"] == [True, True]
 
 
 def test_progress_ends_at_the_size_of_all_files(download: Callable[..., dict[str, Any]]) -> None:

@@ -216,7 +216,8 @@ function drawModel(model) {
   drawnModel = model.id;
   keyed(find("lu-model"), state.models, {
     key: (one) => one.id,
-    create: (one) => el("option", { value: one.id }, one.title),
+    create: (one) => el("option", { value: one.id }),
+    update: (option, one) => setText(option, one.is_here ? one.title : t("model.away", { title: one.title })),
   });
   keyed(find("lu-scheduler"), model.schedulers, {
     key: (name) => name,

@@ -6,11 +6,22 @@ import { el, find } from "./dom.js";
 import { saveEdit } from "./edit.js";
 import { filesTaken } from "./files.js";
 import { addInput, inputsSent, whyNoInput } from "./inputs.js";
-import { follow, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "./store.js";
+import { follow, modelOf, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "./store.js";
 import { t, together } from "./text.js";
 import { toast } from "./toasts.js";
 
 let isSending = false;
+
+const agreed = new Set();
+
+/** Asks once a page before a click brings gigabytes onto the machine. */
+function mayDownload(id) {
+  const model = modelOf(id);
+  if (!model || model.is_here || agreed.has(id)) return true;
+  if (!confirm(t("model.confirmDownload", { title: model.title }))) return false;
+  agreed.add(id);
+  return true;
+}
 
 export async function generate() {
   if (isSending) return;
@@ -25,6 +36,7 @@ export async function generate() {
     }
     if (!(await inputsSent())) return;
     const recipe = readRecipe();
+    if (!mayDownload(recipe.model)) return;
     if (state.editedId) {
       await saveEdit(recipe);
       showProblems({});
