@@ -41,7 +41,7 @@ def describe(plan: Plan) -> dict[str, Any]:
                 "estimated_s": one.estimated_s,
                 "program": one.verdict.program,
                 "answer": asdict(one.answer),
-                "estimate": one.estimate and asdict(one.estimate),
+                "estimate": one.estimate and write_estimate(one.estimate),
             }
             for one in plan.stages
         ],
@@ -71,10 +71,19 @@ def collect_verdicts(lines: Sequence[Mapping[str, Any]]) -> dict[str, Verdict]:
             program=stage["program"],
             answer=Answer(**stage["answer"]),
             is_known=True,
-            estimate=stage["estimate"] and Estimate(**{part: _read_cost(stage["estimate"][part]) for part in _PARTS}),
+            estimate=stage["estimate"] and read_estimate(stage["estimate"]),
         )
         for stage in stages
     }
+
+
+def write_estimate(found: Estimate) -> dict[str, dict[str, Any]]:
+    """For JSON. `asdict` would make pairs of a Counter's keys and counts."""
+    return {part: dict(vars(getattr(found, part))) for part in _PARTS}
+
+
+def read_estimate(saved: Mapping[str, Mapping[str, Any]]) -> Estimate:
+    return Estimate(**{part: _read_cost(saved[part]) for part in _PARTS})
 
 
 _PARTS = ("run", "once")

@@ -1,12 +1,22 @@
 """Answers that come with Lumesh: what is kept of a plan is enough to make it again without compiling."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from pipelines.catalog import Shape, load_catalog
-from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe, read_lines
+from pipelines.plan.answers import (
+    SHIPPED,
+    add_lines,
+    collect_verdicts,
+    describe,
+    read_estimate,
+    read_lines,
+    write_estimate,
+)
+from pipelines.plan.estimate import Cost, Estimate
 from pipelines.plan.matrix import write_matrix
 from pipelines.plan.planner import Plan, make_plan
 from pipelines.plan.topologies import TOPOLOGIES
@@ -44,6 +54,12 @@ def test_a_plan_is_made_again_from_its_line(tmp_path: Path) -> None:
     again = plan(tmp_path / "other", known=file, compiled=compiled)
     assert not compiled
     assert describe(again) == json.loads(json.dumps(describe(made)))
+
+
+def test_collectives_are_kept_too() -> None:
+    run = Cost(compute_s=0.5, exposed_s=0.1, counts=Counter({"all-gather": 3}), moved_bytes=Counter({"all-gather": 9}))
+    found = Estimate(run=run, once=Cost(attention_s=0.2))
+    assert read_estimate(json.loads(json.dumps(write_estimate(found)))) == found
 
 
 def test_what_was_estimated_otherwise_is_not_known(tmp_path: Path) -> None:
