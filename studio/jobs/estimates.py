@@ -192,6 +192,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
                 "images": model.max_images,
                 "flow_shift": MAX_FLOW_SHIFT,
                 "fps": MAX_FPS,
+                "strength": 1,
             },
             "schedulers": list(model.schedulers),
             "shapes": [_describe_shape(engine, history, model, shape) for shape in model.shapes],
