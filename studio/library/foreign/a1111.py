@@ -152,8 +152,11 @@ def _has_second_pass(settings: dict[str, str]) -> bool:
 
 def _list_unusable(settings: dict[str, str]) -> Iterator[Unusable]:
     """Settings of one extension stand in one line."""
-    used = _SILENT | _READ | (set() if _has_second_pass(settings) else {STRENGTH})
-    left = {name: value for name, value in settings.items() if name not in used and value not in ("", "None")}
+    left = {
+        name: value for name, value in settings.items() if name not in _SILENT | _READ and value not in ("", "None")
+    }
+    if not _has_second_pass(settings):
+        left.pop(STRENGTH, None)
     for group in _GROUPS:
         members = [name for name in left if name.startswith(group)]
         if members:
