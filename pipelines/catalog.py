@@ -61,8 +61,9 @@ class Model:
 
     `fps` is set for models of video, `flow_shift` where the scheduler takes one (`flow_shifts` for some shapes alone),
     `guidance_scale_2` where a second expert ends the denoising, `max_images` where a recipe may bring pictures to start
-    from and `min_images` where it must. `text_length` is the longest prompt in tokens, padding included, where a
-    family's tokenizer does not say less. `loras_dir` is where the LoRAs of its recipes lie.
+    from and `min_images` where it must, `strength` where denoising begins with that picture instead of with noise.
+    `text_length` is the longest prompt in tokens, padding included, where a family's tokenizer does not say less.
+    `loras_dir` is where the LoRAs of its recipes lie.
     """
 
     id: str
@@ -90,6 +91,7 @@ class Model:
     flow_shift: float | None = None
     flow_shifts: Mapping[str, float] = field(default_factory=dict[str, float])
     guidance_scale_2: float | None = None
+    strength: float | None = None
     text_length: int = 512
     min_images: int = 0
     max_images: int = 0

@@ -51,7 +51,7 @@ def generate(
     clock = time.perf_counter()
     latents = family.denoise(recipe, embeddings, on_progress=on_progress)
     timings.denoise_s = time.perf_counter() - clock
-    timings.step_ms = 1000 * timings.denoise_s / (recipe.steps or 1)
+    timings.step_ms = 1000 * timings.denoise_s / recipe.denoising_steps
 
     on_progress(Progress(phase="decoding", total=1))
     clock = time.perf_counter()

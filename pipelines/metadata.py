@@ -37,6 +37,7 @@ def format_parameters(recipe: Recipe) -> str:
         "Seed": recipe.seed,
         "Size": f"{shape.width}x{shape.height}",
         "Model": recipe.model,
+        **({} if recipe.strength is None else {"Denoising strength": recipe.strength}),
         "Version": "Lumesh",
     }
     lines = [recipe.prompt]

@@ -26,6 +26,8 @@ MAX_NAMED = 20  # in a message
 # Far beyond any field's own limit. With it pydantic looks into every text, and refuses halves of surrogate pairs, which
 # JSON can write and nothing else can.
 MAX_TEXT_CHARS = 100_000
+MIN_STRENGTH = 0.01
+NEEDS_PICTURE = "needs a picture to start from; give one or leave it out"
 MAX_SEED = 2**32 - 1  # numpy's and most user interfaces' limit; torch itself takes 64 bits
 
 
@@ -40,6 +42,7 @@ class Lora(BaseModel):
 class Recipe(BaseModel):
     """What to make. Unset (None) fields take the model's defaults in `resolve`; lengths and sizes in pixels.
 
+    `strength` is how much of the denoising a picture to start from goes through: at 1 all of it, and little is left.
     `revision` is no wish: it says which weights made the output that carries the recipe (stages.Family).
     """
 
@@ -75,6 +78,15 @@ class Recipe(BaseModel):
         return self.model_copy(update={"seed": (self.seed or 0) + number, "batch_size": 1})
 
     @property
+    def denoising_steps(self) -> int:
+        """Of a resolved recipe: a picture to start from leaves only the last of its `steps`, as many as in diffusers.
+
+        At least one, where diffusers would have none and fail.
+        """
+        assert self.steps is not None, "resolve the recipe first"
+        return self.steps if self.strength is None else max(1, int(self.steps * self.strength))
+
+    @property
     def parsed_shape(self) -> Shape:
         """The shape of a resolved recipe."""
         assert self.shape is not None, "resolve the recipe first"
@@ -108,6 +120,7 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
             "scheduler": recipe.scheduler or model.scheduler,
             "flow_shift": model.choose_flow_shift(shape) if recipe.flow_shift is None else recipe.flow_shift,
             "fps": model.fps if recipe.fps is None else recipe.fps,
+            "strength": model.strength if recipe.strength is None and recipe.images else recipe.strength,
             "loras": tuple(lora for lora in recipe.loras if lora.scale != 0),
             "revision": None,
         }
@@ -156,9 +169,9 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
         problems["images"] = f"{len(recipe.images)} given; {model.id} takes {allowed} images"
     if len(recipe.images) < model.min_images:
         problems["images"] = f"{model.id} starts from a picture; give it one"
-    if recipe.strength is not None:
-        problems["strength"] = f"{model.id} has no strength; leave it out"
     problems |= _find_optional_problems(recipe, model)
+    if recipe.strength is not None and not recipe.images and not problems.keys() & {"strength", "images"}:
+        problems["strength"] = NEEDS_PICTURE
     return problems
 
 
@@ -169,6 +182,7 @@ def _find_optional_problems(recipe: Recipe, model: Model) -> dict[str, str]:
         ("flow_shift", 1, MAX_FLOW_SHIFT),
         ("fps", 1, MAX_FPS),
         ("guidance_scale_2", 0, model.max_guidance_scale),
+        ("strength", MIN_STRENGTH, 1),
     ):
         value = getattr(recipe, name)
         if value is None:

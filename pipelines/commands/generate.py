@@ -45,6 +45,7 @@ def make(
     batch_size: options.BatchSize = 1,
     warmup_steps: Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")] = 0,
     image: options.Images = None,
+    strength: options.Strength = None,
     lora: options.Loras = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
@@ -84,6 +85,7 @@ def make(
             "seed": seed,
             "batch_size": batch_size,
             "images": [str(file) for file in image or ()] or None,
+            "strength": strength,
             "loras": options.read_loras(lora),
         },
     )
@@ -187,6 +189,6 @@ def save_outputs(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
 
 def describe_timings(timings: dict[str, float], recipe: Recipe) -> str:
     parts = [f"seed {recipe.seed}", f"load {timings['load_s']:.1f} s", f"compile {timings['compile_s']:.1f} s"]
-    parts.append(f"{recipe.steps} steps {timings['denoise_s']:.2f} s ({timings['step_ms']:.0f} ms each)")
+    parts.append(f"{recipe.denoising_steps} steps {timings['denoise_s']:.2f} s ({timings['step_ms']:.0f} ms each)")
     parts.append(f"total {timings['total_s']:.2f} s")
     return ", ".join(parts)

@@ -59,6 +59,12 @@ Images = Annotated[
         "--image", help="Picture to start from or to refer to; give it again for more, where a model takes more."
     ),
 ]
+Strength = Annotated[
+    float | None,
+    typer.Option(
+        help="With --image where a model starts from it: how much is made anew, up to 1 for nearly all of it."
+    ),
+]
 Loras = Annotated[
     list[str] | None,
     typer.Option(

@@ -34,6 +34,7 @@ def encode(
     prompt: options.Prompt,
     negative_prompt: options.NegativePrompt = None,
     image: options.Images = None,
+    strength: options.Strength = None,
     lora: options.Loras = None,
     output_dir: OutputDir = STAGE_DIR,
     mesh: options.MeshText = None,
@@ -48,7 +49,7 @@ def encode(
     """
     place = options.Place(data_dir=data_dir)
     fields = {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "images": _name_images(image)}
-    fields["loras"] = options.read_loras(lora)
+    fields |= {"strength": strength, "loras": options.read_loras(lora)}
     recipe = options.make_recipe(place.catalog, fields | {"seed": 0})
     family = _load(place, recipe, "encode", mesh=mesh, packs=pack, verify_weights=verify_weights, is_silent=as_json)
     with TerminalProgress(is_silent=as_json) as on_progress:
@@ -76,6 +77,7 @@ def denoise(
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
     image: options.Images = None,
+    strength: options.Strength = None,
     lora: options.Loras = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
@@ -99,6 +101,7 @@ def denoise(
         "seed": seed,
         "batch_size": batch_size,
         "images": _name_images(image),
+        "strength": strength,
         "loras": options.read_loras(lora),
     }
     recipe = options.make_recipe(place.catalog, choose_fields(config, given))
@@ -209,6 +212,7 @@ def _to_config(recipe: Recipe) -> dict[str, Any]:
         **({"frames": shape.frames, "fps": recipe.fps, "flow_shift": recipe.flow_shift} if recipe.fps else {}),
         **({} if recipe.guidance_scale_2 is None else {"guidance_scale_2": recipe.guidance_scale_2}),
         **({"images": list(recipe.images)} if recipe.images else {}),
+        **({} if recipe.strength is None else {"strength": recipe.strength}),
         **({"loras": [lora.model_dump(mode="json") for lora in recipe.loras]} if recipe.loras else {}),
     }
 

@@ -113,24 +113,24 @@ class FakeFamily:
         pictures = [
             draw_landscape(recipe.prompt, seed=seed, width=shape.width, height=shape.height) for seed in _seeds(recipe)
         ]
-        tinted = _colour(_tint(np.stack(pictures), recipe.images), self._loras)
+        tinted = _colour(_tint(np.stack(pictures), recipe), self._loras)
         return {"prompt_embeds": tinted.transpose(0, 3, 1, 2)}
 
     def denoise(self, recipe: Recipe, embeddings: Mapping[str, Any], *, on_progress: OnProgress) -> np.ndarray:
         """Fades the noise out, `step_s` a step."""
-        assert recipe.steps is not None, "resolve the recipe first"
+        steps = recipe.denoising_steps
         pictures = embeddings["prompt_embeds"]
         noise = np.stack([np.random.default_rng(seed).normal(0.5, 0.4, pictures.shape[1:]) for seed in _seeds(recipe)])
         latents = noise
-        on_progress(Progress(phase="denoising", total=recipe.steps))
-        for done in range(1, recipe.steps + 1):
+        on_progress(Progress(phase="denoising", total=steps))
+        for done in range(1, steps + 1):
             time.sleep(self._step_s)
             if done == 2 and "crash worker" in recipe.prompt.lower():
                 os.kill(os.getpid(), signal.SIGKILL)
-            share = (done / recipe.steps) ** 1.5
+            share = (done / steps) ** 1.5
             latents = share * pictures + (1 - share) * noise
             draw = _previewer(latents, frames=recipe.parsed_shape.frames)
-            on_progress(Progress(phase="denoising", done=done, total=recipe.steps, draw_preview=draw))
+            on_progress(Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
         return latents
 
     def decode(self, recipe: Recipe, latents_BCHW: np.ndarray) -> np.ndarray:
@@ -155,12 +155,16 @@ def _seeds(recipe: Recipe) -> range:
     return range(recipe.seed, recipe.seed + recipe.batch_size)
 
 
-def _tint(pictures_BHWC: np.ndarray, images: Sequence[str]) -> np.ndarray:
-    """Pushed towards the mean colour of the files `images`, so that a test can see that their pixels arrived."""
-    if not images:
+def _tint(pictures_BHWC: np.ndarray, recipe: Recipe) -> np.ndarray:
+    """Pushed towards the mean colour of its files, so that a test can see that their pixels arrived.
+
+    The more so, the less `strength` makes anew.
+    """
+    if not recipe.images:
         return pictures_BHWC
-    colours = [np.asarray(open_picture(Path(image)), np.float32).mean((0, 1)) / 255 for image in images]
-    return (1 - TINT) * pictures_BHWC + TINT * np.mean(colours, axis=0)
+    colours = [np.asarray(open_picture(Path(image)), np.float32).mean((0, 1)) / 255 for image in recipe.images]
+    tint = TINT if recipe.strength is None else 1 - recipe.strength
+    return (1 - tint) * pictures_BHWC + tint * np.mean(colours, axis=0)
 
 
 def _colour(pictures_BHWC: np.ndarray, loras: Sequence[Lora]) -> np.ndarray:

@@ -51,12 +51,16 @@ SCHEDULERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """`table` is (MAX_STEPS, len(COLUMNS)) fp32, rows past `steps` zero; `initial_scale` multiplies the first noise."""
+    """`table` is (MAX_STEPS, len(COLUMNS)) fp32, rows past `steps` zero; `initial_scale` multiplies the first noise.
+
+    `picture_scale` does so with the latents of a picture that lies under it; 0 where there is none.
+    """
 
     steps: int
     table: np.ndarray
     initial_scale: float
     has_noise: bool
+    picture_scale: float = 0.0
 
 
 def build_scheduler(name: str, config: Mapping[str, Any], *, flow_shift: float | None = None) -> Any:
@@ -78,11 +82,15 @@ def build_schedule(
     config: Mapping[str, Any],
     *,
     steps: int,
+    last_steps: int | None = None,
     flow_shift: float | None = None,
     sigmas: Sequence[float] | None = None,
     mu: float | None = None,
 ) -> Schedule:
-    """The table of `steps` steps; `sigmas` and `mu` are passed on to diffusers' `set_timesteps`."""
+    """The table of `steps` steps; with `last_steps` of only so many of them, which start from a picture under noise.
+
+    `sigmas` and `mu` are passed on to diffusers' `set_timesteps`.
+    """
     scheduler = build_scheduler(name, config, flow_shift=flow_shift)
     extra = {"sigmas": sigmas, "mu": mu}
     extra = {argument: value for argument, value in extra.items() if value is not None}
@@ -90,15 +98,30 @@ def build_schedule(
         scheduler.set_timesteps(steps, **extra)
     else:
         scheduler.set_timesteps(**extra)
+    timesteps = scheduler.timesteps
+    picture_scale, noise_scale = 0.0, float(getattr(scheduler, "init_noise_sigma", 1.0))
+    if last_steps is not None:
+        skipped = len(timesteps) - last_steps
+        timesteps = timesteps[skipped:]
+        if hasattr(scheduler, "set_begin_index"):
+            scheduler.set_begin_index(skipped)
+        picture_scale, noise_scale = _probe_start(scheduler, timesteps[:1])
     table = np.zeros((MAX_STEPS, len(COLUMNS)), np.float32)
-    for index, timestep in enumerate(scheduler.timesteps):
+    for index, timestep in enumerate(timesteps):
         table[index] = _probe_step(scheduler, timestep)
     return Schedule(
-        steps=len(scheduler.timesteps),
+        steps=len(timesteps),
         table=table,
-        initial_scale=float(getattr(scheduler, "init_noise_sigma", 1.0)),
+        initial_scale=noise_scale,
         has_noise=bool(table[:, COLUMNS.index("by_noise")].any()),
+        picture_scale=picture_scale,
     )
+
+
+def _probe_start(scheduler: Any, timestep: torch.Tensor) -> tuple[float, float]:
+    """How much of a picture and how much of noise diffusers' `add_noise` takes for a first step like this (1,)."""
+    one, none = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
+    return float(scheduler.add_noise(one, none, timestep)), float(scheduler.add_noise(none, one, timestep))
 
 
 def _probe_step(scheduler: Any, timestep: torch.Tensor) -> list[float]:

@@ -11,6 +11,7 @@ from pipelines.references import References
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.loaded import LoadedModel, fill_rows
 from pipelines.runtime.noise import NoiseSource
+from pipelines.runtime.pictures import fit_picture, open_picture
 from pipelines.runtime.schedules import build_schedule
 from pipelines.runtime.solver import State
 from pipelines.sdxl.denoise import MAX_CHUNK, make_time_ids
@@ -21,7 +22,7 @@ from pipelines.stages import Embeddings, OnProgress
 
 
 class SdxlFamily(LoadedModel):
-    """See `stages.Family` for what each method promises."""
+    """See `stages.Family` for what each method promises. A recipe's `images` are files on this machine."""
 
     def __init__(self, model: Model, parts: Parts, *, cache_dir: Path, load_s: float) -> None:
         super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
@@ -43,10 +44,16 @@ class SdxlFamily(LoadedModel):
         shape = recipe.parsed_shape
         scale = recipe.guidance_scale or 0.0
         layout = self._choose_layout(shape, recipe.batch_size, uses_cfg=scale > 1)
-        schedule = build_schedule(recipe.scheduler or "", self.parts.scheduler_config, steps=recipe.steps or 1)
+        schedule = build_schedule(
+            recipe.scheduler or "",
+            self.parts.scheduler_config,
+            steps=recipe.steps or 1,
+            last_steps=recipe.denoising_steps if recipe.images else None,
+        )
         program = self._programs.get(*layout.denoise_key)
         noise = NoiseSource(seed=recipe.seed or 0, images=layout.images, shape=layout.latents_CHW)
-        latents = noise.draw() * np.float32(schedule.initial_scale)
+        picture = self._draw_picture(recipe.images[0], layout, noise) if recipe.images else np.float32(0)
+        latents = np.float32(schedule.picture_scale) * picture + np.float32(schedule.initial_scale) * noise.draw()
         state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
         rows = self._put_rows(embeddings, layout)
         table = self._put(schedule.table)
@@ -109,6 +116,12 @@ class SdxlFamily(LoadedModel):
     ) -> Layout:
         assert references is None, "only a model with references has programs for them"
         return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
+
+    def _draw_picture(self, image: str, layout: Layout, noise: NoiseSource) -> np.ndarray:
+        """Latents (B, C, H, W) of the picture, a draw of each image's own: the first, as in diffusers."""
+        picture = self._put(fit_picture(open_picture(Path(image)), layout.shape))
+        mean, deviation = self._programs.get(*layout.condition_key)(self.parts.weights["vae"], picture)
+        return np.asarray(mean) + np.asarray(deviation) * noise.draw()
 
     def _put_rows(self, embeddings: Embeddings, layout: Layout) -> dict[str, jax.Array]:
         """[negative..., positive...] rows with guidance, positive rows alone without."""

@@ -14,6 +14,7 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.runtime import hub
+from pipelines.runtime.autoencoder import split_halvings
 from pipelines.runtime.components import (
     ComponentLoader,
     PlaceWeights,
@@ -27,7 +28,7 @@ from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, sca
 from pipelines.sdxl import sharding
 from pipelines.sdxl.family import SdxlFamily
 from pipelines.sdxl.loras import TEXT_ENCODERS, rename
-from pipelines.sdxl.parts import COMPONENTS, STAGE_OF, Parts
+from pipelines.sdxl.parts import COMPONENTS, STAGES_OF, Parts
 from pipelines.stages import STAGES, OnProgress
 
 
@@ -101,7 +102,7 @@ def build_parts(
     dtype = dtype or choose_dtype(mesh)
     weights = {}
     for name, module in modules.items():
-        if STAGE_OF[name] not in stages:
+        if not {*STAGES_OF[name]} & {*stages}:
             continue
         needs_fp32 = name == "vae" and module.module.config.force_upcast
         weights[name] = place(
@@ -114,6 +115,7 @@ def build_parts(
         )
     return Parts(
         mesh=mesh,
+        stages=tuple(stages),
         modules=modules,
         weights=weights,
         tokenizers=tokenizers,
@@ -140,6 +142,7 @@ def _build_modules(folder: Path) -> dict[str, TracedModule]:
             f"{folder} holds a UNet without SDXL's size conditioning.",
             advice="Stable Diffusion 1.x and 2.x are other architectures and cannot run here.",
         )
+    split_halvings(modules["vae"])
     for name in ("text_encoder", "text_encoder_2"):
         encoder = cast(Any, getattr(modules[name], "text_model", modules[name])).encoder
         encoder.layers = scan_if_long(encoder.layers)

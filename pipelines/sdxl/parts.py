@@ -13,17 +13,24 @@ from pipelines.runtime.preview import LatentsToRgb
 from pipelines.runtime.torch_bridge import TracedModule
 
 COMPONENTS = ("text_encoder", "text_encoder_2", "unet", "vae", "tokenizer", "tokenizer_2", "scheduler")
-STAGE_OF = {"text_encoder": "encode", "text_encoder_2": "encode", "unet": "denoise", "vae": "decode"}
+# The autoencoder decodes pictures, and reads the one that denoising starts from.
+STAGES_OF = {
+    "text_encoder": ("encode",),
+    "text_encoder_2": ("encode",),
+    "unet": ("denoise",),
+    "vae": ("denoise", "decode"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """`weights` holds only the components of the loaded stages; `dtype` is what text encoders and UNet compute in.
+    """`weights` holds only the components of the loaded `stages`; `dtype` is what text encoders and UNet compute in.
 
     `text_length` counts tokens of a prompt, padding included.
     """
 
     mesh: Mesh
+    stages: tuple[str, ...]
     modules: Mapping[str, TracedModule]
     weights: dict[str, dict[str, jax.Array]]
     tokenizers: tuple[CLIPTokenizer, ...]

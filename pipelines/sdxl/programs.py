@@ -17,10 +17,11 @@ from pipelines.runtime.components import abstract_input, abstract_weights
 from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
 from pipelines.runtime.sharding import batch_class, split_pictures
 from pipelines.runtime.solver import State
+from pipelines.sdxl.condition import build_condition_program
 from pipelines.sdxl.decode import build_decode_program
 from pipelines.sdxl.denoise import MAX_CHUNK, build_denoise_program
 from pipelines.sdxl.encode import build_encode_program
-from pipelines.sdxl.parts import STAGE_OF, Parts
+from pipelines.sdxl.parts import Parts
 
 Key = tuple[Any, ...]
 
@@ -60,6 +61,10 @@ class Layout:
         return ("denoise", self.shape, self.images, self.uses_cfg)
 
     @property
+    def condition_key(self) -> Key:
+        return ("condition", self.shape)
+
+    @property
     def decode_key(self) -> Key:
         return ("decode", self.shape, self.images)
 
@@ -90,14 +95,20 @@ def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> L
 
 
 def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
-    """The programs of the loaded stages."""
-    loaded = {STAGE_OF[name] for name in parts.weights}
+    """The programs of the loaded stages.
+
+    A picture to start from is read by one of them, small beside the others, so that it too compiles nothing later.
+    """
     programs = []
-    if "encode" in loaded:
+    if "encode" in parts.stages:
         programs.append(_encode_program(parts))
-    if "denoise" in loaded:
-        programs += [_denoise_program(parts, layout), _preview_program(parts, layout)]
-    if "decode" in loaded:
+    if "denoise" in parts.stages:
+        programs += [
+            _denoise_program(parts, layout),
+            _preview_program(parts, layout),
+            _condition_program(parts, layout),
+        ]
+    if "decode" in parts.stages:
         programs.append(_decode_program(parts, layout))
     return tuple(programs)
 
@@ -138,6 +149,25 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_input(parts.mesh, (), jnp.int32),
         ),
         out_shardings=State(layout.latents, layout.latents),
+    )
+
+
+def _condition_program(parts: Parts, layout: Layout) -> Program:
+    weights, (_, height, width) = parts.weights["vae"], layout.latents_CHW
+    sides = split_pictures(parts.mesh, None, height=height, width=width)
+    replicated = NamedSharding(parts.mesh, PartitionSpec())
+    return Program(
+        key=layout.condition_key,
+        function=build_condition_program(
+            parts.modules["vae"],
+            dtype=next(iter(weights.values())).dtype,
+            sharding=NamedSharding(parts.mesh, PartitionSpec(None, None, *sides)),
+        ),
+        arguments=(
+            abstract_weights(weights),
+            abstract_input(parts.mesh, (1, 3, layout.shape.height, layout.shape.width), jnp.float32),
+        ),
+        out_shardings=(replicated, replicated),
     )
 
 

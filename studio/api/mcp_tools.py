@@ -184,6 +184,7 @@ _RECIPE_INPUT = _describe_input(
     scheduler=("string", "one of the model's schedulers"),
     flow_shift=("number", "of models of video"),
     fps=("integer", "frames a second, of models of video"),
+    strength=("number", "with images, for models that have it: near 0 keeps the picture, 1 makes nearly all anew"),
 )
 _RECIPE_INPUT["properties"]["images"] = {
     "type": "array",

@@ -39,6 +39,7 @@ class AxisField(StrEnum):
     GUIDANCE_SCALE_2 = "guidance_scale_2", "Second guidance"
     SCHEDULER = "scheduler", "Scheduler"
     FLOW_SHIFT = "flow_shift", "Flow shift"
+    STRENGTH = "strength", "Strength"
     LORA_SCALE = "lora_scale", "LoRA scale"
     SHAPE = "shape", ""
     MODEL = "model", ""
@@ -50,7 +51,10 @@ class AxisField(StrEnum):
 
 
 WHOLE = (AxisField.SEED, AxisField.STEPS)
-FRACTIONS = (AxisField.GUIDANCE_SCALE, AxisField.GUIDANCE_SCALE_2, AxisField.FLOW_SHIFT, AxisField.LORA_SCALE)
+FRACTIONS = (
+    *(AxisField.GUIDANCE_SCALE, AxisField.GUIDANCE_SCALE_2, AxisField.FLOW_SHIFT, AxisField.STRENGTH),
+    AxisField.LORA_SCALE,
+)
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _RANGE = re.compile(

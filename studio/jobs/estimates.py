@@ -121,10 +121,9 @@ def estimate_job_s(
     step_s, fixed_s = history.step_s(recipe, programs), history.fixed_s(recipe, programs)
     if step_s is None or fixed_s is None:
         return None
-    assert recipe.steps is not None, "resolve the recipe first"
     load_s = 0.0 if is_resident else history.load_s(recipe.model) or 0.0
     warm_s = history.warm_s(recipe.model, programs, shape_state=shape_state) or 0.0
-    return load_s + warm_s + recipe.steps * step_s + fixed_s
+    return load_s + warm_s + recipe.denoising_steps * step_s + fixed_s
 
 
 def read_shape_state(engine: Engine, history: History, model: str, programs: str) -> str:
@@ -182,6 +181,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
                 "scheduler": model.scheduler,
                 "flow_shift": model.flow_shift,
                 "fps": model.fps,
+                "strength": model.strength,
             },
             "limits": {
                 "steps": model.max_steps,
@@ -192,6 +192,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
                 "images": model.max_images,
                 "flow_shift": MAX_FLOW_SHIFT,
                 "fps": MAX_FPS,
+                "strength": 1,
             },
             "schedulers": list(model.schedulers),
             "shapes": [_describe_shape(engine, history, model, shape) for shape in model.shapes],

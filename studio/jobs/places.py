@@ -94,7 +94,7 @@ def _read_places(database: Database) -> dict[str, Place]:
         key = (recipe.model, programs)
         state = "warm" if key in ready else read_shape_state(engine, history, *key)
         is_resident = resident == recipe.model
-        kind = (*key, recipe.batch_size, recipe.steps, state, is_resident)
+        kind = (*key, recipe.batch_size, recipe.denoising_steps, state, is_resident)
         if kind not in alike:
             own_s = estimate_job_s(history, recipe, programs=programs, shape_state=state, is_resident=is_resident)
             alike[kind] = own_s, _multiply(own_s, history.estimate_error(recipe, programs))

@@ -115,7 +115,7 @@ def edit(database: Database, job_id: str, wanted: Wanted) -> None:
             "UPDATE jobs SET recipe = ?, model = ?, shape = ?, steps = ?, programs = ? WHERE id = ? AND state = ? "
             "RETURNING *",
             (
-                *(json.dumps(recipe.to_json()), recipe.model, recipe.shape, recipe.steps, wanted.programs),
+                *(json.dumps(recipe.to_json()), recipe.model, recipe.shape, recipe.denoising_steps, wanted.programs),
                 *(job_id, JobState.QUEUED),
             ),
         ).fetchone()
@@ -218,7 +218,7 @@ def _insert(tx: Transaction, wanted: Wanted, *, owner: str) -> Job:
             now,
             now,
             _next_position(tx),
-            recipe.steps,
+            recipe.denoising_steps,
             wanted.programs,
         ),
     ).fetchone()

@@ -109,6 +109,13 @@ def _slider(field: str, label: str, *, step: str) -> str:
 </div>"""
 
 
+_STRENGTH = f"""
+<div id="lu-strength-box" hidden>
+  {_slider("strength", "setting.strength", step="0.05")}
+  <p class="lu-model-note" data-text="create.strengthHint"></p>
+</div>
+"""
+
 _LORAS = """
 <div class="lu-field lu-loras" id="lu-loras" data-field="loras" role="group" aria-labelledby="lu-loras-label" hidden>
   <div class="lu-label"><span id="lu-loras-label" data-text="setting.loras"></span>
@@ -165,7 +172,7 @@ _SETTINGS = f"""
 HTML = f"""
 <form class="lu-controls" id="lu-controls" data-text-aria-label="create.what" novalidate>
   <div class="lu-controls-scroll lu-scroll">
-    {_ORIGIN}{_PROMPT}{_RECIPE}{_INPUTS}{_EXAMPLES}{_MODEL_AND_SIZE}{_SETTINGS}{_LORAS}
+    {_ORIGIN}{_PROMPT}{_RECIPE}{_INPUTS}{_STRENGTH}{_EXAMPLES}{_MODEL_AND_SIZE}{_SETTINGS}{_LORAS}
   </div>
   <div class="lu-dock">
     <p class="lu-message" role="alert" data-message="recipe"></p>

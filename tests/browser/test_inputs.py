@@ -80,7 +80,8 @@ def test_pixels_that_were_chosen_dropped_or_pasted_arrive(
     open_page: OpenPage, studio: Any, give: Callable[..., None]
 ) -> None:
     page = open_page()
-    expect(page.locator("#lu-inputs")).to_be_hidden()  # the demo model takes none
+    page.select_option("#lu-model", "demo-flux2")
+    expect(page.locator("#lu-inputs")).to_be_hidden()  # it takes none
     _choose_model(page, "flux2-klein-4b", "512 × 512")
     expect(page.locator(COUNT)).to_have_text("up to 4")
     colours = {}
@@ -131,7 +132,7 @@ def test_more_than_the_model_takes_are_left_out_in_words(
     expect(page.locator(COUNT)).to_have_text("4 of 1: remove 3")
     _make(page, "It moves")
     expect(page.locator(MESSAGE)).to_contain_text("takes at most 1 images")
-    page.select_option("#lu-model", "demo-sdxl")
+    page.select_option("#lu-model", "demo-flux2")
     give(page, "drop", "red")
     expect(page.locator("#lu-toasts")).to_contain_text("takes no input pictures")
 
@@ -169,13 +170,55 @@ def test_image_to_video_asks_for_its_first_picture_and_then_moves_it(
     expect(page.locator("#lu-use-as-input")).to_have_count(0)
 
 
-def test_a_finished_picture_becomes_an_input(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+def test_the_slider_says_how_much_of_a_picture_is_made_anew(
+    open_page: OpenPage, studio: Any, give: Callable[..., None], keep: Keep
+) -> None:
     page = open_page()
     page.select_option("#lu-model", "demo-sdxl")
+    expect(page.locator("#lu-inputs-label")).to_have_text("Picture to start from")
+    slider, value = page.locator("#lu-strength"), page.locator("#lu-strength-value")
+    expect(slider).to_be_hidden()
+    _make(page, "A boat from noise")
+    expect(page.locator("img.lu-result[alt='A boat from noise']")).to_be_visible()
+    assert _read_newest(studio)["recipe"]["strength"] is None
+    give(page, "choose", "red")
+    expect(page.locator(SENT)).to_have_count(1)
+    expect(page.get_by_role("slider", name="Strength")).to_be_visible()
+    expect(value).to_have_value("0.6")
+    keep(page, "strength-dark")
+    colours = []
+    for strength, steps in (("0.9", 9), ("0.2", 2)):
+        slider.fill(strength)
+        expect(value).to_have_value(strength)
+        page.fill("#lu-prompt", f"A boat at {strength}")
+        page.fill("#lu-steps-value", "10")
+        page.click("#lu-generate")
+        expect(page.locator(f"img.lu-result[alt='A boat at {strength}']")).to_be_visible()
+        expect(page.locator("#lu-bar .lu-bar-sub")).to_contain_text(f"strength {strength}")
+        job = _read_newest(studio)
+        assert (job["recipe"]["strength"], job["recipe"]["steps"], job["steps"]) == (float(strength), 10, steps)
+        colours.append(_colour_of(studio, job))
+    assert colours[1][0] > colours[0][0] + 50  # the red of the picture
+    page.reload()
+    expect(value).to_have_value("0.2")
+    page.fill("#lu-strength-value", "1.5")
+    page.click("#lu-generate")
+    expect(page.locator("[data-message=strength]")).to_contain_text("1.5 is out of range; allowed: 0.01 to 1")
+    page.get_by_role("button", name="Remove input picture 1").click()
+    expect(slider).to_be_hidden()
+    page.select_option("#lu-model", "flux2-klein-4b")
+    give(page, "choose", "red")
+    expect(page.locator(SENT)).to_have_count(1)
+    expect(slider).to_be_hidden()
+
+
+def test_a_finished_picture_becomes_an_input(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    page = open_page()
+    page.select_option("#lu-model", "demo-flux2")
     _make(page, "A picture to start from")
     expect(page.locator("img.lu-result[alt='A picture to start from']")).to_be_visible()
     button = page.locator("#lu-use-as-input")
-    expect(button).to_have_attribute("title", "Postcards (demo, SDXL layout) takes no input pictures")
+    expect(button).to_have_attribute("title", "Postcards (demo, FLUX.2 layout) takes no input pictures")
     expect(button).to_be_disabled()
     made = _read_newest(studio)["outputs"][0]["id"]
     _choose_model(page, "flux2-klein-4b", "512 × 512")

@@ -56,8 +56,14 @@ def test_zero_is_a_seed_and_a_guidance_scale(catalog: Catalog) -> None:
         ({"seed": MAX_SEED - 1, "batch_size": 3}, "seed", "leaves no seed for picture 3"),
         ({"scheduler": "magic"}, "scheduler", "allowed: "),
         ({"schema": 2}, "schema", "reads schema 1"),
-        ({"strength": 0.5}, "strength", "leave it out"),
-        ({"images": ["abc"]}, "images", "takes no images"),
+        ({"strength": 0.5}, "strength", "needs a picture to start from"),
+        ({"images": ["abc"], "strength": 0.0}, "strength", "allowed: 0.01 to 1"),
+        ({"images": ["abc"], "strength": 1.1}, "strength", "allowed: 0.01 to 1"),
+        ({"images": ["abc"], "strength": math.nan}, "strength", "out of range"),
+        ({"images": ["abc", "def"]}, "images", "takes at most 1 images"),
+        ({"model": "demo-flux2", "strength": 0.5}, "strength", "demo-flux2 has no strength; leave it out"),
+        ({"model": "flux2-dev", "strength": 0.5, "images": ["abc"]}, "strength", "flux2-dev has no strength"),
+        ({"model": "demo-flux2", "images": ["abc"]}, "images", "takes no images"),
     ],
 )
 def test_each_wrong_field_is_named_with_what_is_allowed(
@@ -86,6 +92,23 @@ def test_untrusted_json_is_refused_field_by_field(fields: dict[str, Any], proble
     with pytest.raises(RecipeError) as refusal:
         read_recipe(fields)
     assert refusal.value.fields == problems
+
+
+@pytest.mark.parametrize(
+    ("fields", "strength", "denoising_steps"),
+    [
+        ({"steps": 20}, None, 20),
+        ({"steps": 20, "images": ["abc"]}, 0.6, 12),
+        ({"steps": 10, "images": ["abc"], "strength": 0.35}, 0.35, 3),
+        ({"steps": 10, "images": ["abc"], "strength": 1}, 1.0, 10),
+        ({"steps": 1, "images": ["abc"], "strength": 0.01}, 0.01, 1),
+    ],
+)
+def test_a_picture_to_start_from_leaves_only_the_last_steps(
+    catalog: Catalog, fields: dict[str, Any], strength: float | None, denoising_steps: int
+) -> None:
+    recipe = resolve(read_recipe({"model": catalog.default.id, "prompt": "A boat", **fields}), catalog)
+    assert (recipe.strength, recipe.denoising_steps) == (strength, denoising_steps)
 
 
 @pytest.mark.parametrize(("shape", "flow_shift"), [("1280x720x81", 5.0), ("832x480x81", 3.0), ("832x480x33", 3.0)])

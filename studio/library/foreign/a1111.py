@@ -13,6 +13,8 @@ from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import NO_COUNTERPART, Found, FoundLora, Unusable, list_unused
 
 NEGATIVE = "Negative prompt:"
+STRENGTH = "Denoising strength"  # of a picture to start from, but of the second pass where that is described
+SECOND_PASS = "Hires"
 MAX_SETTINGS = 300
 
 # Of no use without the files they describe, or said elsewhere in the list.
@@ -28,14 +30,14 @@ _READ = frozenset(
         *("Model", "Raw prompt", "Raw negative prompt", "Lora weights", "Batch size", "Batch pos", "Shift"),
     )
 )
-_GROUPS = ("Hires", "ADetailer", "ControlNet", "Tiled Diffusion", "Variation", "Mask", "Inpaint")
+_GROUPS = (SECOND_PASS, "ADetailer", "ControlNet", "Tiled Diffusion", "Variation", "Mask", "Inpaint")
 _WHY = {
-    "Denoising strength": "pictures are made from noise alone here",
+    STRENGTH: "belongs to a second pass, which there is not here",
     "Clip skip": "the text encoders run as the model was trained",
     "VAE": "each model brings its own autoencoder",
     "Refiner": "only one model makes a picture",
     "Styles": "styles are not known here; their words are not in the prompt",
-    "Hires": "there is no second pass at a larger size",
+    SECOND_PASS: "there is no second pass at a larger size",
     "ADetailer": "there is no second pass over faces and hands",
     "ControlNet": "there is no ControlNet here",
 }
@@ -66,6 +68,7 @@ def read_a1111(text: str) -> Found | None:
         width=width,
         height=height,
         flow_shift=_number(settings, "Shift"),
+        strength=None if _has_second_pass(settings) else _number(settings, STRENGTH),
         batch_size=_whole(settings, "Batch size"),
         loras=tuple(_list_loras(settings.get("Lora weights", ""))),
         unusable=tuple(_list_unusable(settings)),
@@ -143,11 +146,17 @@ def _list_loras(text: str) -> Iterator[FoundLora]:
             yield FoundLora(name.strip(), read_number(weight.strip(), "Lora weights")) if colon else FoundLora(part)
 
 
+def _has_second_pass(settings: dict[str, str]) -> bool:
+    return any(name.startswith(SECOND_PASS) for name in settings)
+
+
 def _list_unusable(settings: dict[str, str]) -> Iterator[Unusable]:
     """Settings of one extension stand in one line."""
     left = {
         name: value for name, value in settings.items() if name not in _SILENT | _READ and value not in ("", "None")
     }
+    if not _has_second_pass(settings):
+        left.pop(STRENGTH, None)
     for group in _GROUPS:
         members = [name for name in left if name.startswith(group)]
         if members:

@@ -51,9 +51,14 @@ class _Chain:
         noisy = self._part(sampler, "noise") or sampler
         stepped = self._part(sampler, "sampler") or sampler
         latent = self.find_latent(sampler.inputs.get("latent_image"))
-        denoise = self._number(timed, "denoise")
-        if latent and denoise is not None and denoise < 1:
-            self.unusable.append(Unusable(f"Denoise: {denoise:g}", "a picture is always made from noise alone here"))
+        steps, denoise = self._whole(timed, "steps"), self._number(timed, "denoise")
+        if denoise is None or not 0 < denoise < 1:
+            denoise = None
+        elif latent:
+            self.unusable.append(Unusable(f"Denoise: {denoise:g}", "without a picture all noise is taken away here"))
+            denoise = None
+        elif steps is not None:
+            steps = int(steps / denoise)  # ComfyUI's are those that are done, ours those that a whole picture has
         sized = latent or Node(kind="", inputs={})
         prompt = self._find_text(_first(guided, "positive", "conditioning"), role="positive")
         negative_prompt = self._find_text(guided.inputs.get("negative"), role="negative")
@@ -64,7 +69,7 @@ class _Chain:
             negative_prompt=negative_prompt,
             model=model,
             seed=self._whole(noisy, "noise_seed", "seed"),
-            steps=self._whole(timed, "steps"),
+            steps=steps,
             guidance_scale=self._number(guided, "cfg"),
             distilled_guidance=self.distilled_guidance,
             sampler=self._text(stepped, "sampler_name"),
@@ -73,6 +78,7 @@ class _Chain:
             height=self._whole(sized, "height"),
             frames=self._whole(sized, "length"),
             flow_shift=self.flow_shift,
+            strength=denoise,
             batch_size=self._whole(sized, "batch_size"),
             loras=tuple(self.loras),
         )

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import RecipeError
-from pipelines.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, SCHEMA, Lora, Recipe, resolve
+from pipelines.recipe import (
+    MAX_LORA_SCALE,
+    MAX_LORAS,
+    MAX_PROMPT_CHARS,
+    NEEDS_PICTURE,
+    SCHEMA,
+    Lora,
+    Recipe,
+    resolve,
+)
 from studio.library.foreign.bounded import clean, shorten
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, Found, FoundLora, ReadRecipe, Unusable
@@ -64,12 +73,15 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
         guidance_scale=_choose_guidance(found, model, remarks),
         scheduler=_choose_scheduler(found, model, remarks),
         flow_shift=found.flow_shift,
+        strength=found.strength,
         fps=found.fps,
         batch_size=found.batch_size if found.batch_size is not None else 1,
         loras=loras,
     )
     remarks.unusable += found.unusable
     recipe = _keep_valid(recipe, catalog, model, remarks)
+    if recipe.strength is not None:
+        remarks.notes.append("The strength counts as soon as you choose the picture to start from.")
     if recipe.seed is not None and found.source != OWN:
         remarks.notes.append(
             f"{found.source} draws its noise in another way: the same seed gives another picture here."
@@ -242,7 +254,7 @@ def _choose_scheduler(found: Found, model: Model, remarks: _Remarks) -> str | No
 
 
 def _keep_valid(recipe: Recipe, catalog: Catalog, model: Model, remarks: _Remarks) -> Recipe:
-    """Every field that our own check refuses is left to the model's default."""
+    """Every field that our own check refuses is left to the model's default; a strength may wait for its picture."""
     try:
         resolve(recipe, catalog)
     except RecipeError as error:
@@ -250,6 +262,8 @@ def _keep_valid(recipe: Recipe, catalog: Catalog, model: Model, remarks: _Remark
         for name, why in error.fields.items():
             if name not in _LABELS or (name == "images" and len(recipe.images) < model.min_images):
                 continue  # a missing prompt or first picture: there is nothing to leave out
+            if why == NEEDS_PICTURE:
+                continue
             value = getattr(recipe, name)
             listed = "" if isinstance(value, tuple) else f": {shorten(value)}"
             remarks.drop(f"{_LABELS[name]}{listed}", shorten(why.removesuffix("; leave it out")))

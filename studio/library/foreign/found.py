@@ -35,6 +35,7 @@ class Found:
     """A foreign recipe. `sampler`, `schedule` and `model` are the program's own names; None is what it does not say.
 
     `distilled_guidance` is the guidance that FLUX takes as an input, which some programs keep beside their CFG scale.
+    `strength` is that of a picture to start from, which the file does not bring.
     """
 
     source: str
@@ -52,6 +53,7 @@ class Found:
     frames: int | None = None
     fps: int | None = None
     flow_shift: float | None = None
+    strength: float | None = None
     batch_size: int | None = None
     loras: tuple[FoundLora, ...] = ()
     unusable: tuple[Unusable, ...] = ()

@@ -57,6 +57,19 @@ def test_pictures_to_start_from_give_it_their_colour(tmp_path: Path) -> None:
     assert both[2] > red[2] + 50
 
 
+def test_the_less_strength_the_more_of_their_colour_and_the_fewer_steps(family: FakeFamily, tmp_path: Path) -> None:
+    Image.new("RGB", (30, 20), "red").save(tmp_path / "red.png")
+    wish = {"model": family.model.id, "prompt": "A boat at sunset", "seed": 1, "steps": 10}
+    catalog, images, found = load_catalog(), (str(tmp_path / "red.png"),), []
+    for strength in (0.2, 0.9):
+        seen: list[Progress] = []
+        recipe = resolve(Recipe(images=images, strength=strength, **wish), catalog)
+        red = generate(family, recipe, on_progress=seen.append).pixels[..., 0].mean()
+        found.append((red, [one.total for one in seen if one.phase == "denoising"][-1]))
+    assert found[0][0] > found[1][0] + 50
+    assert [total for _, total in found] == [2, 9]
+
+
 def test_loras_give_it_a_colour_each_until_a_recipe_has_none(family: FakeFamily) -> None:
     plain, seen = draw(family), list[Progress]()
     family.apply_loras([Lora(ref="ink")], on_progress=seen.append)

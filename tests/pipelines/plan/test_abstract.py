@@ -39,7 +39,7 @@ def test_the_demo_model_is_described_from_its_own_folder() -> None:
     model = load_catalog().get("demo-sdxl")
     assert find_configs(model) == model.path
     stages = list_stages(model, describe_parts(model, build_mesh("dp=1")), model.default_shape, batch_size=1)
-    assert [stage.name for stage in stages] == ["encode", "denoise", "preview", "decode"]
+    assert [stage.name for stage in stages] == ["encode", "condition", "denoise", "preview", "decode"]
 
 
 @pytest.mark.parametrize("mesh", ["dp=2,sp=4", "dp=2,sp=2,tp=2"])
@@ -68,7 +68,7 @@ def test_two_experts_share_the_steps_and_one_program() -> None:
 @pytest.mark.parametrize(
     ("model_id", "names"),
     [
-        ("sdxl-base", ["encode", "denoise", "preview", "decode"]),
+        ("sdxl-base", ["encode", "condition", "denoise", "preview", "decode"]),
         ("flux2-dev", ["encode", "reference", "denoise", "preview", "decode"]),
         ("wan2.1-i2v-14b", ["encode", "image", "condition", "denoise", "preview", "decode"]),
         ("wan2.2-ti2v-5b", ["encode", "condition", "denoise", "preview", "decode"]),

@@ -64,22 +64,23 @@ def predict(latents: torch.Tensor, timestep: float) -> torch.Tensor:
     return torch.tanh(latents * 1.3 + timestep / 700)
 
 
-def run_diffusers(scheduler: Any, **arguments: Any) -> torch.Tensor:
-    """The loop of a diffusers pipeline after `set_timesteps`."""
+def run_diffusers(scheduler: Any, *, skipped: int = 0, latents: torch.Tensor | None = None) -> torch.Tensor:
+    """The loop of a diffusers pipeline after `set_timesteps`, from noise or from `latents` after `skipped` steps."""
     generator = torch.Generator().manual_seed(3)
-    latents = torch.randn(1, 64, generator=generator) * getattr(scheduler, "init_noise_sigma", 1.0)
-    if "EulerAncestral" in type(scheduler).__name__:
-        arguments = {"generator": generator}
-    for timestep in scheduler.timesteps:
+    noise = torch.randn(1, 64, generator=generator)
+    latents = noise * getattr(scheduler, "init_noise_sigma", 1.0) if latents is None else latents
+    arguments = {"generator": generator} if "EulerAncestral" in type(scheduler).__name__ else {}
+    for timestep in scheduler.timesteps[skipped:]:
         seen = scheduler.scale_model_input(latents, timestep) if hasattr(scheduler, "scale_model_input") else latents
         latents = scheduler.step(predict(seen, float(timestep)), timestep, latents, **arguments).prev_sample
     return latents
 
 
-def run_table(schedule: Schedule, *, has_memory: bool = False) -> torch.Tensor:
+def run_table(schedule: Schedule, *, has_memory: bool = False, latents: torch.Tensor | None = None) -> torch.Tensor:
     """As the compiled program runs it, one step at a time."""
     generator = torch.Generator().manual_seed(3)
-    latents = torch.randn(1, 64, generator=generator) * schedule.initial_scale
+    noise = torch.randn(1, 64, generator=generator)
+    latents = noise * schedule.initial_scale if latents is None else latents
     nothing = [jnp.zeros((1, 64)) for _ in range(3 if has_memory else 1)]
     state = solver.State(jnp.asarray(latents), *nothing)
     for index in range(schedule.steps):
@@ -139,6 +140,23 @@ def test_karras_sigmas_of_a_checkpoint_are_kept() -> None:
         atol=2e-4,
         rtol=1e-4,
     )
+
+
+@pytest.mark.parametrize("prediction", CONFIGS)
+@pytest.mark.parametrize("name", NOISE_TO_DATA)
+def test_the_last_steps_start_from_a_picture_under_noise_as_in_diffusers(name: str, prediction: str) -> None:
+    scheduler = prepare(name, CONFIGS[prediction], 9)
+    if name != "ddim":
+        scheduler.set_begin_index(5)
+    generator = torch.Generator().manual_seed(3)
+    picture, noise = torch.linspace(-2, 2, 64)[None], torch.randn(1, 64, generator=generator)
+    latents = scheduler.add_noise(picture, noise, scheduler.timesteps[5:6])
+    schedule = build_schedule(name, CONFIGS[prediction], steps=9, last_steps=4)
+    mixed = schedule.picture_scale * picture + schedule.initial_scale * noise
+    torch.testing.assert_close(mixed, latents, atol=1e-5, rtol=1e-5)
+    assert (schedule.steps, schedule.table[4:].any()) == (4, False)
+    expected = run_diffusers(scheduler, skipped=5, latents=latents)
+    torch.testing.assert_close(run_table(schedule, latents=mixed), expected, atol=2e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 8, 50])

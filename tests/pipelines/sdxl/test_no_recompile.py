@@ -101,7 +101,7 @@ def test_prompts_are_read_while_the_other_programs_get_ready(
     fresh.use_packs(Held([], model_id="tiny", mesh=fresh.parts.mesh))
     outcome = generate(fresh, recipe, on_progress=watch)
     assert [progress.phase for progress in seen] == ["compiling", "encoding", "compiling", "denoising", "decoding"]
-    assert seen[1].detail == "while 3 programs get ready"
+    assert seen[1].detail == "while 4 programs get ready"
     assert (outcome.pixels == generate(family, recipe).pixels).all()
 
 

@@ -36,7 +36,7 @@ def test_every_program_compiles_for_v6e_8_with_the_guidance_pair_on_dp_and_rows_
     parts = move_to(family.parts, build_mesh("dp=2,sp=4", devices=v6e_8))
     layout = lay_out(parts, family.model.default_shape, batch_size=1, uses_cfg=True)
     compiled = {program.key[0]: lower(program).compile() for program in list_programs(parts, layout)}
-    assert compiled.keys() == {"encode", "denoise", "preview", "decode"}
+    assert compiled.keys() == {"encode", "condition", "denoise", "preview", "decode"}
     text = compiled["denoise"].as_text()
     assert "collective-permute" in text  # the halos of convolutions over split rows
     assert "all-reduce" in text or "all-gather" in text  # the statistics of norms over split rows

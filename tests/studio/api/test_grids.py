@@ -53,6 +53,16 @@ def test_the_preview_queues_nothing(client: TestClient) -> None:
     assert (many["count"], many["seconds"], many["limit"]) == (8100, None, 100)
 
 
+def test_strength_is_an_axis_where_there_is_a_picture(client: TestClient, upload: Callable[..., str]) -> None:
+    body = grid(("strength", "0.5, 1"), steps=4, images=[upload()])
+    told = client.post("/api/v1/grids/expand", json=body).json()
+    assert (told["axes"], told["may_compile"]) == ({"x": ["Strength 0.5", "Strength 1"]}, [])
+    jobs = [client.get(f"/api/v1/jobs/{job_id}").json() for job_id in create(client, body)["ids"]]
+    assert [(job["recipe"]["strength"], job["steps"]) for job in jobs] == [(0.5, 2), (1.0, 4)]
+    error = client.post("/api/v1/grids/expand", json=grid(("strength", "0.5, 1"))).json()["error"]
+    assert error["fields"] == {"x": "needs a picture to start from; give one or leave it out"}
+
+
 def test_a_grid_becomes_one_output_with_its_axes_inside(
     client: TestClient, run_all: Callable[[], None], compose: Callable[[], None]
 ) -> None:

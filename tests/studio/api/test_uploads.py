@@ -114,7 +114,7 @@ def test_a_video_is_no_input(client: TestClient, worker: Worker, submit: Callabl
     ("model", "count", "message"),
     [
         ("flux2-klein-4b", 5, "5 given; flux2-klein-4b takes at most 4 images"),
-        ("demo-sdxl", 1, "1 given; demo-sdxl takes no images"),
+        ("demo-flux2", 1, "1 given; demo-flux2 takes no images"),
         ("wan2.1-i2v-14b", 0, "wan2.1-i2v-14b starts from a picture; give it one"),
         ("wan2.1-i2v-14b", 2, "2 given; wan2.1-i2v-14b takes at most 1 images"),
     ],
@@ -137,7 +137,27 @@ def test_unknown_ids_and_paths_are_told_at_the_field(client: TestClient, databas
 def test_models_say_how_many_pictures_they_take(client: TestClient) -> None:
     limits = {model["id"]: model["limits"] for model in client.get("/api/v1/models").json()["models"]}
     found = {model: (limits[model]["min_images"], limits[model]["images"]) for model in limits}
-    assert (found["demo-sdxl"], found["flux2-dev"], found["wan2.1-i2v-14b"]) == ((0, 0), (0, 4), (1, 1))
+    assert (found["demo-flux2"], found["flux2-dev"], found["wan2.1-i2v-14b"]) == ((0, 0), (0, 4), (1, 1))
+    assert found["demo-sdxl"] == (0, 1)
+
+
+def test_a_strength_goes_with_a_picture_and_only_where_the_model_has_it(
+    client: TestClient, upload: Callable[..., str]
+) -> None:
+    defaults = {model["id"]: model["defaults"] for model in client.get("/api/v1/models").json()["models"]}
+    assert (defaults["demo-sdxl"]["strength"], defaults["flux2-dev"]["strength"]) == (0.6, None)
+    start = {"model": "demo-sdxl", "shape": None, "steps": 20, "images": [upload()]}
+    for fields, message in (
+        ({"images": [], "strength": 0.5}, "needs a picture to start from; give one or leave it out"),
+        ({"strength": 0}, "0.0 is out of range; allowed: 0.01 to 1"),
+        ({"strength": 1.5}, "1.5 is out of range; allowed: 0.01 to 1"),
+        ({"model": "flux2-dev", "strength": 0.5}, "flux2-dev has no strength; leave it out"),
+    ):
+        answer = post_job(client, **start | fields)
+        assert (answer.status_code, answer.json()["error"]["fields"]) == (422, {"strength": message})
+    for fields, strength, steps in (({}, 0.6, 12), ({"strength": 0.25}, 0.25, 5)):
+        job = client.get(f"/api/v1/jobs/{post_job(client, **start | fields).json()['id']}").json()
+        assert (job["recipe"]["strength"], job["recipe"]["steps"], job["steps"]) == (strength, 20, steps)
 
 
 def test_a_recipe_with_pictures_says_what_it_needs_compiled(client: TestClient, encode_picture: Encode) -> None:

@@ -35,6 +35,7 @@ def test_whole_numbers_come_as_lists_and_ranges(typed: str, meant: list[int]) ->
 def test_fractions_are_exact() -> None:
     assert read("guidance_scale", "1-2 (+0.1)") == [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0]
     assert read("guidance_scale", "3.5, 7") == [3.5, 7.0]
+    assert read("strength", "0.2-1 (+0.2)") == [0.2, 0.4, 0.6, 0.8, 1.0]
 
 
 def test_the_scale_of_a_lora_may_be_below_zero() -> None:

@@ -46,6 +46,12 @@ def test_load_and_warming_are_added_only_when_they_will_happen(make_recipe: Call
     assert estimate(history, recipe, shape_state="disk", is_resident=False) == 117.0
 
 
+def test_only_the_steps_that_a_picture_leaves_are_counted(make_recipe: Callable[..., Recipe]) -> None:
+    recipe = make_recipe(steps=10).model_copy(update={"strength": 0.35})
+    history = History((measure(recipe, step_s=1.0, fixed_s=2.0),))
+    assert estimate(history, recipe, shape_state="warm", is_resident=True) == 5.0
+
+
 def test_another_batch_size_counts_only_when_there_is_no_better(make_recipe: Callable[..., Recipe]) -> None:
     one, four = make_recipe(), make_recipe(batch_size=4)
     assert History((measure(four, step_s=4.0),)).step_s(one, one.shape) == 4.0

@@ -10,6 +10,7 @@ const FIELDS = [
   "guidance_scale_2",
   "scheduler",
   "flow_shift",
+  "strength",
   "lora_scale",
   "shape",
   "model",
@@ -21,11 +22,13 @@ const nameOf = ({ field, lora }) =>
 /** Names what changes: the scale of each LoRA is something of its own. */
 export const axisId = ({ field, lora }) => (lora ? `${field} ${lora}` : field);
 
-/** [{field, lora, name}] that this model can take, with these LoRAs; sizes and models only where there are several. */
-export function axesOf(model, models, loras) {
+/** [{field, lora, name}] that this model can take with the recipe's LoRAs and pictures; sizes and models only where there
+ *  are several. */
+export function axesOf(model, models, { loras, images }) {
   const has = {
     guidance_scale_2: model.defaults.guidance_scale_2 !== null,
     flow_shift: model.defaults.flow_shift !== null,
+    strength: model.defaults.strength !== null && images.length > 0,
     scheduler: model.schedulers.length > 1,
     shape: model.shapes.length > 1,
     model: models.length > 1,

@@ -117,6 +117,7 @@ function factsOf(job, output, isOne) {
     t("bar.steps", { count: recipe.steps }),
     t("bar.guidance", { scale: guidance.join(t("bar.then")) }),
     ...(recipe.images.length ? [t("bar.inputs", { count: recipe.images.length })] : []),
+    ...(recipe.strength === null ? [] : [t("bar.strength", { strength: recipe.strength })]),
     ...(recipe.fps ? [t("bar.fps", { count: recipe.fps })] : []),
     schedulerName(recipe.scheduler),
   ];

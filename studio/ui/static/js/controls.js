@@ -16,9 +16,9 @@ const KEY = "lumesh.draft";
 const MAX_SEED = 2 ** 32 - 1;
 const COUNT_FROM = 1600; // of 2000 characters: only then is the number of use
 const BATCHES = [1, 2, 4, 8];
-// The last three only where the model has them.
-const NUMBERS = ["steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps"];
-const LOWEST = { steps: 1, guidance_scale: 0, guidance_scale_2: 0, flow_shift: 1, fps: 1 };
+// The last four only where the model has them.
+const NUMBERS = ["steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps", "strength"];
+const LOWEST = { steps: 1, guidance_scale: 0, guidance_scale_2: 0, flow_shift: 1, fps: 1, strength: 0.05 };
 const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", "loras", ...NUMBERS];
 
 const ONE_JOB = { seeds: 1, draws: null };
@@ -35,6 +35,7 @@ let draft = {
   guidance_scale_2: null,
   flow_shift: null,
   fps: null,
+  strength: null,
   scheduler: null,
   batch_size: 1,
   style: null,
@@ -46,18 +47,20 @@ let drawnModel = null;
 let submit = () => undefined;
 
 /** The recipe as it stands, its style applied; an unlocked seed is drawn by the server. Pictures wait for a model that
- *  takes them. */
+ *  takes them, the strength for a picture. */
 export function readRecipe() {
   const seed = draft.keepsSeed && draft.seed !== "" ? Number(draft.seed) : null;
   const model = modelOf(draft.model);
   const style = styleOf(draft.style);
+  const images = model?.limits.images ? draft.images : [];
   return {
     ...pick(draft),
     prompt: styledPrompt(style, draft.prompt),
     negative_prompt: style
       ? styledNegative(style, draft.negative_prompt ?? model?.defaults.negative_prompt)
       : draft.negative_prompt,
-    images: model?.limits.images ? draft.images : [],
+    images,
+    strength: images.length ? draft.strength : null,
     loras: model ? lorasFor(model, draft.loras) : [],
     seed,
   };
@@ -119,8 +122,6 @@ export function usePrompt({ prompt, negative_prompt }) {
 export function useSeed(seed) {
   change({ seed: String(seed), keepsSeed: true });
 }
-
-export const chosenLoras = () => readRecipe().loras;
 
 export const chosenModel = () => draft.model;
 
@@ -272,6 +273,7 @@ function drawValues(model) {
     slider.style.setProperty("--at", (100 * (draft[name] - slider.min)) / (slider.max - slider.min));
     put(find(`lu-${name}-value`), String(draft[name]));
   }
+  find("lu-strength-box").hidden = draft.strength === null || !draft.images.length;
   drawBatch(model);
   put(find("lu-seed"), draft.seed);
   const lock = find("lu-seed-lock");

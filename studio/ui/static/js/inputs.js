@@ -137,7 +137,8 @@ function draw() {
   const hadFocus = add === document.activeElement;
   find("lu-inputs").hidden = max === 0;
   Object.assign(find("lu-inputs").dataset, { empty: items.length === 0, excess: items.length > max });
-  setText(find("lu-inputs-label"), t(max === 1 ? "inputs.first" : "inputs.title"));
+  const one = model.defaults.strength === null ? "inputs.first" : "inputs.start";
+  setText(find("lu-inputs-label"), t(max === 1 ? one : "inputs.title"));
   setText(find("lu-inputs-count"), hintOf(min, max));
   setText(add.querySelector(".lu-inputs-wide"), t(max === 1 ? "inputs.dropOne" : "inputs.drop"));
   add.hidden = items.length >= max;

@@ -3,7 +3,7 @@
 
 import { countGrid, submitGrid } from "./api.js";
 import { allValues, axesOf, axisId } from "./axes.js";
-import { chosenLoras, chosenModel, readRecipe, useRecipe } from "./controls.js";
+import { chosenModel, readRecipe, useRecipe } from "./controls.js";
 import { el, find, keyed, setText } from "./dom.js";
 import { sentence, shapeName, wholeSeconds } from "./format.js";
 import { follow, modelOf, state } from "./store.js";
@@ -22,6 +22,7 @@ const HINTS = {
   guidance_scale: "2-8 (+2)",
   guidance_scale_2: "2-8 (+2)",
   flow_shift: "3, 5, 8",
+  strength: "0.3, 0.6, 0.9",
   lora_scale: "0-1 [5]",
 };
 
@@ -84,7 +85,7 @@ const withLora = (axis, recipe) =>
 
 /** What the axis may be; only the first one must be something. */
 function itemsOf(name) {
-  const offered = axesOf(modelOf(chosenModel()), state.models, chosenLoras());
+  const offered = axesOf(modelOf(chosenModel()), state.models, readRecipe());
   return name === "x" ? offered : [{ field: NOTHING, name: t("grid.nothing") }, ...offered];
 }
 

@@ -43,6 +43,17 @@ def test_every_setting_arrives_or_is_listed(read_parameters: Read) -> None:
     )
 
 
+def test_the_strength_of_a_picture_to_start_from_waits_for_it(read_parameters: Read) -> None:
+    found = read_parameters("a boat\nSteps: 20, Model: sd_xl_base_1.0, Denoising strength: 0.4")
+    assert (found.recipe.strength, found.unusable) == (0.4, ())
+    assert found.notes == ("The strength counts as soon as you choose the picture to start from.",)
+    other = read_parameters("a boat\nSteps: 20, Model: demo-flux2, Denoising strength: 0.4")
+    assert other.recipe.strength is None
+    assert [(one.what, one.why) for one in other.unusable] == [("Strength: 0.4", "demo-flux2 has no strength")]
+    damaged = read_parameters("a boat\nSteps: 20, Model: sd_xl_base_1.0, Denoising strength: 7")
+    assert (damaged.recipe.strength, [one.what for one in damaged.unusable]) == (None, ["Strength: 7.0"])
+
+
 @pytest.mark.parametrize(
     ("settings", "source"),
     [

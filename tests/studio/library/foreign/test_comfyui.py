@@ -112,7 +112,24 @@ def test_a_picture_that_was_repainted_is_said(read_graph: Read) -> None:
     graph["11"] = node("LoadImage", image="cat.png")
     found = read_graph(graph)
     assert (found.recipe.prompt, found.recipe.shape) == ("a red boat", None)
+    assert (found.recipe.strength, found.recipe.steps, found.recipe.denoising_steps) == (0.5, 40, 20)
     assert "Input picture" in list_what(found)
+    assert found.notes[0] == "The strength counts as soon as you choose the picture to start from."
+
+
+def test_noise_that_is_not_taken_away_is_no_strength(read_graph: Read) -> None:
+    found = read_graph(change("3", denoise=0.5))
+    assert (found.recipe.strength, found.recipe.steps) == (None, 20)
+    assert "Denoise: 0.5" in list_what(found)
+
+
+def test_a_strength_is_left_out_where_the_model_has_none(read_graph: Read) -> None:
+    graph = change("3", latent_image=["10", 0], denoise=0.5)
+    graph["10"] = node("VAEEncode", pixels=["11", 0], vae=["4", 2])
+    graph["4"] = node("UNETLoader", unet_name="flux2-dev.safetensors")
+    found = read_graph(graph)
+    assert (found.recipe.model, found.recipe.strength) == ("flux2-dev", None)
+    assert "Strength: 0.5" in list_what(found)
 
 
 def test_values_may_come_from_nodes_of_their_own(read_graph: Read) -> None:

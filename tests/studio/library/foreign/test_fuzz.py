@@ -117,7 +117,7 @@ def check_fit(found: Found | Recipe, chosen: Model = CATALOG.default) -> None:
     try:
         resolve(read.recipe, CATALOG)
     except RecipeError as error:
-        assert error.fields.keys() <= {"prompt", "images"}, "only what is missing may still be wrong"
+        assert error.fields.keys() <= {"prompt", "images", "strength"}, "only what is missing may still be wrong"
 
 
 def check_recipe(answer: dict[str, Any]) -> None:
@@ -167,6 +167,7 @@ names = (
         guidance_scale=numbers,
         distilled_guidance=numbers,
         flow_shift=numbers,
+        strength=numbers,
         width=wholes,
         height=wholes,
         frames=wholes,

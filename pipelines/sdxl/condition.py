@@ -1,0 +1,43 @@
+"""A picture to start from, as the denoiser takes it: the autoencoder's latents of it, and how sure it is of them.
+
+Latents are drawn from that distribution with the recipe's own noise, as diffusers draws them, so the program gives the
+distribution and nothing it does depends on the seed. The picture is encoded over the mesh, once for a batch.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+
+from pipelines.runtime.autoencoder import prepare_pictures
+from pipelines.runtime.convolution import PictureAxes
+from pipelines.runtime.torch_bridge import TracedModule
+
+
+def build_condition_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:
+    """condition(weights, picture (1, 3, height, width) in [-1, 1]) -> mean and deviation, each (1, C, H, W) fp32.
+
+    Both are scaled as the denoiser wants its latents. `sharding` spreads the picture over the devices that divide it.
+    """
+    config = vae.module.config
+
+    def condition(weights: Mapping[str, jax.Array], picture_BCHW: jax.Array) -> tuple[jax.Array, jax.Array]:
+        pixels = jax.lax.with_sharding_constraint(picture_BCHW.astype(dtype), sharding)
+        call, prepared = prepare_pictures(vae, weights, PictureAxes.of_pictures(sharding))
+        mean, deviation = (value.astype(jnp.float32) for value in call(prepared, pixels, method=_encode))
+        scale = config.scaling_factor
+        if config.latents_mean is not None and config.latents_std is not None:
+            own_mean, own_deviation = (
+                jnp.asarray(v)[None, :, None, None] for v in (config.latents_mean, config.latents_std)
+            )
+            mean, scale = mean - own_mean, scale / own_deviation
+        return mean * scale, deviation * scale
+
+    return condition
+
+
+def _encode(vae: Any, pixels: Any) -> tuple[Any, Any]:
+    distribution = vae.encode(pixels, return_dict=False)[0]
+    return distribution.mean, distribution.std
