@@ -3,21 +3,18 @@
 import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue } from "./api.js";
 import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, runningJob, state } from "./store.js";
 
+/** What moves a line of jobs. */
+export const LINE_KINDS = ["job.queued", "job.phase", "job.step", "job.done", "job.failed", "job.cancelled", "queue.changed"];
 const KINDS = [
-  "job.queued",
-  "job.phase",
-  "job.step",
+  ...LINE_KINDS,
   "job.preview",
-  "job.done",
-  "job.failed",
-  "job.cancelled",
-  "queue.changed",
   "grid.done",
   "engine.state",
   "outputs.changed",
 ];
 const RETRY_MS = 1500;
 const REFRESH_MS = 150; // several events often come at once
+const OTHERS_MS = 5000; // who joins before one's own jobs is no event of this page
 const TRUSTED_HIDDEN_MS = 20_000;
 
 let source = null;
@@ -123,6 +120,7 @@ function receive(kind, message) {
     state.engine = event.engine;
     changed();
     refreshModels();
+    refreshWaiting(); // somebody's job began or ended
     return;
   }
   if (event.job) {
@@ -149,7 +147,8 @@ function withPlace(job) {
   return { ...job, position, reason, eta_s, eta_error_s };
 }
 
-function pickProgress({ state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s }) {
+/** What an event of a running job says of it. */
+export function pickProgress({ state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s }) {
   return { state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s };
 }
 
@@ -162,6 +161,10 @@ function refreshWaiting() {
     for (const job of jobs) if (state.jobs.get(job.id)?.state === "queued") putJob(job);
   }, REFRESH_MS);
 }
+
+setInterval(() => {
+  if (state.me?.is_known && state.connection === "live" && !document.hidden) refreshWaiting();
+}, OTHERS_MS);
 
 function refreshModels() {
   clearTimeout(modelsTimer);
