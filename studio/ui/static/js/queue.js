@@ -5,7 +5,7 @@ import { at } from "./api.js";
 import { clearEnded, isDragging, mountArrange, togglePause } from "./arrange.js";
 import { el, find, icon, keyed, setIcon, setText } from "./dom.js";
 import { cancelOthers, drawEveryone, mountEveryone } from "./everyone.js";
-import { ago, framesIn, seconds, wholeSeconds } from "./format.js";
+import { ago, costText, framesIn, seconds, wholeSeconds } from "./format.js";
 import { cancel, retry } from "./make.js";
 import { mountMenu } from "./menu.js";
 import { fractionOf, secondsLeft, shortLine, withError } from "./progress.js";
@@ -61,6 +61,7 @@ export function drawQueue() {
   find("lu-queue-badge").hidden = mine === 0;
   drawPause();
   drawEveryone();
+  drawCost();
   const shown = shownJob();
   const isHeld = state.queue.is_paused;
   const rows = [
@@ -95,6 +96,12 @@ function drawPause() {
   setIcon(button, isHeld ? "play" : "pause");
   button.setAttribute("aria-pressed", String(isHeld));
   button.title = t(isHeld ? "queue.resume" : "queue.pauseHint");
+}
+
+function drawCost() {
+  const line = find("lu-queue-cost");
+  line.hidden = !state.usage?.jobs;
+  if (!line.hidden) setText(line, t("cost.total", { cost: costText(state.usage) }));
 }
 
 function createNote({ key, title, note, action }) {

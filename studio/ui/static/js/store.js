@@ -17,6 +17,7 @@ export const state = {
   models: [],
   loras: null, // the files here, with the models that each fits; null: not read yet
   queue: { is_paused: false },
+  usage: null, // what one's own jobs have cost so far
   jobs: new Map(), // id -> job, with `received_ms` for countdowns and `preview_url` while it runs
   others: null, // id -> job of somebody else, while an admin looks at the whole line; else null
   isLoaded: false,

@@ -1,6 +1,6 @@
 // The one connection of this tab: events in, with everything read anew after a gap.
 
-import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue } from "./api.js";
+import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue, readUsage } from "./api.js";
 import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, runningJob, state } from "./store.js";
 
 /** What moves a line of jobs. */
@@ -24,6 +24,7 @@ let retryTimer = 0;
 let modelsTimer = 0;
 let waitingTimer = 0;
 let jobsTimer = 0;
+let usageTimer = 0;
 let tellEnd = () => undefined;
 let tellGrid = () => undefined;
 let tellOutputs = () => undefined;
@@ -73,6 +74,7 @@ function lose() {
 async function readAll() {
   const health = await readHealth(); // first: what happens after its event id comes again through the stream
   const [me, models, queue, jobs] = await Promise.all([readMe(), readModels(), readQueue(), readEveryJob()]);
+  refreshUsage();
   state.me = me;
   state.engine = health.engine;
   state.models = models.models;
@@ -126,7 +128,10 @@ function receive(kind, message) {
   if (event.job) {
     putJob(withPlace(event.job));
     refreshWaiting();
-    if (isFinal(event.job)) tellEnd(event.job);
+    if (isFinal(event.job)) {
+      tellEnd(event.job);
+      refreshUsage();
+    }
     if (kind === "job.done") {
       refreshModels(); // seconds were measured, shapes became warm
       forgetOldJobs();
@@ -176,6 +181,16 @@ function refreshModels() {
     } catch {
       // The stream notices a lost server.
     }
+  }, REFRESH_MS);
+}
+
+function refreshUsage() {
+  clearTimeout(usageTimer);
+  usageTimer = setTimeout(async () => {
+    const usage = await readUsage().catch(() => null);
+    if (!usage) return;
+    state.usage = usage.mine;
+    changed();
   }, REFRESH_MS);
 }
 
