@@ -82,6 +82,7 @@ ME = {
     "is_operator": True,
     "sees_everyone": False,
     "can_log_out": False,
+    "is_ephemeral": False,
 }
 
 EXAMPLES = (
