@@ -87,6 +87,8 @@ def test_place_and_reason_are_those_of_the_whole_line(house: Any, enter: Enter, 
     else:
         expect(first).to_contain_text("next, when the running job ends")
     keep(bob, "owners-place-dark")
+    ada.request.post(f"{house.url}/api/v1/jobs/cancel", data={"scope": "waiting"})
+    expect(bob.locator(f"{WAITING} .lu-queue-grip")).to_have_text(["1", "2"])  # no event of Bob's told of it
 
 
 @pytest.mark.parametrize(("viewport", "scheme"), [(DESK, "light"), (PHONE, "dark")])
@@ -97,6 +99,8 @@ def test_an_admin_sees_everybodys_line_and_may_end_a_job(
     submit(bob, house.url, "Of Bob, running")
     submit(bob, house.url, "Of Bob, waiting")
     expect(bob.locator("#lu-queue-everyone")).to_be_hidden()
+    account = ada.locator("#lu-me-button").bounding_box()
+    assert account["x"] + account["width"] <= viewport["width"]
     if viewport is PHONE:
         ada.click("#lu-queue-toggle")
     switch = ada.locator("#lu-queue-everyone")
