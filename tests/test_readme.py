@@ -3,8 +3,10 @@
 import re
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from pipelines.catalog import load_catalog
 from pipelines.commands import compile, encoder_server, generate, plan, stages
@@ -133,3 +135,35 @@ def test_every_route_exists(tmp_path: Path) -> None:
 def test_the_table_of_models_is_the_catalogue(model) -> None:
     row = next(line for line in README.splitlines() if line.startswith(f"| `{model.id}`"))
     assert model.shape_list() in row
+
+
+def read_front_matter() -> dict[str, Any]:
+    _, header, _ = README.split("---\n", 2)
+    return yaml.safe_load(header)
+
+
+def test_the_header_is_what_a_gradio_space_needs() -> None:
+    """Fields, values and lengths as https://huggingface.co/docs/hub/spaces-config-reference has them."""
+    header = read_front_matter()
+    assert header["title"] == "Lumesh"
+    assert header["sdk"] == "gradio"
+    assert (ROOT / header["app_file"]).is_file()
+    pinned = re.search(r"^gradio==(\S+)", (ROOT / "requirements.txt").read_text("utf-8"), re.MULTILINE)
+    assert pinned is not None
+    assert header["sdk_version"] == pinned[1]
+    assert isinstance(header["python_version"], str), "3.10 without quotes would be 3.1"
+    assert header["hf_oauth"] is True
+    colours = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+    assert {header["colorFrom"], header["colorTo"]} <= colours
+    assert header["header"] in ("mini", "default")
+    assert header["fullWidth"] is True
+    assert len(header["short_description"]) <= 60
+    assert re.fullmatch(r"\d+[mh]", header["startup_duration_timeout"])
+    assert header["license"] == "apache-2.0"
+    assert header["tags"]
+    assert header.get("thumbnail", "https://").startswith("https://")
+
+
+def test_the_header_names_the_models_of_the_hub_that_can_run() -> None:
+    named = read_front_matter()["models"]
+    assert sorted(named) == sorted({model.repo for model in load_catalog().models if model.repo})

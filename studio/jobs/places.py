@@ -5,6 +5,7 @@ event, whoever asks. Not here: the order itself (order.py), what a single job ta
 """
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
@@ -22,9 +23,10 @@ from studio.jobs.states import JobState
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A waiting job's place: 1 is next; seconds until its picture (None: never measured, or paused).
+    """A waiting job's place in the whole line: 1 is next. `reason` says why it waits.
 
-    `eta_error_s` is by how much it may be wrong, as past estimates were; None when there were none.
+    `eta_s` is how long until its picture (None: never measured, or paused); `eta_error_s` is by how much it may be
+    wrong, as past estimates were; None when there were none.
     """
 
     position: int
@@ -76,13 +78,20 @@ def _read_places(database: Database) -> dict[str, Place]:
     """Of everybody who waits; an eta ends at the first job in line that was never measured."""
     engine, history = read_engine(database), read_history(database)
     running = database.read_one("SELECT eta_s, recipe, programs FROM jobs WHERE state = ?", (JobState.RUNNING,))
-    elapsed_s: float | None = running["eta_s"] if running else 0.0
+    elapsed_s: float | None = 0.0
     error_s: float | None = 0.0
     if running:
-        now = Recipe.model_validate_json(running["recipe"])
-        error_s = _multiply(elapsed_s, history.estimate_error(now, running["programs"]))
-    rows = database.read("SELECT id, recipe, programs FROM jobs WHERE state = ?", (JobState.QUEUED,))
+        now, now_programs = Recipe.model_validate_json(running["recipe"]), running["programs"]
+        elapsed_s = running["eta_s"]
+        if elapsed_s is None:  # it has only just begun
+            state = read_shape_state(engine, history, now.model, now_programs)
+            is_resident = engine.model == now.model
+            elapsed_s = estimate_job_s(history, now, programs=now_programs, shape_state=state, is_resident=is_resident)
+        error_s = _multiply(elapsed_s, history.estimate_error(now, now_programs))
+    rows = database.read("SELECT id, owner, recipe, programs FROM jobs WHERE state = ?", (JobState.QUEUED,))
     recipes = {row["id"]: (Recipe.model_validate_json(row["recipe"]), row["programs"]) for row in rows}
+    owners = {row["id"]: row["owner"] for row in rows}
+    before: Counter[str] = Counter()  # jobs before, of each owner
     is_coming_up = engine.state in (EngineState.STARTING, EngineState.PREPARING, EngineState.RESTARTING)
     places: dict[str, Place] = {}
     resident = engine.model
@@ -101,13 +110,27 @@ def _read_places(database: Database) -> dict[str, Place]:
         own_s, own_error_s = alike[kind]
         elapsed_s = None if turn.reason == PAUSED else _add(elapsed_s, own_s)
         error_s = None if elapsed_s is None else _add(error_s, own_error_s)
+        owner = owners[turn.job_id]
         reason = turn.reason or (engine.activity if is_coming_up else "")
+        if not reason:
+            reason = _say_place(before.total(), of_others=before.total() - before[owner], is_busy=running is not None)
+        before[owner] += 1
         places[turn.job_id] = Place(position=position, reason=reason, eta_s=elapsed_s, eta_error_s=error_s)
         if resident != recipe.model:
             resident = recipe.model
             ready.clear()
         ready.add(key)
     return places
+
+
+def _say_place(before: int, *, of_others: int, is_busy: bool) -> str:
+    """Why a job waits that waits for nothing but its turn."""
+    if not before:
+        return "next, when the running job ends" if is_busy else "next"
+    jobs = f"{before} job{'s' if before > 1 else ''}"
+    if of_others == before:
+        return f"{jobs} of others before it"
+    return f"{jobs} before it, {of_others} of others'" if of_others else f"{jobs} before it"
 
 
 def _add(one: float | None, other: float | None) -> float | None:

@@ -1,7 +1,7 @@
 """The right column: what runs, what waits and why, what has ended lately.
 
-Filled by static/js/queue.js; moving is arrange.js, the menus are queuemenu.js, the webhook's dialog is webhook.js. The
-live region tells screen readers where a moved job is now.
+Filled by static/js/queue.js; everybody's line is everyone.js, moving is arrange.js, the menus are queuemenu.js, the
+webhook's dialog is webhook.js. The live region tells screen readers where a moved job is now.
 """
 
 from studio.ui.icons import icon
@@ -46,7 +46,11 @@ HTML = f"""
       data-text-title="queue.pauseHint">{icon("pause")}</button>
     <button type="button" class="lu-icon-button" id="lu-queue-more" data-text-aria-label="queue.moreOf"
       data-text-title="queue.more" aria-haspopup="menu">{icon("more")}</button></div>
+  <div class="lu-queue-whose" id="lu-queue-whose" hidden>
+    <button type="button" class="lu-queue-link" id="lu-queue-everyone" aria-pressed="false"
+      data-text="queue.everyone" data-text-title="queue.everyoneHint"></button></div>
   <div class="lu-queue-list lu-scroll" id="lu-queue-list"></div>
+  <p class="lu-queue-cost lu-num" id="lu-queue-cost" data-text-title="cost.totalHint" hidden></p>
   <div class="lu-menu" id="lu-menu" role="menu" popover></div>
   <p class="lu-sr" id="lu-queue-live" role="status" aria-live="polite"></p>
 </aside>

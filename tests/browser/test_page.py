@@ -250,6 +250,37 @@ def test_a_second_expert_has_a_guidance_of_its_own(open_page: OpenPage, studio: 
     expect(second).to_have_value("2.5")
 
 
+def test_a_result_is_marked_as_a_favourite_where_it_was_made(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    page = open_page()
+    _make(page, "A boat to keep", steps=2)
+    expect(page.locator("#lu-bar .lu-bar-main")).to_have_text("A boat to keep")
+    star, tile = page.locator("#lu-favourite"), page.locator("#lu-film [aria-current=true]")
+    expect(star).to_have_attribute("aria-pressed", "false")
+    star.click()
+    expect(star).to_have_attribute("aria-pressed", "true")
+    expect(tile.locator(".lu-film-star")).to_be_visible()
+    expect(tile).to_have_attribute("aria-label", "Favourite: A boat to keep")
+    assert _read(studio, "outputs?favourite=true")["outputs"][0]["recipe"]["prompt"] == "A boat to keep"
+    keep(page, "favourite-dark")
+    page.reload()
+    expect(star).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Escape")
+    page.keyboard.press("f")
+    expect(star).to_have_attribute("aria-pressed", "false")
+    expect(tile.locator(".lu-film-star")).to_be_hidden()
+    page.click(".lu-views [data-view=gallery]")
+    page.locator(".lu-shot").first.locator(".lu-shot-favourite").click()
+    page.click(".lu-views [data-view=create]")
+    expect(star).to_have_attribute("aria-pressed", "true")
+    phone = open_page(viewport={"width": 390, "height": 844}, color_scheme="light")
+    expect(phone.locator("#lu-favourite")).to_be_visible()
+    assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    keep(phone, "favourite-phone-light")
+    phone.click("#lu-queue-toggle")
+    expect(phone.locator("#lu-queue-cost")).to_contain_text("chip-seconds")
+    keep(phone, "cost-phone-light")
+
+
 def test_the_keyboard_reaches_everything(open_page: OpenPage) -> None:
     page = open_page()
     for prompt in ("The older one", "The newer one"):

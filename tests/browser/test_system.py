@@ -1,6 +1,7 @@
 """The System view, the help and the keys in a real browser, and whether everybody can use the page (axe-core)."""
 
 import json
+import re
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -199,6 +200,8 @@ def test_an_output_tells_what_it_cost(open_page: OpenPage, studio: Any) -> None:
     page.fill("#lu-steps-value", "2")
     page.click("#lu-generate")
     expect(page.locator(".lu-result")).to_be_visible()
+    expect(page.locator("#lu-bar .lu-bar-sub")).to_contain_text("chip-seconds")
+    expect(page.locator("#lu-queue-cost")).to_have_text(re.compile(r"^So far: [\d.,]+ chip-seconds$"))
     page.click(".lu-views [data-view=gallery]")
     page.locator(".lu-shot").first.click()
     expect(page.locator("#lu-detail-body .lu-facts").first).to_contain_text("chip-seconds")

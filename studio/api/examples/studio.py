@@ -84,6 +84,7 @@ ME = {
     "is_operator": True,
     "sees_everyone": False,
     "can_log_out": False,
+    "is_ephemeral": False,
 }
 
 EXAMPLES = (

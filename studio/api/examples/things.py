@@ -102,6 +102,7 @@ WAITING_JOB: dict[str, Any] = {
     "step": 0,
     "eta_s": 2.8,
     "position": 1,
+    "reason": "next, when the running job ends",
     "compiles": None,
     "revision": "",
     "timings": {},

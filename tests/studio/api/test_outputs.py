@@ -78,6 +78,10 @@ def test_marks_and_tags_are_set_one_by_one(client: TestClient, make: Callable[..
     assert client.patch(url, json={"tags": ["Ä b", "ä  B", "#x", ""]}).json()["tags"] == ["ä b", "x"]
     changed = client.patch(url, json={"favourite": True}).json()
     assert (changed["favourite"], changed["tags"]) == (True, ["ä b", "x"])
+    job = f"/api/v1/jobs/{changed['job_id']}"
+    assert client.get(job).json()["outputs"][0]["favourite"] is True, "lists of jobs show it too"
+    client.patch(url, json={"favourite": False})
+    assert client.get(job).json()["outputs"][0]["favourite"] is False
     assert client.patch(url, json={"tags": []}).json()["tags"] == []
     assert client.patch(url, json={"file": "/etc/passwd"}).status_code == 422
     assert client.patch(url, json={"tags": ["x" * 25]}).status_code == 422

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from pipelines.catalog import Catalog
 from studio.api import create_api
 from studio.database import Database
-from studio.jobs import claims
+from studio.jobs import claims, estimates
 from studio.jobs.job import Job
 from studio.settings import Settings
 
@@ -96,6 +96,23 @@ def test_the_line_is_held_and_let_go(client: TestClient, database: Database, sub
     assert claims.claim_next(database, resident=None) is None
     assert not client.post("/api/v1/queue/resume").json()["is_paused"]
     assert claims.claim_next(database, resident=None).id == job.id
+
+
+def test_among_several_owners_a_wait_says_its_place_its_reason_and_its_time(
+    client: TestClient, database: Database, submit: Submit
+) -> None:
+    hers = [submit(owner=owner) for owner in ("her", "his", "theirs")]
+    mine = submit()
+    found = client.get(f"/api/v1/jobs/{mine.id}").json()
+    assert (found["position"], found["reason"], found["eta_s"]) == (4, "3 jobs of others before it", None)
+    measured = {"model": mine.recipe.model, "shape": mine.programs, "batch_size": 1}
+    with database.write() as tx:
+        estimates.record(tx, estimates.Measured(**measured, compile_s=0.0, step_s=1.0, fixed_s=1.0))
+    claims.claim_next(database, resident=None)
+    found = client.get(f"/api/v1/jobs/{mine.id}").json()
+    assert (found["position"], found["reason"]) == (3, "2 jobs of others before it")
+    assert found["eta_s"] == sum(job.recipe.steps + 1.0 for job in (*hers, mine))
+    assert [job["position"] for job in client.get("/api/v1/jobs?state=queued").json()["jobs"]] == [3]
 
 
 def test_many_are_cancelled(client: TestClient, database: Database, submit: Submit) -> None:

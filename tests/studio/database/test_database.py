@@ -1,6 +1,7 @@
 """Transactions are whole, migrations come in order, and every thread has its own connection."""
 
 import gc
+import json
 import sqlite3
 import threading
 from contextlib import closing
@@ -102,6 +103,30 @@ def test_threads_that_write_wait_for_their_turn_and_not_for_luck(database: Datab
     for thread in threads:
         thread.join()
     assert sorted(turns) == list(range(8))
+
+
+def test_favourites_of_an_older_version_are_marked_in_their_jobs(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.db"
+    with closing(sqlite3.connect(file)) as old:
+        for migration in sorted(MIGRATIONS_DIR.glob("0*_*.sql"))[:10]:
+            old.executescript(migration.read_text("utf-8"))
+        old.execute("PRAGMA user_version = 10")
+        old.execute(
+            "INSERT INTO jobs (id, owner, state, recipe, model, shape, created_at, queued_at, steps, outputs) VALUES "
+            """('a', 'local', 'done', '{}', 'm', '8x8', 1, 1, 2, '[{"id": "a-0"}, {"id": "a-1"}]')"""
+        )
+        for output, is_favourite in (("a-0", 0), ("a-1", 1)):
+            old.execute(
+                "INSERT INTO outputs (id, job_id, owner, kind, file, thumb, width, height, frames, seed, model, shape, "
+                "prompt, recipe, created_at, is_favourite) "
+                "VALUES (?, 'a', 'local', 'image', 'f', 't', 8, 8, 1, 5, 'm', '8x8', 'A boat', '{}', 1, ?)",
+                (output, is_favourite),
+            )
+        old.commit()
+    with closing(open_database(file)) as database:
+        row = database.read_one("SELECT outputs FROM jobs")
+        assert row is not None
+        assert json.loads(row["outputs"]) == [{"id": "a-0"}, {"id": "a-1", "favourite": True}]
 
 
 def test_outputs_of_an_older_version_are_kept_and_searchable(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_every_change_of_the_line_is_seen_at_the_next_look(database: Database, s
     arrange.pause(database, owner="local")
     assert queue.read_job(database, b.id).reason == "paused"
     arrange.resume(database, owner="local")
-    assert queue.read_job(database, b.id).reason == ""
+    assert queue.read_job(database, b.id).reason == "next, when the running job ends"
 
 
 def test_the_wait_is_that_of_the_newest_event(database: Database, submit: Submit) -> None:
@@ -65,6 +65,39 @@ def test_the_wait_is_that_of_the_newest_event(database: Database, submit: Submit
     for eta_s in (9.0, 4.0):
         assert claims.report(database, running, Progress(phase="denoising", done=1, total=2), eta_s=eta_s)
         assert queue.read_job(database, waiting.id).eta_s == eta_s + recipe.steps + 1.0
+
+
+def test_every_wait_says_why(database: Database, submit: Submit) -> None:
+    for name in "ab":
+        submit(name, owner="her")
+    submit("mine")
+    submit("mine too")
+    waiting = queue.list_jobs(database, owner=None, state=JobState.QUEUED)
+    assert [(job.position, job.recipe.prompt, job.reason) for job in waiting] == [
+        (1, "a", "next"),
+        (2, "mine", "1 job of others before it"),
+        (3, "b", "everybody takes turns: 1 job of others first"),
+        (4, "mine too", "3 jobs before it, 2 of others'"),
+    ]
+    queue.cancel(database, waiting[0].id)
+    queue.cancel(database, waiting[2].id)
+    rest = queue.list_jobs(database, owner="local", state=JobState.QUEUED)
+    assert [job.reason for job in rest] == ["next", "1 job before it"]
+
+
+def test_a_wait_is_known_from_the_start_of_the_job_before(database: Database, submit: Submit) -> None:
+    running, waiting = submit("runs", owner="her"), submit("waits")
+    with database.write() as tx:
+        estimates.record(
+            tx,
+            estimates.Measured(
+                model=running.recipe.model, shape=running.programs, batch_size=1, compile_s=0.0, step_s=1.0, fixed_s=1.0
+            ),
+        )
+    assert claims.claim_next(database, resident=None).id == running.id
+    found = queue.read_job(database, waiting.id)
+    assert (found.position, found.reason) == (1, "next, when the running job ends")
+    assert found.eta_s == 2 * (running.recipe.steps + 1.0)
 
 
 def test_many_who_look_at_once_see_the_same(database: Database, submit: Submit) -> None:

@@ -113,6 +113,7 @@ export const readLoras = () => call("GET", LORAS);
 export const deleteLora = (ref) => call("DELETE", `${LORAS}/${encodeURIComponent(ref)}`);
 export const readModels = () => call("GET", "api/v1/models");
 export const readJobs = (jobState) => call("GET", jobState ? `${JOBS}?state=${jobState}&limit=500` : JOBS);
+export const readEveryonesJobs = (jobState) => call("GET", `${JOBS}?state=${jobState}&limit=500&everyone=true`);
 export const readJob = (id) => call("GET", `${JOBS}/${encodeURIComponent(id)}`);
 export const submitJob = (recipe) => call("POST", JOBS, recipe);
 export const submitJobs = (sweep) => call("POST", `${JOBS}/many`, sweep);

@@ -106,7 +106,7 @@ function pressKey(event) {
   }
   const onGrip = event.target.closest(".lu-queue-grip") && { ArrowUp: -1, ArrowDown: 1 }[event.key];
   const step = means(event, "jobUp") ? -1 : means(event, "jobDown") ? 1 : onGrip;
-  const item = event.target.closest(".lu-queue-item[data-state=queued]");
+  const item = event.target.closest(".lu-queue-item[data-state=queued][data-mine=true]");
   if (!step || !item) return;
   event.preventDefault();
   event.stopPropagation();
@@ -115,7 +115,7 @@ function pressKey(event) {
 
 function take(grip, event) {
   const item = grip.closest(".lu-queue-item");
-  const items = [...find("lu-queue-list").querySelectorAll(".lu-queue-item[data-state=queued]")];
+  const items = [...find("lu-queue-list").querySelectorAll(".lu-queue-item[data-state=queued][data-mine=true]")];
   swallowsClick = false;
   drag = {
     item,

@@ -1,11 +1,12 @@
 // The bar under the picture: what happens now, or what one can do with the result. One height, so that nothing jumps.
 
 import { el, find, icon, setText } from "./dom.js";
-import { schedulerName, seconds, shapeName } from "./format.js";
+import { costText, schedulerName, seconds, shapeName } from "./format.js";
 import { whyNoInput } from "./inputs.js";
 import { cancel, copyPrompt, download, downloadAs, reuseSeed, useAsInput, useSettings } from "./make.js";
 import { fractionOf, phaseText, progressLine, waitingLine } from "./progress.js";
 import { openSavePreset } from "./savepreset.js";
+import { toggleFavourite } from "./shelf.js";
 import { PAUSED, isFocused, modelOf, placeOf, show, state } from "./store.js";
 import { t } from "./text.js";
 
@@ -19,7 +20,9 @@ export function drawBar(job, isShown) {
     bar.replaceChildren(...(job.state === "done" ? barOfResult(job) : barOfWork(job)));
   }
   if (job.state === "done") {
-    drawInputAction(bar.querySelector("#lu-use-as-input"), job.outputs[state.view.image ?? 0]);
+    const output = job.outputs[state.view.image ?? 0];
+    drawInputAction(bar.querySelector("#lu-use-as-input"), output);
+    bar.querySelector("#lu-favourite")?.setAttribute("aria-pressed", String(Boolean(output.favourite)));
     return;
   }
   setText(bar.querySelector(".lu-bar-main"), lineOf(job));
@@ -86,6 +89,7 @@ function barOfResult(job) {
       "div.lu-bar-actions",
       {},
       ...back,
+      ...(isOne ? [action("star", t("gallery.favourite"), toggleFavourite, { key: "F", id: "lu-favourite" })] : []),
       action("seed", t("bar.reuseSeed"), reuseSeed),
       action("copy", t("bar.copy"), copyPrompt, { key: "C" }),
       ...(isOne ? [action("bookmark", t("preset.save"), openSavePreset, { key: "P", id: "lu-save-preset" })] : []),
@@ -104,6 +108,12 @@ function barOfResult(job) {
   ];
 }
 
+/** Of one of its outputs, or of the whole job; what failed attempts cost before is part of it. */
+const costOf = ({ chip_seconds, cost_usd }, count) => ({
+  chip_seconds: chip_seconds / count,
+  cost_usd: cost_usd === null ? null : cost_usd / count,
+});
+
 function factsOf(job, output, isOne) {
   const { recipe, timings } = job;
   const took = timings?.total_s ?? job.finished_at - job.started_at;
@@ -113,6 +123,7 @@ function factsOf(job, output, isOne) {
       ? t("bar.seedOf", { seed: String(output.seed) })
       : t("bar.seedsFrom", { count: job.outputs.length, seed: String(job.outputs[0].seed) }),
     seconds(took),
+    ...(job.chip_seconds > 0 ? [costText(costOf(job, isOne ? recipe.batch_size : 1))] : []),
     shapeName(recipe.shape),
     t("bar.steps", { count: recipe.steps }),
     t("bar.guidance", { scale: guidance.join(t("bar.then")) }),

@@ -1,7 +1,7 @@
 // Recent results, newest first; a running job is the first tile and leads back to the live view.
 
 import { at } from "./api.js";
-import { el, find, keyed, setText } from "./dom.js";
+import { el, find, icon, keyed, setText } from "./dom.js";
 import { framesIn, percent, ratioOf, seconds } from "./format.js";
 import { fractionOf } from "./progress.js";
 import { filmJobs, follow, show, shownJob } from "./store.js";
@@ -42,12 +42,19 @@ function create(job) {
   if (job.outputs.length > 1) tile.append(el("span.lu-film-count", {}, String(job.outputs.length)));
   else if (first.kind === "video")
     tile.append(el("span.lu-film-count.lu-num", {}, seconds(first.frames / job.recipe.fps)));
+  tile.append(el("span.lu-film-star", { hidden: true }, icon("star")));
   return tile;
 }
 
 function update(tile, job, shown) {
   tile.style.setProperty("--ratio", Math.min(2, ratioOf(job.recipe.shape)));
   tile.setAttribute("aria-current", String(job.id === shown?.id));
+  if (job.state === "done") {
+    const isMarked = job.outputs.some(({ favourite }) => favourite);
+    const { prompt } = job.recipe;
+    tile.querySelector(".lu-film-star").hidden = !isMarked;
+    tile.setAttribute("aria-label", isMarked ? t("common.named", { name: t("gallery.favourite"), value: prompt }) : prompt);
+  }
   if (job.state !== "running") return;
   const live = tile.querySelector(".lu-film-live");
   setText(live, job.phase === "denoising" ? `${job.step}/${job.steps}` : percent(fractionOf(job)));

@@ -99,7 +99,7 @@ const isBusy = () => isDetailOpen() || isComparing() || chosen.size > 0 || focus
 export async function noteOutputs({ ids, job_ids, change }) {
   const others = changedElsewhere(ids);
   if (!others.length) return;
-  if (change !== "marked") refreshJobs(job_ids);
+  refreshJobs(job_ids);
   if (!isRead) return;
   if (change === "marked") {
     const known = loadedOutputs().filter(({ id }) => others.includes(id));

@@ -15,6 +15,7 @@ export const KEYMAP = [
   { id: "input", on: ["create"], keys: ["i"] },
   { id: "recipe", on: ["create"], keys: ["r"] },
   { id: "copy", on: ["create"], keys: ["c"] },
+  { id: "star", on: ["create"], keys: ["f"] },
   { id: "save", on: ["create"], keys: ["p"] },
   { id: "grid", on: ["create"], keys: ["x"] },
   { id: "search", on: ["gallery", "presets"], keys: ["/"] },

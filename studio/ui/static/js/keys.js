@@ -11,6 +11,7 @@ import { focusSearch } from "./presets.js";
 import { isOpen, setOpen } from "./queue.js";
 import { chooseFile, closeRecipe, isRecipeOpen } from "./recipes.js";
 import { openSavePreset } from "./savepreset.js";
+import { toggleFavourite } from "./shelf.js";
 import { follow, show, state, stepView } from "./store.js";
 import { toggleTheme } from "./theme.js";
 import { isCreating, isShown, showView, shownView } from "./views.js";
@@ -28,6 +29,7 @@ const ACTS = {
   input: useAsInput,
   recipe: chooseFile,
   copy: copyPrompt,
+  star: toggleFavourite,
   save: openSavePreset,
   grid: openGrid,
   search: () => isShown("presets") && focusSearch(), // the gallery has its own

@@ -5,6 +5,7 @@ import { drawCanvas, markUnseen, mountCanvas } from "./canvas.js";
 import { drawControls, mountControls } from "./controls.js";
 import { drawEdit, mountEdit } from "./edit.js";
 import { mountFiles } from "./files.js";
+import { drawEphemeral, mountEphemeral } from "./ephemeral.js";
 import { drawFilmstrip } from "./filmstrip.js";
 import { mountGallery, noteDone, noteMade, noteOutputs, openGallery, openOutput } from "./gallery.js";
 import { drawHeader } from "./header.js";
@@ -44,6 +45,7 @@ whenPanelsStand(() => {
   mountRecipes();
   mountFiles();
   mountCanvas();
+  mountEphemeral();
   mountQueue();
   mountEdit();
   mountWebhook();
@@ -62,6 +64,7 @@ whenPanelsStand(() => {
     drawMe();
     drawControls();
     drawCanvas();
+    drawEphemeral();
     drawFilmstrip();
     drawEdit();
     drawQueue();

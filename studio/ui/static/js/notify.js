@@ -1,5 +1,6 @@
 // Telling people on their own device: a notification and a sound when the last of their jobs has ended.
 // One message for a whole line of jobs, and none while somebody looks at the page. The tab's title is canvas.js.
+// Phones have no notifications of a page, only those of a service worker (serviceworker.js).
 
 import { at } from "./api.js";
 import { runningJob, state, waitingJobs } from "./store.js";
@@ -50,22 +51,48 @@ async function askPermission() {
   return permission === "granted" ? "" : t("notify.refused");
 }
 
-function show(jobs) {
+async function show(jobs) {
   const failed = jobs.filter((job) => job.state !== "done");
   const last = jobs.at(-1);
+  const title = titleOf(jobs.length, failed.length);
+  const options = {
+    body: last.recipe.prompt.slice(0, 120),
+    icon: last.outputs?.[0] ? at(last.outputs[0].thumb_url) : undefined,
+    tag: "lumesh",
+  };
+  if (showFromPage(title, options)) return;
   try {
-    const notification = new Notification(titleOf(jobs.length, failed.length), {
-      body: last.recipe.prompt.slice(0, 120),
-      icon: last.outputs?.[0] ? at(last.outputs[0].thumb_url) : undefined,
-      tag: "lumesh",
-    });
+    await showFromWorker(title, options);
+  } catch {
+    keepWish("notification", false);
+    whenSeen(() => toast(t("notify.unsupported")));
+  }
+}
+
+/** False where the browser has no notifications of pages: Android's Chrome throws. */
+function showFromPage(title, options) {
+  try {
+    const notification = new Notification(title, options);
     notification.onclick = () => {
       window.focus();
       notification.close();
     };
+    return true;
   } catch {
-    keepWish("notification", false); // phones want an installed app for it
+    return false;
   }
+}
+
+async function showFromWorker(title, options) {
+  await navigator.serviceWorker.register(at("service-worker.js"), { scope: at(".") });
+  const registration = await navigator.serviceWorker.ready;
+  await registration.showNotification(title, options);
+}
+
+/** At once, or when somebody comes back to the page. */
+function whenSeen(act) {
+  if (!document.hidden) return act();
+  return document.addEventListener("visibilitychange", act, { once: true });
 }
 
 function titleOf(count, failed) {

@@ -4,12 +4,26 @@
 import { at } from "./api.js";
 import { clearEnded, isDragging, mountArrange, togglePause } from "./arrange.js";
 import { el, find, icon, keyed, setIcon, setText } from "./dom.js";
-import { ago, framesIn, seconds, wholeSeconds } from "./format.js";
+import { cancelOthers, drawEveryone, mountEveryone } from "./everyone.js";
+import { ago, costText, framesIn, seconds, wholeSeconds } from "./format.js";
 import { cancel, retry } from "./make.js";
 import { mountMenu } from "./menu.js";
 import { fractionOf, secondsLeft, shortLine, withError } from "./progress.js";
 import { openJobMenu, openQueueMenu } from "./queuemenu.js";
-import { PAUSED, endedJobs, follow, isFinal, runningJob, show, shownJob, state, waitingJobs } from "./store.js";
+import {
+  PAUSED,
+  endedJobs,
+  follow,
+  isFinal,
+  listedRunning,
+  listedWaiting,
+  placeOf,
+  runningJob,
+  show,
+  shownJob,
+  state,
+  waitingJobs,
+} from "./store.js";
 import { t } from "./text.js";
 
 const MAX_ENDED = 12;
@@ -22,6 +36,7 @@ export function mountQueue() {
   });
   find("lu-queue-pause").addEventListener("click", togglePause);
   find("lu-queue-more").addEventListener("click", (event) => openQueueMenu(event.currentTarget));
+  mountEveryone();
   mountMenu();
   mountArrange(drawQueue);
   setInterval(() => document.hidden || drawQueue(), 30_000); // "3 min ago" grows older without events
@@ -36,14 +51,17 @@ export const isOpen = () => find("lu-queue").dataset.open === "true";
 
 export function drawQueue() {
   if (isDragging()) return;
-  const running = runningJob();
-  const waiting = waitingJobs();
+  const running = listedRunning();
+  const waiting = listedWaiting();
   const ended = endedJobs().filter((job) => !job.is_cleared).slice(0, MAX_ENDED);
   const active = waiting.length + (running ? 1 : 0);
+  const mine = waitingJobs().length + (runningJob() ? 1 : 0);
   setText(find("lu-queue-total"), totalOf(waiting));
-  setText(find("lu-queue-badge"), String(active));
-  find("lu-queue-badge").hidden = active === 0;
+  setText(find("lu-queue-badge"), String(mine));
+  find("lu-queue-badge").hidden = mine === 0;
   drawPause();
+  drawEveryone();
+  drawCost();
   const shown = shownJob();
   const isHeld = state.queue.is_paused;
   const rows = [
@@ -51,7 +69,7 @@ export function drawQueue() {
     ...(active || isHeld ? [] : [{ key: "empty", note: t("queue.empty") }]),
     ...(running ? [{ key: "now", title: t("queue.now") }, { job: running }] : []),
     ...(waiting.length ? [{ key: "next", title: t("queue.next") }] : []),
-    ...waiting.map((job, index) => ({ job, place: index + 1 })),
+    ...waiting.map((job) => ({ job, place: placeOf(job) })),
     ...(ended.length ? [{ key: "recent", title: t("queue.recent"), action: [t("queue.clear"), clearEnded] }] : []),
     ...ended.map((job) => ({ job })),
   ];
@@ -80,6 +98,12 @@ function drawPause() {
   button.title = t(isHeld ? "queue.resume" : "queue.pauseHint");
 }
 
+function drawCost() {
+  const line = find("lu-queue-cost");
+  line.hidden = !state.usage?.jobs;
+  if (!line.hidden) setText(line, t("cost.total", { cost: costText(state.usage) }));
+}
+
 function createNote({ key, title, note, action }) {
   if (key === "held")
     return el(
@@ -93,9 +117,12 @@ function createNote({ key, title, note, action }) {
   return el("div.lu-queue-group", {}, el("h3", {}, title), button);
 }
 
+const isOthers = (job) => Boolean(state.others?.has(job.id));
+
 function createItem(job) {
   const { prompt } = job.recipe;
-  const canMove = job.state === "queued";
+  const isMine = !isOthers(job); // others' jobs keep their place, and are shown nowhere else
+  const canMove = isMine && job.state === "queued";
   const openMenu = (event) => openJobMenu(event.currentTarget, job.id);
   const button = (name, label, onclick, extra = {}) =>
     el(
@@ -108,11 +135,13 @@ function createItem(job) {
       ? null
       : isFinal(job)
         ? button("retry", t("queue.retry"), () => retry(job))
-        : button("close", t("common.cancel"), () => cancel(job));
+        : button("close", t("common.cancel"), () => (isMine ? cancel : cancelOthers)(job));
   return el(
     "div.lu-queue-item",
-    { data: { state: job.state, job: job.id } },
-    el("button.lu-queue-open", { type: "button", "aria-label": prompt, title: prompt, onclick: () => open(job) }),
+    { data: { state: job.state, job: job.id, mine: isMine } },
+    isMine
+      ? el("button.lu-queue-open", { type: "button", "aria-label": prompt, title: prompt, onclick: () => open(job) })
+      : null,
     canMove
       ? el("button.lu-queue-art.lu-queue-grip", {
           type: "button",
@@ -120,9 +149,14 @@ function createItem(job) {
           "aria-keyshortcuts": "Alt+ArrowUp Alt+ArrowDown",
           onclick: openMenu,
         }, el("span"))
-      : el("span.lu-queue-art", { "aria-hidden": "true" }),
+      : el("span.lu-queue-art", { "aria-hidden": "true" }, job.state === "queued" ? el("span") : null),
     el("div.lu-queue-words", {}, el("p.lu-queue-prompt", {}, prompt), el("p.lu-queue-state")),
-    el("div.lu-queue-actions", {}, quick, button("more", t("queue.more"), openMenu, { "aria-haspopup": "menu" })),
+    el(
+      "div.lu-queue-actions",
+      {},
+      quick,
+      isMine ? button("more", t("queue.more"), openMenu, { "aria-haspopup": "menu" }) : null,
+    ),
     job.state === "running" ? el("div.lu-queue-progress", {}, el("i")) : null,
   );
 }
@@ -150,7 +184,7 @@ function drawArt(art, job, place) {
   const picture = job.state === "done" ? at(job.outputs[0]?.thumb_url ?? "") : job.preview_url;
   if (job.state === "queued") {
     setText(art.firstChild, String(place));
-    art.setAttribute("aria-label", t("queue.grip", { place, prompt: job.recipe.prompt }));
+    if (art.matches("button")) art.setAttribute("aria-label", t("queue.grip", { place, prompt: job.recipe.prompt }));
   } else if (picture) {
     const image = art.querySelector("img") ?? el("img", { alt: "" });
     const isStrip = job.state !== "done" && framesIn(job.recipe.shape) > 1; // a preview's frames, side by side

@@ -4,7 +4,7 @@
 import { at, changeOutput, purgeOutputs, readJob, restoreOutputs, submitJob, trashOutputs, zipPath } from "./api.js";
 import { el } from "./dom.js";
 import { putBack, replaceOutput, search, takeOut } from "./outputs.js";
-import { isMine, putJob, state } from "./store.js";
+import { isFocused, isMine, putJob, shownJob, shownOutput, state } from "./store.js";
 import { t, together } from "./text.js";
 import { toast } from "./toasts.js";
 
@@ -41,7 +41,18 @@ const changeOne = (output, change) =>
   });
 
 export async function mark(outputs, favourite) {
-  for (const output of mineOf(outputs)) await changeOne(output, { favourite });
+  const mine = mineOf(outputs);
+  for (const output of mine) await changeOne(output, { favourite });
+  refreshJobs(mine.map(({ job_id }) => job_id));
+}
+
+/** The star of what stands on the canvas; of several images nobody knows which is meant. */
+export async function toggleFavourite() {
+  const [job, output] = [shownJob(), shownOutput()];
+  if (!output || !(job.outputs.length === 1 || isFocused(job))) return;
+  await mark([{ ...output, owner: job.owner, job_id: job.id }], !output.favourite).catch((error) =>
+    toast(together(error.message, error.advice)),
+  );
 }
 
 export const setTags = (output, tags) => changeOne(output, { tags });

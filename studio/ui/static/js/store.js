@@ -17,7 +17,9 @@ export const state = {
   models: [],
   loras: null, // the files here, with the models that each fits; null: not read yet
   queue: { is_paused: false },
+  usage: null, // what one's own jobs have cost so far
   jobs: new Map(), // id -> job, with `received_ms` for countdowns and `preview_url` while it runs
+  others: null, // id -> job of somebody else, while an admin looks at the whole line; else null
   isLoaded: false,
   view: { jobId: null, image: null, follows: true },
   editedId: null, // the waiting job whose settings stand in the form
@@ -72,6 +74,13 @@ export function replaceJobs(jobs) {
   changed();
 }
 
+/** Of others, what runs and waits. */
+export function putOthers(jobs) {
+  const received_ms = performance.now();
+  state.others = new Map(jobs.map((job) => [job.id, { ...asShown(job), received_ms }]));
+  changed();
+}
+
 export function forgetOldJobs() {
   const extra = [...state.jobs.values()]
     .filter((job) => isFinal(job))
@@ -93,11 +102,18 @@ export const waitingJobs = () =>
   [...state.jobs.values()]
     .filter((job) => job.state === "queued")
     .sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity) || a.created_at - b.created_at);
+/** What the queue lists: one's own line, or everybody's in the order in which it will run. */
+export const listedRunning = () => runningJob() ?? othersJobs("running")[0] ?? null;
+export const listedWaiting = () =>
+  [...waitingJobs(), ...othersJobs("queued")].sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity));
+const othersJobs = (jobState) => [...(state.others?.values() ?? [])].filter((job) => job.state === jobState);
+
 export const endedJobs = () =>
   [...state.jobs.values()].filter((job) => isFinal(job) && !isEmptied(job)).sort(byEnd);
 const doneJobs = () => endedJobs().filter((job) => job.state === "done");
 
-export const placeOf = (job) => waitingJobs().findIndex((other) => other.id === job.id) + 1;
+/** A waiting job's place in the whole line, others' jobs included; its place among one's own until the server has said. */
+export const placeOf = (job) => job.position ?? waitingJobs().findIndex((other) => other.id === job.id) + 1;
 
 export const modelOf = (id) => state.models.find((model) => model.id === id) ?? null;
 

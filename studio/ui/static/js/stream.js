@@ -1,23 +1,20 @@
 // The one connection of this tab: events in, with everything read anew after a gap.
 
-import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue } from "./api.js";
+import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue, readUsage } from "./api.js";
 import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, runningJob, state } from "./store.js";
 
+/** What moves a line of jobs. */
+export const LINE_KINDS = ["job.queued", "job.phase", "job.step", "job.done", "job.failed", "job.cancelled", "queue.changed"];
 const KINDS = [
-  "job.queued",
-  "job.phase",
-  "job.step",
+  ...LINE_KINDS,
   "job.preview",
-  "job.done",
-  "job.failed",
-  "job.cancelled",
-  "queue.changed",
   "grid.done",
   "engine.state",
   "outputs.changed",
 ];
 const RETRY_MS = 1500;
 const REFRESH_MS = 150; // several events often come at once
+const OTHERS_MS = 5000; // who joins before one's own jobs is no event of this page
 const TRUSTED_HIDDEN_MS = 20_000;
 
 let source = null;
@@ -27,6 +24,7 @@ let retryTimer = 0;
 let modelsTimer = 0;
 let waitingTimer = 0;
 let jobsTimer = 0;
+let usageTimer = 0;
 let tellEnd = () => undefined;
 let tellGrid = () => undefined;
 let tellOutputs = () => undefined;
@@ -76,6 +74,7 @@ function lose() {
 async function readAll() {
   const health = await readHealth(); // first: what happens after its event id comes again through the stream
   const [me, models, queue, jobs] = await Promise.all([readMe(), readModels(), readQueue(), readEveryJob()]);
+  refreshUsage();
   state.me = me;
   state.engine = health.engine;
   state.models = models.models;
@@ -123,12 +122,16 @@ function receive(kind, message) {
     state.engine = event.engine;
     changed();
     refreshModels();
+    refreshWaiting(); // somebody's job began or ended
     return;
   }
   if (event.job) {
     putJob(withPlace(event.job));
     refreshWaiting();
-    if (isFinal(event.job)) tellEnd(event.job);
+    if (isFinal(event.job)) {
+      tellEnd(event.job);
+      refreshUsage();
+    }
     if (kind === "job.done") {
       refreshModels(); // seconds were measured, shapes became warm
       forgetOldJobs();
@@ -149,7 +152,8 @@ function withPlace(job) {
   return { ...job, position, reason, eta_s, eta_error_s };
 }
 
-function pickProgress({ state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s }) {
+/** What an event of a running job says of it. */
+export function pickProgress({ state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s }) {
   return { state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s };
 }
 
@@ -163,6 +167,10 @@ function refreshWaiting() {
   }, REFRESH_MS);
 }
 
+setInterval(() => {
+  if (state.me?.is_known && state.connection === "live" && !document.hidden) refreshWaiting();
+}, OTHERS_MS);
+
 function refreshModels() {
   clearTimeout(modelsTimer);
   modelsTimer = setTimeout(async () => {
@@ -173,6 +181,16 @@ function refreshModels() {
     } catch {
       // The stream notices a lost server.
     }
+  }, REFRESH_MS);
+}
+
+function refreshUsage() {
+  clearTimeout(usageTimer);
+  usageTimer = setTimeout(async () => {
+    const usage = await readUsage().catch(() => null);
+    if (!usage) return;
+    state.usage = usage.mine;
+    changed();
   }, REFRESH_MS);
 }
 

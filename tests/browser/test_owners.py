@@ -1,0 +1,124 @@
+"""Two people at one machine: each sees where they really stand in the whole line, and an admin sees everybody's."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+from playwright.sync_api import expect
+
+from studio.access.users import Users
+
+pytestmark = pytest.mark.browser
+PASSWORD = "lovelace-1815"
+WAITING = ".lu-queue-item[data-state=queued]"
+ACTIVE = ".lu-queue-item:is([data-state=running], [data-state=queued])"
+DESK = {"width": 1440, "height": 900}
+PHONE = {"width": 390, "height": 844}
+Enter = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory, make_studio: Callable[[Path], Any]) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("house")
+    users = Users(folder / "data" / "users.json")
+    users.add("ada", password=PASSWORD, is_admin=True)
+    users.add("bob", password=PASSWORD, is_admin=False)
+    studio = make_studio(folder)
+    studio.start()
+    yield studio
+    studio.stop()
+
+
+@pytest.fixture
+def enter(house: Any, browser: Any) -> Iterator[Enter]:
+    """`enter("ada")` is a page of somebody who has logged in; the jobs of all of them end with the test."""
+    with ExitStack() as stack:
+        contexts: list[Any] = []
+
+        def enter(name: str, *, viewport: dict[str, int] = DESK, color_scheme: str = "dark") -> Any:
+            context = browser.new_context(viewport=viewport, color_scheme=color_scheme, reduced_motion="reduce")
+            stack.enter_context(closing(context))
+            contexts.append(context)
+            context.set_default_timeout(15_000)
+            assert context.request.post(f"{house.url}/login", form={"name": name, "password": PASSWORD}).ok
+            page = context.new_page()
+            page.goto(house.url)
+            page.wait_for_selector("#lu-sizes [role=radio]")
+            return page
+
+        yield enter
+        for context in contexts:
+            context.request.post(f"{house.url}/api/v1/jobs/cancel", data={"scope": "all"})
+            context.request.post(f"{house.url}/api/v1/jobs/clear")
+            context.request.post(f"{house.url}/api/v1/queue/resume")
+
+
+def submit(page: Any, url: str, prompt: str, *, steps: int = 100) -> str:
+    recipe = {"model": "demo-sdxl", "prompt": prompt, "steps": steps}
+    answer = page.request.post(f"{url}/api/v1/jobs", data=recipe)
+    assert answer.ok, answer.text()
+    return answer.json()["id"]
+
+
+def test_place_and_reason_are_those_of_the_whole_line(house: Any, enter: Enter, keep: Keep) -> None:
+    ada, bob = enter("ada"), enter("bob")
+    submit(ada, house.url, "Runs")
+    expect(ada.locator(".lu-queue-item[data-state=running]")).to_have_count(1)
+    submit(ada, house.url, "Of Ada, first")
+    submit(bob, house.url, "Of Bob, first")
+    submit(ada, house.url, "Of Ada, second")
+    mine = submit(bob, house.url, "Of Bob, second")
+    found = bob.request.get(f"{house.url}/api/v1/jobs/{mine}").json()
+    assert found["position"] > 1 and found["reason"]
+    item = bob.locator(f"{WAITING}[data-job='{mine}']")
+    expect(item.locator(".lu-queue-grip")).to_have_text(str(found["position"]))
+    expect(item).to_contain_text(found["reason"])
+    places = [one["position"] for one in bob.request.get(f"{house.url}/api/v1/jobs?state=queued").json()["jobs"]]
+    expect(bob.locator(f"{WAITING} .lu-queue-grip")).to_have_text([str(place) for place in places])
+    first = bob.locator(WAITING).first
+    if places[0] > 1:
+        expect(bob.locator("#lu-phase")).not_to_contain_text("Next")
+        expect(bob.locator("#lu-phase")).to_contain_text(str(places[0]))
+    else:
+        expect(first).to_contain_text("next, when the running job ends")
+    keep(bob, "owners-place-dark")
+    ada.request.post(f"{house.url}/api/v1/jobs/cancel", data={"scope": "waiting"})
+    expect(bob.locator(f"{WAITING} .lu-queue-grip")).to_have_text(["1", "2"])  # no event of Bob's told of it
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESK, "light"), (PHONE, "dark")])
+def test_an_admin_sees_everybodys_line_and_may_end_a_job(
+    house: Any, enter: Enter, keep: Keep, viewport: dict[str, int], scheme: str
+) -> None:
+    ada, bob = enter("ada", viewport=viewport, color_scheme=scheme), enter("bob")
+    submit(bob, house.url, "Of Bob, running")
+    submit(bob, house.url, "Of Bob, waiting")
+    expect(bob.locator("#lu-queue-everyone")).to_be_hidden()
+    account = ada.locator("#lu-me-button").bounding_box()
+    assert account["x"] + account["width"] <= viewport["width"]
+    if viewport is PHONE:
+        ada.click("#lu-queue-toggle")
+    switch = ada.locator("#lu-queue-everyone")
+    expect(switch).to_have_attribute("aria-pressed", "false")
+    expect(ada.locator(ACTIVE)).to_have_count(0)
+    switch.click()
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    expect(ada.locator(".lu-queue-item[data-state=running]")).to_contain_text("bob · Step")
+    waiting = ada.locator(WAITING)
+    expect(waiting).to_contain_text("bob · ")
+    expect(waiting.locator(".lu-queue-grip")).to_have_count(0)
+    submit(bob, house.url, "Of Bob, later")
+    expect(waiting).to_have_count(2)
+    expect(ada.locator("#lu-film")).to_be_hidden()
+    keep(ada, f"owners-everyone-{scheme}")
+    assert ada.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    waiting.first.hover()
+    waiting.first.get_by_role("button", name="Cancel").click()
+    expect(waiting).to_have_count(1)
+    switch.click()
+    expect(ada.locator(ACTIVE)).to_have_count(0)
