@@ -21,7 +21,7 @@ from pipelines.runtime.packs import read_manifest
 from pipelines.stages import Progress, ignore_progress
 
 ROOT = Path(__file__).resolve().parents[3]
-PROGRAMS = ["encode", "denoise 64x64 1 True", "preview 64x64 1", "decode 64x64 1"]
+PROGRAMS = ["encode", "denoise 64x64 1 True", "preview 64x64 1", "condition 64x64", "decode 64x64 1"]
 WISH = ["--prompt", "a red boat", "--seed", "7", "--num_inference_steps", "3", "--guidance_scale", "4"]
 
 Compile = Callable[..., Any]

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.__main__ import main
 
-STAGES = ["encode", "denoise", "preview", "decode"]
+STAGES = ["encode", "condition", "denoise", "preview", "decode"]
 
 
 @pytest.fixture

@@ -146,7 +146,8 @@ def test_a_plan_is_made_in_the_background_one_at_a_time_and_kept(
     done = look()
     assert (done["state"], done["error"]) == ("done", "")
     assert phases >= {"tracing", "compiling denoise"}
-    assert [stage["stage"] for stage in done["plan"]["stages"]] == ["encode", "denoise", "preview", "decode"]
+    stages = [stage["stage"] for stage in done["plan"]["stages"]]
+    assert stages == ["encode", "condition", "denoise", "preview", "decode"]
     assert done["plan"]["source"] == "Estimated by the TPU compiler"
     kept = Planner(settings).find(Question(model="demo-sdxl", shape="256x256", topology="cpu-1", mode="latency"))
     assert kept is not None and kept.plan == done["plan"]
