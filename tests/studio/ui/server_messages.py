@@ -32,7 +32,7 @@ TABLES = frozenset({"problems", "fields"})  # what is put into them
 NAMED = frozenset({"reason", "refusal", "activity", "advice"})  # what is passed by these names
 TELLING = frozenset({"post", "_suggest_shapes", "_suggest_topologies", "_explain_missing"})  # what these return
 TOLD = frozenset({"TAKEN", "SOURCE"})  # sent as they are
-CONSTANTS = frozenset({"PLAIN_MESSAGES", "_WHY"})  # tables of messages
+CONSTANTS = frozenset({"PLAIN_MESSAGES", "_WHY", "messages"})  # tables of messages
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
         self.function = outer
 
-    visit_AsyncFunctionDef = visit_FunctionDef
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - as ast calls it
 
     def visit_Assign(self, node: ast.Assign) -> None:
         for target in node.targets:
@@ -201,21 +201,23 @@ class Messages:
             self._take(module, function, node.args[0])
 
     def _read_assignment(self, module: Module, function: Function | None, node: ast.Assign | ast.AnnAssign) -> None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
+        value, told = node.value, list[ast.expr]()
+        if value is None:
+            return
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             name = _name_of(target)
-            if name in LISTS and isinstance(node.value, ast.List):
-                for one in node.value.elts:
-                    self._take(module, function, one)
-            elif name in TOLD and isinstance(node.value, ast.Constant) and " " in str(node.value.value):
-                self._take(module, function, node.value)
-            elif isinstance(target, ast.Subscript) and _name_of(target.value) in TABLES and node.value:
-                self._take(module, function, node.value)
-            elif isinstance(target, ast.Attribute) and target.attr in NAMED and node.value:
-                self._take(module, function, node.value)
-            elif isinstance(target, ast.Name) and target.id in CONSTANTS and isinstance(node.value, ast.Dict):
-                for one in node.value.values:
-                    self._take(module, function, one)
+            if name in LISTS and isinstance(value, ast.List):
+                told += value.elts
+            elif name in CONSTANTS and isinstance(value, ast.Dict):
+                told += value.values
+            elif name in TOLD and isinstance(value, ast.Constant):
+                told += [value] if " " in str(value.value) else []  # not the name of another program
+            elif (isinstance(target, ast.Subscript) and _name_of(target.value) in TABLES) or (
+                isinstance(target, ast.Attribute) and target.attr in NAMED
+            ):
+                told.append(value)
+        for one in told:
+            self._take(module, function, one)
 
     def _list_told(self, node: ast.expr) -> list[ast.expr]:
         if isinstance(node, ast.List):
@@ -305,7 +307,6 @@ class Messages:
         if name in ("strip", "removesuffix", "capitalize") and isinstance(node.func, ast.Attribute):
             return self._say(module, function, node.func.value, depth - 1)
         return None
-
 
     def _hand_over(
         self, module: Module, function: Function | None, node: ast.Call, called: Function, depth: int

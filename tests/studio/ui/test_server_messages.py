@@ -78,7 +78,9 @@ class Said:
             return unsaid
         parts = re.split(r"(?<=[.;]) ", text)
         found = [self._find_in_whole(re.sub(";$", "", part)) for part in parts]
-        return [one for part, unsaid in zip(parts, found, strict=True) for one in ([part] if unsaid is None else unsaid)]
+        return [
+            one for part, unsaid in zip(parts, found, strict=True) for one in ([part] if unsaid is None else unsaid)
+        ]
 
     def _find_in_whole(self, text: str) -> list[str] | None:
         for pattern, _ in self.rules:
@@ -151,7 +153,9 @@ def list_strings() -> Iterator[str]:
 @pytest.mark.parametrize("language", OTHERS)
 def test_what_the_page_knows_of_the_server_the_server_still_says(language: str) -> None:
     """Its messages are recognised by their English text, so a new wording must reach the catalogue too."""
-    pydantic = [error["message_template_python"].replace("{expected_plural}", "s").lower() for error in list_all_errors()]
+    pydantic = [
+        error["message_template_python"].replace("{expected_plural}", "s").lower() for error in list_all_errors()
+    ]
     said = "\n".join([*list_strings(), *(write_example(one.text) for one in find_messages(ROOT)), *pydantic])
     for english in LANGUAGES[language].server:
         for piece in re.split(r"\{\w+\}|: |\bjobs? |; |(?<=\.) |s (?=not)", english):  # where it puts parts together
