@@ -127,10 +127,10 @@ def _say_place(before: int, *, of_others: int, is_busy: bool) -> str:
     """Why a job waits that waits for nothing but its turn."""
     if not before:
         return "next, when the running job ends" if is_busy else "next"
-    jobs = f"{before} job{'s' if before > 1 else ''}"
+    jobs = "job" if before == 1 else "jobs"
     if of_others == before:
-        return f"{jobs} of others before it"
-    return f"{jobs} before it, {of_others} of others'" if of_others else f"{jobs} before it"
+        return f"{before} {jobs} of others before it"
+    return f"{before} {jobs} before it, {of_others} of others'" if of_others else f"{before} {jobs} before it"
 
 
 def _add(one: float | None, other: float | None) -> float | None:

@@ -4,13 +4,14 @@ Panels name their words: `<h2 data-text="queue.title"></h2>`, and likewise `data
 `data-text-placeholder` and `data-text-alt`; `data-key` is the key that a title tells of. They are built once for all
 visitors, in English; static/js/translate.js puts another language in before anything shows. What a language lacks is
 said in English. A message is a text with `{names}`, or one text for each of its plural forms (as Intl.PluralRules names
-them, by `{count}`). The part "server" holds what REST says in English, as static/js/said.js finds it there.
+them, by `{count}`). Two parts are named by the English itself: "server" holds what REST says, as static/js/said.js
+finds it there, and "shipped" the titles, texts and tags of the presets, models and styles that come with Lumesh.
 """
 
 import html
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -20,6 +21,7 @@ FOLDER = Path(__file__).parent / "text"
 ENGLISH = "en"
 COOKIE = "lumesh-language"  # as static/js/language.js sets it: the login page has no other way to know
 SERVER = "server"
+SHIPPED = "shipped"
 ATTRIBUTES = ("title", "aria-label", "placeholder", "alt")
 Message = str | dict[str, str]
 
@@ -30,19 +32,24 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, kw_only=True)
 class Language:
-    """`tag` is for browsers (zh-CN), `name` is the language's own; `messages` by id ("queue.title")."""
+    """`tag` is for browsers (zh-CN), `name` is the language's own; `messages` by id ("queue.title").
+
+    `server` and `shipped` by what is said in English; English has neither.
+    """
 
     tag: str
     name: str
     messages: dict[str, Message]
+    server: dict[str, Message] = field(default_factory=dict[str, Message])
+    shipped: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def read_catalogue(file: Path) -> Language:
     """A catalogue as it is written, with an id's part in front of its name."""
     parts = json.loads(file.read_text("utf-8"))
-    about = parts.pop("language")
+    about, server, shipped = parts.pop("language"), parts.pop(SERVER, {}), parts.pop(SHIPPED, {})
     messages = {f"{part}.{name}": message for part, named in parts.items() for name, message in named.items()}
-    return Language(tag=about["tag"], name=about["name"], messages=messages)
+    return Language(tag=about["tag"], name=about["name"], messages=messages, server=server, shipped=shipped)
 
 
 LANGUAGES = {file.stem: read_catalogue(file) for file in sorted(FOLDER.glob("*.json"))}
@@ -84,23 +91,19 @@ def _quality(part: str) -> float:
 
 def pack(name: str, language: Language) -> bytes:
     """A language as text.js reads it: every message, and what of the server's is said otherwise in it."""
-    messages = {key: text for key, text in _with_english(language).items() if not key.startswith(f"{SERVER}.")}
-    content = {"name": name, "tag": language.tag, "messages": messages, SERVER: _pair_server(language)}
+    content = {
+        "name": name,
+        "tag": language.tag,
+        "messages": _with_english(language),
+        SERVER: sorted(language.server.items(), key=lambda pair: _count_own_signs(pair[0]), reverse=True),
+        SHIPPED: language.shipped,
+    }
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _pair_server(language: Language) -> list[tuple[str, Message]]:
-    english = LANGUAGES[ENGLISH].messages
-    return [
-        (said, message)
-        for key, message in language.messages.items()
-        if key.startswith(f"{SERVER}.") and message != english[key]
-        for said in _list_forms(english[key])
-    ]
-
-
-def _list_forms(message: Message) -> list[str]:
-    return [message] if isinstance(message, str) else list(message.values())
+def _count_own_signs(english: str) -> int:
+    """Of several messages that fit a text, the one that says more of it itself is meant: it is tried first."""
+    return len(_NAME.sub("", english))
 
 
 def _with_english(language: Language) -> dict[str, Message]:

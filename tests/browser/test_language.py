@@ -18,6 +18,8 @@ from playwright.sync_api import expect
 from pipelines.catalog import load_catalog
 from studio.ui import catalogues
 from studio.ui.catalogues import ENGLISH, LANGUAGES, Language, Message
+from tests.browser.test_recipes import write_png
+from tests.studio.ui.test_server_messages import list_messages, write_example
 
 pytestmark = pytest.mark.browser
 PHONE = {"width": 390, "height": 844}
@@ -67,6 +69,13 @@ const look = () => {
 requestAnimationFrame(look);
 """
 
+# What the page makes of the server's messages.
+SAY = """async (texts) => {
+  const main = document.querySelector('script[src$="/js/main.js"]').src;
+  const { said } = await import(new URL("said.js", main).href);
+  return texts.map(said);
+}"""
+
 OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]
 
@@ -95,9 +104,11 @@ def _mark(message: Message) -> Message:
 
 
 def _pack_marked() -> bytes:
-    """English in brackets; what the server says stands in two, or it would not differ from what it says."""
+    """English in brackets, also what the server says and what is shipped."""
     messages = {key: _mark(message) for key, message in LANGUAGES[ENGLISH].messages.items()}
-    return catalogues.pack("zh", Language(tag="en", name="Brackets", messages=messages))
+    server: dict[str, Message] = {english: f"⟦{english}⟧" for english in LANGUAGES["zh"].server}
+    shipped = {english: f"⟦{english}⟧" for english in LANGUAGES["zh"].shipped}
+    return catalogues.pack("zh", Language(tag="en", name="Brackets", messages=messages, server=server, shipped=shipped))
 
 
 @pytest.fixture
@@ -262,6 +273,65 @@ def test_what_the_server_says_is_told_in_chinese(studio: Any, browser: Any) -> N
     _make(page, SAILBOAT)
     expect(page.locator("[data-message=steps]")).to_contain_text("999 超出范围")
     context.close()
+
+
+@pytest.fixture
+def chinese(studio: Any, browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="zh-CN")
+    context.set_default_timeout(15_000)
+    page = context.new_page()
+    page.goto(studio.url)
+    page.wait_for_selector("#lu-sizes [role=radio]")
+    yield page
+    context.close()
+
+
+def test_what_a_file_leaves_out_is_told_in_chinese(chinese: Any, keep: Keep) -> None:
+    text = "a red boat\nSteps: 31, Sampler: Euler a, Seed: 77, Size: 640x384, Model: mix, Clip skip: 2"
+    file = {"name": "boat.png", "mimeType": "image/png", "buffer": write_png(parameters=text)}
+    chinese.set_input_files("#lu-recipe-file", [file])
+    panel = chinese.locator("#lu-recipe")
+    expect(panel).to_contain_text("模型 mix 此处没有这个模型，继续使用 明信片（演示，SDXL 结构）")
+    expect(panel).to_contain_text("文本编码器按模型训练时的方式运行")
+    expect(panel).to_contain_text("A1111 生成噪声的方式不同：相同的种子在这里会得到不同的图片。")
+    keep(chinese, "chinese-recipe")
+
+
+def test_a_refused_preset_is_told_in_chinese(chinese: Any) -> None:
+    _show(chinese, "presets")
+    for content, told in (
+        (b'{"title": "x", "code": 1, "recipe": {"model": "a", "prompt": "b"}}', "“bad.json”：code: 不是预设中的字段"),
+        (b"[]", "请选择由 Lumesh 导出的文件。"),
+    ):
+        file = {"name": "bad.json", "mimeType": "application/json", "buffer": content}
+        chinese.set_input_files("#lu-presets-file", [file])
+        expect(chinese.locator("#lu-presets-message")).to_contain_text(told)
+
+
+def test_shipped_presets_are_called_and_found_in_both_languages(chinese: Any, keep: Keep) -> None:
+    _show(chinese, "presets")
+    cards, search = chinese.locator(".lu-preset"), chinese.locator("#lu-presets-search")
+    expect(cards.first).to_be_visible()
+    everything = cards.count()
+    for words in ("红帆船", "red sailboat sunset"):
+        search.fill(words)
+        expect(cards).to_have_count(1)
+        expect(cards.locator("h3")).to_have_text("日落时的红帆船")
+    keep(chinese, "chinese-presets")
+    search.fill("")
+    expect(cards).to_have_count(everything)
+    cards.filter(has_text="日落时的红帆船").get_by_role("button", name="编辑").click()
+    expect(chinese.locator("#lu-origin-title")).to_have_text("日落时的红帆船")
+    expect(chinese.locator("#lu-prompt")).to_have_value(re.compile("sailboat"))  # the recipe stays as it is
+
+
+def test_the_page_finds_every_message_of_the_server(chinese: Any) -> None:
+    """As the tests without a browser do (tests/studio/ui/test_server_messages.py)."""
+    texts = sorted({write_example(one.text) for one in list_messages()})
+    told = chinese.evaluate(SAY, texts)
+    same = {"LoRA 7", "LoRAs"}
+    english = [text for text, one in zip(texts, told, strict=True) if not re.search("[\u4e00-\u9fff：]", one)]
+    assert not set(english) - same
 
 
 def test_chinese_fits_on_a_phone(open_page: OpenPage, keep: Keep) -> None:

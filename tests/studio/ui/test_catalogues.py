@@ -1,9 +1,7 @@
 """Every word of the page stands in the catalogues, once in each language, and nothing there is left over."""
 
-import ast
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from pipelines.stages import PHASES
 from studio.jobs.engine import EngineState
 from studio.jobs.states import JobState
 from studio.ui import catalogues, page
-from studio.ui.catalogues import ENGLISH, LANGUAGES, SERVER, Language, Message
+from studio.ui.catalogues import ENGLISH, LANGUAGES, Language, Message
 
 ROOT = Path(catalogues.__file__).resolve().parents[2]
 SCRIPTS = sorted((page.STATIC_DIR / "js").glob("*.js"))
@@ -57,7 +55,7 @@ def test_what_code_names_is_there_and_what_is_there_is_named() -> None:
     known = LANGUAGES[ENGLISH].messages.keys()
     assert len(ids) > 400
     assert not ids - known
-    unused = {name for name in known - ids if name.split(".")[0] not in parts | {SERVER}}
+    unused = {name for name in known - ids if name.split(".")[0] not in parts}
     assert not unused
 
 
@@ -107,31 +105,12 @@ def test_panels_are_built_in_english() -> None:
     assert ">Queue</b>" in filled and 'title="Theme  T"' in filled
 
 
-def list_strings() -> Iterator[str]:
-    for folder in ("studio", "pipelines"):
-        for file in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    yield node.value
-
-
-def test_what_the_page_knows_of_the_server_the_server_still_says() -> None:
-    """Its messages are recognised by their English text, so a new wording must reach the catalogue too."""
-    said = "\n".join(list_strings())
-    for key, message in LANGUAGES[ENGLISH].messages.items():
-        if not key.startswith(f"{SERVER}."):
-            continue
-        for form in list_forms(message):
-            for piece in re.split(r"\{\w+\}|: |\bjobs? ", form):  # where the server puts parts together
-                assert piece.strip(" .;") in said, (key, piece)
-
-
 def test_what_a_language_lacks_is_said_in_english() -> None:
     young = Language(tag="eo", name="Esperanto", messages={"queue.title": "Vico"})
     packed = json.loads(catalogues.pack("eo", young))
     assert packed["messages"]["queue.title"] == "Vico"
     assert packed["messages"]["queue.pause"] == "Pause"
-    assert not packed["server"]
+    assert not packed["server"] and not packed["shipped"]
 
 
 def test_a_language_comes_with_what_the_server_says_in_english() -> None:
@@ -142,7 +121,8 @@ def test_a_language_comes_with_what_the_server_says_in_english() -> None:
     assert "immutable" in answer.headers["cache-control"]
     assert ["Your queue is full", "你的队列已满"] in answer.json()["server"]
     assert client.get("/ui/1/text/xx.json").status_code == 404
-    assert not client.get("/ui/1/text/en.json").json()["server"]
+    english = client.get("/ui/1/text/en.json").json()
+    assert not english["server"] and not english["shipped"]
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,25 @@
 // REST, and the one shape of its errors. Paths are relative to the page, so a proxy's prefix does no harm.
 
 import { said, saidFields } from "./said.js";
-import { t } from "./text.js";
+import { named, t } from "./text.js";
 
 export const at = (path) => new URL(path.replace(/^\//, ""), document.baseURI).href;
 
 export class ApiError extends Error {
   /** `fields` maps a recipe's field to what is wrong with it. All of it is told in the visitor's language. */
-  constructor({ title, detail, advice = "", fields = {}, status = 0 }) {
-    super(said(detail));
-    Object.assign(this, { title: said(title), detail: said(detail), advice: said(advice), fields: saidFields(fields), status });
+  constructor({ title, detail: english, advice = "", fields: problems = {}, status = 0 }) {
+    const fields = saidFields(problems);
+    const detail = english && english === list(problems) ? list(fields) : said(english);
+    super(detail);
+    Object.assign(this, { title: said(title), detail, advice: said(advice), fields, status });
   }
 }
+
+/** As the server puts the messages of fields together where they are the whole detail. */
+const list = (fields) =>
+  Object.entries(fields)
+    .map(([name, message]) => `${name}: ${message}`)
+    .join("; ");
 
 async function call(method, path, body, headers = {}) {
   const { response, text } = await send(method, path, body, headers);
@@ -111,7 +119,19 @@ export const readMe = () => call("GET", "api/v1/me");
 export const readHealth = () => call("GET", "api/v1/health");
 export const readLoras = () => call("GET", LORAS);
 export const deleteLora = (ref) => call("DELETE", `${LORAS}/${encodeURIComponent(ref)}`);
-export const readModels = () => call("GET", "api/v1/models");
+export const readModels = async () => withNames(await call("GET", "api/v1/models"));
+
+/** Models as they are called here. */
+function withNames({ models, ...rest }) {
+  const called = ({ title, description, knows, ...model }) => ({
+    ...model,
+    title: named(title),
+    description: named(description),
+    knows: named(knows),
+  });
+  return { ...rest, models: models.map(called) };
+}
+
 export const readJobs = (jobState) => call("GET", jobState ? `${JOBS}?state=${jobState}&limit=500` : JOBS);
 export const readEveryonesJobs = (jobState) => call("GET", `${JOBS}?state=${jobState}&limit=500&everyone=true`);
 export const readJob = (id) => call("GET", `${JOBS}/${encodeURIComponent(id)}`);

@@ -6,7 +6,7 @@ import { find, setText } from "./dom.js";
 import { missingLoras } from "./loras.js";
 import { PREFIX, unpackPreset } from "./presetlink.js";
 import { said } from "./said.js";
-import { t, together } from "./text.js";
+import { named, t, together } from "./text.js";
 import { toast } from "./toasts.js";
 import { showView } from "./views.js";
 
@@ -35,6 +35,9 @@ export function originText(preset) {
   return words[kind];
 }
 
+/** What is shipped is called in the visitor's language; what somebody made, as they called it. */
+export const titleOf = ({ title, origin }) => (origin.kind === "shipped" ? named(title) : title);
+
 /** Fills the form with a preset and says so; a model that is not here is named instead. */
 export function fillFrom(preset, { keepsImages = true } = {}) {
   const origins = [originText(preset), preset.author && t("origin.by", { author: preset.author })];
@@ -55,7 +58,7 @@ export function fillFrom(preset, { keepsImages = true } = {}) {
 function note(preset, text, tone = "calm") {
   find("lu-origin").hidden = false;
   find("lu-origin").dataset.tone = tone;
-  setText(find("lu-origin-title"), preset.title);
+  setText(find("lu-origin-title"), titleOf(preset));
   setText(find("lu-origin-text"), text);
   find("lu-origin-keep").hidden = !shared;
   find("lu-origin").scrollIntoView({ block: "nearest" }); // on a phone the form is below the picture

@@ -4,11 +4,11 @@ import { at, deletePreset, importPreset, readPresets } from "./api.js";
 import { el, find, icon, keyed, setText } from "./dom.js";
 import { mountHub, openHub } from "./hub.js";
 import { generate } from "./make.js";
-import { fillFrom, forgetShared, originText } from "./origin.js";
+import { fillFrom, forgetShared, originText, titleOf } from "./origin.js";
 import { said } from "./said.js";
 import { openShare } from "./share.js";
 import { modelOf } from "./store.js";
-import { t, together } from "./text.js";
+import { language, named, t, together } from "./text.js";
 import { toast } from "./toasts.js";
 import { isShown, onView, showView } from "./views.js";
 
@@ -54,11 +54,21 @@ async function load() {
   asked += 1;
   const mine = asked; // a later answer may come first
   try {
-    const found = await readPresets(wanted);
-    if (mine === asked) draw(found);
+    const found = await readPresets(language === "en" ? wanted : { ...wanted, q: "" });
+    if (mine === asked) draw({ ...found, presets: found.presets.filter(isWanted) });
   } catch (error) {
     say(error);
   }
+}
+
+/** The server searches in English; in another language both are searched here, in the same way. */
+function isWanted(preset) {
+  if (language === "en") return true;
+  const { title, description, author, recipe, model, tags } = preset;
+  const texts = [title, titleOf(preset), description, named(description), author, recipe.prompt, model.id];
+  texts.push(model.title, named(model.title), ...tags, ...tags.map(named));
+  const text = texts.join(" ").toLowerCase();
+  return wanted.q.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 
 function draw({ presets, tags, models }) {
@@ -90,14 +100,15 @@ function drawTags(tags) {
   if (wanted.tag && !shown.includes(wanted.tag)) shown.push(wanted.tag);
   keyed(find("lu-presets-tags"), shown, {
     key: (tag) => tag,
-    create: (tag) => el("button.lu-chip", { type: "button" }, tag),
+    create: (tag) => el("button.lu-chip", { type: "button" }, named(tag)),
     update: (chip, tag) => chip.setAttribute("aria-pressed", String(tag === wanted.tag)),
   });
 }
 
 function create(preset) {
-  const { title, missing, origin } = preset;
-  const name = preset.model.title || preset.model.id;
+  const { missing, origin } = preset;
+  const title = titleOf(preset);
+  const name = named(preset.model.title) || preset.model.id;
   const isOwn = origin.kind !== "shipped";
   const origins = [isOwn && originText(preset), preset.author && t("origin.by", { author: preset.author })];
   const action = (iconName, label, onclick) =>
@@ -115,7 +126,7 @@ function create(preset) {
       {},
       el("h3", { title }, title),
       el("p.lu-preset-model", { title: preset.recipe.prompt }, name),
-      el("p.lu-preset-text", {}, preset.description || preset.recipe.prompt),
+      el("p.lu-preset-text", {}, named(preset.description) || preset.recipe.prompt),
       el("p.lu-preset-origin", {}, origins.filter(Boolean).join(", ")),
       missing ? howToAdd(missing) : null,
     ),
@@ -153,7 +164,7 @@ function howToAdd({ model, title, advice }) {
   return el(
     "details.lu-preset-missing",
     {},
-    el("summary", {}, t("preset.needs", { model: title || model })),
+    el("summary", {}, t("preset.needs", { model: named(title) || model })),
     el("p", {}, said(advice)),
   );
 }

@@ -1,7 +1,7 @@
 // What the server says (reasons, errors, advice) in the visitor's language. REST speaks English, to scripts as well; the
 // catalogue knows the usual messages by their English text, and what it does not know stays as it is.
 
-import { serverMessages, together, write } from "./text.js";
+import { named, serverMessages, together, write } from "./text.js";
 
 const MAX_KEPT = 500;
 
@@ -21,10 +21,12 @@ export function said(text) {
   if (!text || !rules.length) return text;
   if (!kept.has(text)) {
     if (kept.size >= MAX_KEPT) kept.clear();
-    kept.set(text, whole(text) ?? together(...text.split(/(?<=[.;]) /).map(part)));
+    kept.set(text, tell(text));
   }
   return kept.get(text);
 }
+
+const tell = (text) => whole(text) ?? together(...text.split(/(?<=[.;]) /).map(part));
 
 function part(text) {
   const [, words, end] = /^(.*?)(;?)$/s.exec(text);
@@ -40,12 +42,12 @@ function whole(text) {
   return null;
 }
 
-/** A part may be a message itself ("loading", in "loading Demo SDXL"). */
+/** A value may be a message itself ("prompts", in "stands for 9 prompts"), or the name of what comes with Lumesh. */
 const valuesOf = (groups) =>
   Object.fromEntries(
     Object.entries(groups).map(([name, value]) => [
       name,
-      name === "count" ? Number(value.replaceAll(",", "")) : (whole(value) ?? value),
+      name === "count" ? Number(value.replaceAll(",", "")) : named(tell(value)),
     ]),
   );
 

@@ -3,6 +3,7 @@
 import { at, drawCode, presetPath } from "./api.js";
 import { find, setText } from "./dom.js";
 import { copyText } from "./make.js";
+import { titleOf } from "./origin.js";
 import { packPreset } from "./presetlink.js";
 import { t, together } from "./text.js";
 import { toast } from "./toasts.js";
@@ -22,7 +23,7 @@ export async function openShare(preset) {
   const here = new URL(at(""));
   const link = here.href + (await packPreset(preset));
   here.searchParams.set("preset", preset.id);
-  setText(find("lu-share-heading"), t("share.title", { title: preset.title }));
+  setText(find("lu-share-heading"), t("share.title", { title: titleOf(preset) }));
   find("lu-share-self").value = link;
   find("lu-share-here").value = here.href;
   find("lu-share-file").href = at(`${presetPath(preset.id)}/file`);

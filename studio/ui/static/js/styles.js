@@ -1,11 +1,13 @@
 // Styles: templates around the prompt. They are applied when a recipe is sent, so the recipe holds the whole prompt.
 
 import { readStyles } from "./api.js";
+import { named } from "./text.js";
 
 let styles = [];
 
 export async function loadStyles() {
-  ({ styles } = await readStyles());
+  const found = await readStyles();
+  styles = found.styles.map((style) => ({ ...style, title: named(style.title) }));
 }
 
 /** The demo models know few words: they are offered only the styles made of those. */

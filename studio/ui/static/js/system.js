@@ -7,7 +7,7 @@ import { ago, bytes, capitalized, chipSeconds, moneyText, seconds, shapeName, ST
 import { mountLoraFiles, openLoraFiles } from "./lorafiles.js";
 import { said } from "./said.js";
 import { mountPlan, openPlan } from "./systemplan.js";
-import { has, locale, t, together } from "./text.js";
+import { has, locale, named, t, together } from "./text.js";
 import { toast } from "./toasts.js";
 import { isShown, onView } from "./views.js";
 import { mountWordLists, openWordLists } from "./wordlists.js";
@@ -64,7 +64,7 @@ function drawSystem({ engine, machine, models, versions, worker_log }) {
   drawMeters(machine);
   drawFacts("lu-sys-machine", [
     [t("system.worker"), engine.activity ? capitalized(said(engine.activity)) : t(`engine.${engine.state}`)],
-    [t("system.resident"), models.find((model) => model.id === engine.model)?.title ?? t("system.none")],
+    [t("system.resident"), named(models.find((model) => model.id === engine.model)?.title) ?? t("system.none")],
     [t("made.mesh"), machine.mesh || "–"],
     [t("plan.chips"), String(machine.chips)],
     [t("system.compiling"), machine.compiling ? t("system.count", { count: machine.compiling }) : t("system.nothing")],
@@ -131,7 +131,7 @@ function drawModels(models) {
   keyed(find("lu-sys-models"), models, {
     key: (model) => model.id,
     create: (model) =>
-      el("div.lu-sys-model", {}, el("p", {}, el("strong", {}, model.title), el("span.lu-sys-resident")), el("ul")),
+      el("div.lu-sys-model", {}, el("p", {}, el("strong", {}, named(model.title)), el("span.lu-sys-resident")), el("ul")),
     update: (element, model) => {
       setText(element.querySelector(".lu-sys-resident"), model.is_resident ? ` ${t("system.inMemory")}` : "");
       keyed(element.querySelector("ul"), model.shapes, {

@@ -1,7 +1,7 @@
 // What the page says, by id, in the visitor's language. The page's head chose it and asked for its catalogue
 // (studio/ui/catalogues.py); every module that imports this one waits for it, so `t` works from their first line on.
 
-const { name, tag, messages, server } = await globalThis.lumeshText;
+const { name, tag, messages, server, shipped } = await globalThis.lumeshText;
 
 const baseOf = (one) => one.split("-")[0].toLowerCase();
 
@@ -13,6 +13,11 @@ export const locale = navigator.languages.find((one) => baseOf(one) === baseOf(t
 
 /** [what REST says in English, the same in this language]. */
 export const serverMessages = server;
+
+const names = new Map(Object.entries(shipped));
+
+/** A title, text or tag of what comes with Lumesh; what it does not know, as somebody's own, stays as it is. */
+export const named = (text) => names.get(text) ?? text;
 
 const plurals = new Intl.PluralRules(locale);
 const numbers = new Intl.NumberFormat(locale);
