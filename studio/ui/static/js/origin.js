@@ -35,8 +35,8 @@ export function originText(preset) {
   return words[kind];
 }
 
-/** What is shipped is called in the visitor's language; what somebody made, as they called it. */
-export const titleOf = ({ title, origin }) => (origin.kind === "shipped" ? named(title) : title);
+/** What is shipped is called in the visitor's language; what somebody made, or a link that failed, as it is. */
+export const titleOf = ({ title, origin }) => (origin?.kind === "shipped" ? named(title) : title);
 
 /** Fills the form with a preset and says so; a model that is not here is named instead. */
 export function fillFrom(preset, { keepsImages = true } = {}) {
