@@ -14,12 +14,13 @@ _KNOWN = frozenset(
         *("positive_prompt", "negative_prompt", "model", "seed", "steps", "cfg_scale", "guidance", "scheduler"),
         *("width", "height", "loras", "app_version", "generation_mode", "rand_device", "clip_skip", "qwen3_encoder"),
         *("positive_style_prompt", "negative_style_prompt", "canvas_v2_metadata", "t5_encoder", "clip_embed_model"),
+        "strength",
     )
 )
 _KNOWN_IMAGE = frozenset(
     (
         *("prompt", "seed", "steps", "cfg_scale", "sampler", "width", "height", "type", "postprocessing"),
-        *("image_hash", "threshold", "perlin", "extra", "orig_hash"),
+        *("image_hash", "threshold", "perlin", "extra", "orig_hash", "strength"),
     )
 )
 _SEPARATE_STYLE = "positive_style_prompt"
@@ -62,9 +63,15 @@ def _read_newest(fields: Fields) -> Found:
         schedule=schedule,
         width=fields.whole("width"),
         height=fields.whole("height"),
+        strength=_read_strength(fields, mode=fields.text("generation_mode")),
         loras=tuple(_read_lora(one) for one in fields.items("loras")),
         unusable=tuple(list_unused(rest)),
     )
+
+
+def _read_strength(fields: Fields, *, mode: str | None) -> float | None:
+    """It is written for pictures made from noise, too, where it says nothing."""
+    return fields.number("strength") if mode and "img2img" in mode else None
 
 
 def _read_lora(value: Any) -> FoundLora:
@@ -102,6 +109,7 @@ def _read_older(outer: Fields) -> Found:
         sampler=sampler,
         width=image.whole("width"),
         height=image.whole("height"),
+        strength=_read_strength(image, mode=image.text("type")),
         unusable=tuple(list_unused(image.rest(_KNOWN_IMAGE))),
     )
 

@@ -14,7 +14,7 @@ _KNOWN = frozenset(
         *("sampler", "scheduler", "width", "height", "aspectratio", "images", "batchsize", "loras", "loraweights"),
         *("lorasectionconfinement", "sigmashift", "swarm_version", "date", "generation_time", "wildcardseed"),
         *("used_wildcards", "automaticvae", "nopreviews", "imageformat", "personalnote", "presets", "donotsave"),
-        *("text2videoframes", "videofps", "videoframes"),
+        *("text2videoframes", "videofps", "videoframes", "initimagecreativity"),
     )
 )
 
@@ -40,6 +40,7 @@ def read_swarmui(outer: Fields) -> Found | None:
         frames=fields.whole("text2videoframes") or fields.whole("videoframes"),
         fps=fields.whole("videofps"),
         flow_shift=fields.number("sigmashift"),
+        strength=fields.number("initimagecreativity"),
         loras=tuple(_list_loras(fields.items("loras"), fields.items("loraweights"))),
         unusable=tuple(list_unused(fields.rest(_KNOWN))),
     )

@@ -132,7 +132,20 @@ def test_invokeai_now(read: Read, write_png: Write) -> None:
     assert (found.source, recipe.prompt, recipe.negative_prompt) == ("InvokeAI", "a red boat", "fog")
     assert (recipe.model, recipe.shape, recipe.scheduler) == ("sdxl-base", "1024x1024", "dpmpp_2m")
     assert (recipe.steps, recipe.guidance_scale, recipe.seed) == (30, 7.5, 17)
-    assert list_what(found) == {"LoRA pixel-art", "Schedule Karras", "strength: 0.6", "vae: …"}
+    assert list_what(found) == {"LoRA pixel-art", "Schedule Karras", "vae: …"}
+
+
+def test_invokeais_strength_is_that_of_a_picture_to_start_from(read: Read, write_png: Write) -> None:
+    plain = read(write_png(invokeai_metadata=json.dumps(INVOKE)))
+    assert plain.recipe.strength is None
+    from_picture = read(write_png(invokeai_metadata=json.dumps(INVOKE | {"generation_mode": "sdxl_img2img"})))
+    assert from_picture.recipe.strength == 0.6
+    assert not any("strength" in one.what.lower() for one in (*plain.unusable, *from_picture.unusable))
+
+
+def test_swarmuis_creativity_is_a_strength(read: Read, write_png: Write) -> None:
+    fields = {**SWARM["sui_image_params"], "initimagecreativity": 0.4}
+    assert read(write_png(parameters=json.dumps({"sui_image_params": fields}))).recipe.strength == 0.4
 
 
 def test_invokeai_3(read: Read, write_png: Write) -> None:
