@@ -4,6 +4,7 @@ Reads that a page starts from carry `last_event_id`: the stream after that id te
 Not here: the whole line (queue.py).
 """
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
@@ -20,6 +21,8 @@ from studio.library import inputs
 
 # What a recipe keeps when its model changes; the rest means nothing to the other model, or something else.
 OF_EVERY_MODEL = ("prompt", "seed", "batch_size", "images")
+
+PresetId = Annotated[str | None, Query(max_length=100, description="the preset that the settings came from")]
 
 router = APIRouter(tags=["jobs"])
 
@@ -39,12 +42,12 @@ class Many(BaseModel):
 
 
 @router.post("/jobs", status_code=201)
-def create_job(recipe: Recipe, visit: Visitor) -> dict[str, str]:
+def create_job(recipe: Recipe, visit: Visitor, preset: PresetId = None) -> dict[str, str]:
     """Queues a recipe. Only `model` and `prompt` are required; 422 names every field that cannot be.
 
     429 when as many jobs of yours wait as may.
     """
-    return _queue(prepare(recipe, visit), visit)
+    return _queue(of_preset(prepare(recipe, visit), preset, visit), visit)
 
 
 @router.post("/estimate")
@@ -147,6 +150,11 @@ def prepare(recipe: Recipe, visit: Visit, *, owner: str | None = None) -> Wanted
     model = visit.studio.catalog.get(resolved.model)
     references = inputs.find_references(visit.database, model, resolved, owner=owner or visit.owner)
     return Wanted(recipe=resolved, programs=name_programs(resolved.parsed_shape, references))
+
+
+def of_preset(wanted: Wanted, preset: str | None, visit: Visit) -> Wanted:
+    """The same, of this preset; raises NotFoundError when there is none."""
+    return wanted if preset is None else replace(wanted, preset=visit.get_preset(preset).id)
 
 
 def _queue(wanted: Wanted, visit: Visit) -> dict[str, str]:

@@ -16,7 +16,7 @@ from studio.library.archive import stream_zip
 from studio.library.pixels import compare
 from studio.library.presets import gallery
 from studio.library.presets.preset import Tag, clean_tags
-from studio.library.search import Filters, count_prompts, count_values, find_outputs
+from studio.library.search import Filters, PresetMark, count_presets, count_values, find_outputs
 
 router = APIRouter(tags=["outputs"])
 NOTED_IDS = 20
@@ -65,7 +65,10 @@ def list_outputs(
     kind: Annotated[Literal["image", "video"] | None, Query(description="only pictures, or only videos")] = None,
     favourite: Annotated[bool | None, Query(description="only marked ones, or only others")] = None,
     tag: Annotated[str | None, Query(description="only outputs with this tag")] = None,
-    preset: Annotated[str | None, Query(description="only outputs with this preset's model and prompt")] = None,
+    preset: Annotated[
+        str | None,
+        Query(description="only outputs whose settings came from this preset, or that have its model and prompt"),
+    ] = None,
     after: Time = None,
     before: Time = None,
     state: Annotated[Literal["kept", "trashed"], Query(description="the gallery, or its trash")] = "kept",
@@ -79,17 +82,17 @@ def list_outputs(
     With `next` as the cursor the list goes on; with `start` the same page comes again, whatever was made since. `after`
     and `before` are seconds since 1970.
     """
-    wanted = visit.get_preset(preset).preset.recipe if preset is not None else None
+    wanted = _mark(visit.get_preset(preset)) if preset is not None else None
     filters = Filters(
         words=q,
-        models=_choose_models(visit, family, model, wanted.model if wanted else None),
+        models=_choose_models(visit, family, model),
         shape=shape,
         kind=kind,
         tag=tag,
         is_favourite=favourite,
         after=after,
         before=before,
-        prompt=wanted.prompt if wanted else None,
+        preset=wanted,
         is_trashed=state == "trashed",
     )
     owner = visit.choose_owner(is_everyone=everyone, is_shared=visit.shares_gallery and not filters.is_trashed)
@@ -184,17 +187,22 @@ def throw_away_output(output_id: str, visit: Visitor) -> dict[str, Any]:
     return visit.get_output(output_id).to_json()
 
 
-def _choose_models(visit: Visit, family: str | None, *wanted: str | None) -> list[str] | None:
-    """Ids that satisfy all of them; None when nothing is asked of the model."""
-    asked = [{model} for model in wanted if model is not None]
+def _choose_models(visit: Visit, family: str | None, model: str | None) -> list[str] | None:
+    """Ids that satisfy both; None when nothing is asked of the model."""
+    asked = [{model}] if model is not None else []
     if family is not None:
-        asked.append({model.id for model in visit.studio.catalog.models if model.family == family})
+        asked.append({one.id for one in visit.studio.catalog.models if one.family == family})
     return sorted(set.intersection(*asked)) if asked else None
 
 
 def _count_presets(visit: Visit, owner: str | None) -> list[dict[str, Any]]:
-    """Presets that outputs were made of, by model and prompt."""
-    counts = count_prompts(visit.database, owner=owner)
+    """Presets that outputs were made of."""
     entries = gallery.list_entries(visit.database, visit.presets_dir, visit.studio.catalog, owner=visit.owner)
-    found = ((entry, counts.get((entry.preset.recipe.model, entry.preset.recipe.prompt), 0)) for entry in entries)
+    counts = count_presets(visit.database, [_mark(entry) for entry in entries], owner=owner)
+    found = ((entry, counts[entry.id]) for entry in entries)
     return [{"id": entry.id, "title": entry.preset.title, "count": count} for entry, count in found if count]
+
+
+def _mark(entry: gallery.Entry) -> PresetMark:
+    recipe = entry.preset.recipe
+    return PresetMark(id=entry.id, model=recipe.model, prompt=recipe.prompt)

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from studio.api.access import Visit, Visitor
-from studio.api.jobs import prepare
+from studio.api.jobs import PresetId, of_preset, prepare
 from studio.jobs import estimates, queue
 from studio.jobs.sweep import Expanded, Sweep, expand
 from studio.library.wildcards import read_wildcard
@@ -29,9 +29,9 @@ def count_sweep(sweep: Sweep, visit: Visitor) -> dict[str, Any]:
 
 
 @router.post("/jobs/many", status_code=201)
-def create_jobs(sweep: Sweep, visit: Visitor) -> dict[str, list[str]]:
+def create_jobs(sweep: Sweep, visit: Visitor, preset: PresetId = None) -> dict[str, list[str]]:
     """Queues a job for every prompt and seed of a sweep, in order, or none of them; answers with their ids."""
-    wanted = [prepare(recipe, visit) for recipe in _expand(sweep, visit).list_recipes()]
+    wanted = [of_preset(prepare(recipe, visit), preset, visit) for recipe in _expand(sweep, visit).list_recipes()]
     visit.admit([one.recipe for one in wanted])
     quota = visit.studio.settings.queue_quota
     return {"ids": [job.id for job in queue.submit_all(visit.database, wanted, owner=visit.owner, quota=quota)]}

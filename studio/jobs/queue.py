@@ -39,10 +39,11 @@ class DiskFullError(LumeshError):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A resolved recipe, and what it needs compiled (library/inputs.py)."""
+    """A resolved recipe, what it needs compiled (library/inputs.py), and the id of the preset that it came from."""
 
     recipe: Recipe
     programs: str
+    preset: str | None = None
 
 
 def submit(
@@ -206,8 +207,8 @@ def require_room(tx: Transaction, *, owner: str, joining: int, quota: int) -> No
 def _insert(tx: Transaction, wanted: Wanted, *, owner: str) -> Job:
     recipe, now = wanted.recipe, time.time()
     row = tx.execute(
-        "INSERT INTO jobs (id, owner, state, recipe, model, shape, created_at, queued_at, position, steps, programs) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
+        "INSERT INTO jobs (id, owner, state, recipe, model, shape, created_at, queued_at, position, steps, programs, "
+        "preset) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
         (
             secrets.token_hex(5),
             owner,
@@ -220,6 +221,7 @@ def _insert(tx: Transaction, wanted: Wanted, *, owner: str) -> Job:
             _next_position(tx),
             recipe.denoising_steps,
             wanted.programs,
+            wanted.preset,
         ),
     ).fetchone()
     job = Job.from_row(row)

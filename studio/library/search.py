@@ -4,6 +4,7 @@ Words of three letters and more are looked up in the index of trigrams, shorter 
 part of a word. A page goes on after a cursor, which stays where it is whatever is made meanwhile.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,15 @@ from studio.database import Database
 from studio.library.records import Output
 
 INDEXED_CHARS = 3  # shorter words have no trigram
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetMark:
+    """What outputs of a preset are known by: their job came from it, or they have its model and prompt."""
+
+    id: str
+    model: str
+    prompt: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +36,7 @@ class Filters:
     is_favourite: bool | None = None
     after: float | None = None
     before: float | None = None
-    prompt: str | None = None
+    preset: PresetMark | None = None
     is_trashed: bool = False
 
 
@@ -108,14 +118,27 @@ def count_values(database: Database, *, owner: str | None) -> Counts:
     )
 
 
-def count_prompts(database: Database, *, owner: str | None) -> dict[tuple[str, str], int]:
-    """How many kept outputs there are of each model and prompt: what a preset is recognised by."""
-    rows = database.read(
+def count_presets(database: Database, presets: Sequence[PresetMark], *, owner: str | None) -> dict[str, int]:
+    """How many kept outputs there are of each preset, by its id."""
+    alike: Counter[tuple[str, str]] = Counter()  # by model and prompt
+    for row in database.read(
         f"SELECT model, prompt, count(*) AS times FROM outputs WHERE {_whose(owner)} AND trashed_at IS NULL "
         "GROUP BY model, prompt",
         {"owner": owner},
-    )
-    return {(row["model"], row["prompt"]): row["times"] for row in rows}
+    ):
+        alike[row["model"], row["prompt"]] = row["times"]
+    counts = {preset.id: alike[preset.model, preset.prompt] for preset in presets}
+    marks = {preset.id: (preset.model, preset.prompt) for preset in presets}
+    for row in database.read(
+        "SELECT jobs.preset, outputs.model, outputs.prompt, count(*) AS times FROM jobs "
+        "JOIN outputs ON outputs.job_id = jobs.id WHERE jobs.preset IS NOT NULL "
+        "AND (:owner IS NULL OR outputs.owner = :owner) AND outputs.trashed_at IS NULL "
+        "GROUP BY jobs.preset, outputs.model, outputs.prompt",
+        {"owner": owner},
+    ):
+        if row["preset"] in counts and marks[row["preset"]] != (row["model"], row["prompt"]):
+            counts[row["preset"]] += row["times"]
+    return counts
 
 
 def _whose(owner: str | None) -> str:
@@ -132,7 +155,13 @@ def _make_conditions(filters: Filters, owner: str | None) -> tuple[str, dict[str
         conditions.append(condition)
         values[name] = value
 
-    for name in ("shape", "kind", "prompt"):
+    if filters.preset is not None:
+        conditions.append(
+            "(job_id IN (SELECT id FROM jobs WHERE preset = :preset_id) "
+            "OR (model = :preset_model AND prompt = :preset_prompt))"
+        )
+        values |= {f"preset_{name}": value for name, value in vars(filters.preset).items()}
+    for name in ("shape", "kind"):
         if (value := getattr(filters, name)) is not None:
             require(f"{name} = :{name}", name, value)
     if filters.models is not None:

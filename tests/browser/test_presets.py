@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -216,6 +217,34 @@ def test_the_hub_dialog_says_what_is_missing_and_forgets_the_token(open_page: Op
     page.on("dialog", lambda dialog: dialog.accept())
     page.locator(CARD).first.get_by_role("button", name="Delete").click()
     expect(page.locator("#lu-presets-count")).to_have_text(SHIPPED)
+
+
+def test_what_is_made_of_a_preset_stays_with_it_when_a_word_changes(open_page: OpenPage, studio: Any) -> None:
+    page = open_page()
+    preset = next(one for one in _read(studio, "presets")["presets"] if one["recipe"]["prompt"] == SAILBOAT)
+    before = _read(studio, f"outputs?preset={preset['id']}")["total"]
+    _open_gallery(page)
+    card = page.locator(CARD).filter(has_text=preset["title"]).first
+    card.get_by_role("button", name="Edit").click()
+    page.fill("#lu-prompt", "A red sailboat on the lake at sunrise")
+    page.click("#lu-generate")
+    expect(page.locator("#lu-bar")).to_contain_text("on the lake at sunrise")
+    expect(page.locator(RESULT)).to_be_visible()
+    page.wait_for_function("!document.querySelector('#lu-generate[aria-disabled=true]')")
+    assert _wait_for_total(studio, preset["id"], before + 1)
+    page.click("#lu-origin-close")
+    page.fill("#lu-prompt", "A red sailboat that no preset knows")
+    page.click("#lu-generate")
+    expect(page.locator("#lu-bar")).to_contain_text("that no preset knows")
+    assert _read(studio, f"outputs?preset={preset['id']}")["total"] == before + 1
+
+
+def _wait_for_total(studio: Any, preset: str, total: int) -> bool:
+    for _ in range(100):
+        if _read(studio, f"outputs?preset={preset}")["total"] == total:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def test_a_style_is_put_around_the_prompt(open_page: OpenPage, studio: Any) -> None:

@@ -25,6 +25,7 @@ MODEL = {
     "is_demo": True,
     "has_references": False,
     "is_resident": True,
+    "is_here": True,
     "load_s": 1.9,
     "defaults": {
         "shape": "256x256",

@@ -54,6 +54,22 @@ def test_outputs_are_found_by_every_filter(client: TestClient, make: Callable[..
     assert find(client) == [boat, film]
 
 
+def test_outputs_stay_with_their_preset_when_a_word_changes(
+    client: TestClient, worker: Worker, make: Callable[..., str]
+) -> None:
+    preset = client.get("/api/v1/presets").json()["presets"][0]
+    recipe = {"model": "demo-sdxl", "prompt": "Something else", "seed": 1, "steps": 2}
+    make("Something else")
+    job = client.post("/api/v1/jobs", json=recipe, params={"preset": preset["id"]}).json()["id"]
+    (other,) = client.post("/api/v1/jobs/many", json={"recipe": recipe}, params={"preset": preset["id"]}).json()["ids"]
+    worker.run_next()
+    worker.run_next()
+    assert find(client, preset=preset["id"]) == [f"{other}-0", f"{job}-0"]
+    counts = {one["id"]: one["count"] for one in client.get(f"{URL}/filters").json()["presets"]}
+    assert counts == {preset["id"]: 2}
+    assert client.post("/api/v1/jobs", json=recipe, params={"preset": "none"}).status_code == 404
+
+
 def test_pages_follow_each_other(client: TestClient, make: Callable[..., str]) -> None:
     ids = [make() for _ in range(3)][::-1]
     first = client.get(URL, params={"limit": 2}).json()

@@ -7,7 +7,7 @@ import pytest
 from studio.database import Database
 from studio.library import records, trash
 from studio.library.records import Output
-from studio.library.search import Filters, count_prompts, count_values, find_outputs
+from studio.library.search import Filters, PresetMark, count_presets, count_values, find_outputs
 
 AddOutput = Callable[..., Output]
 
@@ -69,8 +69,9 @@ def test_filters_narrow_by_what_an_output_is(database: Database, add_output: Add
     wide = add_output("Wide", shape="320x192", created_at=20.0)
     records.change(database, wide.id, is_favourite=True, tags=("sea", "été"))
     (wide,) = find(database, is_favourite=True)
+    named = PresetMark(id="wide", model=wide.recipe.model, prompt="Wide")
     clip_filters = ({"kind": "video"}, {"models": ["clips"]}, {"before": 20.0}, {"is_favourite": False})
-    wide_filters = ({"shape": "320x192"}, {"tag": "sea"}, {"after": 20.0}, {"prompt": "Wide"}, {"words": "été"})
+    wide_filters = ({"shape": "320x192"}, {"tag": "sea"}, {"after": 20.0}, {"preset": named}, {"words": "été"})
     for wanted in clip_filters:
         assert find(database, **wanted) == [clip], wanted
     for wanted in wide_filters:
@@ -103,7 +104,9 @@ def test_counts_say_what_there_is_to_filter_by(database: Database, add_output: A
     assert list(counts.tags.items()) == [("sea", 2), ("night", 1)]
     assert counts.models == {"clips": 1, second.recipe.model: 1}
     assert counts.shapes == {"96x64x9": 1, second.recipe.shape: 1}
-    assert count_prompts(database, owner="local") == {("clips", "Clip"): 1, (second.recipe.model, "Boat"): 1}
+    boats = PresetMark(id="boats", model=second.recipe.model, prompt="Boat")
+    others = PresetMark(id="others", model="clips", prompt="Boat")
+    assert count_presets(database, [boats, others], owner="local") == {"boats": 1, "others": 0}
 
 
 def explain(database: Database, sql: str) -> str:

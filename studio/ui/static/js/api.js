@@ -135,8 +135,10 @@ function withNames({ models, ...rest }) {
 export const readJobs = (jobState) => call("GET", jobState ? `${JOBS}?state=${jobState}&limit=500` : JOBS);
 export const readEveryonesJobs = (jobState) => call("GET", `${JOBS}?state=${jobState}&limit=500&everyone=true`);
 export const readJob = (id) => call("GET", `${JOBS}/${encodeURIComponent(id)}`);
-export const submitJob = (recipe) => call("POST", JOBS, recipe);
-export const submitJobs = (sweep) => call("POST", `${JOBS}/many`, sweep);
+/** `preset` is the id of the one that the settings came from, if any. */
+export const submitJob = (recipe, preset = null) => call("POST", JOBS + ofPreset(preset), recipe);
+export const submitJobs = (sweep, preset = null) => call("POST", `${JOBS}/many${ofPreset(preset)}`, sweep);
+const ofPreset = (preset) => (preset ? `?preset=${encodeURIComponent(preset)}` : "");
 export const countSweep = (sweep) => call("POST", "api/v1/expand", sweep);
 export const countGrid = (grid) => call("POST", "api/v1/grids/expand", grid);
 export const submitGrid = (grid) => call("POST", "api/v1/grids", grid);

@@ -6,6 +6,7 @@ import { el, find } from "./dom.js";
 import { saveEdit } from "./edit.js";
 import { filesTaken } from "./files.js";
 import { addInput, inputsSent, whyNoInput } from "./inputs.js";
+import { usedPreset } from "./origin.js";
 import { follow, modelOf, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "./store.js";
 import { t, together } from "./text.js";
 import { toast } from "./toasts.js";
@@ -44,7 +45,7 @@ export async function generate() {
     }
     const sweep = readSweep();
     if (sweep) {
-      const { ids } = await submitJobs(sweep);
+      const { ids } = await submitJobs(sweep, usedPreset());
       showProblems({});
       follow();
       toast(t("toast.queued", { count: ids.length }));
@@ -52,7 +53,7 @@ export async function generate() {
       return;
     }
     const isBusy = runningJob() !== null || waitingJobs().length > 0;
-    const job = await submitJob(recipe);
+    const job = await submitJob(recipe, usedPreset());
     showProblems({});
     if (!state.jobs.has(job.id))
       putJob({

@@ -11,6 +11,7 @@ import { toast } from "./toasts.js";
 import { showView } from "./views.js";
 
 let shared = null; // the JSON of a link, until it is kept
+let presetId = null; // of this server's, that the note speaks of
 
 export function mountOrigin() {
   find("lu-origin-close").addEventListener("click", hideOrigin);
@@ -55,8 +56,12 @@ export function fillFrom(preset, { keepsImages = true } = {}) {
   return true;
 }
 
+/** The preset that the settings came from, while the note says so. */
+export const usedPreset = () => (find("lu-origin").hidden ? null : presetId);
+
 function note(preset, text, tone = "calm") {
   find("lu-origin").hidden = false;
+  presetId = tone === "bad" || shared ? null : (preset.id ?? null);
   find("lu-origin").dataset.tone = tone;
   setText(find("lu-origin-title"), titleOf(preset));
   setText(find("lu-origin-text"), text);
