@@ -22,7 +22,8 @@ def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
         "",
         f"{SOURCE} ({versions}); nothing was run. Made by `{command}`.",
         "Bytes are the most that a chip holds at a time. Of what runs several times a step or a run is given, and *in",
-        "all* is one output from prompt to file. Compiling is counted in seconds on the machine that made this page.",
+        "all* is one output from prompt to file. Compiling is counted in seconds by the clock of the machine that made",
+        "this page, which may have had other work.",
     ]
     for name, own in groupby(lines, key=lambda line: line["topology"]):
         found = list(own)
