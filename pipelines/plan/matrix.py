@@ -54,7 +54,8 @@ def _show_run(stage: Mapping[str, Any] | None) -> str:
     if stage is None or stage["estimate"] is None:
         return "-"
     run = stage["estimate"]["run"]
-    return f"{1000 * (run['compute_s'] + run['attention_s'] + run['exposed_s']):.3g} ms"
+    seconds = run["compute_s"] + run["attention_s"] + run["exposed_s"]
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 def _name(line: Mapping[str, Any]) -> str:
