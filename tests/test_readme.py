@@ -117,7 +117,7 @@ def test_every_flag_of_the_commands_exists() -> None:
             compile.compile_programs,
         )
         for name in command.__annotations__
-    } | {"json", "vs"}
+    } | {"json", "vs", "all"}
     section = README[README.index("## Command line") : README.index("## REST")]
     flags = {flag.replace("_", "-") for flag in re.findall(r"--([\w-]+)", section)}
     assert flags <= known
