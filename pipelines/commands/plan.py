@@ -105,17 +105,16 @@ def plan(
         # After each, so that what took minutes is not lost with what comes after.
         lines = add_lines(answers, [describe(made)]) if answers is not None else list(map(describe, plans))
         if output is not None:
-            output.write_text(
-                write_matrix(lines, command=_name_command(model, topology, all_models, all_shapes)), "utf-8"
-            )
+            command = _name_command(model, topology, all_models=all_models, all_shapes=all_shapes)
+            output.write_text(write_matrix(lines, command=command), "utf-8")
         if not as_json:
             print_plan(made, Console())
     if as_json:
         options.print_json([to_json(made) for made in plans] if len(wanted) * len(found) > 1 else to_json(plans[0]))
 
 
-def _name_command(model: str, topology: str, *wants_all: bool) -> str:
-    models, shapes = ("--all" if wants_all[0] else f"--model {model}"), (" --all-shapes" if wants_all[1] else "")
+def _name_command(model: str, topology: str, *, all_models: bool, all_shapes: bool) -> str:
+    models, shapes = "--all" if all_models else f"--model {model}", " --all-shapes" if all_shapes else ""
     return f"python -m pipelines plan {models}{shapes} --topology {topology}"
 
 

@@ -45,7 +45,8 @@ def find(
     return find_checkpoint(
         model,
         components=COMPONENTS,
-        without_weights=[name for name, used in STAGES_OF.items() if not {*used} & {*stages}],
+        stages_of=STAGES_OF,
+        stages=stages,
         is_verified=verify_weights,
         on_progress=on_progress,
     )

@@ -49,14 +49,16 @@ def find_checkpoint(
     model: Model,
     *,
     components: Sequence[str],
-    without_weights: Collection[str] = (),
+    stages_of: Mapping[str, Sequence[str]],
+    stages: Sequence[str],
     is_verified: bool,
     on_progress: OnProgress,
 ) -> Path:
     """The model's folder, downloaded when need be, and its weights compared with their checksums when asked.
 
-    Of the components named in `without_weights` only the settings are needed. Raises ModelError.
+    Of a component whose `stages_of` are none of these `stages` only the settings are needed. Raises ModelError.
     """
+    without_weights = [name for name, used in stages_of.items() if not {*used} & {*stages}]
     folder = hub.locate(
         model,
         components=tuple(components),

@@ -36,13 +36,15 @@ def find(
     model: Model,
     *,
     on_progress: OnProgress,
-    stages: Sequence[str] = STAGES,  # noqa: ARG001 - every stage's weights come
+    stages: Sequence[str] = STAGES,
     verify_weights: bool = False,
 ) -> Path:
     """The checkpoint's folder, downloaded if need be; raises ModelError with what to do when it cannot."""
     return find_checkpoint(
         model,
         components=COMPONENTS,
+        stages_of=STAGES_OF,
+        stages=stages,
         is_verified=verify_weights,
         on_progress=on_progress,
     )

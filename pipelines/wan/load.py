@@ -38,7 +38,7 @@ from pipelines.wan.attention import RotaryAttention
 from pipelines.wan.convolutions import split_convolutions
 from pipelines.wan.family import WanFamily
 from pipelines.wan.loras import rename
-from pipelines.wan.parts import COMPONENTS, EXPERTS, Parts
+from pipelines.wan.parts import COMPONENTS, EXPERTS, STAGES_OF, Parts
 from pipelines.wan.preview import guess_map
 from pipelines.wan.tokens import EvenTokens
 
@@ -47,13 +47,15 @@ def find(
     model: Model,
     *,
     on_progress: OnProgress,
-    stages: Sequence[str] = STAGES,  # noqa: ARG001 - every stage's weights come
+    stages: Sequence[str] = STAGES,
     verify_weights: bool = False,
 ) -> Path:
     """The checkpoint's folder, downloaded if need be; raises ModelError with what to do when it cannot."""
     return find_checkpoint(
         model,
         components=(*COMPONENTS, "transformer_2", "image_encoder", "image_processor"),
+        stages_of=STAGES_OF,
+        stages=stages,
         is_verified=verify_weights,
         on_progress=on_progress,
     )
@@ -194,11 +196,7 @@ def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _needed_by(component: str, *, takes_pictures: bool) -> set[str]:
     """The stages that use a component."""
-    if component == "text_encoder":
-        return {"encode"}
-    if component == "vae":
-        return {"denoise", "decode"} if takes_pictures else {"decode"}
-    return {"denoise"}
+    return {"decode"} if component == "vae" and not takes_pictures else {*STAGES_OF[component]}
 
 
 def _choose_rules(component: str, module: TracedModule, mesh: Mesh) -> Rules:

@@ -13,6 +13,14 @@ from pipelines.runtime.preview import PreviewMap
 from pipelines.runtime.torch_bridge import TracedModule
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")
+# The autoencoder decodes frames, and reads the picture that some start from.
+STAGES_OF = {
+    "text_encoder": ("encode",),
+    "image_encoder": ("denoise",),
+    "transformer": ("denoise",),
+    "transformer_2": ("denoise",),
+    "vae": ("denoise", "decode"),
+}
 EXPERTS = ("transformer", "transformer_2")  # in the order in which they denoise
 
 

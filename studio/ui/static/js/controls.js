@@ -86,9 +86,9 @@ const pick = (values) => Object.fromEntries(FIELDS.map((name) => [name, values[n
 
 /** "Use these settings": every field from a recipe, with its seed kept; what it leaves open is the model's default. */
 export function useRecipe(recipe, seed = recipe.seed) {
-  find("lu-origin").hidden = true; // a preset, if any, is what they came from no longer
   const model = modelOf(recipe.model);
   if (!model) return false;
+  find("lu-origin").hidden = true; // these come from elsewhere than the preset that it names
   const { shape, flow_shift } = recipe;
   change({
     ...pick(recipe),
