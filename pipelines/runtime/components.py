@@ -16,9 +16,10 @@ from pipelines.errors import ModelError
 from pipelines.runtime import hub
 from pipelines.runtime.adapted import LowRank, adapt
 from pipelines.runtime.checksums import verify_weights
-from pipelines.runtime.packed import stack_layers
+from pipelines.runtime.packed import stack_layers, turn_convolutions
 from pipelines.runtime.placing import load_weights
 from pipelines.runtime.sharding import Rules, apply_rules
+from pipelines.runtime.taps import find_flat_shape
 from pipelines.runtime.torch_bridge import TracedModule
 from pipelines.runtime.weights import StoredTensor, WeightSource, find_weight_files, read_headers
 from pipelines.stages import OnProgress, Progress
@@ -128,21 +129,25 @@ def load_component(
     on_progress: OnProgress,
     optional_prefix: str = "",
     arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] | None = None,
+    taps: Collection[str] = (),
     names: Collection[str] | None = None,
     updates: Mapping[str, Sequence[LowRank]] | None = None,
 ) -> dict[str, jax.Array]:
     """Parameters and constants of one component, each placed by the first rule that matches its name.
 
-    `arrange` may rename what the files hold, or put it into another order (runtime/packed.py). With `names` only those
-    parameters are read. `updates` are added to what the files hold, under the names there.
+    `arrange` may rename what the files hold, or put it into another order (runtime/packed.py). Convolutions in `taps`
+    lie as their kernel takes them. With `names` only those parameters are read. `updates` are added to what the files
+    hold, under the names there.
     """
     detail = folder.name.replace("_", " ")
-    shapes = _choose_shapes(module, names)
+    own = _choose_shapes(module, names)
+    shapes = _turn(own, taps)
     stored = adapt(
         read_headers(find_weight_files(folder, variant=variant)), updates or {}, optional_prefix=optional_prefix
     )
+    layers = stack_layers(arrange(stored) if arrange else stored, own, optional_prefix=optional_prefix)
     weights = load_weights(
-        stack_layers(arrange(stored) if arrange else stored, shapes, optional_prefix=optional_prefix),
+        turn_convolutions(layers, own, taps),
         shapes,
         apply_rules(rules, shapes, mesh),
         dtype=dtype,
@@ -162,11 +167,12 @@ def describe_component(
     mesh: Mesh,
     rules: Rules,
     dtype: Any,
+    taps: Collection[str] = (),
     names: Collection[str] | None = None,
     **_how_to_read: Any,
 ) -> dict[str, jax.ShapeDtypeStruct]:
     """What `load_component` would give, as shapes, dtypes and placements: nothing is read, and no device is needed."""
-    shapes = _choose_shapes(module, names)
+    shapes = _turn(_choose_shapes(module, names), taps)
     weights = {
         name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding)
         for name, sharding in apply_rules(rules, shapes, mesh).items()
@@ -181,6 +187,10 @@ def describe_component(
 def _choose_shapes(module: TracedModule, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
     shapes = module.parameter_shapes()
     return shapes if names is None else {name: shape for name, shape in shapes.items() if name in names}
+
+
+def _turn(shapes: Mapping[str, tuple[int, ...]], taps: Collection[str]) -> dict[str, tuple[int, ...]]:
+    return {name: find_flat_shape(shape) if name in taps else shape for name, shape in shapes.items()}
 
 
 def abstract_weights(weights: Mapping[str, jax.Array]) -> dict[str, jax.ShapeDtypeStruct]:

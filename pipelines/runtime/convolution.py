@@ -4,7 +4,7 @@ A device has a band of columns or of rows; it gets its neighbours' outermost one
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,6 +20,11 @@ from pipelines.runtime.doubling import double_pixels
 from pipelines.runtime.flash import find_vmem_bytes
 from pipelines.runtime.sharding import count_parts
 from pipelines.runtime.taps import TAPS, choose_rows, convolve_taps, pack_taps, unpack_taps
+
+
+def has_kernels(mesh: Mesh) -> bool:
+    """Whether the kernels for TPU run there."""
+    return mesh.devices.flat[0].platform == "tpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +50,7 @@ class PictureAxes:
 
     @property
     def takes_kernels(self) -> bool:
-        return self.interprets or self.mesh.devices.flat[0].platform == "tpu"
+        return self.interprets or has_kernels(self.mesh)
 
     @property
     def vmem_bytes(self) -> int:
@@ -140,8 +145,17 @@ def pack_convolutions(
     They are those of plain convolutions of 3 x 3 pixels, whose forward then takes that way (torch_bridge.py), and of
     submodules that are one of `also`.
     """
-    names = [f"{name}.weight" for name, one in module.named_modules() if isinstance(one, also) or _is_plain(one)]
+    names = _list_weights(module, lambda one: isinstance(one, also) or _is_plain(one))
     return {**weights, **{name: pack_taps(_with_time(weights[name])) for name in names}}
+
+
+def list_plain_convolutions(module: torch.nn.Module) -> list[str]:
+    """Weights that may be packed when they are loaded (packed.py): of convolutions of 3 x 3 pixels and nothing more."""
+    return _list_weights(module, _is_plain)
+
+
+def _list_weights(module: torch.nn.Module, chooses: Callable[[torch.nn.Module], bool]) -> list[str]:
+    return [f"{name}.weight" for name, one in module.named_modules() if chooses(one)]
 
 
 def _is_plain(module: torch.nn.Module) -> bool:

@@ -1,4 +1,4 @@
-"""Weights that are read in another order than they are stored in: packed projections, and layers in one stack.
+"""Weights that are read in another order than they are stored in.
 
 Packed projections are dealt out so that tensor parallelism splits them on heads and gates.
 
@@ -6,14 +6,15 @@ One weight often holds several projections, one after the other (q|k|v|gate|up).
 all of q and a piece of k; dealt out, part p holds slice p of every block, which is the same layer, smaller.
 
 Layers that run as a scan (torch_bridge.ScannedLayers) have one weight for all, with the layers along its first axis.
-Both orders are made while reading, slice by slice.
+Convolutions may lie as their kernel takes them (taps.py). All orders are made while reading, slice by slice.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.errors import ModelError
 from pipelines.runtime.sharding import STACK
+from pipelines.runtime.taps import LANES, TAPS, find_flat_shape
 from pipelines.runtime.weights import OTHER_ARCHITECTURE, Read, StoredTensor, Target, WeightSource, locate
 
 
@@ -92,11 +93,51 @@ def stack_layers(
     return {**stored, **stacks}
 
 
-def _check(name: str, layer: WeightSource | None, shape: tuple[int, ...]) -> WeightSource:
-    if layer is None:
+@dataclass(frozen=True, kw_only=True)
+class TapsTensor:
+    """A convolution's stored weight (O, I, 3, 3) as `taps.pack_taps` turns it, a matrix for each block of outputs.
+
+    What fills it up stays as it was: zeros.
+    """
+
+    stored: WeightSource
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return find_flat_shape(self.stored.shape)
+
+    def plan(self, targets: Sequence[Target]) -> Iterator[Read]:
+        """Reads of whole blocks of outputs."""
+        return self.stored.plan([piece for target in targets for piece in self._turn(target)])
+
+    def _turn(self, target: Target) -> Iterator[Target]:
+        outputs, inputs, *taps = self.stored.shape
+        for number, block in enumerate(range(target.index[0].start, target.index[0].stop)):
+            own = slice(block * LANES, min(outputs, (block + 1) * LANES))
+            turned = target.array[number].reshape(TAPS, -1, TAPS, LANES).transpose(3, 1, 0, 2)
+            yield Target(
+                index=(own, slice(0, inputs), *(slice(0, size) for size in taps)),
+                array=turned[: own.stop - own.start, :inputs],
+            )
+
+
+def turn_convolutions(
+    stored: Mapping[str, WeightSource], shapes: Mapping[str, tuple[int, ...]], names: Collection[str]
+) -> dict[str, WeightSource]:
+    """`stored`, with the weights of these `names` as the kernel takes them; what is missing is left to `load_weights`.
+
+    Raises ModelError for one of another shape than the model's, which `shapes` has as the checkpoint should.
+    """
+    found = {name: locate(name, stored, "") for name in names if name in shapes}
+    turned = {name: TapsTensor(stored=_check(name, one, shapes[name])) for name, one in found.items() if one}
+    return {**stored, **turned}
+
+
+def _check(name: str, weight: WeightSource | None, shape: tuple[int, ...]) -> WeightSource:
+    if weight is None:
         raise ModelError(f"The checkpoint lacks {name}.", advice=OTHER_ARCHITECTURE)
-    if layer.shape != shape:
+    if weight.shape != shape:
         raise ModelError(
-            f"{name} has shape {layer.shape} in the checkpoint; the model expects {shape}.", advice=OTHER_ARCHITECTURE
+            f"{name} has shape {weight.shape} in the checkpoint; the model expects {shape}.", advice=OTHER_ARCHITECTURE
         )
-    return layer
+    return weight

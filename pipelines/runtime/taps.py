@@ -29,6 +29,7 @@ LANES = 128
 SUBLANES = 16  # of a tile of bf16
 TAPS = 3  # of rows and of columns
 PACKED_NDIM = 6
+FLAT_NDIM = 3
 _MOST_PIXELS = 1536  # held at a time: more gain nothing
 
 
@@ -39,6 +40,17 @@ def pack_taps(weight_OITHW: jax.Array) -> jax.Array:
     pads = ((0, blocks * LANES - outputs), (0, filled - inputs), (0, 0), (0, 0), (0, 0))
     weight = jnp.pad(weight_OITHW.astype(jnp.bfloat16), pads)
     return weight.reshape(blocks, LANES, filled, time_taps, TAPS, TAPS).transpose(0, 3, 4, 2, 5, 1)
+
+
+def find_flat_shape(weight_shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """How a packed weight of one frame (O, I, 3, 3) is kept: a matrix for each block, which no tile of XLA fills up."""
+    outputs, inputs, *_ = weight_shape
+    return (pl.cdiv(outputs, LANES), TAPS * _fill(inputs), TAPS * LANES)
+
+
+def unflatten_taps(flat: jax.Array) -> jax.Array:
+    """As pack_taps gives it, what was kept in `find_flat_shape`."""
+    return flat.reshape(len(flat), 1, TAPS, -1, TAPS, LANES)
 
 
 def unpack_taps(packed: jax.Array, *, inputs: int, outputs: int) -> jax.Array:

@@ -28,7 +28,7 @@ from pipelines.runtime import operators
 from pipelines.runtime.attention import AttentionAxes, attend
 from pipelines.runtime.convolution import PictureAxes, convolve_split, double_split
 from pipelines.runtime.sharding import Rules, apply_rules
-from pipelines.runtime.taps import PACKED_NDIM
+from pipelines.runtime.taps import FLAT_NDIM, PACKED_NDIM, unflatten_taps
 
 # Fewer layers stay as they are: little to gain, and a scan copies each layer's weights, which a CPU feels.
 SCAN_FROM = 5
@@ -358,6 +358,8 @@ def _scaled_dot_product_attention(  # noqa: PLR0917 - PyTorch's own signature
 
 
 def _convolve(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *args: Any, **kwargs: Any):
+    if weight.ndim == FLAT_NDIM:
+        weight = unflatten_taps(weight)
     if weight.ndim == PACKED_NDIM:
         axes = _picture_axes.get()
         assert axes is not None and bias is not None, "pack_convolutions is for calls that tell of pictures"

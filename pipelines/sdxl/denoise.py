@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from pipelines.runtime.attention import AttentionAxes
-from pipelines.runtime.convolution import PictureAxes, pack_convolutions
+from pipelines.runtime.convolution import PictureAxes
 from pipelines.runtime.solver import State, advance, read_row
 from pipelines.runtime.torch_bridge import TracedModule
 
@@ -53,8 +53,6 @@ def build_denoise_program(
     ) -> State:
         text = embeddings["prompt_embeds"].astype(dtype)
         weights = _project_text(weights, text)
-        if pictures.takes_kernels:
-            weights = pack_convolutions(unet.module, weights)
 
         def step(index: jax.Array, state: State) -> State:
             row = read_row(table, index)

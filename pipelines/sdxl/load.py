@@ -23,6 +23,7 @@ from pipelines.runtime.components import (
     read_json,
     told_as_incomplete,
 )
+from pipelines.runtime.convolution import has_kernels, list_plain_convolutions
 from pipelines.runtime.preview import SDXL_LATENTS_TO_RGB, read_map
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, scan_if_long
 from pipelines.sdxl import sharding
@@ -102,6 +103,7 @@ def build_parts(
         scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
         zeroes_empty = bool(read_json(folder / "model_index.json").get("force_zeros_for_empty_prompt", True))
     dtype = dtype or choose_dtype(mesh)
+    takes_kernels = has_kernels(mesh) and dtype == jnp.bfloat16
     weights = {}
     for name, module in modules.items():
         if not {*STAGES_OF[name]} & {*stages}:
@@ -114,6 +116,7 @@ def build_parts(
             rules=sharding.UNET_RULES if name == "unet" else sharding.REPLICATED,
             dtype=jnp.float32 if needs_fp32 else dtype,
             optional_prefix="text_model.",
+            taps=list_plain_convolutions(module.module) if name == "unet" and takes_kernels else (),
         )
     return Parts(
         mesh=mesh,

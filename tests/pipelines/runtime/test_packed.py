@@ -8,7 +8,9 @@ import torch
 from safetensors.torch import save_file
 
 from pipelines.errors import ModelError
-from pipelines.runtime.packed import PackedTensor, stack_layers
+from pipelines.runtime.adapted import LowRank, adapt
+from pipelines.runtime.packed import PackedTensor, TapsTensor, stack_layers, turn_convolutions
+from pipelines.runtime.taps import find_flat_shape, pack_taps
 from pipelines.runtime.weights import StoredTensor, Target, WeightSource, read_headers
 
 
@@ -70,3 +72,39 @@ def test_every_layer_of_a_stack_must_have_the_models_shape(tmp_path: Path, rows:
 def test_a_stack_of_which_nothing_is_stored_is_left_out(tmp_path: Path) -> None:
     stored = store(tmp_path, other=np.zeros(2, np.float32))
     assert stack_layers(stored, {"blocks.every_layer.weight": (3, 2)}) == stored
+
+
+WEIGHT = np.random.default_rng(0).integers(-9, 9, (130, 12, 3, 3)).astype(np.float32)  # exact in bf16
+
+
+def pack(weight: np.ndarray) -> np.ndarray:
+    """By the kernel's own rule."""
+    return np.asarray(pack_taps(weight[:, :, None]), np.float32).reshape(find_flat_shape(weight.shape))
+
+
+def test_a_convolution_is_read_as_its_kernel_takes_it(tmp_path: Path) -> None:
+    source = TapsTensor(stored=store(tmp_path, weight=WEIGHT)["weight"])
+    expected = pack(WEIGHT)
+    assert source.shape == expected.shape
+    whole = [slice(0, size) for size in source.shape]
+    np.testing.assert_array_equal(fill(source, *whole), expected)
+    np.testing.assert_array_equal(fill(source, slice(1, 2), *whole[1:]), expected[1:])
+
+
+def test_updates_are_added_before_it_is_turned(tmp_path: Path) -> None:
+    up, down = np.ones((130, 1), np.float32), np.ones((1, 12, 3, 3), np.float32)
+    update = LowRank(up=up, down=down, scale=2.0)
+    stored = adapt(store(tmp_path, weight=WEIGHT), {"weight": [update]}, optional_prefix="")
+    turned = turn_convolutions(stored, {"weight": WEIGHT.shape}, ["weight"])["weight"]
+    found = fill(turned, *(slice(0, size) for size in turned.shape))
+    np.testing.assert_array_equal(found, pack(WEIGHT + 2))
+
+
+def test_a_convolution_of_another_shape_is_told_as_the_checkpoint_has_it(tmp_path: Path) -> None:
+    stored = store(tmp_path, weight=WEIGHT)
+    with pytest.raises(ModelError, match=r"weight has shape \(130, 12, 3, 3\) in the checkpoint.* \(130, 16, 3, 3\)"):
+        turn_convolutions(stored, {"weight": (130, 16, 3, 3)}, ["weight"])
+
+
+def test_a_convolution_that_is_missing_is_left_to_whoever_loads_all(tmp_path: Path) -> None:
+    assert turn_convolutions({}, {"weight": WEIGHT.shape}, ["weight", "other"]) == {}

@@ -1,0 +1,58 @@
+"""The UNet as on TPU, with its convolutions through their kernel, which is interpreted here."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+from pipelines.runtime.components import load_component
+from pipelines.runtime.convolution import PictureAxes, list_plain_convolutions
+from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.taps import FLAT_NDIM
+from pipelines.sdxl import sharding
+from pipelines.stages import ignore_progress
+
+MAX_RELATIVE_ERROR = 0.02  # weights and products are of bf16
+
+
+def test_convolutions_that_were_turned_while_they_were_read_give_the_same_unet(family: Any) -> None:
+    unet, mesh = family.parts.modules["unet"], build_mesh("sp=4", devices=jax.devices()[:4])
+    taps = list_plain_convolutions(unet.module)
+    weights = load_component(
+        family.model.path / "unet",
+        unet,
+        mesh=mesh,
+        rules=sharding.UNET_RULES,
+        dtype=jnp.bfloat16,
+        variant="",
+        on_progress=ignore_progress,
+        taps=taps,
+    )
+    assert {name for name, weight in weights.items() if weight.ndim == FLAT_NDIM} == {*taps}
+    latents, text, pooled = (
+        np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        for shape in ((1, 4, 16, 16), (1, 7, 80), (1, 48))
+    )
+
+    def run(weights: Any, dtype: Any, **how: Any) -> np.ndarray:
+        latents_BCHW, text_BLC, pooled_BC = (jnp.asarray(one, dtype) for one in (latents, text, pooled))
+        conditions = {"text_embeds": pooled_BC, "time_ids": jnp.full((1, 6), 64, dtype)}
+        call = jax.jit(
+            lambda weights: unet.call(
+                weights,
+                latents_BCHW,
+                jnp.float32(500),
+                encoder_hidden_states=text_BLC,
+                added_cond_kwargs=conditions,
+                return_dict=False,
+                **how,
+            )[0]
+        )
+        return np.asarray(call(weights), np.float32)
+
+    expected = run(family.parts.weights["unet"], jnp.float32)
+    pictures = PictureAxes(mesh=mesh, spec=P(None, None, None, "sp"), interprets=True)
+    found = run(weights, jnp.bfloat16, pictures=pictures)
+    assert np.linalg.norm(found - expected) < MAX_RELATIVE_ERROR * np.linalg.norm(expected)
