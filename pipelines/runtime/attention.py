@@ -19,7 +19,7 @@ from pipelines.runtime.operators import find_gain, scale
 from pipelines.runtime.sharding import Axes, count_parts
 from pipelines.runtime.ulysses import Turn, gather_features, gather_tokens
 
-LONG = 1024  # queries; below, the logits fit where the matrix unit leaves them
+LONG = 896  # queries; below, the logits fit where the matrix unit leaves them
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,26 +69,32 @@ def find_vmem_bytes(device_kind: str) -> int:
     return int(USABLE * VMEM_BYTES.get(device_kind, LARGE_VMEM_BYTES))
 
 
-def choose_tiles(query_length: int, key_length: int, *, group: int, width: int, vmem_bytes: int) -> Tiles:
+def choose_tiles(
+    query_length: int, key_length: int, *, group: int, width: int, itemsize: int, vmem_bytes: int
+) -> Tiles:
     """Large and even, so that little is computed past the end, and no larger than there is room for.
 
     75 600 tokens of 81 frames of 720p become 37 tiles of 2048 queries and 148 steps of 512 keys: 0.2 % more each.
-    `group` heads of `width` features lie side by side.
+    `group` heads of `width` features, each of `itemsize` bytes, lie side by side.
     """
     queries, step, most_keys = _choose_tile(query_length, _QUERIES), _choose_tile(key_length, _STEPS), _KEYS
     while True:
         keys = step * min(most_keys // step, math.ceil(key_length / step))
         tiles = Tiles(queries=queries, keys=keys, step=step)
-        if count_vmem_bytes(tiles, group=group, width=width) <= vmem_bytes or queries <= _SMALLEST:
+        if count_vmem_bytes(tiles, group=group, width=width, itemsize=itemsize) <= vmem_bytes:
             return tiles
-        queries, step, most_keys = LANES * math.ceil(queries / 2 / LANES), min(step, _STEPS[0]), most_keys // 2
+        if queries <= _SMALLEST and keys == step:
+            return tiles  # there are none smaller
+        queries = min(queries, max(_SMALLEST, LANES * math.ceil(queries / 2 / LANES)))
+        step = min(step, _STEPS[0])
+        most_keys = max(step, most_keys // 2)
 
 
-def count_vmem_bytes(tiles: Tiles, *, group: int, width: int) -> int:
-    """Of bf16 inputs and output, each twice since the next comes meanwhile, of what is kept, and of squares at work."""
+def count_vmem_bytes(tiles: Tiles, *, group: int, width: int, itemsize: int) -> int:
+    """Of inputs and output, each twice since the next comes meanwhile, of what is kept, and of squares at work."""
     block = group * width
-    streamed = 2 * 2 * block * (2 * tiles.queries + 2 * tiles.keys)
-    scaled = 2 * group * tiles.queries * max(block, LANES)
+    streamed = 2 * itemsize * block * (2 * tiles.queries + 2 * tiles.keys)
+    scaled = itemsize * group * tiles.queries * max(block, LANES)
     kept = 2 * 4 * tiles.queries * (block + 2 * group * SUBLANES)
     return streamed + scaled + kept + (2 * AHEAD + 2) * SQUARE * SQUARE * (4 + 2)
 
@@ -124,7 +130,10 @@ def flash_attention(
     width = channels // heads
     group = choose_group(heads, width)
     block = group * width
-    tiles = tiles or choose_tiles(query_length, key_length, group=group, width=width, vmem_bytes=vmem_bytes)
+    itemsize = max(x.dtype.itemsize for x in (query_BLC, key_BLC, value_BLC))
+    tiles = tiles or choose_tiles(
+        query_length, key_length, group=group, width=width, itemsize=itemsize, vmem_bytes=vmem_bytes
+    )
     grid = (batch, heads // group, pl.cdiv(query_length, tiles.queries), pl.cdiv(key_length, tiles.keys))
     by_query = lambda b, h, i, j: (b, i, h)  # noqa: ARG005, E731 - Pallas's index maps
     by_key = lambda b, h, i, j: (b, j, h)  # noqa: ARG005, E731

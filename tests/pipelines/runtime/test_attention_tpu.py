@@ -26,11 +26,13 @@ class SelfAttention(torch.nn.Module):
         return functional.scaled_dot_product_attention(x, x, x)
 
 
-def compile_attention(mesh: Mesh, *, width: int, length: int, axes: AttentionAxes | None) -> str:
-    """The program's text, of 8 heads for two rows."""
+def compile_attention(
+    mesh: Mesh, *, width: int, length: int, axes: AttentionAxes | None, heads: int = 8, dtype: Any = jnp.bfloat16
+) -> str:
+    """The program's text, for two rows."""
     module = TracedModule(SelfAttention())
     place = NamedSharding(mesh, P("dp", None, "sp"))
-    x = jax.ShapeDtypeStruct((2, 8, length, width), jnp.bfloat16, sharding=place)
+    x = jax.ShapeDtypeStruct((2, heads, length, width), dtype, sharding=place)
     return jax.jit(lambda x: module.call({}, x, attention=axes)).lower(x).compile().as_text()
 
 
@@ -51,6 +53,14 @@ def test_every_chip_has_room_for_the_kernel(v6e_8: list[Any], name: str) -> None
     mesh = build_mesh("dp=1", devices=find_devices(find_topology(name)))
     for width in (64, 128):
         assert KERNEL in compile_attention(mesh, width=width, length=9001, axes=AttentionAxes(mesh=mesh))
+
+
+@pytest.mark.parametrize("name", ["v4-8", "v5p-8"])
+def test_every_chip_has_room_for_the_autoencoder_of_sdxl(v6e_8: list[Any], name: str) -> None:
+    """One head as wide as all channels, in fp32."""
+    mesh = build_mesh("dp=1", devices=find_devices(find_topology(name)))
+    text = compile_attention(mesh, width=512, length=16_384, axes=AttentionAxes(mesh=mesh), heads=1, dtype=jnp.float32)
+    assert KERNEL in text
 
 
 @pytest.mark.parametrize("name", ["v4-8", "v5e-1", "v5p-8"])

@@ -89,7 +89,7 @@ def test_centered_keys_give_the_same_attention() -> None:
 
 @pytest.mark.parametrize("length", [1024, 4096, 4608, 32_760, 75_600])
 def test_tiles_fill_up_little(length: int) -> None:
-    tiles = choose_tiles(length, length, group=1, width=128, vmem_bytes=find_vmem_bytes("TPU v6 lite"))
+    tiles = choose_tiles(length, length, group=1, width=128, itemsize=2, vmem_bytes=find_vmem_bytes("TPU v6 lite"))
     for size in (tiles.queries, tiles.step):
         assert -length % size <= 0.04 * length
     assert tiles.queries <= 2048
@@ -98,7 +98,15 @@ def test_tiles_fill_up_little(length: int) -> None:
 
 @pytest.mark.parametrize("chip", ["TPU v4", "TPU v5", "TPU v5 lite", "TPU v6 lite"])
 @pytest.mark.parametrize("length", [1024, 4608, 75_600])
-@pytest.mark.parametrize("heads", [{"group": 1, "width": 128}, {"group": 2, "width": 64}, {"group": 8, "width": 48}])
+@pytest.mark.parametrize(
+    "heads",
+    [
+        {"group": 1, "width": 128, "itemsize": 2},
+        {"group": 2, "width": 64, "itemsize": 2},
+        {"group": 8, "width": 48, "itemsize": 2},
+        {"group": 1, "width": 512, "itemsize": 4},  # SDXL's autoencoder
+    ],
+)
 def test_tiles_fit_the_chip(chip: str, length: int, heads: dict[str, int]) -> None:
     room = find_vmem_bytes(chip)
     assert count_vmem_bytes(choose_tiles(length, length, vmem_bytes=room, **heads), **heads) <= room
