@@ -59,6 +59,10 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(str(error), 1)
     except PermissionError as error:
         return _fail(f"{error.filename} may not be written or read. Choose another folder, or change its rights.", 1)
+    except OSError as error:
+        if not error.filename:
+            raise  # of no file that could be named
+        return _fail(f"{error.filename} cannot be written or read: {error.strerror}. Choose another place.", 1)
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except Exception as error:

@@ -82,10 +82,7 @@ def _check_output(file: Path) -> None:
         raise RecipeError({"output": f"{file} is a folder; name a file in it"})
     if file.suffix != ".pack":
         raise RecipeError({"output": f"{file} should end in .pack, which is what workers look for"})
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecipeError({"output": f"{file.parent} cannot be written: {error.strerror}"}) from error
+    options.make_folder("output", file.parent)
 
 
 def _find_model(place: options.Place, model_id: str) -> Model:

@@ -91,6 +91,8 @@ def make(
     )
     suffix = suffix_of(place.catalog.get(recipe.model))
     check_output(output, suffix)
+    if profile is not None:
+        options.make_folder("profile", profile)
     from pipelines import registry
     from pipelines.runtime.pictures import open_picture
     from pipelines.runtime.remote_encoder import RemoteEncoder

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -119,6 +120,16 @@ class Place:
     @property
     def catalog(self) -> Catalog:
         return load_catalog(self.data_dir / "models", self.data_dir / "loras")
+
+
+def make_folder(option: str, folder: Path) -> None:
+    """Where something will be written after minutes of work; raises RecipeError when that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError({option: f"{folder} cannot be a folder to write to: {error.strerror}"}) from error
+    if not os.access(folder, os.W_OK):
+        raise RecipeError({option: f"{folder} may not be written"})
 
 
 def choose_shape(shape: str | None, width: int | None, height: int | None, frames: int | None = None) -> str | None:

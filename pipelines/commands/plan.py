@@ -1,11 +1,13 @@
 """`plan`: what a model would need and take on a TPU, from the TPU compiler itself, on a machine without one."""
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from click.core import ParameterSource
 from rich.console import Console
 
 from pipelines.catalog import Model, Shape
@@ -38,6 +40,7 @@ Answers = Annotated[
 
 
 def plan(
+    context: typer.Context,
     *,
     model: options.ModelId = "demo-sdxl",
     topology: Topology = "v6e-8",
@@ -63,14 +66,20 @@ def plan(
     from pipelines.plan.topologies import TOPOLOGIES, find_topology
 
     if search is not None:
-        if all_models or all_shapes or shape or mesh or dump_hlo or output or answers:
-            raise RecipeError({"search": "goes with --json alone: it measures the kernel, not a model"})
+        alone = {"search", "as_json", "progress_json", "data_dir"}
+        if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in {*context.params} - alone):
+            raise RecipeError({"search": "goes with --json alone: it measures the kernel on v6e, not a model"})
         _search(search, as_json=as_json)
         return
     for name, file in (("output", output), ("answers", answers)):
         if file is not None and not file.parent.is_dir():
             raise RecipeError({name: f"{file.parent} is not a folder"})
+        if file is not None and file.is_dir():
+            raise RecipeError({name: f"{file} is a folder; name a file in it"})
+    if dump_hlo is not None:
+        options.make_folder("dump_hlo", dump_hlo)
     place = options.Place(data_dir=data_dir)
+    options.make_folder("data_dir", place.plan_cache_dir)
     found = [one for one in TOPOLOGIES.values() if one.chip] if topology == "tpu" else [find_topology(topology)]
     models = place.catalog.models if all_models else (_find_model(place, model),)
     if shape is not None and (all_models or all_shapes):
@@ -86,7 +95,10 @@ def plan(
     from pipelines.plan.planner import make_plan, to_json
     from pipelines.plan.report import print_plan
 
-    known = collect_verdicts(read_lines(answers or SHIPPED))
+    try:
+        known = collect_verdicts(read_lines(answers or SHIPPED))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecipeError({"answers": f"{answers} holds something else than answers of this command"}) from error
     plans = []
     for (one, size), machine in itertools.product(wanted, found):
         with LineProgress() if progress_json else TerminalProgress(is_silent=as_json) as progress:
@@ -105,7 +117,7 @@ def plan(
         # After each, so that what took minutes is not lost with what comes after.
         lines = add_lines(answers, [describe(made)]) if answers is not None else list(map(describe, plans))
         if output is not None:
-            command = _name_command(model, topology, all_models=all_models, all_shapes=all_shapes)
+            command = _name_command(model, lines, all_models=all_models, all_shapes=all_shapes)
             output.write_text(write_matrix(lines, command=command), "utf-8")
         if not as_json:
             print_plan(made, Console())
@@ -113,9 +125,11 @@ def plan(
         options.print_json([to_json(made) for made in plans] if len(wanted) * len(found) > 1 else to_json(plans[0]))
 
 
-def _name_command(model: str, topology: str, *, all_models: bool, all_shapes: bool) -> str:
+def _name_command(model: str, lines: Sequence[Mapping[str, Any]], *, all_models: bool, all_shapes: bool) -> str:
+    """Of a page that was put together topology by topology, as if it had been one run."""
     models, shapes = "--all" if all_models else f"--model {model}", " --all-shapes" if all_shapes else ""
-    return f"python -m pipelines plan {models}{shapes} --topology {topology}"
+    topologies = dict.fromkeys(line["topology"] for line in lines)
+    return f"python -m pipelines plan {models}{shapes} --topology {' or '.join(topologies)}"
 
 
 def _search(what: str, *, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """What to do when a model does not fit on the chips all at once: the least change that helps.
 
 In the order in which they cost a user: everything stays on the chips; the text encoder leaves after it has read the
-prompt; one component at a time; the text encoder runs elsewhere; a smaller shape, a tiled autoencoder, or more chips.
+prompt; one component at a time; the text encoder runs elsewhere; a smaller shape, or more chips.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,6 @@ class Placement:
 
 
 ENCODE_STAGES = ("encode", "image")
-DECODER_STAGES = ("decode", "condition", "reference")
 
 
 def recommend(
@@ -85,8 +84,6 @@ def recommend(
             resident_bytes=worst,
         )
     advice = [f"{', '.join(sorted(stages))} {'does' if len(stages) == 1 else 'do'} not fit."]
-    if stages & set(DECODER_STAGES):
-        advice.append("Let the autoencoder work in tiles.")
     advice += _suggest_shapes(model, shape)
     advice += _suggest_topologies(topology, ratio=max(1.01, worst / limit))
     return Placement(kind="does_not_fit", advice=" ".join(advice), resident_bytes=worst)

@@ -223,6 +223,7 @@ def _stage_to_json(planned: StagePlan, mesh: str) -> dict[str, Any]:
         and {
             "compute": round(1000 * found.run.compute_s, 4),
             "attention": round(1000 * found.run.attention_s, 4),
+            "convolutions": round(1000 * found.run.convolution_s, 4),
             "exposed_collectives": round(1000 * found.run.exposed_s, 4),
             "hidden_collectives": round(1000 * found.run.hidden_s, 4),
             "once_a_chunk": round(1000 * found.once.total_s, 4),

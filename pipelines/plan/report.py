@@ -7,32 +7,25 @@ from rich.table import Table
 
 from pipelines.plan.planner import SOURCE, Plan, StagePlan
 
-COLUMNS = (
-    "stage",
-    "fits",
-    "weights",
-    "temp",
-    "code",
-    "total",
-    "compile",
-    "estimated",
-    "attention",
-    "exposed",
-    "collectives",
-)
+COLUMNS = ("stage", "fits", "weights", "temp", "code", "total", "compile", "estimated", "kernels", "exposed")
 
 
 def print_plan(plan: Plan, console: Console) -> None:
-    """HBM is a chip's; all times are estimates."""
+    """Fits 80 columns. HBM is a chip's; all times are estimates."""
     chip = plan.topology.chip
     say = functools.partial(console.print, soft_wrap=True, markup=False, highlight=False)
     say(f"{plan.model.title}, {plan.shape}, on {plan.topology.name}: {describe_machine(plan)}")
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in COLUMNS:
-        table.add_column(name, justify="left" if name in ("stage", "fits", "collectives") else "right")
+        table.add_column(name, justify="left" if name in ("stage", "fits") else "right", no_wrap=True)
     for one in plan.stages:
         table.add_row(*describe_stage(one), style=None if one.fits else "red")
     console.print(table)
+    say("Weights, temp, code and their total in GB a chip, compile in s, the rest in ms.")
+    for one in plan.stages:
+        if one.estimate is not None and one.estimate.run.counts:
+            kinds = sorted(one.estimate.run.counts.items())
+            say(f"{one.stage.name}: {', '.join(f'{count} {kind}' for kind, count in kinds)}")
     limit = f" of {show_bytes(chip.hbm_bytes)}" if chip else ""
     say(f"Placement: {plan.placement.advice} Up to {show_bytes(plan.placement.resident_bytes)}{limit} a chip.")
     for one in plan.stages:
@@ -60,17 +53,17 @@ def describe_total(plan: Plan) -> str:
 
 
 def describe_stage(one: StagePlan) -> list[str]:
-    """One cell for each of COLUMNS; `estimated` holds attention and the exposed part of the collectives."""
+    """One cell for each of COLUMNS; `estimated` holds the kernels and the exposed part of the collectives."""
     sizes = one.hbm_bytes
     runs = f" x{one.stage.runs}" if one.stage.runs > 1 else ""
     row = [f"{one.stage.name}{runs}", "yes" if one.fits else "no"]
-    row += [show_bytes(sizes[name]) for name in ("weights", "temp", "code", "total")]
-    row.append(f"{one.answer.compile_s:.0f} s")
+    row += [f"{sizes[name] / 1e9:.2f}" for name in ("weights", "temp", "code", "total")]
+    row.append(f"{one.answer.compile_s:.0f}")
     if one.estimate is None:
-        return [*row, "-", "-", "-", ""]
+        return [*row, "-", "-", "-"]
     run = one.estimate.run
-    row += [f"{1000 * value:.2f} ms" for value in (run.total_s, run.attention_s, run.exposed_s)]
-    return [*row, ", ".join(f"{count} {kind}" for kind, count in sorted(run.counts.items()))]
+    kernels_s = run.attention_s + run.convolution_s
+    return [*row, *(f"{1000 * value:.2f}" for value in (run.total_s, kernels_s, run.exposed_s))]
 
 
 def show_bytes(count: int) -> str:

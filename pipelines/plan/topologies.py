@@ -80,6 +80,9 @@ class Topology:
 
 
 _ONE_CHIP = {"chips_per_host_bounds": (1, 1, 1)}
+_ONE_HOST = {
+    "chips_per_host_bounds": (2, 4, 1)
+}  # as the machines of eight chips are; otherwise it would be two of four
 
 # v4 and v5p are named by TensorCores, two to a chip; the others by chips.
 TOPOLOGIES = {
@@ -88,10 +91,10 @@ TOPOLOGIES = {
         Topology(name="v4-8", chip=V4, chips=4, layout="v4:2x2x1", options={"chip_config_name": "megacore"}),
         Topology(name="v5e-1", chip=V5E, chips=1, layout="v5e:1x1", options=_ONE_CHIP),
         Topology(name="v5e-4", chip=V5E, chips=4, layout="v5e:2x2"),
-        Topology(name="v5e-8", chip=V5E, chips=8, layout="v5e:2x4"),
+        Topology(name="v5e-8", chip=V5E, chips=8, layout="v5e:2x4", options=_ONE_HOST),
         Topology(name="v6e-1", chip=V6E, chips=1, layout="v6e:1x1", options=_ONE_CHIP),
         Topology(name="v6e-4", chip=V6E, chips=4, layout="v6e:2x2"),
-        Topology(name="v6e-8", chip=V6E, chips=8, layout="v6e:2x4"),
+        Topology(name="v6e-8", chip=V6E, chips=8, layout="v6e:2x4", options=_ONE_HOST),
         Topology(name="v5p-8", chip=V5P, chips=4, layout="v5p:2x2x1"),
         Topology(name="cpu-1", chips=1),
         Topology(name="cpu-8", chips=8),

@@ -106,7 +106,7 @@ def describe_target(mesh: Mesh, *, device_count: int) -> Target:
         kind, libtpu, layout = "CPU", "", _describe_processor()
     else:
         kind, libtpu = f"{device_count} x {devices[0].device_kind}", ""
-        layout = " ".join(f"{device.id}:{getattr(device, 'coords', '')}" for device in devices)
+        layout = " ".join(f"{device.id}:{device.process_index}:{getattr(device, 'coords', '')}" for device in devices)
     if devices[0].platform == "tpu":
         libtpu = metadata.version("libtpu")
     return Target(

@@ -308,7 +308,8 @@ def _environment() -> torchax.tensor.Environment:
     """One environment a process; its dispatch modes are entered per call and are thread-local."""
     global _cached_environment  # noqa: PLW0603 - torchax registers some 800 operators each time one is built
     if _cached_environment is None:
-        _cached_environment = torchax.tensor.Environment()
+        with jax.ensure_compile_time_eval():  # its random key would become part of the program that is being traced
+            _cached_environment = torchax.tensor.Environment()
         for function, implementation in _OVERRIDES.items():
             _override(_cached_environment, function, implementation)
     return _cached_environment
@@ -330,7 +331,9 @@ def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) 
         return replacement(input, weight, bias)
     if weight.ndim == READY_NDIM:
         return weight
-    out = jnp.einsum("...i,oi->...o", input, weight)
+    # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
+    precision = jax.lax.Precision.HIGHEST if input.dtype == weight.dtype == jnp.float32 else None
+    out = jnp.einsum("...i,oi->...o", input, weight, precision=precision)
     return out if bias is None else out + bias
 
 

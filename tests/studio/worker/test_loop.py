@@ -324,12 +324,12 @@ def test_an_idle_worker_warms_the_shapes_it_was_told_to(prewarmer: Worker, datab
 def test_an_idle_worker_warms_for_input_pictures_where_a_model_compiles_for_them(
     worker: Worker, database: Database, submit: Submit, upload: Callable[..., str]
 ) -> None:
-    worker.settings = dataclasses.replace(worker.settings, prewarm=("512x512+2", "1440x1440+1", "832x480x33+1"))
+    worker.settings = dataclasses.replace(worker.settings, prewarm=("512x512+2", "1408x1408+1", "832x480x33+1"))
     worker.default_model = worker.catalog.get("flux2-klein-4b")
     assert [worker.run_next() for _ in range(4)] == [True, True, True, False]
     programs = "512x512 with 2 of 512x512"
     shapes = read_engine(database).shapes
-    assert shapes[programs] == shapes["1440x1440 with 1 of 1024x1024"] == "warm"
+    assert shapes[programs] == shapes["1408x1408 with 1 of 1024x1024"] == "warm"
     assert estimates.read_history(database).has_run("flux2-klein-4b", programs)
     images = [upload(colour, size=(600, 600)) for colour in ("red", "blue")]
     job = submit(model="flux2-klein-4b", shape="512x512", images=images, programs=programs)
