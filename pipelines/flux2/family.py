@@ -36,9 +36,8 @@ class Flux2Family(LoadedModel):
         if self.parts.guidance is Guidance.PAIR:
             names = ("negative_prompt_embeds", *names)
             prompts = [recipe.negative_prompt or "", *prompts]
-        rows = self._programs.get(*ENCODE_KEY)(
-            self.parts.weights["text_encoder"], self._put(tokenize(self.parts, prompts))
-        )
+        program = self._programs.get(*ENCODE_KEY)
+        rows = program(*self._take(program, "text_encoder"), self._put(tokenize(self.parts, prompts)))
         return {name: row[None] for name, row in zip(names, jax.device_get(rows), strict=True)}
 
     def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> jax.Array:
@@ -48,7 +47,7 @@ class Flux2Family(LoadedModel):
         references = None
         if pictures is not None:
             reference = self._programs.get(*layout.reference_key)
-            references = reference(self.parts.weights["vae"], self._put(pictures))
+            references = reference(*self._take(reference, "vae"), self._put(pictures))
         schedule = choose_steps(
             recipe.scheduler or "", self.parts.scheduler_config, steps=recipe.steps or 1, tokens=layout.tokens
         )
@@ -62,7 +61,7 @@ class Flux2Family(LoadedModel):
         def run(start: int, stop: int) -> jax.Array:
             nonlocal state
             state = program(
-                self.parts.weights["transformer"],
+                *self._take(program, "transformer"),
                 state,
                 rows,
                 references,
@@ -86,7 +85,8 @@ class Flux2Family(LoadedModel):
     def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
         layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
         latents = jax.device_put(fill_rows(latents_BCHW, layout.images), layout.latents)
-        pixels = self._programs.get(*layout.decode_key)(self.parts.weights["vae"], latents)
+        program = self._programs.get(*layout.decode_key)
+        pixels = program(*self._take(program, "vae"), latents)
         pictures = np.asarray(pixels)[: recipe.batch_size]
         if not self._preview.is_learnt:
             self._preview.learn(np.asarray(latents)[: recipe.batch_size], pictures)

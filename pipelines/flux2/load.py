@@ -30,6 +30,7 @@ from pipelines.runtime.components import (
     told_as_incomplete,
 )
 from pipelines.runtime.preview import PreviewMap, read_map
+from pipelines.runtime.room import Room
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
 from pipelines.runtime.weights import StoredTensor
 from pipelines.stages import STAGES, OnProgress
@@ -61,17 +62,18 @@ def load(
     stages: Sequence[str] = STAGES,
     verify_weights: bool = False,
     dtype: Any = None,
+    room: Room | None = None,
 ) -> Flux2Family:
     """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
 
     With fewer `stages` only their weights are read, and only their methods may be called. `dtype` is what the large
-    modules compute in, in place of what suits the devices.
+    modules compute in, in place of what suits the devices, `room` what they have room for.
     """
     started = time.perf_counter()
     folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
     with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
         tokenizer, text_length = _load_tokenizer(folder, _read_variant(folder))
-    loader = ComponentLoader(variant=model.variant, on_progress=on_progress)
+    loader = ComponentLoader(variant=model.variant, room=room or Room.of_mesh(mesh), on_progress=on_progress)
     parts = build_parts(
         folder,
         mesh=mesh,

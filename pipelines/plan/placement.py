@@ -1,7 +1,8 @@
 """What to do when a model does not fit on the chips all at once: the least change that helps.
 
 In the order in which they cost a user: everything stays on the chips; the text encoder leaves after it has read the
-prompt; one component at a time; the text encoder runs elsewhere; a smaller shape, or more chips.
+prompt; one component at a time, both of which runtime/room.py does by itself; the text encoder runs elsewhere; a
+smaller shape, or more chips.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,14 +66,14 @@ def recommend(
         worst = max(without_readers, *(need.total_bytes for need in needs))
         return Placement(
             kind="unload_text_encoder",
-            advice="Unload the text encoder once the prompt is read; the rest stays on the chips.",
+            advice="The text encoder waits in the host's memory once the prompt is read; the rest stays on the chips.",
             resident_bytes=worst,
         )
     if not too_large:
         experts = " The two experts take turns at the boundary." if "transformer_2" in weights else ""
         return Placement(
             kind="one_at_a_time",
-            advice=f"One component at a time: load each for its stage and unload it after.{experts}",
+            advice=f"One component at a time on the chips, the others wait in the host's memory.{experts}",
             resident_bytes=max(need.total_bytes for need in needs),
         )
     worst = max(need.total_bytes for need in too_large)

@@ -18,6 +18,7 @@ from pipelines.runtime.adapted import LowRank, adapt
 from pipelines.runtime.checksums import verify_weights
 from pipelines.runtime.packed import stack_layers, turn_convolutions
 from pipelines.runtime.placing import load_weights
+from pipelines.runtime.room import Room
 from pipelines.runtime.sharding import Rules, apply_rules
 from pipelines.runtime.taps import find_flat_shape
 from pipelines.runtime.torch_bridge import TracedModule
@@ -83,9 +84,13 @@ PlaceWeights = Callable[..., dict[str, Any]]
 
 
 class ComponentLoader:
-    """Loads components, and remembers how, so that some of their weights can be read again with updates or without."""
+    """Loads components, and remembers how, so that some of their weights can be read again with updates or without.
 
-    def __init__(self, *, variant: str, on_progress: OnProgress) -> None:
+    What `room` has no place for beside the next component leaves the devices first.
+    """
+
+    def __init__(self, *, variant: str, room: Room, on_progress: OnProgress) -> None:
+        self.room = room
         self._variant = variant
         self._on_progress = on_progress
         self._reads: dict[str, list[tuple[Callable[..., dict[str, jax.Array]], Collection[str] | None]]] = {}
@@ -96,7 +101,10 @@ class ComponentLoader:
         """As `load_component`."""
         read = functools.partial(load_component, folder, module, variant=self._variant, **how)
         self._reads.setdefault(folder.name, []).append((read, names))
-        return read(names=names, on_progress=self._on_progress)
+        self.room.prepare(folder.name, describe_component(folder, module, names=names, **how))
+        weights = read(names=names, on_progress=self._on_progress)
+        self.room.add(folder.name, weights)
+        return weights
 
     def load_again(
         self,

@@ -24,11 +24,12 @@ from pipelines.runtime.lora_state import LoraState, refuse_on_text_encoder
 from pipelines.runtime.mesh import describe_mesh
 from pipelines.runtime.packs import Packs
 from pipelines.runtime.remote_encoder import RemoteEncoder
+from pipelines.runtime.room import Room
 from pipelines.runtime.torch_bridge import TracedModule
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 Weights = dict[str, dict[str, jax.Array]]
-"""Component -> parameter name -> array on the mesh; the dictionary of the model's Parts itself."""
+"""Component -> parameter name -> array on the mesh, or Parked; the dictionary of the model's Parts itself."""
 
 TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
 
@@ -53,6 +54,7 @@ class LoadedModel(abc.ABC):
         self._loras: LoraState | None = None
         self._waited_s: dict[Any, float] = {}
         self._replicated = NamedSharding(mesh, PartitionSpec())
+        self._room = Room(limit_bytes=None)
         self._embeddings = EmbeddingCache()
         self._numbers: dict[int, jax.Array] = {}
         device = mesh.devices.flat[0]
@@ -81,7 +83,11 @@ class LoadedModel(abc.ABC):
         self._programs = Programs(packs.find)
 
     def use_loader(self, loader: ComponentLoader, *, modules: Mapping[str, TracedModule], rename: Rename) -> None:
-        """From now on LoRAs can be merged into `modules`: `loader` read them, `rename` reads the family's LoRAs."""
+        """From now on LoRAs can be merged into `modules`: `loader` read them, `rename` reads the family's LoRAs.
+
+        And components take turns in the loader's room.
+        """
+        self._room = loader.room
         self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, rename=rename)
 
     def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
@@ -203,6 +209,11 @@ class LoadedModel(abc.ABC):
             on_progress(Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
 
         self.host_ms_per_chunk = run_chunks(run, steps=steps, max_chunk=max_chunk, on_done=report)
+
+    def _take(self, program: Any, *components: str) -> list[dict[str, jax.Array]]:
+        """The weights of these, on the devices, to call the program with."""
+        self._room.use(*components, program=program)
+        return [self._weights[name] for name in components]
 
     def _put(self, value: Any) -> jax.Array:
         """On every device alike."""

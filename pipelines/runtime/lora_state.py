@@ -98,6 +98,7 @@ class LoraState:
         if not changed:
             return
         names = [name for _, name in changed]
+        self._loader.room.use(component)
         self._merged |= dict.fromkeys(changed, _LOST)
         for name in names:
             weights[name].delete()

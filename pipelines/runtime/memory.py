@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 
+from pipelines.runtime.room import HOST
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceMemory:
@@ -26,6 +28,8 @@ def measure_devices() -> list[dict[str, Any]]:
     """Every device as a DeviceMemory, ready for JSON."""
     live = Counter[int]()
     for array in jax.live_arrays():
+        if array.sharding.memory_kind == HOST:
+            continue
         for device in array.sharding.addressable_devices:
             live[device.id] += _count_shard_bytes(array)
     return [asdict(_measure(device, live[device.id])) for device in jax.local_devices()]

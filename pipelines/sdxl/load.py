@@ -25,6 +25,7 @@ from pipelines.runtime.components import (
 )
 from pipelines.runtime.convolution import has_kernels, list_plain_convolutions
 from pipelines.runtime.preview import SDXL_LATENTS_TO_RGB, read_map
+from pipelines.runtime.room import Room
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, scan_if_long
 from pipelines.sdxl import sharding
 from pipelines.sdxl.family import SdxlFamily
@@ -60,17 +61,18 @@ def load(
     stages: Sequence[str] = STAGES,
     verify_weights: bool = False,
     dtype: Any = None,
+    room: Room | None = None,
 ) -> SdxlFamily:
     """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
 
     With fewer `stages` only their weights are read, and only their methods may be called. `dtype` is what the large
-    modules compute in, in place of what suits the devices.
+    modules compute in, in place of what suits the devices, `room` what they have room for.
     """
     started = time.perf_counter()
     folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
     with told_as_incomplete(folder, title="SDXL", components=COMPONENTS):
         tokenizers = tuple(CLIPTokenizer.from_pretrained(folder / name) for name in ("tokenizer", "tokenizer_2"))
-    loader = ComponentLoader(variant=model.variant, on_progress=on_progress)
+    loader = ComponentLoader(variant=model.variant, room=room or Room.of_mesh(mesh), on_progress=on_progress)
     parts = build_parts(
         folder,
         mesh=mesh,

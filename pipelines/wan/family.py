@@ -34,7 +34,7 @@ class WanFamily(LoadedModel):
         texts = [recipe.negative_prompt or "", recipe.prompt]
         ids, mask = tokenize(self.parts.tokenizer, texts, length=self.parts.text_length)
         program = self._programs.get(*ENCODE_KEY)
-        return jax.device_get(program(self.parts.weights["text_encoder"], self._put(ids), self._put(mask)))
+        return jax.device_get(program(*self._take(program, "text_encoder"), self._put(ids), self._put(mask)))
 
     def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
@@ -66,7 +66,7 @@ class WanFamily(LoadedModel):
             ):
                 if begin < end:
                     state = program(
-                        self.parts.weights[expert],
+                        *self._take(program, expert),
                         state,
                         rows,
                         condition,
@@ -90,7 +90,8 @@ class WanFamily(LoadedModel):
     def decode(self, recipe: Recipe, latents_BCTHW: jax.Array) -> np.ndarray:
         layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
         latents = jax.device_put(fill_rows(latents_BCTHW, layout.videos), layout.latents)
-        pixels = self._programs.get(*layout.decode_key)(self.parts.weights["vae"], latents)
+        program = self._programs.get(*layout.decode_key)
+        pixels = program(*self._take(program, "vae"), latents)
         frames = np.asarray(pixels)[: recipe.batch_size]
         if not self.parts.preview.is_learnt:
             self.parts.preview.learn(*pair_frames(np.asarray(latents)[0], frames[0]))
@@ -137,14 +138,14 @@ class WanFamily(LoadedModel):
             )
         picture = open_picture(Path(recipe.images[0]))
         program = self._programs.get(*layout.condition_key)
-        found = program(self.parts.weights["vae"], self._put(fit_picture(picture, layout.shape)))
+        found = program(*self._take(program, "vae"), self._put(fit_picture(picture, layout.shape)))
         if not self.parts.takes_channels:
             return FirstFrame(found, self._put(np.float32(1)))
         if self.parts.image_processor is None:
             return Channels(found)
         seen: Any = self.parts.image_processor(images=picture, return_tensors="np")["pixel_values"]
-        weights = self.parts.weights["image_encoder"]
-        return Channels(found, self._programs.get(*IMAGE_KEY)(weights, self._put(np.asarray(seen, np.float32))))
+        program = self._programs.get(*IMAGE_KEY)
+        return Channels(found, program(*self._take(program, "image_encoder"), self._put(np.asarray(seen, np.float32))))
 
     def _draw_preview(self, layout: Layout, x0_BCTHW: jax.Array) -> np.ndarray:
         found = self.parts.preview.map

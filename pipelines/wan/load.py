@@ -30,6 +30,7 @@ from pipelines.runtime.components import (
     told_as_incomplete,
 )
 from pipelines.runtime.preview import PreviewMap
+from pipelines.runtime.room import Room
 from pipelines.runtime.sharding import Rules
 from pipelines.runtime.torch_bridge import SCAN_FROM, TracedModule, parameters_on_meta, scan_if_long
 from pipelines.stages import STAGES, OnProgress
@@ -70,17 +71,18 @@ def load(
     stages: Sequence[str] = STAGES,
     verify_weights: bool = False,
     dtype: Any = None,
+    room: Room | None = None,
 ) -> WanFamily:
     """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
 
     With fewer `stages` only their weights are read, and only their methods may be called. `dtype` is what the large
-    modules compute in, in place of what suits the devices.
+    modules compute in, in place of what suits the devices, `room` what they have room for.
     """
     started = time.perf_counter()
     folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
     with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
         tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
-    loader = ComponentLoader(variant=model.variant, on_progress=on_progress)
+    loader = ComponentLoader(variant=model.variant, room=room or Room.of_mesh(mesh), on_progress=on_progress)
     parts = build_parts(
         folder,
         model,

@@ -131,7 +131,7 @@ def test_a_pack_for_a_tpu_is_made_without_one_and_refused_without_one(
     target = read_manifest(Path(made["output"])).target
     assert (target.devices, target.mesh) == ("8 x TPU v6 lite", "dp=2,sp=4")
     assert target.libtpu.startswith("0.0.42")
-    assert target.layout.startswith("0:[0, 0, 0] 1:[1, 0, 0]")
+    assert target.layout.startswith("0:0:[0, 0, 0] 1:0:[1, 0, 0]")
     options = {"cache_dir": cache_dir, "on_progress": ignore_progress, "packs": [Path(made["output"])]}
     here = load(local_catalog.get("tiny"), mesh="dp=2,sp=4", **options)
     assert find_detail(here, "pack") == "64x64 tiny.pack is not used: made for 8 x TPU v6 lite; here is CPU"

@@ -1,0 +1,126 @@
+"""Components that take turns on the devices where not all of them have room: the others wait in the host's memory.
+
+Whatever was used longest ago leaves first. A text encoder comes back over the bus, not from the disk, and programs stay
+as they are: what changes is where the arrays lie that they are called with.
+Not here: what a plan for other machines advises (plan/placement.py).
+"""
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, Sharding
+
+HOST = "pinned_host"  # what JAX calls memory of the host that devices copy from and to by themselves
+USABLE = 0.95  # of a device's memory; the rest is for what nobody counts: latents, embeddings, previews
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parked:
+    """A weight in the host's memory. Of what it is on the devices it tells shape, dtype and sharding."""
+
+    host: jax.Array
+    sharding: Sharding
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.host.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.host.dtype
+
+    def delete(self) -> None:
+        self.host.delete()
+
+
+class Room:
+    """Which components of one model are on its devices. With no limit, all of them, always."""
+
+    def __init__(self, *, limit_bytes: int | None) -> None:
+        self.limit_bytes = limit_bytes
+        self._components: dict[str, dict[str, Any]] = {}  # the one used last comes last
+        self._programs: dict[int, tuple[int, int]] = {}
+
+    @classmethod
+    def of_mesh(cls, mesh: Mesh) -> "Room":
+        """Of the memory that each device says it has; a CPU says nothing."""
+        limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in mesh.local_devices]
+        return cls(limit_bytes=int(USABLE * min(limits)) or None)
+
+    def prepare(self, name: str, wanted: Mapping[str, Any]) -> None:
+        """Before these weights are read: whatever they leave no room for leaves the devices."""
+        if self.limit_bytes is not None:
+            self._make_room(measure(wanted), besides={name})
+
+    def add(self, name: str, weights: dict[str, Any]) -> None:
+        """The dictionary that programs will be called with; of several for one component, the first."""
+        self._components.setdefault(name, weights)
+
+    def use(self, *names: str, program: Any = None) -> None:
+        """Brings these components onto the devices, together with what the compiled `program` takes beside them."""
+        if self.limit_bytes is None:
+            return
+        for name in names:
+            self._components[name] = self._components.pop(name)
+        own = sum(measure(self._components[name]) for name in names)
+        self._make_room(own + self._measure_program(program), besides={*names})
+        for name in names:
+            _bring_back(name, self._components[name])
+
+    def _make_room(self, wanted: int, *, besides: set[str]) -> None:
+        assert self.limit_bytes is not None
+        staying = {name: own for name, own in self._components.items() if name not in besides and _is_here(own)}
+        left = self.limit_bytes - wanted - sum(map(measure, staying.values()))
+        for name, weights in staying.items():
+            if left >= 0:
+                return
+            _park(name, weights)
+            left += measure(weights)
+
+    def _measure_program(self, program: Any) -> int:
+        """Its working memory, and the code of all that ran so far."""
+        if program is None:
+            return 0
+        if id(program) not in self._programs:
+            found = program.memory_analysis()
+            working = found.temp_size_in_bytes + found.output_size_in_bytes if found else 0
+            self._programs[id(program)] = (working, found.generated_code_size_in_bytes if found else 0)
+        working, _ = self._programs[id(program)]
+        return working + sum(code for _, code in self._programs.values())
+
+
+def measure(weights: Mapping[str, Any]) -> int:
+    """Bytes that one device holds of them."""
+    return sum(math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in weights.values())
+
+
+def _is_here(weights: Mapping[str, Any]) -> bool:
+    return any(not isinstance(one, Parked) for one in weights.values())
+
+
+def _park(name: str, weights: dict[str, Any]) -> None:
+    log.info("%s: %.2f GB a device leave for the host's memory", name, measure(weights) / 1e9)
+    for key, array in weights.items():
+        if isinstance(array, Parked):
+            continue
+        host = jax.device_put(array, array.sharding.with_memory_kind(HOST)).block_until_ready()
+        weights[key] = Parked(host=host, sharding=array.sharding)
+        array.delete()
+
+
+def _bring_back(name: str, weights: dict[str, Any]) -> None:
+    parked = {key: one for key, one in weights.items() if isinstance(one, Parked)}
+    if not parked:
+        return
+    log.info("%s: %.2f GB a device come back from the host's memory", name, measure(parked) / 1e9)
+    for key, one in parked.items():
+        weights[key] = jax.device_put(one.host, one.sharding)
+    for key, one in parked.items():
+        weights[key].block_until_ready()
+        one.delete()
