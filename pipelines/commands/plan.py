@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from click.core import ParameterSource
 from rich.console import Console
 
 from pipelines.catalog import Model, Shape
@@ -66,8 +65,8 @@ def plan(
     from pipelines.plan.topologies import TOPOLOGIES, find_topology
 
     if search is not None:
-        alone = {"search", "as_json", "progress_json", "data_dir"}
-        if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in {*context.params} - alone):
+        others = {*context.params} - {"search", "as_json", "progress_json", "data_dir"}
+        if any(str(context.get_parameter_source(name)).endswith("COMMANDLINE") for name in others):
             raise RecipeError({"search": "goes with --json alone: it measures the kernel on v6e, not a model"})
         _search(search, as_json=as_json)
         return

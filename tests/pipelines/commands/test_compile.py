@@ -150,6 +150,7 @@ def test_shapes_are_chosen_as_for_prewarming(compile_tiny: Compile) -> None:
         ("--topology cpu-1 --batch_size 64", "tiny makes at most 8 at once"),
         ("--topology cpu-1 --mesh dp=16", "needs 16 devices"),
         ("--topology cpu-1 --output {data_dir}", "is a folder; name a file in it"),
+        ("--topology cpu-1 --output /proc/packs/a.pack", "output: /proc/packs cannot be a folder"),
     ],
 )
 def test_wrong_values_end_with_2_and_one_line(

@@ -85,6 +85,10 @@ def test_a_plan_for_v6e_8_is_estimated_by_the_tpu_compiler(plan: Callable[[str],
     code, table, _ = plan("--model tiny --topology v6e-8")
     assert code == 0
     assert "Estimated by the TPU compiler, nothing was run" in table
+    assert "\N{HORIZONTAL ELLIPSIS}" not in table  # every cell has its place in 80 columns
+    rows = [line for line in table.splitlines() if line.startswith(("stage ", "denoise x"))]
+    assert len(rows) == 2
+    assert all(len(row) <= 80 for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +100,10 @@ def test_a_plan_for_v6e_8_is_estimated_by_the_tpu_compiler(plan: Callable[[str],
         ("--all --shape 64x64", "--all takes every model in its default shape, --all-shapes every shape"),
         ("--model sdxl-base --mode fast", "'fast' is not known; allowed: latency, throughput"),
         ("--model sdxl-base --mesh dp=3x", "'dp=3x' is not a mesh"),
+        ("--model sdxl-base --dump-hlo /proc/texts", "dump_hlo: /proc/texts cannot be a folder"),
+        ("--model sdxl-base --output /tmp", "output: /tmp is a folder; name a file in it"),
+        ("--model sdxl-base --answers README.md", "README.md holds something else than answers"),
+        ("--search attention --topology v5e-1", "search: goes with --json alone"),
         ("--model sdxl-base --topology v6e-4 --mesh dp=8", "needs 8 devices; this machine has 4"),
     ],
 )

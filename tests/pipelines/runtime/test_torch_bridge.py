@@ -226,8 +226,8 @@ def test_a_program_is_the_same_whatever_seed_torch_has(monkeypatch: pytest.Monke
     def trace(seed: int) -> str:
         torch.manual_seed(seed)
         monkeypatch.setattr(torch_bridge, "_cached_environment", None)
-        steps = lambda weights, x: jax.lax.fori_loop(0, 3, lambda _step, x: module.call(weights, x), x)  # noqa: E731
-        return jax.jit(steps).lower(weights, x).as_text()
+        steps = lambda weights, x, stop: jax.lax.fori_loop(0, stop, lambda _, x: module.call(weights, x), x)  # noqa: E731
+        return jax.jit(steps).lower(weights, x, 3).as_text()
 
     assert trace(1) == trace(2)
 
