@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
@@ -39,6 +39,9 @@ CHIP_OF_KIND = {
     "TPU v6 lite": "TPU v6e",
     "TPU v6e": "TPU v6e",
 }
+
+
+CPU = "cpu"
 
 
 class PlanBusyError(LumeshError):
@@ -203,9 +206,11 @@ class Planner:
         return self._settings.plans_dir / f"{question.key}.json"
 
 
-def suggest_topology(devices: Iterable[Mapping[str, Any]], *, chips: int) -> Topology | None:
-    """The topology that is this hardware; None where there is no such thing, as on a CPU."""
+def suggest_topology(devices: Sequence[Mapping[str, Any]], *, chips: int) -> Topology | None:
+    """The topology that is this hardware; None where there is no such thing."""
     kinds = {str(device["kind"]) for device in devices}
+    if kinds == {CPU}:
+        return TOPOLOGIES.get(f"cpu-{len(devices)}")
     name = CHIP_OF_KIND.get(kinds.pop()) if len(kinds) == 1 else None
     return next((one for one in TOPOLOGIES.values() if one.chip and one.chip.name == name and one.chips == chips), None)
 

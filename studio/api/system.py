@@ -184,7 +184,7 @@ def list_topologies(operator: Operator) -> dict[str, Any]:
         ],
         "modes": list(MODES),
         "here": here.name if here else None,
-        "default": here.name if here else DEFAULT_TOPOLOGY,
+        "default": here.name if here and here.chip else DEFAULT_TOPOLOGY,
     }
 
 

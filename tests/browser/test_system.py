@@ -158,6 +158,15 @@ def test_a_kept_plan_shows_at_once_and_says_who_estimated_it(open_page: OpenPage
                 "hbm_bytes": {"weights": 9_500_000_000, "temp": 300_000_000, "code": 0, "total": 9_800_000_000},
                 "compile_s": 70,
                 "estimated_ms": 130.5,
+                "estimated_parts_ms": {
+                    "compute": 50.0,
+                    "attention": 40.5,
+                    "convolutions": 30.0,
+                    "exposed_collectives": 10.0,
+                    "hidden_collectives": 5.0,
+                    "once_a_chunk": 0.0,
+                },
+                "collectives": {"all-gather": {"count": 140, "bytes": 1000}},
                 "refusal": None,
             }
         ],
@@ -167,7 +176,8 @@ def test_a_kept_plan_shows_at_once_and_says_who_estimated_it(open_page: OpenPage
     page.click(".lu-views [data-view=system]")
     result = page.locator("#lu-plan-result")
     expect(result).to_contain_text("Estimated by the TPU compiler; nothing was run.")
-    expect(result.locator("tbody tr")).to_have_text("denoise × 12yes9.5 GB300 MB0 bytes9.8 GB70 s130.5 ms")
+    expect(result.locator("tbody tr")).to_have_text("denoise × 12yes9.5 GB300 MB0 bytes9.8 GB70 s130.5 ms70.5 ms10 ms")
+    expect(result).to_contain_text("denoise: 140 all-gather")
     expect(page.locator("#lu-plan-start")).to_be_disabled()
     result.scroll_into_view_if_needed()
     keep(page, "plan-dark")

@@ -163,7 +163,13 @@ def test_a_plan_is_cancelled_and_can_be_asked_for_again(client: TestClient) -> N
 
 @pytest.mark.parametrize(
     ("kind", "chips", "name"),
-    [("TPU v6 lite", 8, "v6e-8"), ("TPU v5 lite", 4, "v5e-4"), ("TPU v5p", 4, "v5p-8"), ("cpu", 1, None)],
+    [
+        ("TPU v6 lite", 8, "v6e-8"),
+        ("TPU v5 lite", 4, "v5e-4"),
+        ("TPU v5p", 4, "v5p-8"),
+        ("cpu", 1, "cpu-1"),
+        ("cpu", 3, None),
+    ],
 )
 def test_this_hardware_is_found_among_the_topologies(kind: str, chips: int, name: str | None) -> None:
     found = suggest_topology([{"kind": kind}] * chips, chips=chips)

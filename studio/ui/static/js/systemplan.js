@@ -21,6 +21,8 @@ const COLUMNS = [
   t("plan.total"),
   t("plan.compiling"),
   t("plan.estimated"),
+  t("plan.kernels"),
+  t("plan.exposed"),
 ];
 
 let shown = ""; // which plan stands in the table
@@ -53,7 +55,7 @@ export async function openPlan() {
 
 async function fillChoices() {
   const { topologies, modes, here, default: first } = await readTopologies();
-  const chips = topologies.filter((one) => one.is_tpu);
+  const chips = topologies.filter((one) => one.is_tpu || one.name === here);
   fill("topology", chips.map(({ name, title }) => [name, name === here ? t("plan.these", { title }) : title]), first);
   fill("mode", modes.map((mode) => [mode, MODES[mode] ?? mode]), modes[0]);
   fill("model", state.models.map(({ id, title }) => [id, title]), state.engine?.model || state.models[0].id);
@@ -178,16 +180,25 @@ function tableOf(plan) {
         el("tbody", {}, ...plan.stages.map(rowOf)),
       ),
     ),
+    ...plan.stages.map(collectivesOf).filter(Boolean),
     ...plan.stages.filter(({ refusal }) => refusal).map(({ stage, refusal }) => el("p.lu-message", {}, t("common.named", { name: stage, value: said(refusal) }))),
   ];
 }
 
-function rowOf({ stage, runs, fits, hbm_bytes, compile_s, estimated_ms }) {
+/** How often the chips wait for each other, or would if nothing was computed meanwhile. */
+function collectivesOf({ stage, collectives }) {
+  const counts = Object.entries(collectives).map(([kind, { count }]) => `${count} ${kind}`);
+  return counts.length && el("p.lu-model-note", {}, t("common.named", { name: stage, value: counts.join(", ") }));
+}
+
+function rowOf({ stage, runs, fits, hbm_bytes, compile_s, estimated_ms, estimated_parts_ms: parts }) {
   const cells = [
     t(fits ? "plan.yes" : "plan.no"),
     ...["weights", "temp", "code", "total"].map((name) => bytes(hbm_bytes[name])),
     seconds(compile_s),
-    estimated_ms === null ? "–" : milliseconds(estimated_ms),
+    ...[estimated_ms, parts && parts.attention + parts.convolutions, parts && parts.exposed_collectives].map((ms) =>
+      ms === null ? "–" : milliseconds(ms),
+    ),
   ];
   const name = runs > 1 ? `${stage} × ${runs}` : stage;
   return el("tr", {}, el("th", { scope: "row" }, name), ...cells.map((cell) => el("td.lu-num", {}, cell)));
