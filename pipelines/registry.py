@@ -33,7 +33,7 @@ def load(
     packs: Sequence[Path] = (),
     verify_weights: bool = False,
 ) -> Family:
-    """Loads a model, or the parts of it that `stages` need, onto the mesh (`dp=2,sp=4`; None chooses).
+    """Loads a model, or the parts of it that `stages` need, onto the mesh (see `build_mesh_for`).
 
     With a `remote_encoder` the model's own text encoder is not among them: prompts are read elsewhere. Programs that
     `packs` (files, or folders of them) hold are loaded rather than compiled. With `verify_weights` every file of
@@ -41,11 +41,9 @@ def load(
     Raises ModelError or MeshError.
     """
     start_jax(cache_dir)
-    from pipelines.runtime.mesh import build_mesh
-
     _check_memory()
     family = _import_family(model.family)
-    built = build_mesh(mesh, choose=choose_sizes_for(model))
+    built = build_mesh_for(model, mesh)
     if remote_encoder is not None:
         stages = [stage for stage in stages if stage != "encode"]
     loaded = family.load(
@@ -68,6 +66,21 @@ def find(model: Model, *, on_progress: OnProgress, has_remote_encoder: bool = Fa
     """Where a model lies that can be loaded, downloaded if need be; raises ModelError when it cannot be had."""
     stages = [stage for stage in STAGES if not (has_remote_encoder and stage == "encode")]
     return _import_family(model.family).find(model, on_progress=on_progress, stages=stages)
+
+
+def build_mesh_for(
+    model: Model, mesh: str | None, *, devices: Sequence[Any] | None = None, hbm_bytes: int | None = None
+) -> Any:
+    """A Mesh: `dp=2,sp=4`; None chooses for one output at a time, `throughput` for as many as there is room for.
+
+    Of all devices here, or of these, which hold `hbm_bytes` each. Raises MeshError.
+    """
+    from pipelines.runtime.mesh import THROUGHPUT, build_mesh
+
+    if mesh != THROUGHPUT:
+        return build_mesh(mesh, devices=devices, choose=choose_sizes_for(model))
+    plans = importlib.import_module("pipelines.plan.spread")  # above us, reached only when asked, as families are
+    return build_mesh(devices=devices, choose=lambda _count: plans.spread(model, devices, hbm_bytes=hbm_bytes))
 
 
 def choose_sizes_for(model: Model) -> Callable[[int], dict[str, int]]:

@@ -42,7 +42,12 @@ GuidanceScale2 = Annotated[float | None, typer.Option(help="Of a second expert; 
 Scheduler = Annotated[str | None, typer.Option(help="One of the model's schedulers; `models --json` lists them.")]
 Seed = Annotated[int | None, typer.Option(help="Same seed, same picture (as in diffusers); drawn when left out.")]
 BatchSize = Annotated[int, typer.Option(help="Pictures at once, with seeds seed, seed+1, ...")]
-MeshText = Annotated[str | None, typer.Option(help="Devices per axis, such as dp=2,sp=4; chosen when left out.")]
+MeshText = Annotated[
+    str | None,
+    typer.Option(
+        help="Devices per axis, such as dp=2,sp=4; `throughput` for an output a chip; chosen for one when left out."
+    ),
+]
 TextEncoderUrl = Annotated[
     str | None,
     typer.Option(

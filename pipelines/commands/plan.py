@@ -89,6 +89,8 @@ def plan(
     from pipelines.runtime.platform import prepare_compiler
 
     prepare_compiler(cpu_devices=max(one.chips for one in found))
+    import jax
+
     from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe, read_lines
     from pipelines.plan.matrix import write_matrix
     from pipelines.plan.planner import make_plan, to_json
@@ -113,6 +115,7 @@ def plan(
                 dump_dir=dump_hlo,
             )
         plans.append(made)
+        jax.clear_caches()  # of traces, which would add up to gigabytes
         # After each, so that what took minutes is not lost with what comes after.
         lines = add_lines(answers, [describe(made)]) if answers is not None else list(map(describe, plans))
         if output is not None:

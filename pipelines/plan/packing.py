@@ -17,9 +17,8 @@ from pipelines.flux2 import programs as flux2_programs
 from pipelines.plan.abstract import describe_parts
 from pipelines.plan.topologies import Topology, find_devices
 from pipelines.references import References, name_programs
-from pipelines.registry import choose_sizes_for
+from pipelines.registry import build_mesh_for
 from pipelines.runtime.compiled import Program, Programs, without_persistent_cache
-from pipelines.runtime.mesh import build_mesh
 from pipelines.runtime.packs import Manifest, describe_target, write_pack
 from pipelines.sdxl import programs as sdxl_programs
 from pipelines.stages import OnProgress, Progress
@@ -42,7 +41,8 @@ def make_pack(
 
     Raises MeshError, ModelError, and LumeshError when the compiler refuses a program.
     """
-    built = build_mesh(mesh, devices=find_devices(topology), choose=choose_sizes_for(model))
+    hbm_bytes = topology.chip.hbm_bytes if topology.chip else None
+    built = build_mesh_for(model, mesh, devices=find_devices(topology), hbm_bytes=hbm_bytes)
     programs = list_programs(model, describe_parts(model, built), shapes, batch_size=batch_size)
     traced: dict[tuple[Any, ...], Any] = {}
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jax.sharding import Mesh
 
 from pipelines.catalog import Model, Shape
@@ -16,16 +15,16 @@ from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
 from pipelines.plan.estimate import Estimate, count_chunks
 from pipelines.plan.placement import Need, Placement, recommend
 from pipelines.plan.topologies import Topology, find_devices
-from pipelines.registry import choose_sizes_for
+from pipelines.registry import build_mesh_for
 from pipelines.runtime.chunks import CHUNK_TARGET_S
-from pipelines.runtime.mesh import build_mesh, describe_mesh
+from pipelines.runtime.mesh import THROUGHPUT, describe_mesh
+from pipelines.runtime.room import measure
 from pipelines.stages import OnProgress, Progress
 
 MODES = ("latency", "throughput")
 SOURCE = "Estimated by the TPU compiler"
 
 _MAX_CHUNK = 8  # steps; of every family
-_WEIGHTS_SHARE = 0.6  # of a chip's memory that a model's weights may take before throughput mode splits them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +118,7 @@ def make_plan(
     """
     built, batch_size = choose_mesh(model, topology, mode=mode, mesh=mesh)
     parts = describe_parts(model, built)
-    weights = {name: count_shard_bytes(own) for name, own in parts.weights.items()}
+    weights = {name: measure(own) for name, own in parts.weights.items()}
     stages = list_stages(model, parts, shape, batch_size=batch_size)
     compiler = Compiler(topology, cache_dir=cache_dir, known=None if dump_dir else known)
     planned = []
@@ -155,31 +154,12 @@ def make_plan(
     )
 
 
-def count_shard_bytes(weights: Mapping[str, Any]) -> int:
-    """Bytes of these arrays that one device holds."""
-    return sum(int(np.prod(one.sharding.shard_shape(one.shape))) * one.dtype.itemsize for one in weights.values())
-
-
 def choose_mesh(model: Model, topology: Topology, *, mode: str, mesh: str | None) -> tuple[Mesh, int]:
     """The mesh and how many outputs are made at once: one, or as many as `dp` has room for."""
-    devices = find_devices(topology)
-    if mode == "latency":
-        return build_mesh(mesh, devices=devices, choose=choose_sizes_for(model)), 1
-    built = build_mesh(mesh or _spread(model, topology, devices), devices=devices)
-    return built, min(built.shape["dp"], model.max_batch_size)
-
-
-def _spread(model: Model, topology: Topology, devices: list[Any]) -> str:
-    """An output a chip where the weights allow it; weights over as few chips as hold them."""
-    limit = topology.chip.hbm_bytes * _WEIGHTS_SHARE if topology.chip else math.inf
-    tp = 1
-    while tp < len(devices):
-        parts = describe_parts(model, build_mesh(f"dp={len(devices) // tp},tp={tp}", devices=devices))
-        if sum(map(count_shard_bytes, parts.weights.values())) <= limit:
-            break
-        tp *= 2
-    dp = min(len(devices) // tp, model.max_batch_size)
-    return f"dp={dp},sp={len(devices) // (tp * dp)},tp={tp}"
+    wanted = mesh or (THROUGHPUT if mode == "throughput" else None)
+    hbm_bytes = topology.chip.hbm_bytes if topology.chip else None
+    built = build_mesh_for(model, wanted, devices=find_devices(topology), hbm_bytes=hbm_bytes)
+    return built, 1 if mode == "latency" else min(built.shape["dp"], model.max_batch_size)
 
 
 def to_json(plan: Plan) -> dict[str, Any]:

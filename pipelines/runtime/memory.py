@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from pipelines.runtime.room import HOST
+HOST = "pinned_host"  # what JAX calls memory of the host that devices copy from and to by themselves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,11 @@ def measure_devices() -> list[dict[str, Any]]:
         for device in array.sharding.addressable_devices:
             live[device.id] += _count_shard_bytes(array)
     return [asdict(_measure(device, live[device.id])) for device in jax.local_devices()]
+
+
+def find_limit(devices: Sequence[Any]) -> int | None:
+    """Bytes that each of these holds; None where one does not say, as a CPU."""
+    return min((device.memory_stats() or {}).get("bytes_limit", 0) for device in devices) or None
 
 
 def _measure(device: Any, live_bytes: int) -> DeviceMemory:

@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from pipelines.errors import MeshError
 
 AXES = ("dp", "sp", "tp")
+THROUGHPUT = "throughput"  # in the place of axes: an output a chip, or on as few as hold the weights (plan/spread.py)
 
 
 def parse_mesh(text: str) -> dict[str, int]:
@@ -25,7 +26,7 @@ def parse_mesh(text: str) -> dict[str, int]:
         if match is None or match[1] not in AXES or match[1] in sizes or int(match[2]) < 1:
             raise MeshError(
                 f"{text!r} is not a mesh.",
-                advice=f"Write axes and sizes such as dp=2,sp=4; the axes are {', '.join(AXES)}.",
+                advice=f"Write axes and sizes such as dp=2,sp=4 (the axes are {', '.join(AXES)}), or {THROUGHPUT}.",
             )
         sizes[match[1]] = int(match[2])
     return sizes

@@ -14,7 +14,8 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, Sharding
 
-HOST = "pinned_host"  # what JAX calls memory of the host that devices copy from and to by themselves
+from pipelines.runtime.memory import HOST, find_limit
+
 USABLE = 0.95  # of a device's memory; the rest is for what nobody counts: latents, embeddings, previews
 
 log = logging.getLogger(__name__)
@@ -50,8 +51,8 @@ class Room:
     @classmethod
     def of_mesh(cls, mesh: Mesh) -> "Room":
         """Of the memory that each device says it has; a CPU says nothing."""
-        limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in mesh.local_devices]
-        return cls(limit_bytes=int(USABLE * min(limits)) or None)
+        limit_bytes = find_limit(mesh.local_devices)
+        return cls(limit_bytes=None if limit_bytes is None else int(USABLE * limit_bytes))
 
     def prepare(self, name: str, wanted: Mapping[str, Any]) -> None:
         """Before these weights are read: whatever they leave no room for leaves the devices."""
