@@ -89,7 +89,10 @@ class Room:
         if program is None:
             return 0
         if id(program) not in self._programs:
-            found = program.memory_analysis()
+            try:
+                found = program.memory_analysis()
+            except (NotImplementedError, jax.errors.JaxRuntimeError):  # of some that were not compiled here
+                found = None
             working = found.temp_size_in_bytes + found.output_size_in_bytes if found else 0
             self._programs[id(program)] = (working, found.generated_code_size_in_bytes if found else 0)
         working, _ = self._programs[id(program)]
