@@ -146,6 +146,8 @@ function drawResult({ state: how, plan }) {
   find("lu-plan-result").replaceChildren(...content);
 }
 
+const duration = (s) => (s < 1 ? milliseconds(1000 * s) : seconds(s));
+
 function tableOf(plan) {
   const total = plan.estimated_total_s;
   const isMany = plan.batch_size > 1;
@@ -156,8 +158,8 @@ function tableOf(plan) {
     plan.hbm_limit_bytes
       ? t("plan.usedOf", { used: resident, limit: bytes(plan.hbm_limit_bytes) })
       : t("plan.used", { used: resident }),
-    total && t("plan.inAll", { time: seconds(total) }),
-    isMany && total && t("plan.each", { time: seconds(total / plan.batch_size) }),
+    total && t("plan.inAll", { time: duration(total) }),
+    isMany && total && t("plan.each", { time: duration(total / plan.batch_size) }),
   ];
   const source = said(plan.source);
   return [
