@@ -46,6 +46,8 @@ class Room:
     def __init__(self, *, limit_bytes: int | None) -> None:
         self.limit_bytes = limit_bytes
         self._components: dict[str, dict[str, Any]] = {}  # the one used last comes last
+        self._sizes: dict[str, int] = {}
+        self._parked: set[str] = set()
         self._programs: dict[int, tuple[int, int]] = {}
 
     @classmethod
@@ -64,25 +66,35 @@ class Room:
         self._components.setdefault(name, weights)
 
     def use(self, *names: str, program: Any = None) -> None:
-        """Brings these components onto the devices, together with what the compiled `program` takes beside them."""
+        """Brings these components onto the devices, together with what the compiled `program` takes beside them.
+
+        Asked before every chunk of steps, so nothing here may go through all weights when nothing has to move.
+        """
         if self.limit_bytes is None:
             return
         for name in names:
             self._components[name] = self._components.pop(name)
-        own = sum(measure(self._components[name]) for name in names)
+        own = sum(map(self._measure, names))
         self._make_room(own + self._measure_program(program), besides={*names})
-        for name in names:
+        for name in self._parked.intersection(names):
             _bring_back(name, self._components[name])
+            self._parked.discard(name)
 
     def _make_room(self, wanted: int, *, besides: set[str]) -> None:
         assert self.limit_bytes is not None
-        staying = {name: own for name, own in self._components.items() if name not in besides and _is_here(own)}
-        left = self.limit_bytes - wanted - sum(map(measure, staying.values()))
-        for name, weights in staying.items():
+        staying = [name for name in self._components if name not in besides | self._parked]
+        left = self.limit_bytes - wanted - sum(map(self._measure, staying))
+        for name in staying:
             if left >= 0:
                 return
-            _park(name, weights)
-            left += measure(weights)
+            self._parked.add(name)  # before: whatever ends it in the middle, all of it comes back
+            _park(name, self._components[name])
+            left += self._measure(name)
+
+    def _measure(self, name: str) -> int:
+        if name not in self._sizes:
+            self._sizes[name] = measure(self._components[name])
+        return self._sizes[name]
 
     def _measure_program(self, program: Any) -> int:
         """Its working memory, and the code of all that ran so far."""
@@ -102,10 +114,6 @@ class Room:
 def measure(weights: Mapping[str, Any]) -> int:
     """Bytes that one device holds of them."""
     return sum(math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in weights.values())
-
-
-def _is_here(weights: Mapping[str, Any]) -> bool:
-    return any(not isinstance(one, Parked) for one in weights.values())
 
 
 def _park(name: str, weights: dict[str, Any]) -> None:
