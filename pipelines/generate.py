@@ -6,8 +6,10 @@ worker, bench) is in `on_progress`.
 
 import functools
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from pipelines import batching
 from pipelines.catalog import Model
 from pipelines.recipe import Recipe
 from pipelines.references import References, choose_references
@@ -22,6 +24,20 @@ def generate(
     on_progress: OnProgress = ignore_progress,
 ) -> Outcome:
     """Runs a resolved recipe; raises Cancelled when `on_progress` does, LumeshError when the recipe cannot run."""
+    return generate_together(family, [recipe], on_progress=on_progress)
+
+
+def generate_together(
+    family: Family,
+    recipes: Sequence[Recipe],
+    *,
+    on_progress: OnProgress = ignore_progress,
+) -> Outcome:
+    """Runs resolved recipes of one kind (batching.py) as one batch; its pixels are theirs one after the other.
+
+    Raises as `generate` does.
+    """
+    recipe = batching.join(recipes)
     started = time.perf_counter()
     compiles_before = family.compile_count()
     timings = Timings(load_s=family.load_s)
@@ -43,13 +59,18 @@ def generate(
     meanwhile = f"while {others} programs get ready" if others else ""
     on_progress(Progress(phase="encoding", total=1, detail=meanwhile))
     clock = time.perf_counter()
-    embeddings = family.encode(recipe, on_progress=on_progress)
+    embeddings = [family.encode(one, on_progress=on_progress) for one in recipes]
     timings.encode_s = time.perf_counter() - clock
     if timings.compile_s:  # something was missing
         timings.compile_s += warm()
 
     clock = time.perf_counter()
-    latents = family.denoise(recipe, embeddings, on_progress=on_progress)
+    latents = family.denoise(
+        recipe,
+        batching.stack_embeddings(recipes, embeddings),
+        seeds=batching.list_seeds(recipes),
+        on_progress=on_progress,
+    )
     timings.denoise_s = time.perf_counter() - clock
     timings.step_ms = 1000 * timings.denoise_s / recipe.denoising_steps
 

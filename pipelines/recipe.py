@@ -73,9 +73,15 @@ class Recipe(BaseModel):
         """The recipe of an output that these weights made."""
         return self.model_copy(update={"revision": revision or None})
 
+    @property
+    def seeds(self) -> range:
+        """Of each picture of the batch: picture n is drawn from seed + n."""
+        first = self.seed or 0
+        return range(first, first + self.batch_size)
+
     def of_picture(self, number: int) -> "Recipe":
-        """The recipe of one picture of a batch alone: picture n is drawn from seed + n."""
-        return self.model_copy(update={"seed": (self.seed or 0) + number, "batch_size": 1})
+        """The recipe of one picture of a batch alone."""
+        return self.model_copy(update={"seed": self.seeds.start + number, "batch_size": 1})
 
     @property
     def denoising_steps(self) -> int:

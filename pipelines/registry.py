@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipelines.batching import asks_for_many
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.runtime.remote_encoder import RemoteEncoder
@@ -55,6 +56,8 @@ def load(
         verify_weights=verify_weights,
     )
     loaded.remote_encoder = remote_encoder
+    if asks_for_many(mesh):
+        loaded.make_many_at_once()
     if packs:
         from pipelines.runtime.packs import Packs
 
@@ -75,9 +78,9 @@ def build_mesh_for(
 
     Of all devices here, or of these, which hold `hbm_bytes` each. Raises MeshError.
     """
-    from pipelines.runtime.mesh import THROUGHPUT, build_mesh
+    from pipelines.runtime.mesh import build_mesh
 
-    if mesh != THROUGHPUT:
+    if not asks_for_many(mesh):
         return build_mesh(mesh, devices=devices, choose=choose_sizes_for(model))
     plans = importlib.import_module("pipelines.plan.spread")  # above us, reached only when asked, as families are
     return build_mesh(devices=devices, choose=lambda _count: plans.spread(model, devices, hbm_bytes=hbm_bytes))

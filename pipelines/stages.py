@@ -100,6 +100,8 @@ class Family(Protocol):
     """How its devices share the work, such as `dp=2,sp=4`; "" when there are none."""
     host_ms_per_chunk: float
     """Of the last denoise: the host's own work, waiting for the devices left out."""
+    outputs_at_once: int
+    """How many outputs a run makes in the time of one: more than 1 where devices make outputs of their own."""
 
     def warm(
         self,
@@ -144,8 +146,14 @@ class Family(Protocol):
         """Calls `on_progress` while another machine is waited for."""
         ...
 
-    def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> Any:
-        """Latents (B, C, H, W) on the devices, of video (B, C, T, H, W); raises Cancelled when on_progress does."""
+    def denoise(
+        self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
+    ) -> Any:
+        """Latents (B, C, H, W) on the devices, of video (B, C, T, H, W); raises Cancelled when on_progress does.
+
+        The embeddings have one row for all outputs or one for each; `seeds` are those of the outputs where they are not
+        the recipe's own.
+        """
         ...
 
     def decode(self, recipe: Recipe, latents_BCHW: Any) -> np.ndarray:

@@ -30,19 +30,20 @@ LOAD_S = 0.3
 COMPILE_S = 1.0
 UNLOAD_S = 0.3
 STEP_S = 0.15
+AT_ONCE = 8  # outputs, where devices would make outputs of their own
 PREVIEW_SCALE = 4  # a preview pixel covers this many output pixels, as a latent does
 COMPILE_TICKS = 10
 LORA_TINT = 0.3  # how much of its colour a LoRA gives at a scale of 1
 TINT = 0.6  # how much of the mean colour of its input pictures a drawing has
 
 
-def load(model: Model, *, on_progress: OnProgress) -> "FakeFamily":
+def load(model: Model, *, outputs_at_once: int = 1, on_progress: OnProgress) -> "FakeFamily":
     """Pretends to read `model`."""
     started = time.perf_counter()
     for done in range(3):
         on_progress(Progress(phase="loading", done=done, total=3, detail=model.title))
         time.sleep(LOAD_S / 3)
-    return FakeFamily(model, load_s=time.perf_counter() - started)
+    return FakeFamily(model, load_s=time.perf_counter() - started, outputs_at_once=outputs_at_once)
 
 
 class FakeFamily:
@@ -52,13 +53,20 @@ class FakeFamily:
     """
 
     def __init__(
-        self, model: Model, *, load_s: float = 0.0, compile_s: float = COMPILE_S, step_s: float = STEP_S
+        self,
+        model: Model,
+        *,
+        load_s: float = 0.0,
+        compile_s: float = COMPILE_S,
+        step_s: float = STEP_S,
+        outputs_at_once: int = 1,
     ) -> None:
         self.model = model
         self.load_s = load_s
         self.revision = ""
         self.mesh = ""
         self.host_ms_per_chunk = 0.0
+        self.outputs_at_once = outputs_at_once
         self._compile_s = compile_s
         self._step_s = step_s
         self._warm: set[str] = set()
@@ -111,16 +119,24 @@ class FakeFamily:
             )
         shape = recipe.parsed_shape
         pictures = [
-            draw_landscape(recipe.prompt, seed=seed, width=shape.width, height=shape.height) for seed in _seeds(recipe)
+            draw_landscape(recipe.prompt, seed=seed, width=shape.width, height=shape.height) for seed in recipe.seeds
         ]
         tinted = _colour(_tint(np.stack(pictures), recipe), self._loras)
         return {"prompt_embeds": tinted.transpose(0, 3, 1, 2)}
 
-    def denoise(self, recipe: Recipe, embeddings: Mapping[str, Any], *, on_progress: OnProgress) -> np.ndarray:
+    def denoise(
+        self,
+        recipe: Recipe,
+        embeddings: Mapping[str, Any],
+        *,
+        seeds: Sequence[int] | None = None,
+        on_progress: OnProgress,
+    ) -> np.ndarray:
         """Fades the noise out, `step_s` a step."""
         steps = recipe.denoising_steps
         pictures = embeddings["prompt_embeds"]
-        noise = np.stack([np.random.default_rng(seed).normal(0.5, 0.4, pictures.shape[1:]) for seed in _seeds(recipe)])
+        draws = [np.random.default_rng(seed) for seed in seeds or recipe.seeds]
+        noise = np.stack([draw.normal(0.5, 0.4, pictures.shape[1:]) for draw in draws])
         latents = noise
         on_progress(Progress(phase="denoising", total=steps))
         for done in range(1, steps + 1):
@@ -148,11 +164,6 @@ class FakeFamily:
     def unload(self) -> None:
         time.sleep(UNLOAD_S if self._step_s else 0)
         self._warm.clear()
-
-
-def _seeds(recipe: Recipe) -> range:
-    assert recipe.seed is not None, "resolve the recipe first"
-    return range(recipe.seed, recipe.seed + recipe.batch_size)
 
 
 def _tint(pictures_BHWC: np.ndarray, recipe: Recipe) -> np.ndarray:

@@ -1,5 +1,6 @@
 """A recipe's way through the compiled programs of a loaded FLUX.2."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -15,7 +16,7 @@ from pipelines.flux2.variants import Guidance
 from pipelines.recipe import Recipe
 from pipelines.references import References
 from pipelines.runtime.compiled import Program
-from pipelines.runtime.loaded import LoadedModel, fill_rows
+from pipelines.runtime.loaded import LoadedModel, fill_rows, spread_rows
 from pipelines.runtime.noise import NoiseSource
 from pipelines.runtime.preview import PreviewMap
 from pipelines.runtime.solver import State
@@ -40,7 +41,9 @@ class Flux2Family(LoadedModel):
         rows = program(*self._take(program, "text_encoder"), self._put(tokenize(self.parts, prompts)))
         return {name: row[None] for name, row in zip(names, jax.device_get(rows), strict=True)}
 
-    def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> jax.Array:
+    def denoise(
+        self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
+    ) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
         pictures, kind = read_references(recipe.images, self.model)
         layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1, references=kind)
@@ -52,7 +55,7 @@ class Flux2Family(LoadedModel):
             recipe.scheduler or "", self.parts.scheduler_config, steps=recipe.steps or 1, tokens=layout.tokens
         )
         program = self._programs.get(*layout.denoise_key)
-        latents = NoiseSource(seed=recipe.seed or 0, images=layout.images, shape=layout.latents_CHW).draw()
+        latents = NoiseSource(seeds=seeds or recipe.seeds, images=layout.images, shape=layout.latents_CHW).draw()
         state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
         rows = self._put_rows(embeddings, layout)
         table = self._put(schedule.table)
@@ -109,12 +112,13 @@ class Flux2Family(LoadedModel):
     def _lay_out(
         self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
     ) -> Layout:
-        return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg, references=references)
+        count = max(batch_size, self.outputs_at_once)
+        return lay_out(self.parts, shape, batch_size=count, uses_cfg=uses_cfg, references=references)
 
     def _put_rows(self, embeddings: Embeddings, layout: Layout) -> jax.Array:
         """[negative..., positive...] rows with guidance, positive rows alone without."""
         names = ("negative_prompt_embeds", "prompt_embeds") if layout.uses_cfg else ("prompt_embeds",)
-        rows = [np.repeat(np.asarray(embeddings[name]), layout.images, axis=0) for name in names]
+        rows = [spread_rows(embeddings[name], layout.images) for name in names]
         return jax.device_put(np.concatenate(rows).astype(self.parts.dtype), layout.rows)
 
     def _draw_preview(self, layout: Layout, x0_BCHW: jax.Array) -> np.ndarray:

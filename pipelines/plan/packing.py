@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from pipelines.batching import asks_for_many
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.flux2 import programs as flux2_programs
@@ -20,6 +21,7 @@ from pipelines.references import References, name_programs
 from pipelines.registry import build_mesh_for
 from pipelines.runtime.compiled import Program, Programs, without_persistent_cache
 from pipelines.runtime.packs import Manifest, describe_target, write_pack
+from pipelines.runtime.sharding import count_at_once
 from pipelines.sdxl import programs as sdxl_programs
 from pipelines.stages import OnProgress, Progress
 from pipelines.wan import programs as wan_programs
@@ -43,7 +45,10 @@ def make_pack(
     """
     hbm_bytes = topology.chip.hbm_bytes if topology.chip else None
     built = build_mesh_for(model, mesh, devices=find_devices(topology), hbm_bytes=hbm_bytes)
-    programs = list_programs(model, describe_parts(model, built), shapes, batch_size=batch_size)
+    parts = describe_parts(model, built)
+    if asks_for_many(mesh):
+        batch_size = max(batch_size, outputs_at_once(model, parts))
+    programs = list_programs(model, parts, shapes, batch_size=batch_size)
     traced: dict[tuple[Any, ...], Any] = {}
 
     def keep(program: Program, lowered: Any) -> None:
@@ -89,3 +94,11 @@ def list_programs(
         for program in family.list_programs(parts, layout):
             found.setdefault(program.key, program)
     return list(found.values())
+
+
+def outputs_at_once(model: Model, parts: Any) -> int:
+    """As the worker does (LoadedModel.make_many_at_once), so that it finds its programs."""
+    lay_out, uses_cfg = _PROGRAMS[model.family].lay_out, model.guidance_scale > 1
+    return count_at_once(
+        parts.mesh, lambda count: lay_out(parts, model.default_shape, batch_size=count, uses_cfg=uses_cfg)
+    )

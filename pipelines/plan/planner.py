@@ -9,6 +9,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
+from pipelines.batching import THROUGHPUT
 from pipelines.catalog import Model, Shape
 from pipelines.plan.abstract import Stage, describe_parts, list_stages
 from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
@@ -17,7 +18,7 @@ from pipelines.plan.placement import Need, Placement, recommend
 from pipelines.plan.topologies import Topology, find_devices
 from pipelines.registry import build_mesh_for
 from pipelines.runtime.chunks import CHUNK_TARGET_S
-from pipelines.runtime.mesh import THROUGHPUT, describe_mesh
+from pipelines.runtime.mesh import describe_mesh
 from pipelines.runtime.room import measure
 from pipelines.stages import OnProgress, Progress
 

@@ -33,7 +33,7 @@ def print_plan(plan: Plan, console: Console) -> None:
             say(f"{one.stage.name}: {one.answer.refusal}")
     say(describe_total(plan))
     if plan.batch_size > 1:
-        say(f"To run it so: --mesh {plan.mode}, and {plan.batch_size} outputs a job.")
+        say(f"To run it so: --mesh {plan.mode}; a studio then runs jobs that are alike together.")
     if any(one.verdict.is_known for one in plan.stages):
         say("Compiled beforehand, as it comes with Lumesh: seconds to compile are those of another machine.")
 

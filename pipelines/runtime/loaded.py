@@ -25,6 +25,7 @@ from pipelines.runtime.mesh import describe_mesh
 from pipelines.runtime.packs import Packs
 from pipelines.runtime.remote_encoder import RemoteEncoder
 from pipelines.runtime.room import Room
+from pipelines.runtime.sharding import count_at_once
 from pipelines.runtime.torch_bridge import TracedModule
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
@@ -45,8 +46,10 @@ class LoadedModel(abc.ABC):
         self.model = model
         self.load_s = load_s
         self.host_ms_per_chunk = 0.0
+        self.outputs_at_once = 1
         self.revision = ""
         self.mesh = describe_mesh(mesh)
+        self._mesh = mesh
         self.remote_encoder: RemoteEncoder | None = None
         self._weights = weights
         self._programs = Programs()
@@ -73,6 +76,13 @@ class LoadedModel(abc.ABC):
     ) -> float:
         layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg, references=references)
         return self._warm(layout, title=name_programs(shape, references), stage=stage, on_progress=on_progress)
+
+    def make_many_at_once(self) -> None:
+        """From now on programs are made for as many outputs as cost no more than one; before anything is warm."""
+        uses_cfg = self.model.guidance_scale > 1
+        self.outputs_at_once = count_at_once(
+            self._mesh, lambda count: self._lay_out(self.model.default_shape, count, uses_cfg=uses_cfg)
+        )
 
     def count_compiling(self) -> int:
         return self._programs.unfinished
@@ -224,6 +234,12 @@ class LoadedModel(abc.ABC):
         if value not in self._numbers:
             self._numbers[value] = self._put(np.int32(value))
         return self._numbers[value]
+
+
+def spread_rows(rows: Any, count: int) -> np.ndarray:
+    """One row for all outputs, or one for each, as the `count` rows of a full batch class; the last one fills it."""
+    values = np.asarray(rows)
+    return values[np.minimum(np.arange(count), len(values) - 1)]
 
 
 def fill_rows(latents: Any, rows: int) -> Any:

@@ -12,10 +12,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from pipelines.batching import THROUGHPUT
 from pipelines.errors import MeshError
 
 AXES = ("dp", "sp", "tp")
-THROUGHPUT = "throughput"  # in the place of axes: an output a chip, or on as few as hold the weights (plan/spread.py)
 
 
 def parse_mesh(text: str) -> dict[str, int]:

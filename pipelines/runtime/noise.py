@@ -1,14 +1,20 @@
 """The first noise and that of every ancestral step: torch's own, so that a seed gives diffusers' picture."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
 
 class NoiseSource:
-    """The noise diffusers would draw: one CPU generator per image, the first picture and then one draw a step."""
+    """The noise diffusers would draw: one CPU generator per image, the first picture and then one draw a step.
 
-    def __init__(self, *, seed: int, images: int, shape: tuple[int, ...]) -> None:
-        self._generators = [torch.Generator("cpu").manual_seed(seed + index) for index in range(images)]
+    Images beyond the `seeds`, which nobody asked for, are drawn from those that follow the last one.
+    """
+
+    def __init__(self, *, seeds: Sequence[int], images: int, shape: tuple[int, ...]) -> None:
+        drawn = [*seeds, *range(seeds[-1] + 1, seeds[-1] + 1 + images - len(seeds))]
+        self._generators = [torch.Generator("cpu").manual_seed(seed) for seed in drawn]
         self._shape = shape
 
     def draw(self) -> np.ndarray:

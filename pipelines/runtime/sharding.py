@@ -9,7 +9,8 @@ first axis.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -17,6 +18,14 @@ Rules = Sequence[tuple[str, PartitionSpec]]
 
 Axes = str | tuple[str, ...] | None
 """What an entry of a PartitionSpec may be."""
+
+
+class Rows(Protocol):
+    """A family's Layout, as far as it counts rows of the denoiser's batch."""
+
+    @property
+    def row_count(self) -> int: ...
+
 
 STACK = ".every_layer."  # in the name of a stack
 
@@ -73,3 +82,19 @@ def find_unused_rules(rules: Rules, shapes: Mapping[str, tuple[int, ...]]) -> li
 def batch_class(images: int) -> int:
     """Images per program: the next power of two, so that few programs serve every batch size."""
     return 1 << (images - 1).bit_length()
+
+
+def count_at_once(mesh: Mesh, lay_out: Callable[[int], Rows]) -> int:
+    """How many outputs a run makes in the time of one; `lay_out(count)` says how many rows so many need.
+
+    As many as `dp` has devices, when a single one's rows leave no device less to do: two devices that share the two
+    branches of guidance have none to spare.
+    """
+    count = mesh.shape["dp"]
+    one, many = (_rows_per_device(lay_out(outputs).row_count, count) for outputs in (1, count))
+    return count if many <= one else 1
+
+
+def _rows_per_device(rows: int, devices: int) -> int:
+    """Rows that do not divide are done by every device."""
+    return rows if rows % devices else rows // devices

@@ -1,5 +1,6 @@
 """A recipe's way through the compiled programs of a loaded SDXL."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -9,7 +10,7 @@ from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
 from pipelines.references import References
 from pipelines.runtime.compiled import Program
-from pipelines.runtime.loaded import LoadedModel, fill_rows
+from pipelines.runtime.loaded import LoadedModel, fill_rows, spread_rows
 from pipelines.runtime.noise import NoiseSource
 from pipelines.runtime.pictures import fit_picture, open_picture
 from pipelines.runtime.schedules import build_schedule
@@ -40,7 +41,9 @@ class SdxlFamily(LoadedModel):
         )
         return jax.device_get(embeddings)
 
-    def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> jax.Array:
+    def denoise(
+        self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
+    ) -> jax.Array:
         shape = recipe.parsed_shape
         scale = recipe.guidance_scale or 0.0
         layout = self._choose_layout(shape, recipe.batch_size, uses_cfg=scale > 1)
@@ -51,7 +54,7 @@ class SdxlFamily(LoadedModel):
             last_steps=recipe.denoising_steps if recipe.images else None,
         )
         program = self._programs.get(*layout.denoise_key)
-        noise = NoiseSource(seed=recipe.seed or 0, images=layout.images, shape=layout.latents_CHW)
+        noise = NoiseSource(seeds=seeds or recipe.seeds, images=layout.images, shape=layout.latents_CHW)
         picture = self._draw_picture(recipe.images[0], layout, noise) if recipe.images else np.float32(0)
         latents = np.float32(schedule.picture_scale) * picture + np.float32(schedule.initial_scale) * noise.draw()
         state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
@@ -116,7 +119,7 @@ class SdxlFamily(LoadedModel):
         self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
     ) -> Layout:
         assert references is None, "only a model with references has programs for them"
-        return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
+        return lay_out(self.parts, shape, batch_size=max(batch_size, self.outputs_at_once), uses_cfg=uses_cfg)
 
     def _draw_picture(self, image: str, layout: Layout, noise: NoiseSource) -> np.ndarray:
         """Latents (B, C, H, W) of the picture, a draw of each image's own: the first, as in diffusers."""
@@ -130,7 +133,7 @@ class SdxlFamily(LoadedModel):
         rows = {}
         for name in ("prompt_embeds", "pooled_prompt_embeds"):
             halves = [embeddings[f"negative_{name}"], embeddings[name]] if layout.uses_cfg else [embeddings[name]]
-            rows[name] = np.concatenate([np.repeat(np.asarray(half), layout.images, axis=0) for half in halves])
+            rows[name] = np.concatenate([spread_rows(half, layout.images) for half in halves])
         time_ids = make_time_ids(width=layout.shape.width, height=layout.shape.height)
         rows["time_ids"] = np.repeat(time_ids, len(rows["prompt_embeds"]), axis=0)
         return {name: jax.device_put(value.astype(np.float32), layout.rows) for name, value in rows.items()}

@@ -1,5 +1,6 @@
 """A recipe's way through the compiled programs of a loaded Wan."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
 from pipelines.references import References
 from pipelines.runtime.compiled import Program
-from pipelines.runtime.loaded import LoadedModel, fill_rows
+from pipelines.runtime.loaded import LoadedModel, fill_rows, spread_rows
 from pipelines.runtime.noise import NoiseSource
 from pipelines.runtime.pictures import fit_picture, open_picture
 from pipelines.runtime.schedules import COLUMNS, Schedule, build_schedule
@@ -36,7 +37,9 @@ class WanFamily(LoadedModel):
         program = self._programs.get(*ENCODE_KEY)
         return jax.device_get(program(*self._take(program, "text_encoder"), self._put(ids), self._put(mask)))
 
-    def denoise(self, recipe: Recipe, embeddings: Embeddings, *, on_progress: OnProgress) -> jax.Array:
+    def denoise(
+        self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
+    ) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
         layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1)
         schedule = build_schedule(
@@ -46,7 +49,7 @@ class WanFamily(LoadedModel):
             flow_shift=recipe.flow_shift,
         )
         program = self._programs.get(*layout.denoise_key)
-        latents = NoiseSource(seed=recipe.seed or 0, images=layout.videos, shape=layout.latents_CTHW).draw()
+        latents = NoiseSource(seeds=seeds or recipe.seeds, images=layout.videos, shape=layout.latents_CTHW).draw()
         zeros = jax.device_put(np.zeros_like(latents), layout.latents)
         state = State(jax.device_put(latents, layout.latents), zeros, zeros, zeros)
         rows = self._put_rows(embeddings, layout)
@@ -113,7 +116,7 @@ class WanFamily(LoadedModel):
         self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
     ) -> Layout:
         assert references is None, "only a model with references has programs for them"
-        return lay_out(self.parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
+        return lay_out(self.parts, shape, batch_size=max(batch_size, self.outputs_at_once), uses_cfg=uses_cfg)
 
     def _find_boundary(self, schedule: Schedule) -> int:
         """The first step of the second expert; past the last one where there is none."""
@@ -125,7 +128,7 @@ class WanFamily(LoadedModel):
     def _put_rows(self, embeddings: Embeddings, layout: Layout) -> jax.Array:
         """[negative..., positive...] rows with guidance, positive rows alone without."""
         names = ("negative_prompt_embeds", "prompt_embeds") if layout.uses_cfg else ("prompt_embeds",)
-        rows = np.concatenate([np.repeat(np.asarray(embeddings[name]), layout.videos, axis=0) for name in names])
+        rows = np.concatenate([spread_rows(embeddings[name], layout.videos) for name in names])
         return jax.device_put(rows.astype(np.float32), layout.rows)
 
     def _make_condition(self, recipe: Recipe, layout: Layout) -> Condition:

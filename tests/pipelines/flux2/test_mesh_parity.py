@@ -13,6 +13,7 @@ import pytest
 from pipelines.catalog import Catalog
 from pipelines.flux2 import choose_sizes
 from pipelines.flux2.programs import lay_out, list_programs
+from pipelines.generate import generate, generate_together
 from pipelines.recipe import Recipe
 from pipelines.runtime.compiled import lower
 
@@ -72,3 +73,14 @@ def test_a_step_on_tp_gathers_and_sums_each_branch_and_moves_nothing_else(
     text = lower(program).compile().as_text()
     assert {"all-gather", "reduce-scatter"} <= set(re.findall(r"[a-z]+-[a-z-]+", text))
     assert not {"all-reduce", "all-to-all", "collective-permute"} & set(re.findall(r"[a-z]+-[a-z-]+", text))
+
+
+def test_recipes_that_run_together_give_what_each_gives_alone(
+    load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recipe], find_difference: Callable[..., int]
+) -> None:
+    family = load_flux2("klein", "dp=2,sp=4")
+    recipes = [draw_recipe(), draw_recipe(prompt="an owl", negative_prompt="rain", seed=9)]
+    together = generate_together(family, recipes).pixels
+    alone = np.concatenate([generate(family, recipe).pixels for recipe in recipes])
+    assert find_difference(together, alone) <= 2
+    assert find_difference(together[:1], together[1:]) > 2

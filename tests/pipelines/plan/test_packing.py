@@ -1,10 +1,13 @@
 """What goes into a pack: every program the worker would want for those shapes, each once."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from pipelines.catalog import load_catalog
 from pipelines.plan.abstract import describe_parts
-from pipelines.plan.packing import list_programs
+from pipelines.plan.packing import list_programs, outputs_at_once
 from pipelines.references import choose_programs
 from pipelines.runtime.mesh import build_mesh
 from pipelines.runtime.packs import name_program
@@ -59,3 +62,9 @@ def test_a_pack_has_each_program_of_its_shapes_once(model_id: str, entries: list
     parts = describe_parts(model, build_mesh("dp=1"))
     programs = list_programs(model, parts, choose_programs(entries, model), batch_size=1)
     assert [name_program(program) for program in programs] == names
+
+
+def test_a_pack_for_throughput_has_the_programs_that_its_worker_runs(load_family: Callable[..., Any]) -> None:
+    model, family = load_catalog().get("demo-sdxl"), load_family(mesh="throughput")
+    parts = describe_parts(model, build_mesh(family.mesh))
+    assert outputs_at_once(model, parts) == family.outputs_at_once == 8

@@ -5,13 +5,21 @@ SDXL's own rules are held against the full-size UNet, built without memory.
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+import jax
 import pytest
 from diffusers import UNet2DConditionModel
 from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.mesh import build_mesh
-from pipelines.runtime.sharding import ShardingRuleError, apply_rules, batch_class, find_unused_rules
+from pipelines.runtime.sharding import (
+    ShardingRuleError,
+    apply_rules,
+    batch_class,
+    count_at_once,
+    find_unused_rules,
+)
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
 from pipelines.sdxl.sharding import UNET_RULES
 
@@ -91,3 +99,31 @@ def test_no_large_matrix_of_the_full_size_unet_is_replicated_by_accident(base_sh
 @pytest.mark.parametrize(("images", "rows"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (8, 8)])
 def test_few_programs_serve_every_batch(images: int, rows: int) -> None:
     assert batch_class(images) == rows
+
+
+@dataclass(frozen=True)
+class Batch:
+    row_count: int
+
+
+@pytest.mark.parametrize(
+    ("mesh", "rows_each", "outputs"),
+    [
+        ("dp=8", 2, 8),
+        ("dp=4,sp=2", 2, 4),
+        ("dp=2,sp=4", 1, 2),
+        ("dp=2,sp=4", 2, 1),  # the branches of guidance have both halves of the devices
+        ("sp=8", 2, 1),
+    ],
+)
+def test_as_many_outputs_at_once_as_cost_no_more_than_one(mesh: str, rows_each: int, outputs: int) -> None:
+    def lay_out(count: int) -> Batch:
+        return Batch(rows_each * batch_class(count))
+
+    assert count_at_once(build_mesh(mesh), lay_out) == outputs
+
+
+def test_devices_that_a_batch_does_not_divide_over_make_one_output() -> None:
+    assert (
+        count_at_once(build_mesh("dp=6", devices=jax.devices()[:6]), lambda count: Batch(2 * batch_class(count))) == 1
+    )

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
-from pipelines.generate import generate
+from pipelines.generate import generate, generate_together
 from pipelines.recipe import Recipe
 
 
@@ -50,3 +51,21 @@ def test_latents_are_spread_over_the_devices(
     latents = family.denoise(recipe, family.encode(recipe), on_progress=lambda _progress: None)
     rows = {shard.data.shape[2] for shard in latents.addressable_shards}
     assert (len(latents.sharding.device_set), rows) == (jax.device_count(), {latents.shape[2] // 4})
+
+
+def test_recipes_that_run_together_on_a_throughput_mesh_give_what_each_gives_alone(
+    load_family: Callable[..., Any], draw_recipe: Callable[..., Recipe], find_difference: Callable[..., int]
+) -> None:
+    many, single = load_family(mesh="throughput"), load_family()
+    assert (many.outputs_at_once, single.outputs_at_once) == (8, 1)
+    ancestral = {"scheduler": "euler_ancestral"}  # a draw of each row's own at every step
+    recipes = [
+        draw_recipe(**ancestral),
+        draw_recipe(prompt="a bridge in the rain", negative_prompt="people", seed=40, batch_size=2, **ancestral),
+        draw_recipe(prompt="an owl", seed=9, **ancestral),
+    ]
+    together = generate_together(many, recipes).pixels
+    alone = np.concatenate([generate(single, recipe).pixels for recipe in recipes])
+    assert find_difference(together, alone) <= 2
+    assert find_difference(together[:1], together[3:]) > 20
+    assert generate(many, recipes[0]).compiles == 0, "a job alone runs the same programs"

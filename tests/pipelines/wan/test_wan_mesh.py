@@ -6,9 +6,11 @@ Latents in fp32 are at most 1e-4 apart (relative), pixels at most 2 of 255.
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from pipelines.generate import generate, generate_together
 from pipelines.recipe import Recipe
 from pipelines.runtime.compiled import lower
 from pipelines.wan.programs import list_programs
@@ -32,6 +34,17 @@ def test_a_mesh_gives_the_video_of_one_device(
 ) -> None:
     model, mesh = place
     assert_same_output(load_wan(model, mesh), load_wan(model), draw_wan(model, **fields))
+
+
+def test_videos_that_run_together_are_what_each_is_alone(
+    load_wan: Callable[..., Any], draw_wan: Callable[..., Recipe], find_difference: Callable[..., int]
+) -> None:
+    family = load_wan("t2v", "dp=2,tp=4")
+    recipes = [draw_wan("t2v"), draw_wan("t2v", prompt="an owl", seed=9, fps=4)]
+    together = generate_together(family, recipes).pixels
+    alone = np.concatenate([generate(family, recipe).pixels for recipe in recipes])
+    assert find_difference(together, alone) <= 2
+    assert find_difference(together[:1], together[1:]) > 2
 
 
 def test_weights_are_split_over_tp_and_each_device_holds_its_slice(load_wan: Callable[..., Any]) -> None:
