@@ -6,8 +6,10 @@ finds that out instead of overwriting what was decided meanwhile.
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from pipelines.batching import find_kind
 from pipelines.stages import Progress
 from studio import events
 from studio.database import Database, Transaction
@@ -42,6 +44,42 @@ def claim_next(database: Database, *, resident: str | None) -> Job | None:
         overtaken = [(job.id,) for job in turns[: turns.index(chosen)]]
         tx.executemany("UPDATE jobs SET overtaken = overtaken + 1 WHERE id = ?", overtaken)
         return move(tx, chosen.id, JobState.RUNNING, started_at=time.time())
+
+
+def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
+    """Takes waiting jobs that can run as one batch with a running one, for `room` outputs in all, in turn.
+
+    Nobody waits longer for them, so whom they pass is not counted as overtaken. From now on all share the machine.
+    """
+    kind = find_kind(job.recipe)
+    if kind is None or room <= 0:
+        return []
+    now = time.time()
+    taken: list[Job] = []
+    with database.write() as tx:
+        for waiting in take_turns(read_line(database)):
+            if waiting.model != job.recipe.model or not room:
+                continue
+            row = tx.execute("SELECT * FROM jobs WHERE id = ? AND programs = ?", (waiting.id, job.programs)).fetchone()
+            found = Job.from_row(row) if row is not None else None
+            if found is None or found.recipe.batch_size > room or find_kind(found.recipe) != kind:
+                continue
+            moved = move(tx, found.id, JobState.RUNNING, started_at=now)
+            if moved is not None:
+                taken.append(moved)
+                room -= moved.recipe.batch_size
+        if taken:
+            _share_machine(tx, [job, *taken], now=now)
+    return taken
+
+
+def _share_machine(tx: Transaction, jobs: Sequence[Job], *, now: float) -> None:
+    """By their outputs; until now the first one had it alone."""
+    outputs = sum(job.recipe.batch_size for job in jobs)
+    tx.executemany(
+        "UPDATE jobs SET machine_share = ?, alone_s = ? - started_at WHERE id = ?",
+        [(job.recipe.batch_size / outputs, now, job.id) for job in jobs],
+    )
 
 
 def report(database: Database, job: Job, progress: Progress, *, eta_s: float | None) -> bool:

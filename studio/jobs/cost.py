@@ -1,7 +1,8 @@
 """What jobs cost: the seconds they held the machine, times its chips; money where a price is set.
 
-A job holds all chips from its start to its end, load and compilation included, however it ends; a retry adds to what
-the job has cost before. Money is counted at the price of that moment and stays as it was when the price changes.
+A job holds all chips from its start to its end, load and compilation included, however it ends; jobs that run as one
+batch share them by their outputs. A retry adds to what the job has cost before. Money is counted at the price of that
+moment and stays as it was when the price changes.
 """
 
 from dataclasses import dataclass
@@ -35,18 +36,21 @@ class Usage:
     cost_usd: float | None
 
 
-def measure(tx: Transaction, *, started_at: float, ended_at: float) -> Cost:
-    """The cost of holding the machine for that time."""
-    row = tx.execute("SELECT chips, chip_price FROM machine").fetchone()
-    chip_seconds = row["chips"] * max(0.0, ended_at - started_at)
-    price = row["chip_price"]
+def measure(tx: Transaction, job_id: str, *, ended_at: float) -> Cost:
+    """The cost of what a running job held of the machine from its start to then."""
+    job = tx.execute("SELECT started_at, machine_share, alone_s FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    seconds = max(0.0, ended_at - job["started_at"])
+    alone_s = min(job["alone_s"], seconds)
+    machine = tx.execute("SELECT chips, chip_price FROM machine").fetchone()
+    chip_seconds = machine["chips"] * (alone_s + job["machine_share"] * (seconds - alone_s))
+    price = machine["chip_price"]
     return Cost(chip_seconds=chip_seconds, usd=None if price is None else chip_seconds * price / HOUR_S)
 
 
 def charge(tx: Transaction, job_id: str, to: JobState, *, ended_at: float) -> dict[str, Any]:
     """The columns that a job's end sets beside its state; none for a job that never started."""
     row = tx.execute(
-        "SELECT state, started_at, chip_seconds, cost_usd, (SELECT heartbeat_at FROM engine) AS heartbeat_at "
+        "SELECT state, chip_seconds, cost_usd, (SELECT heartbeat_at FROM engine) AS heartbeat_at "
         "FROM jobs WHERE id = ?",
         (job_id,),
     ).fetchone()
@@ -54,7 +58,7 @@ def charge(tx: Transaction, job_id: str, to: JobState, *, ended_at: float) -> di
         return {}
     # A server that comes back after hours did not work all the time.
     worked_until = min(ended_at, row["heartbeat_at"]) if to is JobState.INTERRUPTED else ended_at
-    cost = measure(tx, started_at=row["started_at"], ended_at=worked_until)
+    cost = measure(tx, job_id, ended_at=worked_until)
     usd = row["cost_usd"] if cost.usd is None else (row["cost_usd"] or 0.0) + cost.usd
     return {"chip_seconds": row["chip_seconds"] + cost.chip_seconds, "cost_usd": usd}
 

@@ -35,7 +35,10 @@ class EngineState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """What the worker is doing. `model` is the resident one, `shapes` its shapes as warm, disk or cold."""
+    """What the worker is doing. `model` is the resident one, `shapes` its shapes as warm, disk or cold.
+
+    `outputs_at_once` is how many outputs it makes in the time of one: jobs that are alike run together up to that.
+    """
 
     state: EngineState
     activity: str
@@ -48,6 +51,7 @@ class Engine:
     phase_total: int
     error: dict[str, str] | None
     heartbeat_at: float
+    outputs_at_once: int
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "Engine":

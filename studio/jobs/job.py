@@ -37,6 +37,8 @@ UNSTARTED: dict[str, Any] = {
     "step": 0,
     "eta_s": None,
     "overtaken": 0,
+    "machine_share": 1.0,
+    "alone_s": 0.0,
     "cancel_requested": 0,
     "compiles": None,
     "timings": "{}",

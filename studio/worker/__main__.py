@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass
 
 from pipelines import fake
+from pipelines.batching import asks_for_many
 from pipelines.catalog import Model, load_catalog
 from pipelines.errors import LumeshError
 from pipelines.stages import Family, OnProgress
@@ -120,10 +121,15 @@ class _Devices:
 
 def _open_devices(settings: Settings) -> _Devices:
     if settings.fake:
+        at_once = fake.AT_ONCE if asks_for_many(settings.mesh) else 1
+
+        def load_fake(model: Model, on_progress: OnProgress) -> Family:
+            return fake.load(model, outputs_at_once=min(at_once, model.max_batch_size), on_progress=on_progress)
+
         return _Devices(
             title="No device: --fake draws the pictures",
             chips=1,
-            load=lambda model, on_progress: fake.load(model, on_progress=on_progress),
+            load=load_fake,
             find=lambda _model, _on_progress: None,
             measure=lambda: [gauges.FAKE_DEVICE],
         )

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import NoReturn, TypedDict
+from typing import NoReturn
 
 import numpy as np
 
 from pipelines.catalog import Catalog, Model
 from pipelines.errors import Cancelled, LumeshError
-from pipelines.generate import find_references, generate, uses_cfg
+from pipelines.generate import find_references, generate_together, uses_cfg
 from pipelines.recipe import Recipe
 from pipelines.references import References, choose_programs, name_programs
 from pipelines.runtime.pictures import open_picture
@@ -29,14 +29,14 @@ from studio.access import hooks
 from studio.access.audit import Audit
 from studio.access.hooks import Hook, ImageRefusedError
 from studio.database import Database
-from studio.jobs import claims, cost, engine, estimates
+from studio.jobs import claims, engine, estimates
 from studio.jobs.engine import EngineState
 from studio.jobs.job import Card, Job
-from studio.library import files, inputs, records
+from studio.library import inputs
 from studio.settings import Settings
-from studio.worker.progress import JobProgress
-from studio.worker.provenance import describe_making
+from studio.worker.batch import Batch, take_own
 from studio.worker.resident import Resident
+from studio.worker.saving import name_warm_s, save
 
 POLL_S = 0.05
 HEARTBEAT_S = 1.0
@@ -167,27 +167,26 @@ class Worker:
             shape=programs,
             batch_size=1,
             load_s=load_s,
-            **_name_warm_s(warm_s, compiles=family.compile_count() - compiles_before),
+            **name_warm_s(warm_s, compiles=family.compile_count() - compiles_before),
         )
         with self.database.write() as tx:
             estimates.record(tx, measured)
 
     def _run_job(self, job: Job) -> None:
+        """Runs it to its end, and with it those that share its batch."""
         self._describe(EngineState.BUSY, "running a job")
         started_s = time.perf_counter()
         history = estimates.read_history(self.database)
-        estimate_s = self._estimate_s(job, history)
-        try:
-            with JobProgress(self.database, job, history=history, estimate_s=estimate_s) as progress:
-                load_s, outcome = self._make(job, progress)
-                for number, pixels in enumerate(outcome.pixels):
-                    self._ask_hook(job, job.recipe.of_picture(number), lambda pixels=pixels: pixels)
-                self._save(job, outcome, load_s=load_s, estimate_s=estimate_s, progress=progress)
-        except Cancelled:
-            claims.end_cancelled(self.database, job.id)
-        except Exception as error:
-            log.exception("job %s", job.id)
-            claims.fail(self.database, job.id, self._explain(error))
+        with Batch(self.database, history) as batch:
+            batch.add(job, estimate_s=self._estimate_s(job, history))
+            try:
+                load_s, outcome = self._make(batch, history)
+                self._save(batch, outcome, load_s=load_s)
+            except Cancelled:
+                batch.cancel()
+            except Exception as error:
+                log.exception("job %s", job.id)
+                batch.fail(self._explain(error))
         log.info("job %s ended after %.2f s", job.id, time.perf_counter() - started_s)
         self._describe(EngineState.READY, "ready")
         events.forget_old(self.database)
@@ -200,21 +199,25 @@ class Worker:
             history, recipe, programs=programs, shape_state=shape_state, is_resident=is_resident
         )
 
-    def _make(self, job: Job, progress: JobProgress) -> tuple[float | None, Outcome]:
+    def _make(self, batch: Batch, history: estimates.History) -> tuple[float | None, Outcome]:
         """Families read pictures as files; the job and what is saved keep their ids."""
+        (job,) = (member.job for member in batch.members)
         found = inputs.find_files(self.database, self.settings, job.recipe.images, owner=job.owner)
         for file in found:
             self._ask_hook(job, job.recipe, lambda file=file: np.asarray(open_picture(file)))
         recipe = job.recipe.model_copy(update={"images": tuple(map(str, found))})
-        family, load_s = self.resident.become(self.catalog.get(recipe.model), progress.report)
+        family, load_s = self.resident.become(self.catalog.get(recipe.model), batch.report)
         if load_s is not None:
             self._describe(EngineState.BUSY, "running a job")
+        for other in claims.claim_others(self.database, job, room=family.outputs_at_once - recipe.batch_size):
+            batch.add(other, estimate_s=self._estimate_s(other, history))
         references = find_references(family.model, recipe)
         trace: Trace = contextlib.nullcontext
         if self.trace is not None and _is_warm(family, recipe, references):
             trace, self.trace = self.trace, None
+        recipes = [recipe, *(member.job.recipe for member in batch.members[1:])]
         with trace():
-            outcome = generate(family, recipe, on_progress=progress.report)
+            outcome = generate_together(family, recipes, on_progress=batch.report)
         if references:
             self.resident.references.add((recipe.parsed_shape, references))
         return load_s, outcome
@@ -229,65 +232,24 @@ class Worker:
             Audit(self.settings.audit_log).note("image.refused", reason=reason, **about)
             raise ImageRefusedError(reason, advice="Nothing of this job is kept.")
 
-    def _save(
-        self,
-        job: Job,
-        outcome: Outcome,
-        *,
-        load_s: float | None,
-        estimate_s: float | None,
-        progress: JobProgress,
-    ) -> None:
-        """Files first, whole; then outputs, measurements and the job's end in one transaction."""
-        timings = outcome.timings
-        timings.load_s = load_s or 0.0
-        progress.report(Progress(phase="saving", total=len(outcome.pixels)))
-        clock = time.perf_counter()
-        saved = files.save_outputs(
-            self.settings.outputs_dir, job.id, outcome.pixels, job.recipe.made_with(outcome.revision)
-        )
-        save_s = time.perf_counter() - clock
-        created_at = time.time()
+    def _save(self, batch: Batch, outcome: Outcome, *, load_s: float | None) -> None:
+        """Everybody's own outputs; what goes wrong with one job's is that job's alone."""
         assert self.resident.family is not None
-        made_with = describe_making(self.database, self.settings, self.resident.family)
-        with self.database.write() as tx:
-            share = cost.measure(tx, started_at=job.started_at or created_at, ended_at=created_at).share(len(saved))
-            outputs = [
-                records.add(
-                    tx,
-                    file,
-                    job_id=job.id,
-                    owner=job.owner,
-                    number=number,
-                    created_at=created_at,
-                    made_with=made_with,
-                    chip_seconds=share.chip_seconds,
-                    cost_usd=share.usd,
+        for number, member in enumerate(batch.members):
+            own_load_s = load_s if number == 0 else None
+            own = take_own(outcome, member, load_s=own_load_s)
+            try:
+                for count, pixels in enumerate(own.pixels):
+                    self._ask_hook(member.job, member.job.recipe.of_picture(count), lambda pixels=pixels: pixels)
+                size = batch.size if number == 0 else None
+                save(
+                    self.database, self.settings, self.resident.family, member, own, load_s=own_load_s, batch_size=size
                 )
-                for number, file in enumerate(saved)
-            ]
-            estimates.record(
-                tx,
-                estimates.Measured(
-                    model=job.recipe.model,
-                    shape=job.programs,
-                    batch_size=job.recipe.batch_size,
-                    load_s=load_s,
-                    **_name_warm_s(timings.compile_s, compiles=outcome.compiles),
-                    step_s=timings.step_ms / 1000,
-                    fixed_s=timings.encode_s + timings.decode_s + save_s,
-                    estimated_s=estimate_s,
-                    took_s=created_at - job.started_at if job.started_at else None,
-                ),
-            )
-            claims.finish(
-                tx,
-                job,
-                outputs=[output.link() for output in outputs],
-                timings=timings.to_json(),
-                compiles=outcome.compiles,
-                revision=outcome.revision,
-            )
+            except Cancelled:
+                claims.end_cancelled(self.database, member.job.id)
+            except Exception as error:
+                log.exception("job %s", member.job.id)
+                claims.fail(self.database, member.job.id, self._explain(error))
 
     def _explain(self, error: Exception) -> Card:
         """XLA says RESOURCE_EXHAUSTED when device memory is full."""
@@ -322,22 +284,11 @@ class Worker:
                 error=error.to_json() if error else None,
                 model=self.resident.model_id or "",
                 shapes=self.resident.describe_shapes(),
+                outputs_at_once=self.resident.family.outputs_at_once if self.resident.family else 1,
                 phase=progress.phase if progress else "",
                 phase_done=progress.done if progress else 0,
                 phase_total=progress.total if progress else 0,
             )
-
-
-class _WarmSeconds(TypedDict, total=False):
-    compile_s: float
-    cache_s: float
-
-
-def _name_warm_s(seconds: float, *, compiles: int) -> _WarmSeconds:
-    """Warming compiled, or read the compilation cache, or had nothing to do: three things with three costs."""
-    if not seconds:
-        return {}
-    return {"compile_s": seconds} if compiles else {"cache_s": seconds}
 
 
 def _is_warm(family: Family, recipe: Recipe, references: References | None) -> bool:

@@ -66,6 +66,7 @@ HEALTH = {
         "phase_total": 0,
         "error": None,
         "heartbeat_at": NOW,
+        "outputs_at_once": 1,
     },
     "jobs": {"queued": 1, "running": 0, "done": 1, "failed": 1, "cancelled": 0, "interrupted": 0},
     "last_event_id": 26,

@@ -16,6 +16,7 @@ ENGINE = {
     "phase_total": 0,
     "error": None,
     "heartbeat_at": 1795325528.93,
+    "outputs_at_once": 1,
 }
 MACHINE = {
     "chips": 8,

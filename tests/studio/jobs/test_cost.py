@@ -80,3 +80,23 @@ def test_totals_are_each_owners(database: Database, submit: Submit, machine_of_8
     assert (bob.owner, bob.jobs, bob.chip_seconds) == ("bob", 1, pytest.approx(24))
     assert (ann.owner, ann.jobs, ann.chip_seconds) == ("ann", 2, pytest.approx(16))
     assert ann.cost_usd == pytest.approx(0.016)
+
+
+def test_jobs_of_one_batch_share_the_machine_by_their_outputs(
+    database: Database, submit: Submit, machine_of_8: None
+) -> None:
+    first, other = submit(), submit(seed=20, batch_size=3)
+    claimed = claims.claim_next(database, resident=None)
+    assert claimed is not None and claimed.started_at is not None
+    with database.write() as tx:
+        tx.execute("UPDATE jobs SET started_at = started_at - 10 WHERE id = ?", (first.id,))  # alone with the machine
+    (joined,) = claims.claim_others(database, queue.read_job(database, first.id), room=3)
+    assert joined.id == other.id and joined.started_at is not None
+    with database.write() as tx:
+        ended = [move(tx, job.id, JobState.DONE, finished_at=joined.started_at + 8) for job in (first, other)]
+    assert [job and job.chip_seconds for job in ended] == pytest.approx([8 * (10 + 2), 8 * 6], rel=0.01)
+    with database.write() as tx:
+        tx.execute("UPDATE jobs SET state = 'failed' WHERE id = ?", (other.id,))
+    queue.retry(database, other.id, quota=10)
+    again = run(database, other, JobState.DONE, seconds=1)
+    assert again.chip_seconds == pytest.approx(8 * 7, rel=0.01), "alone it pays for all of it"

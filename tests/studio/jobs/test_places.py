@@ -107,3 +107,27 @@ def test_many_who_look_at_once_see_the_same(database: Database, submit: Submit) 
         seen = list(pool.map(lambda _: read_places(database), range(24)))
     assert all(one == seen[0] for one in seen)
     assert [position for _, position in seen[0]] == list(range(1, 51))
+
+
+def test_who_will_run_together_waits_as_long(database: Database, submit: Submit) -> None:
+    jobs = [submit("a"), submit("b", steps=9), submit("c"), submit("d", batch_size=2), submit("e")]
+    recipe = jobs[0].recipe
+    with database.write() as tx:
+        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 3", (recipe.model,))
+        estimates.record(
+            tx,
+            estimates.Measured(
+                model=recipe.model, shape=jobs[0].programs, batch_size=1, compile_s=0.0, step_s=1.0, fixed_s=1.0
+            ),
+        )
+    found = {job.recipe.prompt: job for job in queue.list_jobs(database, owner="local", state=JobState.QUEUED)}
+    first_s, steps_9_s = recipe.steps + 1.0, 10.0
+    assert [found[name].eta_s for name in "abcde"] == [
+        first_s,
+        first_s + steps_9_s,
+        first_s,  # with a
+        first_s + steps_9_s + first_s,  # three places were not enough for a, c and these two
+        first_s,
+    ]
+    assert [found[name].position for name in "abcde"] == [1, 2, 3, 4, 5]
+    assert found["c"].reason == found["e"].reason == "runs together with job 1 in line"

@@ -187,13 +187,15 @@ def test_a_cancelled_running_job_ends_after_its_current_step(
     class ImpatientFamily(FakeFamily):
         """Somebody cancels its job after step 3."""
 
-        def denoise(self, recipe: object, embeddings: object, *, on_progress: OnProgress) -> object:
+        def denoise(
+            self, recipe: object, embeddings: object, *, seeds: object = None, on_progress: OnProgress
+        ) -> object:
             def report(progress: Progress) -> None:
                 if progress.done == 3:
                     queue.cancel(database, job.id)
                 on_progress(progress)
 
-            return super().denoise(recipe, embeddings, on_progress=report)
+            return super().denoise(recipe, embeddings, seeds=seeds, on_progress=report)
 
     worker.resident.family = ImpatientFamily(worker.default_model, compile_s=0.0, step_s=0.0)
     worker.run_next()

@@ -1,0 +1,130 @@
+"""Jobs that run as one: each keeps its own progress, previews and end, and may leave without the others.
+
+The first was claimed because it was its turn; others that can share its batch join it once the model is there.
+"""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import numpy as np
+
+from pipelines.errors import Cancelled
+from pipelines.stages import Outcome, Progress
+from studio.database import Database
+from studio.jobs import claims
+from studio.jobs.estimates import History
+from studio.jobs.job import Card, Job
+from studio.worker.progress import JobProgress
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Member:
+    """A job of the batch; `rows` are its outputs among all of them."""
+
+    job: Job
+    progress: JobProgress
+    rows: slice
+    estimate_s: float | None
+
+
+class Batch:
+    """The jobs that still want their outputs; leave it as a context manager, so that last previews are finished."""
+
+    def __init__(self, database: Database, history: History) -> None:
+        self._database = database
+        self._history = history
+        self._members: list[Member] = []
+        self._count = 0
+        self._joined = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Batch":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Those who have not left, the first to come in front."""
+        return tuple(self._members)
+
+    @property
+    def size(self) -> int:
+        """Outputs of all who ever joined: a place that was left stays empty."""
+        return self._count
+
+    def add(self, job: Job, *, estimate_s: float | None) -> None:
+        """The job's outputs come behind those that are there."""
+        rows = slice(self._count, self._count + job.recipe.batch_size)
+        progress = self._stack.enter_context(
+            JobProgress(self._database, job, history=self._history, estimate_s=estimate_s)
+        )
+        self._members.append(Member(job=job, progress=progress, rows=rows, estimate_s=estimate_s))
+        self._count = rows.stop
+        self._joined += 1
+
+    def report(self, progress: Progress) -> None:
+        """Tells everybody; who does not want to go on leaves. Raises Cancelled when nobody is left."""
+        if self._joined > 1:
+            progress = dataclasses.replace(
+                progress,
+                detail=progress.detail or _name_company(self._joined - 1),
+                draw_preview=_Once(progress.draw_preview) if progress.draw_preview else None,
+            )
+        for member in self.members:
+            try:
+                member.progress.report(_of_member(progress, member))
+            except Cancelled:
+                self.leave(member)
+        if not self._members:
+            raise Cancelled
+
+    def leave(self, member: Member) -> None:
+        """Ends a job that somebody cancelled."""
+        self._members.remove(member)
+        claims.end_cancelled(self._database, member.job.id)
+
+    def fail(self, card: Card) -> None:
+        """Ends all that are left with a card."""
+        for member in self._members:
+            claims.fail(self._database, member.job.id, card)
+
+    def cancel(self) -> None:
+        """Ends all that are left as cancelled."""
+        for member in self.members:
+            self.leave(member)
+
+
+def take_own(outcome: Outcome, member: Member, *, load_s: float | None) -> Outcome:
+    """The member's part; the seconds of encoding, denoising and decoding are everybody's."""
+    timings = dataclasses.replace(outcome.timings, load_s=load_s or 0.0)
+    return dataclasses.replace(outcome, pixels=outcome.pixels[member.rows], timings=timings)
+
+
+def _of_member(progress: Progress, member: Member) -> Progress:
+    draw = progress.draw_preview
+    if draw is None:
+        return progress
+    return dataclasses.replace(progress, draw_preview=lambda: draw()[member.rows])
+
+
+def _name_company(others: int) -> str:
+    return f"together with {others} other {'job' if others == 1 else 'jobs'}"
+
+
+class _Once:
+    """Draws when the first one asks, whichever thread that is."""
+
+    def __init__(self, draw: Callable[[], np.ndarray]) -> None:
+        self._draw = draw
+        self._lock = threading.Lock()
+        self._drawn: np.ndarray | None = None
+
+    def __call__(self) -> np.ndarray:
+        with self._lock:
+            if self._drawn is None:
+                self._drawn = self._draw()
+            return self._drawn

@@ -1,0 +1,197 @@
+"""Jobs that run as one: each gets its own outputs, previews and end, and the machine is paid for once."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pipelines.fake import FakeFamily
+from pipelines.metadata import read_recipe_of
+from pipelines.stages import OnProgress, Progress
+from studio import events
+from studio.database import Database
+from studio.jobs import arrange, cost, estimates, queue
+from studio.jobs.engine import read_engine
+from studio.jobs.job import Job
+from studio.jobs.states import JobState
+from studio.library.records import read_output
+from studio.worker.loop import Worker
+
+Submit = Callable[..., Job]
+
+
+@pytest.fixture
+def family(worker: Worker) -> FakeFamily:
+    """Makes four at once, and is resident."""
+    made = FakeFamily(worker.default_model, compile_s=0, step_s=0, outputs_at_once=4)
+    worker.resident.family = made
+    return made
+
+
+def states(database: Database, jobs: list[Job]) -> list[str]:
+    return [queue.read_job(database, job.id).state.value for job in jobs]
+
+
+def test_jobs_that_are_alike_run_together(
+    worker: Worker, database: Database, submit: Submit, family: FakeFamily
+) -> None:
+    jobs = [submit("one"), submit("two", seed=20, batch_size=2), submit("three", seed=30)]
+    assert worker.run_next()
+    assert states(database, jobs) == ["done"] * 3
+    done = [queue.read_job(database, job.id) for job in jobs]
+    assert [[output["seed"] for output in job.outputs] for job in done] == [[7], [20, 21], [30]]
+    for job in done:
+        for output in job.outputs:
+            recipe = read_recipe_of(worker.settings.outputs_dir / read_output(database, output["id"]).file)
+            assert (recipe.prompt, recipe.seed, recipe.batch_size) == (job.recipe.prompt, output["seed"], 1)
+    assert read_engine(database).outputs_at_once == 4
+
+
+def test_each_gets_the_picture_it_would_get_alone(
+    worker: Worker, database: Database, submit: Submit, family: FakeFamily
+) -> None:
+    def make() -> list[bytes]:
+        jobs = [submit("one"), submit("two", seed=20)]
+        while worker.run_next():
+            pass
+        outputs = [read_output(database, queue.read_job(database, job.id).outputs[0]["id"]) for job in jobs]
+        return [(worker.settings.outputs_dir / output.file).read_bytes() for output in outputs]
+
+    together = make()
+    family.outputs_at_once = 1
+    assert make() == together
+    assert together[0] != together[1]
+
+
+def test_who_does_not_fit_waits_for_the_next_batch(
+    worker: Worker, database: Database, submit: Submit, family: FakeFamily
+) -> None:
+    jobs = [submit(batch_size=2), submit(steps=9), submit(batch_size=3), submit(batch_size=2), submit()]
+    worker.run_next()
+    assert states(database, jobs) == ["done", "queued", "queued", "done", "queued"]
+    while worker.run_next():
+        pass
+    assert states(database, jobs) == ["done"] * 5
+    assert [queue.read_job(database, job.id).overtaken for job in jobs] == [0] * 5
+
+
+def test_paused_owners_do_not_join(worker: Worker, database: Database, submit: Submit, family: FakeFamily) -> None:
+    jobs = [submit(), submit(owner="her"), submit(owner="him")]
+    arrange.pause(database, owner="her")
+    worker.run_next()
+    assert states(database, jobs) == ["done", "queued", "done"]
+
+
+class WatchedFamily(FakeFamily):
+    """Calls `watch` before each report of a denoising step."""
+
+    watch: Callable[[int], None]
+
+    def denoise(self, recipe: object, embeddings: object, *, seeds: object = None, on_progress: OnProgress) -> object:
+        def report(progress: Progress) -> None:
+            self.watch(progress.done)
+            on_progress(progress)
+
+        return super().denoise(recipe, embeddings, seeds=seeds, on_progress=report)
+
+
+@pytest.fixture
+def watched(worker: Worker) -> WatchedFamily:
+    made = WatchedFamily(worker.default_model, compile_s=0, step_s=0, outputs_at_once=4)
+    worker.resident.family = made
+    return made
+
+
+@pytest.mark.parametrize("leaving", [0, 1])
+def test_one_that_is_cancelled_leaves_at_once_and_the_others_go_on(
+    worker: Worker, database: Database, submit: Submit, watched: WatchedFamily, leaving: int
+) -> None:
+    jobs = [submit(steps=5), submit(steps=5, seed=20), submit(steps=5, seed=30)]
+    seen = []
+
+    def watch(done: int) -> None:
+        if done == 2:
+            queue.cancel(database, jobs[leaving].id)
+        if done == 3:
+            seen.append(queue.read_job(database, jobs[leaving].id).state)
+
+    watched.watch = watch
+    worker.run_next()
+    assert seen == [JobState.CANCELLED]
+    expected = ["done"] * 3
+    expected[leaving] = "cancelled"
+    assert states(database, jobs) == expected
+    seeds = [[output["seed"] for output in queue.read_job(database, job.id).outputs] for job in jobs]
+    assert seeds == [[] if number == leaving else [seed] for number, seed in enumerate((7, 20, 30))]
+    assert len(estimates.read_history(database).rows) == 1, "what a batch took is measured once"
+
+
+def test_when_all_are_cancelled_the_work_ends(
+    worker: Worker, database: Database, submit: Submit, watched: WatchedFamily
+) -> None:
+    jobs = [submit(steps=50), submit(steps=50, seed=20)]
+    last = []
+
+    def watch(done: int) -> None:
+        last.append(done)
+        if done in (2, 4):
+            queue.cancel(database, jobs[done // 2 - 1].id)
+
+    watched.watch = watch
+    worker.run_next()
+    assert states(database, jobs) == ["cancelled"] * 2
+    assert last[-1] == 4
+
+
+def test_each_sees_its_own_preview_and_how_many_run_along(
+    worker: Worker, database: Database, submit: Submit, watched: WatchedFamily
+) -> None:
+    jobs = [submit(steps=3), submit("two", steps=3, seed=20, batch_size=2)]
+    watched.watch = lambda _done: None
+    worker.run_next()
+    told = [event.to_json() for event in events.read_after(database, 0)]
+    previews = {event["job_id"] for event in told if event["kind"] == "job.preview"}
+    assert previews == {job.id for job in jobs}
+    details = {event["phase_detail"] for event in told if event["kind"] == "job.step"}
+    assert details == {"together with 1 other job"}
+
+
+def test_the_machine_is_paid_for_once(worker: Worker, database: Database, submit: Submit, family: FakeFamily) -> None:
+    jobs = [submit(), submit(batch_size=3)]
+    with database.write() as tx:
+        tx.execute("UPDATE machine SET chips = 8, chip_price = 3.6")
+    worker.run_next()
+    one, three = (queue.read_job(database, job.id) for job in jobs)
+    assert three.chip_seconds == pytest.approx(3 * one.chip_seconds, rel=0.5)
+    ended = max(one.finished_at, three.finished_at)
+    assert one.chip_seconds + three.chip_seconds <= 8 * (ended - one.started_at) * 1.01
+    assert sum(usage.chip_seconds for usage in cost.add_up(database)) == pytest.approx(
+        one.chip_seconds + three.chip_seconds
+    )
+
+
+def test_what_goes_wrong_for_one_while_saving_is_its_own(
+    worker: Worker, database: Database, submit: Submit, family: FakeFamily
+) -> None:
+    def refuse(*, owner: str, recipe: dict, pixels: np.ndarray) -> str | None:
+        return "Not this one." if recipe["seed"] == 20 else None
+
+    worker.image_hook = refuse
+    jobs = [submit(), submit(seed=20), submit(seed=30)]
+    worker.run_next()
+    assert states(database, jobs) == ["done", "failed", "done"]
+
+
+def test_a_mistake_of_the_whole_batch_is_everybodys_card(
+    worker: Worker, database: Database, submit: Submit, family: FakeFamily
+) -> None:
+    family.decode = lambda *_arguments: (_ for _ in ()).throw(RuntimeError("bolt missing"))
+    jobs = [submit(), submit(seed=20)]
+    worker.run_next()
+    assert [queue.read_job(database, job.id).error["title"] for job in jobs] == ["Something went wrong"] * 2
+
+
+def test_where_a_run_makes_one_output_nobody_joins(worker: Worker, database: Database, submit: Submit) -> None:
+    jobs = [submit(), submit(seed=20)]
+    worker.run_next()
+    assert states(database, jobs) == ["done", "queued"]
