@@ -40,13 +40,14 @@ DESK = {"width": 1440, "height": 900}
 class Studio:
     """One studio process that can be stopped, killed and started again on the same port and data."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *flags: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = folder / "data"
         self._folder = folder
+        self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -58,6 +59,7 @@ class Studio:
             str(self.port),
             "--data-dir",
             str(self.data_dir),
+            *self._flags,
         ]
         with (self._folder / "app.log").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log)
@@ -88,8 +90,9 @@ def make_studio() -> type[Studio]:
 
 
 @pytest.fixture(scope="module")
-def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
-    studio = Studio(tmp_path_factory.mktemp("studio"))
+def studio(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """One for a file of tests, with the flags that its `STUDIO_FLAGS` names."""
+    studio = Studio(tmp_path_factory.mktemp("studio"), *getattr(request.module, "STUDIO_FLAGS", ()))
     studio.start()
     yield studio
     studio.stop()

@@ -1,10 +1,10 @@
-// Recent results, newest first; a running job is the first tile and leads back to the live view.
+// Recent results, newest first; what runs comes first and leads to the live view.
 
 import { at } from "./api.js";
 import { el, find, icon, keyed, setText } from "./dom.js";
 import { framesIn, percent, ratioOf, seconds } from "./format.js";
 import { fractionOf } from "./progress.js";
-import { filmJobs, follow, show, shownJob } from "./store.js";
+import { filmJobs, lookAt, show, shownJob } from "./store.js";
 import { t } from "./text.js";
 
 let shownKey = null;
@@ -27,7 +27,7 @@ function create(job) {
   if (job.state === "running") {
     return el(
       "button.lu-film-item",
-      { type: "button", onclick: follow, "aria-label": t("canvas.making") },
+      { type: "button", onclick: () => lookAt(job), "aria-label": t("canvas.making") },
       el("span.lu-film-live"),
     );
   }

@@ -13,13 +13,12 @@ import { openJobMenu, openQueueMenu } from "./queuemenu.js";
 import {
   PAUSED,
   endedJobs,
-  follow,
   isFinal,
   listedRunning,
   listedWaiting,
+  lookAt,
   placeOf,
-  runningJob,
-  show,
+  runningJobs,
   shownJob,
   state,
   waitingJobs,
@@ -54,8 +53,8 @@ export function drawQueue() {
   const running = listedRunning();
   const waiting = listedWaiting();
   const ended = endedJobs().filter((job) => !job.is_cleared).slice(0, MAX_ENDED);
-  const active = waiting.length + (running ? 1 : 0);
-  const mine = waitingJobs().length + (runningJob() ? 1 : 0);
+  const active = waiting.length + running.length;
+  const mine = waitingJobs().length + runningJobs().length;
   setText(find("lu-queue-total"), totalOf(waiting));
   setText(find("lu-queue-badge"), String(mine));
   find("lu-queue-badge").hidden = mine === 0;
@@ -67,7 +66,8 @@ export function drawQueue() {
   const rows = [
     ...(isHeld ? [{ key: "held" }] : []),
     ...(active || isHeld ? [] : [{ key: "empty", note: t("queue.empty") }]),
-    ...(running ? [{ key: "now", title: t("queue.now") }, { job: running }] : []),
+    ...(running.length ? [{ key: "now", title: t("queue.now") }] : []),
+    ...running.map((job) => ({ job })),
     ...(waiting.length ? [{ key: "next", title: t("queue.next") }] : []),
     ...waiting.map((job) => ({ job, place: placeOf(job) })),
     ...(ended.length ? [{ key: "recent", title: t("queue.recent"), action: [t("queue.clear"), clearEnded] }] : []),
@@ -162,8 +162,7 @@ function createItem(job) {
 }
 
 function open(job) {
-  if (job.state === "running") follow();
-  else show(job.id);
+  lookAt(job);
   setOpen(false);
 }
 

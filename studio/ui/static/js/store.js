@@ -97,13 +97,16 @@ export const isFinal = (job) => job.state !== "queued" && job.state !== "running
 const endOf = (job) => job.finished_at ?? job.created_at;
 const byEnd = (a, b) => endOf(b) - endOf(a);
 
-export const runningJob = () => [...state.jobs.values()].find((job) => job.state === "running") ?? null;
+/** Several run together where chips make outputs of their own; the first to come is the one that is followed. */
+export const runningJobs = () =>
+  [...state.jobs.values()].filter((job) => job.state === "running").sort((a, b) => a.created_at - b.created_at);
+export const runningJob = () => runningJobs()[0] ?? null;
 export const waitingJobs = () =>
   [...state.jobs.values()]
     .filter((job) => job.state === "queued")
     .sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity) || a.created_at - b.created_at);
 /** What the queue lists: one's own line, or everybody's in the order in which it will run. */
-export const listedRunning = () => runningJob() ?? othersJobs("running")[0] ?? null;
+export const listedRunning = () => [...runningJobs(), ...othersJobs("running")];
 export const listedWaiting = () =>
   [...waitingJobs(), ...othersJobs("queued")].sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity));
 const othersJobs = (jobState) => [...(state.others?.values() ?? [])].filter((job) => job.state === jobState);
@@ -164,14 +167,14 @@ export function stepView(step) {
   const place = strip.findIndex((other) => other.id === job?.id);
   const next = strip[place + step];
   if (!next) return undefined;
-  return next.state === "running" ? follow() : show(next.id);
+  return lookAt(next);
 }
 
-/** What the filmstrip shows: the running job, then results. */
-export function filmJobs() {
-  const running = runningJob();
-  return [...(running ? [running] : []), ...doneJobs()];
-}
+/** The running job's picture makes room for the next one's; any other stays. */
+export const lookAt = (job) => (job.id === runningJob()?.id ? follow() : show(job.id));
+
+/** What the filmstrip shows: what runs, then results. */
+export const filmJobs = () => [...runningJobs(), ...doneJobs()];
 
 // A retried job keeps its id, so a dismissed card is remembered with its end.
 const DISMISSED = "lumesh.dismissed";

@@ -1,7 +1,7 @@
 // The one connection of this tab: events in, with everything read anew after a gap.
 
 import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue, readUsage } from "./api.js";
-import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, runningJob, state } from "./store.js";
+import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, runningJobs, state } from "./store.js";
 
 /** What moves a line of jobs. */
 export const LINE_KINDS = ["job.queued", "job.phase", "job.step", "job.done", "job.failed", "job.cancelled", "queue.changed"];
@@ -81,9 +81,9 @@ async function readAll() {
   state.queue = queue;
   lastId = health.last_event_id;
   replaceJobs(jobs);
-  const running = runningJob();
   // Who joins late sees the last preview at once; a "v" of its own, or the browser would show an older one.
-  if (running?.step > 0) putJob({ id: running.id, preview_url: at(`${previewPath(running.id)}?v=joined-${lastId}`) });
+  for (const { id, step } of runningJobs())
+    if (step > 0) putJob({ id, preview_url: at(`${previewPath(id)}?v=joined-${lastId}`) });
 }
 
 /** The newest jobs, and everything that runs or waits, however long ago it was asked for. */
