@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime import cudnn
-from pipelines.runtime.flash import find_vmem_bytes, flash_attention
+from pipelines.runtime.flash import find_vmem_bytes, flash_attention, has_room
 from pipelines.runtime.operators import find_gain, scale
 from pipelines.runtime.sharding import Axes, count_parts
 from pipelines.runtime.ulysses import Turn, gather_features, gather_tokens
@@ -69,8 +69,7 @@ def attend(
         repeats = query_BHLD.shape[-3] // key_BHLD.shape[-3]
         key_BHLD, value_BHLD = (jnp.repeat(x, repeats, axis=-3) for x in (key_BHLD, value_BHLD))
     factor = query_BHLD.shape[-1] ** -0.5 if scale is None else scale
-    is_long = query_BHLD.shape[-2] >= LONG
-    if axes is not None and axes.is_tpu and is_long and mask is None and not is_causal:
+    if mask is None and not is_causal and _takes_kernel(axes, query_BHLD.shape[-2]) and _fits(query_BHLD, axes):
         return attend_long(query_BHLD, key_BHLD, value_BHLD, scale=factor, axes=axes)
     logits = jnp.einsum("...qd,...kd->...qk", query_BHLD, key_BHLD, preferred_element_type=jnp.float32) * factor
     if is_causal:
@@ -141,6 +140,12 @@ def attend_text(
 
 def _takes_kernel(axes: AttentionAxes | None, length: int) -> TypeGuard[AttentionAxes]:
     return axes is not None and axes.is_tpu and length >= LONG
+
+
+def _fits(query_BHLD: jax.Array, axes: AttentionAxes) -> bool:
+    heads, width = query_BHLD.shape[-3], query_BHLD.shape[-1]
+    vmem_bytes = find_vmem_bytes(axes.mesh.devices.flat[0].device_kind)
+    return has_room(heads=heads, width=width, itemsize=query_BHLD.dtype.itemsize, vmem_bytes=vmem_bytes)
 
 
 def _attend_in_heads(

@@ -84,19 +84,30 @@ def choose_tiles(
         if count_vmem_bytes(tiles, group=group, width=width, itemsize=itemsize) <= vmem_bytes:
             return tiles
         if queries <= _SMALLEST and keys == step:
-            return tiles  # there are none smaller
+            return tiles  # there are none smaller: see has_room
         queries = min(queries, max(_SMALLEST, LANES * math.ceil(queries / 2 / LANES)))
         step = min(step, _STEPS[0])
         most_keys = max(step, most_keys // 2)
 
 
+def has_room(*, heads: int, width: int, itemsize: int, vmem_bytes: int) -> bool:
+    """Whether the smallest tiles of the kernel fit: on v4 those of a head of 1024 features in fp32 do not."""
+    smallest = Tiles(queries=_SMALLEST, keys=_STEPS[0], step=_STEPS[0])
+    group = choose_group(heads, width)
+    return count_vmem_bytes(smallest, group=group, width=width, itemsize=itemsize) <= vmem_bytes
+
+
 def count_vmem_bytes(tiles: Tiles, *, group: int, width: int, itemsize: int) -> int:
-    """Of inputs and output, each twice since the next comes meanwhile, of what is kept, and of squares at work."""
+    """Of inputs and output, each twice since the next comes meanwhile, of what is kept, and of squares at work.
+
+    The output of several heads is put together from pieces, each filled up to LANES.
+    """
     block = group * width
+    pieces = itemsize * tiles.queries * (group * LANES if group > 1 else 0)
     streamed = 2 * itemsize * block * (2 * tiles.queries + 2 * tiles.keys)
     scaled = itemsize * group * tiles.queries * max(block, LANES)
     kept = 2 * 4 * tiles.queries * (block + 2 * group * SUBLANES)
-    return streamed + scaled + kept + (2 * AHEAD + 2) * SQUARE * SQUARE * (4 + 2)
+    return streamed + scaled + kept + pieces + (2 * AHEAD + 2) * SQUARE * SQUARE * (4 + 2)
 
 
 def _choose_tile(length: int, sizes: range) -> int:

@@ -51,16 +51,23 @@ def test_long_attention_is_the_kernel_on_a_mesh(v6e_8: list[Any], width: int, *,
 @pytest.mark.parametrize("name", ["v4-8", "v5e-1", "v5p-8"])
 def test_every_chip_has_room_for_the_kernel(v6e_8: list[Any], name: str) -> None:
     mesh = build_mesh("dp=1", devices=find_devices(find_topology(name)))
-    for width in (64, 128):
-        assert KERNEL in compile_attention(mesh, width=width, length=9001, axes=AttentionAxes(mesh=mesh))
+    axes = AttentionAxes(mesh=mesh)
+    for width, length in ((64, 9001), (128, 9001), (64, 4096)):  # the last divides into the largest tiles
+        assert KERNEL in compile_attention(mesh, width=width, length=length, axes=axes)
 
 
-@pytest.mark.parametrize("name", ["v4-8", "v5p-8"])
-def test_every_chip_has_room_for_the_autoencoder_of_sdxl(v6e_8: list[Any], name: str) -> None:
-    """One head as wide as all channels, in fp32."""
+@pytest.mark.parametrize(
+    ("name", "width", "is_kernel"),
+    [("v4-8", 512, True), ("v5p-8", 512, True), ("v5p-8", 1024, True), ("v4-8", 1024, False)],
+)
+def test_an_autoencoder_has_the_kernel_where_a_chip_has_room_for_it(
+    v6e_8: list[Any], name: str, width: int, *, is_kernel: bool
+) -> None:
+    """One head as wide as all channels, in fp32: 512 are SDXL's, 1024 Wan 2.2's."""
     mesh = build_mesh("dp=1", devices=find_devices(find_topology(name)))
-    text = compile_attention(mesh, width=512, length=16_384, axes=AttentionAxes(mesh=mesh), heads=1, dtype=jnp.float32)
-    assert KERNEL in text
+    axes = AttentionAxes(mesh=mesh)
+    text = compile_attention(mesh, width=width, length=3520, axes=axes, heads=1, dtype=jnp.float32)
+    assert (KERNEL in text) == is_kernel
 
 
 @pytest.mark.parametrize("name", ["v4-8", "v5e-1", "v5p-8"])
