@@ -24,7 +24,7 @@ def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
         "Bytes are the most that a chip holds at a time. Of what runs several times a step or a run is given, and *in",
         "all* is one output from prompt to file. Compiling is counted in seconds by the clock of the machine that made",
         "this page, which may have had other work. The kernels for attention and convolutions are counted at 56 % of a",
-        "chip's peak, which their schedules say for v6e; for other chips that is an assumption.",
+        "chip's peak, which their schedules say for v6e; for other chips that is an assumption, on the careful side.",
     ]
     for name, own in groupby(lines, key=lambda line: line["topology"]):
         found = list(own)
