@@ -28,6 +28,7 @@ class AttentionAxes:
 
     `entered` are axes whose `shard_map` the caller is in already. Without `trades_heads`, devices that split tokens
     gather keys and values instead: two collectives, not four, for short sequences whose collectives mostly wait.
+    With `interprets` the kernels for TPU run on any devices, slowly.
     """
 
     mesh: Mesh
@@ -36,10 +37,11 @@ class AttentionAxes:
     tokens: Axes = None
     entered: frozenset[str] = frozenset()
     trades_heads: bool = True
+    interprets: bool = False
 
     @property
-    def is_tpu(self) -> bool:
-        return self.mesh.devices.flat[0].platform == "tpu"
+    def takes_kernels(self) -> bool:
+        return self.interprets or self.mesh.devices.flat[0].platform == "tpu"
 
     def choose_spec(self, shape_BLHD: tuple[int, ...]) -> P:
         """Of what divides, with heads and their features as one axis; the rest is whole on every device."""
@@ -139,7 +141,7 @@ def attend_text(
 
 
 def _takes_kernel(axes: AttentionAxes | None, length: int) -> TypeGuard[AttentionAxes]:
-    return axes is not None and axes.is_tpu and length >= LONG
+    return axes is not None and axes.takes_kernels and length >= LONG
 
 
 def _fits(query_BHLD: jax.Array, axes: AttentionAxes) -> bool:
@@ -185,7 +187,6 @@ def attend_merged(
     turns: tuple[Turn, ...] = (),
     query_gain: jax.Array | None = None,
     key_length: int | None = None,
-    interpret: bool = False,
     **kernel_options: Any,
 ) -> jax.Array:
     """Attention through the kernel, every device with its own rows and heads, and all the tokens it attends to.
@@ -206,20 +207,21 @@ def attend_merged(
         scale=scale,
         vmem_bytes=find_vmem_bytes(axes.mesh.devices.flat[0].device_kind),
         key_length=key_length,
-        interpret=interpret,
+        interpret=axes.interprets,
         **kernel_options,
     )
 
     def run(query: jax.Array, key: jax.Array, value: jax.Array, turns: tuple[Turn, ...], gain: Any) -> jax.Array:
         is_traded = devices > 1 and axes.trades_heads and own_heads % devices == 0
-        trade = functools.partial(gather_tokens, axis=tokens, parts=devices if is_traded else 1, interpret=interpret)
+        parts = devices if is_traded else 1
+        trade = functools.partial(gather_tokens, axis=tokens, parts=parts, interpret=axes.interprets)
         if turns:
             query, key = (trade(x, turn=turn) for x, turn in zip((query, key), turns, strict=True))
         elif is_traded:
             query, key = trade(query), trade(key)
         if is_traded:
             out = flash(query, key, trade(value), heads=own_heads // devices)
-            return gather_features(out, tokens, parts=devices, interpret=interpret)
+            return gather_features(out, tokens, parts=devices, interpret=axes.interprets)
         if devices > 1:
             key, value = (jax.lax.all_gather(x, tokens, axis=1, tiled=True) for x in (key, value))
         return flash(query, key, value, heads=own_heads, query_gain_BL1=gain)

@@ -66,7 +66,9 @@ class PictureAxes:
     def attention(self) -> AttentionAxes:
         """How attentions between convolutions lie: a frame's pixels are its tokens."""
         batch, tall, wide = self.split
-        return AttentionAxes(mesh=self.mesh, rows=batch, tokens=tall or wide, trades_heads=False)
+        return AttentionAxes(
+            mesh=self.mesh, rows=batch, tokens=tall or wide, trades_heads=False, interprets=self.interprets
+        )
 
     def divides(self, shape_BHW: tuple[int, ...]) -> bool:
         """Whether every device would have as much as the others."""

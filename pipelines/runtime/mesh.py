@@ -58,7 +58,7 @@ def build_mesh(
     wanted = int(np.prod(shape))
     if wanted > len(devices):
         raise MeshError(
-            f"The mesh {text} needs {wanted} devices; this machine has {len(devices)}.",
+            f"The mesh {text} needs {wanted} devices; there are {len(devices)}.",
             advice="Ask for a smaller mesh, or leave --mesh out.",
         )
     return Mesh(np.asarray(devices[:wanted]).reshape(shape), AXES)

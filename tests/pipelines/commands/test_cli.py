@@ -214,7 +214,7 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
         ("generate --model tiny --prompt x --scheduler fast", "allowed: euler, euler_ancestral, dpmpp_2m, ddim"),
         ("generate --model tiny --prompt x --warmup_steps -2", "warmup"),
         ("generate --model tiny --prompt x --mesh dp=3x", "'dp=3x' is not a mesh"),
-        ("generate --model tiny --prompt x --mesh dp=64", "needs 64 devices; this machine has 8"),
+        ("generate --model tiny --prompt x --mesh dp=64", "needs 64 devices; there are 8"),
         ("generate --model tiny --prompt x --no_such_flag", "no-such-flag"),
         ("generate --model tiny --prompt x --profile /proc/traces", "profile: /proc/traces cannot be a folder"),
         ("encode --model nope --prompt x", "Known models:"),

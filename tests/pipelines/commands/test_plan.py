@@ -104,7 +104,7 @@ def test_a_plan_for_v6e_8_is_estimated_by_the_tpu_compiler(plan: Callable[[str],
         ("--model sdxl-base --output /tmp", "output: /tmp is a folder; name a file in it"),
         ("--model sdxl-base --answers README.md", "README.md holds something else than answers"),
         ("--search attention --topology v5e-1", "search: goes with --json alone"),
-        ("--model sdxl-base --topology v6e-4 --mesh dp=8", "needs 8 devices; this machine has 4"),
+        ("--model sdxl-base --topology v6e-4 --mesh dp=8", "needs 8 devices; there are 4"),
     ],
 )
 def test_wrong_values_end_with_2_and_one_line(plan: Callable[[str], Any], line: str, words: str) -> None:

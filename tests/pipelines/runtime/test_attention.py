@@ -43,12 +43,12 @@ def draw(heads: int) -> list[jax.Array]:
 )
 def test_a_split_attention_is_the_whole_one(mesh: str, heads: int, collective: str) -> None:
     built = build_mesh(mesh)
-    axes = AttentionAxes(mesh=built, rows="dp", heads="tp", tokens="sp")
+    axes = AttentionAxes(mesh=built, rows="dp", heads="tp", tokens="sp", interprets=True)
     inputs = draw(heads)
     expected = attend(*inputs, mask=None, is_causal=False, scale=None, has_grouped_heads=False)
     rows, tokens, slices = axes.choose_spec((2, 96, heads))
     placed = [jax.device_put(x, NamedSharding(built, P(rows, slices, tokens))) for x in inputs]
-    run = jax.jit(lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES, interpret=True))
+    run = jax.jit(lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES))
     np.testing.assert_allclose(run(*placed), expected, atol=2e-6)
     text = run.lower(*placed).compile().as_text()
     assert {name for name in ("all-to-all", "all-gather") if name in text} == ({collective} if collective else set())
@@ -56,31 +56,31 @@ def test_a_split_attention_is_the_whole_one(mesh: str, heads: int, collective: s
 
 def test_keys_and_values_are_gathered_where_heads_are_not_to_be_traded() -> None:
     built = build_mesh("sp=4")
-    axes = AttentionAxes(mesh=built, tokens="sp", trades_heads=False)
+    axes = AttentionAxes(mesh=built, tokens="sp", trades_heads=False, interprets=True)
     inputs = draw(4)
     expected = attend(*inputs, mask=None, is_causal=False, scale=None, has_grouped_heads=False)
-    run = jax.jit(lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES, interpret=True))
+    run = jax.jit(lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES))
     np.testing.assert_allclose(run(*inputs), expected, atol=2e-6)
     assert "all-to-all" not in run.lower(*inputs).compile().as_text()
 
 
 def test_queries_in_parts_attend_to_a_text_that_is_whole_everywhere() -> None:
     built = build_mesh("dp=2,sp=2,tp=2")
-    axes = AttentionAxes(mesh=built, rows="dp", heads="tp", tokens="sp")
+    axes = AttentionAxes(mesh=built, rows="dp", heads="tp", tokens="sp", interprets=True)
     query, key, value = draw(4)
     key, value = key[:, :, :33], value[:, :, :33]
     expected = attend(query, key, value, mask=None, is_causal=False, scale=None, has_grouped_heads=False)
-    run = jax.jit(lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES, interpret=True))
+    run = jax.jit(lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES))
     np.testing.assert_allclose(run(query, key, value), expected, atol=2e-6)
 
 
 def test_it_runs_inside_a_shard_map_over_heads() -> None:
     built = build_mesh("sp=2,tp=4")
-    axes = AttentionAxes(mesh=built, rows="dp", tokens="sp", entered=frozenset({"tp"}))
+    axes = AttentionAxes(mesh=built, rows="dp", tokens="sp", entered=frozenset({"tp"}), interprets=True)
     inputs = draw(8)
     expected = attend(*inputs, mask=None, is_causal=False, scale=None, has_grouped_heads=False)
     run = jax.shard_map(
-        lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES, interpret=True),
+        lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES),
         mesh=built,
         in_specs=P(None, "tp"),
         out_specs=P(None, "tp"),
@@ -104,7 +104,7 @@ def test_rotated_attention_does_not_see_tokens_that_fill_up(mesh: str) -> None:
     fill = lambda x, axis: jnp.pad(x, [(0, 6 * (axis == own)) for own in range(x.ndim)], constant_values=3.0)  # noqa: E731
     longer = [fill(x, 1) for x in merged]
     np.testing.assert_allclose(attend_own(*longer, *tables, *weights)[:, :tokens], expected, atol=2e-6)
-    axes = AttentionAxes(mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp")
+    axes = AttentionAxes(mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp", interprets=True)
     turns = tuple(
         Turn(*(fill(table, 0) for table in tables), find_gain(x, 1e-6), weight)
         for x, weight in zip(longer[:2], weights, strict=True)
@@ -118,7 +118,6 @@ def test_rotated_attention_does_not_see_tokens_that_fill_up(mesh: str) -> None:
             turns=turns,
             key_length=tokens,
             tiles=TILES,
-            interpret=True,
         )
     )
     np.testing.assert_allclose(run(*longer)[:, :tokens], expected, atol=2e-6)
@@ -132,7 +131,7 @@ def test_a_norm_of_the_queries_may_be_left_to_the_kernel_and_to_the_keys(mesh: s
     query, key, value = draw(2, 96, heads * width), draw(2, 33, heads * width), draw(2, 33, heads * width)
     weight = draw(heads * width)
     expected = attend_text(query, key, value, weight, heads=heads, eps=1e-6)
-    axes = AttentionAxes(mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp")
+    axes = AttentionAxes(mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp", interprets=True)
     run = jax.jit(
         lambda query, key, value: attend_merged(
             query,
@@ -143,7 +142,6 @@ def test_a_norm_of_the_queries_may_be_left_to_the_kernel_and_to_the_keys(mesh: s
             axes=axes,
             query_gain=find_gain(query, 1e-6),
             tiles=TILES,
-            interpret=True,
         )
     )
     np.testing.assert_allclose(run(query, key, value), expected, atol=5e-6)

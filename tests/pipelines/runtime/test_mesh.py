@@ -38,7 +38,7 @@ def test_a_smaller_mesh_leaves_devices_idle() -> None:
 
 
 def test_too_large_a_mesh_names_both_counts() -> None:
-    with pytest.raises(MeshError, match=r"dp=4,sp=4 needs 16 devices; this machine has 8"):
+    with pytest.raises(MeshError, match=r"dp=4,sp=4 needs 16 devices; there are 8"):
         build_mesh("dp=4,sp=4")
 
 
