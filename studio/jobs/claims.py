@@ -25,6 +25,9 @@ INTERRUPTED = Card(
 )
 
 
+LOOK_AHEAD = 200  # jobs of the model that may join a batch: nobody else writes meanwhile
+
+
 def find_next_model(database: Database, *, resident: str | None) -> str | None:
     """The model of the job that would be claimed now; None when nobody waits."""
     chosen = choose_next(read_line(database), resident)
@@ -57,9 +60,10 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
     now = time.time()
     taken: list[Job] = []
     with database.write() as tx:
-        for waiting in take_turns(read_line(database)):
-            if waiting.model != job.recipe.model or not room:
-                continue
+        alike = [waiting for waiting in take_turns(read_line(database)) if waiting.model == job.recipe.model]
+        for waiting in alike[:LOOK_AHEAD]:
+            if not room:
+                break
             row = tx.execute("SELECT * FROM jobs WHERE id = ? AND programs = ?", (waiting.id, job.programs)).fetchone()
             found = Job.from_row(row) if row is not None else None
             if found is None or found.recipe.batch_size > room or find_kind(found.recipe) != kind:
