@@ -66,6 +66,7 @@ function drawSystem({ engine, machine, models, versions, worker_log }) {
     [t("system.worker"), engine.activity ? capitalized(said(engine.activity)) : t(`engine.${engine.state}`)],
     [t("system.resident"), named(models.find((model) => model.id === engine.model)?.title) ?? t("system.none")],
     [t("made.mesh"), machine.mesh || "–"],
+    [t("system.atOnce"), String(engine.outputs_at_once)],
     [t("plan.chips"), String(machine.chips)],
     [t("system.compiling"), machine.compiling ? t("system.count", { count: machine.compiling }) : t("system.nothing")],
   ]);
