@@ -40,11 +40,11 @@ def build_condition_program(vae: TracedModule, *, dtype: Any, frames: int, input
 def build_image_program(image_encoder: TracedModule, *, dtype: Any) -> Any:
     """see(weights, picture (1, 3, side, side) as the image processor gives it) -> features (1, N, D) fp32.
 
-    The last but one layer's, as Wan was trained with.
+    Those of its last layer, without the norm behind; load.py says which layer that is.
     """
 
     def see(weights: Mapping[str, jax.Array], picture_BCHW: jax.Array) -> jax.Array:
-        outputs = image_encoder.call(weights, picture_BCHW.astype(dtype), output_hidden_states=True, return_dict=False)
-        return outputs[-1][-2].astype(jnp.float32)
+        features, *_ = image_encoder.call(weights, picture_BCHW.astype(dtype), return_dict=False)
+        return features.astype(jnp.float32)
 
     return see

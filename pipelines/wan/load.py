@@ -173,7 +173,7 @@ def _build_modules(folder: Path, index: Mapping[str, Any], mesh: Mesh) -> dict[s
     with parameters_on_meta():
         modules["text_encoder"] = _build_text_encoder(folder / "text_encoder")
         if configs["transformer"].get("image_dim") is not None:
-            modules["image_encoder"] = CLIPVisionModel(CLIPVisionConfig.from_pretrained(folder / "image_encoder"))
+            modules["image_encoder"] = _build_image_encoder(folder / "image_encoder")
         for name in experts:
             modules[name] = expert = cast(Any, WanTransformer3DModel.from_config(configs[name]))
             if len(expert.blocks) >= SCAN_FROM:
@@ -189,6 +189,13 @@ def _build_text_encoder(folder: Path) -> UMT5EncoderModel:
     encoder: Any = UMT5EncoderModel(UMT5Config.from_pretrained(folder))
     encoder.encoder.block = scan_if_long(encoder.encoder.block)
     encoder.encoder.embed_tokens = None  # the same table as `shared`, and checkpoints hold it once
+    return encoder
+
+
+def _build_image_encoder(folder: Path) -> CLIPVisionModel:
+    """Without its last layer: Wan was trained with what goes into that."""
+    encoder: Any = CLIPVisionModel(CLIPVisionConfig.from_pretrained(folder))
+    encoder.encoder.layers = scan_if_long(encoder.encoder.layers[:-1])
     return encoder
 
 

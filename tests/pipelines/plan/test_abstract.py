@@ -13,7 +13,8 @@ from pipelines.catalog import Model, load_catalog
 from pipelines.plan.abstract import count_parameters, describe_parts, find_configs, list_stages
 from pipelines.runtime.mesh import build_mesh
 
-# Billions, as published with the models; the text encoders of FLUX.2 end at the last layer that is read.
+# Billions, as published with the models; the text encoders of FLUX.2 end at the last layer that is read, the image
+# encoder of Wan before its last one (0.631 with it).
 PUBLISHED = {
     "sdxl-base": {"text_encoder": 0.123, "text_encoder_2": 0.695, "unet": 2.567, "vae": 0.084},
     "flux2-klein-4b": {"text_encoder": 3.11, "transformer": 3.88, "vae": 0.084},
@@ -21,7 +22,7 @@ PUBLISHED = {
     "flux2-dev": {"text_encoder": 17.34, "transformer": 32.2, "vae": 0.084},
     "wan2.1-1.3b": {"text_encoder": 5.68, "transformer": 1.42, "vae": 0.073},
     "wan2.1-14b": {"text_encoder": 5.68, "transformer": 14.29, "vae": 0.073},
-    "wan2.1-i2v-14b": {"text_encoder": 5.68, "image_encoder": 0.631, "transformer": 16.4, "vae": 0.127},
+    "wan2.1-i2v-14b": {"text_encoder": 5.68, "image_encoder": 0.611, "transformer": 16.4, "vae": 0.127},
     "wan2.2-a14b": {"text_encoder": 5.68, "transformer": 14.29, "transformer_2": 14.29, "vae": 0.073},
     "wan2.2-ti2v-5b": {"text_encoder": 5.68, "transformer": 5.0, "vae": 0.705},
 }
