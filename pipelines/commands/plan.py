@@ -129,9 +129,13 @@ def plan(
 
 def _name_command(model: str, lines: Sequence[Mapping[str, Any]], *, all_models: bool, all_shapes: bool) -> str:
     """Of a page that was put together topology by topology, as if it had been one run."""
+    from pipelines.plan.topologies import TOPOLOGIES
+
     models, shapes = "--all" if all_models else f"--model {model}", " --all-shapes" if all_shapes else ""
-    topologies = dict.fromkeys(line["topology"] for line in lines)
-    return f"python -m pipelines plan {models}{shapes} --topology {' or '.join(topologies)}"
+    names = list(dict.fromkeys(line["topology"] for line in lines))
+    if {name for name, topology in TOPOLOGIES.items() if topology.chip} <= {*names}:
+        names = ["tpu", *(name for name in names if TOPOLOGIES[name].chip is None)]
+    return f"python -m pipelines plan {models}{shapes} --topology {' or '.join(names)}"
 
 
 def _search(what: str, *, as_json: bool) -> None:
