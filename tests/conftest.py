@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from PIL import Image
+from xdist.scheduler import LoadGroupScheduling
 
 from pipelines.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.fake import FakeFamily
@@ -55,6 +56,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_of_family = item.path.parent.parent == FAMILIES and item.path.parent.name in ("sdxl", "flux2", "wan")
         group = item.path.parent if is_of_family else item.path
         item.add_marker(pytest.mark.xdist_group(group.relative_to(ROOT).as_posix()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling:
+    """For `--dist loadgroup`, which alone is used here."""
+    return _OneForTheBrowser(config, log)
+
+
+class _OneForTheBrowser(LoadGroupScheduling):
+    """Of several processes the first takes the browser's tests, which wait more than they compute, the others the rest.
+
+    So fewer processes import and compile the same. Who has none of its own left takes what there is.
+    """
+
+    def _assign_work_unit(self, node: Any) -> None:
+        is_first = node.gateway.id == "gw0"
+        own = (group for group in self.workqueue if ("tests/browser/" in group) == is_first)
+        if (group := next(own, None)) is not None:
+            self.workqueue.move_to_end(group, last=False)
+        super()._assign_work_unit(node)
 
 
 def encode_picture(

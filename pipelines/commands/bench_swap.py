@@ -64,6 +64,7 @@ def _print(turns: list[dict[str, Any]], *, first_round: int) -> None:
     columns = {
         "model": "{model}",
         "load": "{load_s:.2f} s",
+        "shard": "{shard_s:.2f} s",
         "compile": "{compile_s:.2f} s",
         "make": "{make_s:.2f} s",
         "unload": "{unload_s:.2f} s",

@@ -7,20 +7,26 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.recipe import Recipe, read_recipe
+from pipelines.stages import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
 class Swap:
-    """One turn: seconds of its parts, and what is left after it in megabytes (1e6 bytes)."""
+    """One turn: seconds of its parts, and what is left after it in megabytes (1e6 bytes).
+
+    `load_s` finds the files and builds the modules, `shard_s` reads the weights, each device its own slices.
+    """
 
     model: str
     load_s: float
+    shard_s: float
     compile_s: float
     make_s: float
     unload_s: float
@@ -37,22 +43,25 @@ def run_swaps(
     from pipelines.generate import generate
     from pipelines.runtime.compiled import counter
     from pipelines.runtime.memory import count_live_bytes
-    from pipelines.stages import ignore_progress
 
     registry.start_jax(cache_dir)
     turns = []
     for number in range(swaps):
         recipe = recipes[number % len(recipes)]
         compiled = counter.compiled
-        family = registry.load(catalog.get(recipe.model), mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress)
+        watch = _Watch()
+        family = registry.load(catalog.get(recipe.model), mesh=mesh, cache_dir=cache_dir, on_progress=watch)
+        shard_s = watch.stop()["sharding"]
         timings = generate(family, recipe).timings
-        load_s, clock = family.load_s, time.perf_counter()
+        clock = time.perf_counter()
+        family_load_s = family.load_s
         family.unload()
         del family
         turns.append(
             Swap(
                 model=recipe.model,
-                load_s=load_s,
+                load_s=family_load_s - shard_s,
+                shard_s=shard_s,
                 compile_s=timings.compile_s,
                 make_s=timings.total_s - timings.compile_s,
                 unload_s=time.perf_counter() - clock,
@@ -62,6 +71,24 @@ def run_swaps(
             )
         )
     return turns
+
+
+class _Watch:
+    """An OnProgress that adds up how long each phase lasts."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._phase, self._since_s = "", time.perf_counter()
+
+    def __call__(self, progress: Progress) -> None:
+        now_s = time.perf_counter()
+        self._seconds[self._phase] += now_s - self._since_s
+        self._phase, self._since_s = progress.phase, now_s
+
+    def stop(self) -> Mapping[str, float]:
+        """Phase -> seconds, up to now."""
+        self(Progress(phase=""))
+        return self._seconds
 
 
 def _read_resident_bytes() -> int:

@@ -86,6 +86,7 @@ def test_swaps_leave_nothing_on_the_devices_and_compile_only_in_the_first_round(
     assert all(turn["compiles"] > 0 for turn in first)
     assert not any(turn["compiles"] for turn in later)
     assert all(turn["device_mb"] < 0.1 for turn in turns)
+    assert all(turn["load_s"] > 0 and turn["shard_s"] > 0 for turn in turns)
 
 
 def test_one_model_cannot_be_swapped(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
