@@ -4,6 +4,7 @@ The checkpoint is written once and loaded once for each mesh. All programs of a 
 cache, also those of commands that are told another data directory: what one test compiled, the next one finds.
 """
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -265,6 +266,31 @@ def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
         return (pictures * 255).round().astype(np.uint8)
 
     return ask
+
+
+@pytest.fixture
+def interpret_attention(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[int]]:
+    """`interpret_attention(module, entry)`: attention that `module` gives axes to goes through the kernels from now on.
+
+    The list grows when runtime/attention.py's `entry` to them is called.
+    """
+    from pipelines.runtime import attention
+
+    used: list[int] = []
+
+    def interpret(module: Any, entry: str) -> list[int]:
+        enter = getattr(attention, entry)
+
+        def count(*arguments: Any, **options: Any) -> Any:
+            used.append(1)
+            return enter(*arguments, **options)
+
+        monkeypatch.setattr(attention, "LONG", 8)
+        monkeypatch.setattr(attention, entry, count)
+        monkeypatch.setattr(module, "AttentionAxes", functools.partial(attention.AttentionAxes, interprets=True))
+        return used
+
+    return interpret
 
 
 @pytest.fixture

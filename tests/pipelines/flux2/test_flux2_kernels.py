@@ -1,17 +1,13 @@
 """The whole way of a picture as on TPU, its attention through the kernel, interpreted here, gives the same picture."""
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pipelines.catalog import Catalog
 from pipelines.flux2 import sharding
 from pipelines.recipe import Recipe
 from pipelines.registry import load
-from pipelines.runtime import attention
 from pipelines.stages import ignore_progress
 
 
@@ -19,20 +15,11 @@ def test_attention_by_the_kernel_is_xlas_own(  # noqa: PLR0917 - fixtures
     load_flux2: Callable[..., Any],
     draw_recipe: Callable[..., Recipe],
     assert_same_output: Callable[[Any, Any, Recipe], None],
+    interpret_attention: Callable[[Any, str], list[int]],
     flux2_catalog: Catalog,
     cache_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    used = []
-
-    def count(*arguments: Any, **options: Any) -> Any:
-        used.append(1)
-        return attend_long(*arguments, **options)
-
-    attend_long = attention.attend_long
-    monkeypatch.setattr(attention, "LONG", 8)
-    monkeypatch.setattr(attention, "attend_long", count)
-    monkeypatch.setattr(sharding, "AttentionAxes", functools.partial(attention.AttentionAxes, interprets=True))
+    used = interpret_attention(sharding, "attend_long")
     family = load(flux2_catalog.get("klein"), mesh="dp=2,sp=2,tp=2", cache_dir=cache_dir, on_progress=ignore_progress)
     assert_same_output(family, load_flux2("klein"), draw_recipe(steps=2))
-    assert used, "the kernel has run"
+    assert used

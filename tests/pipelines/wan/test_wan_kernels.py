@@ -1,16 +1,12 @@
 """The whole way of a video as on TPU, its attention through the kernels, interpreted here, gives the same video."""
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pipelines.catalog import Catalog
 from pipelines.recipe import Recipe
 from pipelines.registry import load
-from pipelines.runtime import attention
 from pipelines.stages import ignore_progress
 from pipelines.wan import programs
 
@@ -19,21 +15,12 @@ def test_attention_by_the_kernels_is_xlas_own(  # noqa: PLR0917 - fixtures
     load_wan: Callable[..., Any],
     draw_wan: Callable[..., Recipe],
     assert_same_output: Callable[[Any, Any, Recipe], None],
+    interpret_attention: Callable[[Any, str], list[int]],
     wan_catalog: Catalog,
     cache_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Heads traded for tokens, norms and rotation on the way; then the text; all of it in slices."""
-    used = []
-
-    def count(*arguments: Any, **options: Any) -> Any:
-        used.append(1)
-        return attend_merged(*arguments, **options)
-
-    attend_merged = attention.attend_merged
-    monkeypatch.setattr(attention, "LONG", 8)
-    monkeypatch.setattr(attention, "attend_merged", count)
-    monkeypatch.setattr(programs, "AttentionAxes", functools.partial(attention.AttentionAxes, interprets=True))
+    used = interpret_attention(programs, "attend_merged")
     family = load(wan_catalog.get("t2v"), mesh="dp=2,sp=2,tp=2", cache_dir=cache_dir, on_progress=ignore_progress)
     assert_same_output(family, load_wan("t2v"), draw_wan("t2v", steps=2))
-    assert used, "the kernels have run"
+    assert used
