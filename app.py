@@ -20,6 +20,7 @@ from rich.console import Console
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
+from pipelines.runtime.platform import collect_garbage_seldom
 from studio.access import commands, safety
 from studio.access.door import is_loopback
 from studio.access_settings import Mode
@@ -47,6 +48,7 @@ console = Console(highlight=False, soft_wrap=True)
 def main() -> int:
     """Runs until interrupted; 2 when it cannot start, with one message that says why."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to stop, by whatever means: the same way out
+    collect_garbage_seldom()
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
         if command in backup.COMMANDS:

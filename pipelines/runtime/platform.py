@@ -4,6 +4,7 @@ With `jax[tpu]` installed on a machine without a TPU, JAX asks the cloud's metad
 before it falls back; people should never see that. Must be imported before jax.
 """
 
+import gc
 import os
 import sys
 import warnings
@@ -11,11 +12,13 @@ from pathlib import Path
 
 TPU_DEVICE_FILES = ("/dev/accel0", "/dev/vfio/0")
 GPU_DEVICE_FILES = ("/dev/nvidia0",)
+GARBAGE_THRESHOLDS = (20_000, 20, 20)
 
 
 def prepare_backend() -> None:
     """Sets the environment JAX reads on import; a user's own JAX_PLATFORMS is respected."""
     assert "jax" not in sys.modules, "prepare_backend must run before jax is imported"
+    collect_garbage_seldom()
     has_tpu = any(Path(file).exists() for file in TPU_DEVICE_FILES)
     if not has_tpu and not has_gpu():
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -25,6 +28,15 @@ def prepare_backend() -> None:
     # torch modules ask for int64 positions; JAX narrows them to int32 by design, once per traced operation.
     warnings.filterwarnings("ignore", message="Explicitly requested dtype .* is not available", category=UserWarning)
     warnings.filterwarnings("ignore", message="Explicitly requested dtype .* requested in astype", category=UserWarning)
+
+
+def collect_garbage_seldom() -> None:
+    """Python looks for cycles among objects thirty times less often than it would.
+
+    Importing and tracing make millions of objects that stay: looking through them took an eighth of the time from a
+    process's start to its first picture, at the same peak of memory.
+    """
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def has_gpu() -> bool:

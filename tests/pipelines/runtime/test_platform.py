@@ -10,9 +10,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 CHOOSE = """
-import os
+import gc, os
 from pipelines.runtime import platform
 platform.prepare_backend()
+assert gc.get_threshold() == platform.GARBAGE_THRESHOLDS
 print(os.environ["JAX_PLATFORMS"])
 """
 
