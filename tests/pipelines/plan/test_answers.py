@@ -30,7 +30,7 @@ def plan(cache_dir: Path, *, known: Path, compiled: list[str]) -> Plan:
         compiled.append(progress.detail)
 
     return make_plan(
-        load_catalog().get("demo-sdxl"),
+        load_catalog().get("demo-flux2"),
         TOPOLOGIES["v6e-1"],
         shape=Shape.parse("128x128"),
         mode="latency",
@@ -49,7 +49,7 @@ def test_a_plan_is_made_again_from_its_line(tmp_path: Path) -> None:
     lines = add_lines(file, [describe(made)])
     assert add_lines(file, [describe(made)]) == lines == read_lines(file)
     page = write_matrix(lines, command="plan")
-    assert "| demo-sdxl | 128x128 | 1 device | all |" in page
+    assert "| demo-flux2 | 128x128 | 1 device | all |" in page
     compiled.clear()
     again = plan(tmp_path / "other", known=file, compiled=compiled)
     assert not compiled

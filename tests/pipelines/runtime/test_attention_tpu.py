@@ -29,11 +29,12 @@ class SelfAttention(torch.nn.Module):
 def compile_attention(
     mesh: Mesh, *, width: int, length: int, axes: AttentionAxes | None, heads: int = 8, dtype: Any = jnp.bfloat16
 ) -> str:
-    """The program's text, for two rows."""
+    """The program's text, for two rows; as it comes to XLA where no kernel is in it, since that compiles anyway."""
     module = TracedModule(SelfAttention())
     place = NamedSharding(mesh, P("dp", None, "sp"))
     x = jax.ShapeDtypeStruct((2, heads, length, width), dtype, sharding=place)
-    return jax.jit(lambda x: module.call({}, x, attention=axes)).lower(x).compile().as_text()
+    lowered = jax.jit(lambda x: module.call({}, x, attention=axes)).lower(x)
+    return lowered.compile().as_text() if KERNEL in lowered.as_text() else lowered.as_text()
 
 
 @pytest.mark.parametrize(("width", "trades_heads"), [(128, True), (128, False), (64, True)])
