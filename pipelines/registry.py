@@ -33,12 +33,15 @@ def load(
     remote_encoder: RemoteEncoder | None = None,
     packs: Sequence[Path] = (),
     verify_weights: bool = False,
+    keep_layouts: bool = False,
 ) -> Family:
     """Loads a model, or the parts of it that `stages` need, onto the mesh (see `build_mesh_for`).
 
     With a `remote_encoder` the model's own text encoder is not among them: prompts are read elsewhere. Programs that
     `packs` (files, or folders of them) hold are loaded rather than compiled. With `verify_weights` every file of
-    weights must have the SHA-256 that its publisher recorded.
+    weights must have the SHA-256 that its publisher recorded. With `keep_layouts` a copy of the weights as they lie on
+    the mesh is kept beside the cache for the next load; not while they are verified, which is said of the published
+    files.
     Raises ModelError or MeshError.
     """
     start_jax(cache_dir)
@@ -54,6 +57,7 @@ def load(
         on_progress=on_progress,
         stages=stages,
         verify_weights=verify_weights,
+        layouts=find_layouts(cache_dir) / model.id if keep_layouts and not verify_weights else None,
     )
     loaded.remote_encoder = remote_encoder
     if asks_for_many(mesh):
@@ -63,6 +67,11 @@ def load(
 
         loaded.use_packs(Packs(packs, model_id=model.id, mesh=built))
     return loaded
+
+
+def find_layouts(cache_dir: Path) -> Path:
+    """The folder of weights as they lie on a mesh."""
+    return cache_dir.parent / "layouts"
 
 
 def find(model: Model, *, on_progress: OnProgress, has_remote_encoder: bool = False) -> Path:

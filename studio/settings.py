@@ -30,7 +30,7 @@ SPACES_DISK = Path("/data")  # where a Space's persistent storage is mounted
 FINISH_S = 8  # Docker kills after 10
 BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
-_SWITCHES = ("fake", "verify_weights", "allow_private_webhooks", *access_settings.SWITCHES)
+_SWITCHES = ("fake", "verify_weights", "keep_layouts", "allow_private_webhooks", *access_settings.SWITCHES)
 
 EXAMPLES = """examples:
   python app.py                                  the studio on http://127.0.0.1:7860
@@ -62,6 +62,7 @@ class Settings:
     mesh: str | None = None
     fake: bool = False
     verify_weights: bool = False
+    keep_layouts: bool = False
     prewarm: tuple[str, ...] = ()
     packs: tuple[Path, ...] = ()
     profile: Path | None = None
@@ -107,6 +108,11 @@ class Settings:
     @property
     def cache_dir(self) -> Path:
         return self.data_dir / "cache" / "jax"
+
+    @property
+    def layouts_dir(self) -> Path:
+        """Where the worker keeps weights as they lie on the mesh, with `keep_layouts`."""
+        return self.data_dir / "cache" / "layouts"
 
     @property
     def pack_paths(self) -> tuple[Path, ...]:
@@ -164,6 +170,7 @@ class Settings:
         if self.access.image_hook is not None:
             flags += ["--image-hook", self.access.image_hook]
         flags += ["--verify-weights"] if self.verify_weights else []
+        flags += ["--keep-layouts"] if self.keep_layouts else []
         return [*flags, "--fake"] if self.fake else flags
 
 
@@ -180,6 +187,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         mesh=found.mesh,
         fake=found.fake,
         verify_weights=found.verify_weights,
+        keep_layouts=found.keep_layouts,
         prewarm=found.prewarm,
         packs=found.pack,
         profile=found.profile and found.profile.expanduser().absolute(),
@@ -302,6 +310,13 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         "--verify_weights",
         action="store_true",
         help="compare the weights' SHA-256 with the hub's, or with the folder's SHA256SUMS, at each load",
+    )
+    parser.add_argument(
+        "--keep-layouts",
+        "--keep_layouts",
+        action="store_true",
+        help="keep a copy of the weights as they lie on the mesh: later loads read that, half the bytes of a "
+        "checkpoint in fp32",
     )
     access_settings.add_flags(parser)
     switches = {name: defaults.get(name, "").lower() in ("1", "true", "yes", "on") for name in _SWITCHES}

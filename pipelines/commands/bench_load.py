@@ -5,6 +5,7 @@ because it has everything that makes loading more than reading: packed projectio
 columns that are split, and layers that lie in one stack.
 """
 
+import enum
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,13 +20,21 @@ from pipelines.commands.bench_process import measure
 from pipelines.errors import LumeshError
 
 RUNNER = "pipelines.commands.load_runner"
-ROOM = 1.15  # the size is met within 15 %
+ROOM = 2.15  # the size is met within 15 %, and its copy is kept
+
+
+class Stored(enum.StrEnum):
+    """Precisions that checkpoints are published in."""
+
+    BF16 = "bf16"
+    FP32 = "fp32"
 
 
 def run(
     *,
     gigabytes: Annotated[float, typer.Option(min=0.02, max=64, help="Size of the checkpoint.")] = 4.0,
     rounds: Annotated[int, typer.Option(min=1, help="The median counts.")] = 4,
+    stored: Annotated[Stored, typer.Option(help="Precision of the checkpoint; computed is in bf16.")] = Stored.BF16,
     mesh: options.MeshText = None,
     folder: Annotated[
         Path | None,
@@ -47,7 +56,8 @@ def run(
             advice="Ask for fewer --gigabytes, or name a --folder on a larger disk.",
         )
     with tempfile.TemporaryDirectory(dir=parent, prefix="lumesh-bench-") as place:
-        found = measure(RUNNER, {"folder": place, "gigabytes": gigabytes, "rounds": rounds, "mesh": mesh}, what="loads")
+        task = {"folder": place, "gigabytes": gigabytes, "rounds": rounds, "mesh": mesh, "stored": stored.value}
+        found = measure(RUNNER, task, what="loads")
     if as_json:
         options.print_json(found)
         return
@@ -55,18 +65,16 @@ def run(
 
 
 def _print(found: dict[str, Any]) -> None:
-    table = Table(
-        title=f"{found['gb']:.2f} GB in {found['files']} files, {found['mesh']}, median of {len(found['rounds'])}",
-        box=None,
-        title_justify="left",
-    )
+    what = f"{found['gb']:.2f} GB of {found['stored']} in {found['files']} files"
+    title = f"{what}, {found['mesh']}, median of {len(found['rounds'])}"
+    table = Table(title=title, box=None, title_justify="left")
     for name in ("", "seconds", "GB/s", "of a plain read"):
         table.add_column(name, justify="right" if name else "left")
     for label, field in (
         ("plain read, through one small buffer", "plain_s"),
-        ("plain read, into memory of its own", "kept_s"),
+        ("plain read, into memory of its own", "copied_s"),
         ("loaded", "load_s"),
-        ("loaded, as if it were stored as it lies on the mesh", "straight_s"),
+        (f"loaded from the layout that was kept, {found['kept_gb']:.2f} GB", "kept_s"),
     ):
         seconds = found[field]
         table.add_row(label, f"{seconds:.2f} s", f"{found['gb'] / seconds:.2f}", f"{found['plain_s'] / seconds:.0%}")

@@ -20,6 +20,7 @@ def serve(
     ] = None,
     mesh: options.MeshText = None,
     verify_weights: options.VerifyWeights = False,
+    keep_layouts: options.KeepLayouts = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
     """Serves a model's text encoder to `generate --text_encoder_url`.
@@ -43,6 +44,7 @@ def serve(
             on_progress=on_progress,
             stages=("encode",),
             verify_weights=verify_weights,
+            keep_layouts=keep_layouts,
         )
         family.warm(served.default_shape, batch_size=1, uses_cfg=True, on_progress=on_progress)
     typer.echo(f"The text encoder of {model} listens on http://{host}:{port}", err=True)

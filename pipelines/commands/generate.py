@@ -58,6 +58,7 @@ def make(
         Path | None, typer.Option(file_okay=False, help="Folder for a trace of the making, compiling left out.")
     ] = None,
     verify_weights: options.VerifyWeights = False,
+    keep_layouts: options.KeepLayouts = False,
     output: Output = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -109,6 +110,7 @@ def make(
             remote_encoder=remote,
             packs=place.list_packs(pack),
             verify_weights=verify_weights,
+            keep_layouts=keep_layouts,
         )
         if warmup_steps:
             warmup = recipe.model_copy(update={"steps": warmup_steps})

@@ -1,7 +1,7 @@
 """Loads one checkpoint again and again in a process of its own; reads its task as JSON on stdin, prints its figures.
 
 Each round starts from a disk whose files are not in memory (where the file system lets go of them), and reads them
-first plainly, then as the models are loaded.
+plainly, as the models are loaded, and from the copy that was kept as they lie on the mesh.
 """
 
 import gc
@@ -12,7 +12,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from pipelines.catalog import PRESETS_DIR
 
 if TYPE_CHECKING:
     import jax
-    from jax.sharding import Mesh
 
     from pipelines.runtime.torch_bridge import TracedModule
 
@@ -29,9 +27,11 @@ CONFIG_GB = 7.4
 DEVICES = 8  # where there is only a CPU
 FILE_BYTES = 1e9
 BUFFER_BYTES = 2**24
+ITEM_BYTES = {"bf16": 2, "fp32": 4}
+DTYPE_NAMES = {"bf16": "BF16", "fp32": "F32"}
 
 
-def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | None) -> dict[str, Any]:
+def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | None, stored: str) -> dict[str, Any]:
     """Makes the checkpoint and measures; imports jax."""
     from pipelines import registry
     from pipelines.runtime import platform
@@ -46,13 +46,13 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
     from pipelines.runtime.mesh import build_mesh, describe_mesh
     from pipelines.stages import ignore_progress
 
-    module = build_module(gigabytes)
-    files = list(write_checkpoint(folder, module))
+    module = build_module(gigabytes * ITEM_BYTES["bf16"] / ITEM_BYTES[stored])
+    files = list(write_checkpoint(folder, module, stored))
     size = sum(file.stat().st_size for file in files)
     slices = math.gcd(module.module.config.num_attention_heads, jax.device_count())
     mesh = build_mesh(mesh_text, choose=lambda count: {"tp": slices, "sp": count // slices})
 
-    def load() -> dict[str, jax.Array]:
+    def load(layouts: Path | None = None) -> dict[str, jax.Array]:
         return load_component(
             folder,
             module,
@@ -62,13 +62,16 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
             variant="",
             on_progress=ignore_progress,
             arrange=sharding.deal_out(module.module, mesh),
+            layouts=layouts,
         )
 
+    kept = folder / "layouts"
+    load(kept)
     measures = (
         lambda: {"plain_s": time_cold(read_plainly, files)},
         lambda: measure_load(load, files),
-        lambda: {"straight_s": measure_load(lambda: load_straight(files, mesh), files)["load_s"]},
-        lambda: {"kept_s": time_cold(Path.read_bytes, files)},
+        lambda: {"kept_s": measure_load(lambda: load(kept), list(kept.iterdir()))["load_s"]},
+        lambda: {"copied_s": time_cold(Path.read_bytes, files)},
     )
     found: list[dict[str, float]] = [{} for _ in range(rounds)]
     for number, figures in enumerate(found):
@@ -79,6 +82,8 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
     return {
         "gb": size / 1e9,
         "files": len(files),
+        "stored": stored,
+        "kept_gb": sum(file.stat().st_size for file in kept.iterdir()) / 1e9,
         "mesh": describe_mesh(mesh),
         "gb_per_s": size / 1e9 / medians["load_s"],
         "ratio": medians["plain_s"] / medians["load_s"],
@@ -105,8 +110,8 @@ def build_module(gigabytes: float) -> "TracedModule":
     return TracedModule(transformer)
 
 
-def write_checkpoint(folder: Path, module: "TracedModule") -> Iterator[Path]:
-    """Random numbers in bf16 under the names that diffusers writes, in files of a gigabyte, with their index."""
+def write_checkpoint(folder: Path, module: "TracedModule", stored: str) -> Iterator[Path]:
+    """Random numbers under the names that diffusers writes, in files of a gigabyte, with their index."""
     import numpy as np
 
     from pipelines.runtime.sharding import STACK
@@ -119,26 +124,27 @@ def write_checkpoint(folder: Path, module: "TracedModule") -> Iterator[Path]:
             shapes[name] = shape
     groups: list[dict[str, tuple[int, ...]]] = [{}]
     for name in sorted(shapes):
-        if groups[-1] and 2 * sum(map(math.prod, groups[-1].values())) > FILE_BYTES:
+        if groups[-1] and ITEM_BYTES[stored] * sum(map(math.prod, groups[-1].values())) > FILE_BYTES:
             groups.append({})
         groups[-1][name] = shapes[name]
-    noise = np.random.default_rng(0).standard_normal(BUFFER_BYTES // 4, np.float32).view(np.uint16)[1::2].tobytes()
+    numbers = np.random.default_rng(0).standard_normal(BUFFER_BYTES // 4, np.float32)
+    noise = (numbers if stored == "fp32" else numbers.view(np.uint16)[1::2]).tobytes()
     weight_map = {}
     for number, group in enumerate(groups, start=1):
         file = folder / f"diffusion_pytorch_model-{number:05d}-of-{len(groups):05d}.safetensors"
         weight_map |= dict.fromkeys(group, file.name)
-        _write_file(file, group, noise)
+        _write_file(file, group, noise, stored)
         yield file
     index = folder / "diffusion_pytorch_model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}), "utf-8")
 
 
-def _write_file(file: Path, shapes: Mapping[str, tuple[int, ...]], noise: bytes) -> None:
+def _write_file(file: Path, shapes: Mapping[str, tuple[int, ...]], noise: bytes, stored: str) -> None:
     header: dict[str, Any] = {}
     end = 0
     for name, shape in shapes.items():
-        start, end = end, end + 2 * math.prod(shape)
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
+        start, end = end, end + ITEM_BYTES[stored] * math.prod(shape)
+        header[name] = {"dtype": DTYPE_NAMES[stored], "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with file.open("wb") as stream:
@@ -162,24 +168,6 @@ def measure_load(load: Callable[[], "dict[str, jax.Array]"], files: list[Path]) 
     for array in weights.values():
         array.delete()
     return {"load_s": seconds, "beyond_mb": beyond / 1e6}
-
-
-def load_straight(files: list[Path], mesh: "Mesh") -> "dict[str, jax.Array]":
-    """The same bytes without anything to rearrange: what a copy in the mesh's own layout could save at most."""
-    import jax.numpy as jnp
-    from jax.sharding import NamedSharding, PartitionSpec
-
-    from pipelines.runtime.placing import load_weights
-    from pipelines.runtime.weights import read_headers
-
-    flat = {name: replace(stored, shape=(math.prod(stored.shape),)) for name, stored in read_headers(files).items()}
-    parts = mesh.shape["tp"]
-    shardings = {
-        name: NamedSharding(mesh, PartitionSpec() if stored.shape[0] % parts else PartitionSpec("tp"))
-        for name, stored in flat.items()
-    }
-    shapes = {name: stored.shape for name, stored in flat.items()}
-    return load_weights(flat, shapes, shardings, dtype=jnp.bfloat16, on_tensor=lambda _done, _total: None)
 
 
 def count_host_bytes(weights: "Mapping[str, jax.Array]") -> int:
@@ -225,6 +213,10 @@ def forget(files: list[Path]) -> None:
 if __name__ == "__main__":
     task = json.load(sys.stdin)
     figures = run_loads(
-        Path(task["folder"]), gigabytes=task["gigabytes"], rounds=task["rounds"], mesh_text=task["mesh"]
+        Path(task["folder"]),
+        gigabytes=task["gigabytes"],
+        rounds=task["rounds"],
+        mesh_text=task["mesh"],
+        stored=task["stored"],
     )
     print(json.dumps(figures))  # noqa: T201 - the result, read by bench_load.py

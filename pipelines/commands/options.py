@@ -96,6 +96,14 @@ VerifyWeights = Annotated[
         "--verify-weights", help="Compare the weights' SHA-256 with the hub's or with the folder's SHA256SUMS."
     ),
 ]
+KeepLayouts = Annotated[
+    bool,
+    typer.Option(
+        "--keep-layouts",
+        help="Keep a copy of the weights as they lie on the mesh: the next load reads that, half the bytes of a "
+        "checkpoint in fp32.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts, and no progress.")]
 
 

@@ -40,6 +40,7 @@ def encode(
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
     verify_weights: options.VerifyWeights = False,
+    keep_layouts: options.KeepLayouts = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -51,7 +52,16 @@ def encode(
     fields = {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "images": _name_images(image)}
     fields |= {"strength": strength, "loras": options.read_loras(lora)}
     recipe = options.make_recipe(place.catalog, fields | {"seed": 0})
-    family = _load(place, recipe, "encode", mesh=mesh, packs=pack, verify_weights=verify_weights, is_silent=as_json)
+    family = _load(
+        place,
+        recipe,
+        "encode",
+        mesh=mesh,
+        packs=pack,
+        verify_weights=verify_weights,
+        keep_layouts=keep_layouts,
+        is_silent=as_json,
+    )
     with TerminalProgress(is_silent=as_json) as on_progress:
         family.apply_loras(recipe.loras, on_progress=on_progress)
     embeddings = family.encode(recipe)
@@ -82,6 +92,7 @@ def denoise(
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
     verify_weights: options.VerifyWeights = False,
+    keep_layouts: options.KeepLayouts = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -105,7 +116,16 @@ def denoise(
         "loras": options.read_loras(lora),
     }
     recipe = options.make_recipe(place.catalog, choose_fields(config, given))
-    family = _load(place, recipe, "denoise", mesh=mesh, packs=pack, verify_weights=verify_weights, is_silent=as_json)
+    family = _load(
+        place,
+        recipe,
+        "denoise",
+        mesh=mesh,
+        packs=pack,
+        verify_weights=verify_weights,
+        keep_layouts=keep_layouts,
+        is_silent=as_json,
+    )
     embeddings = stage_files.read_tensors(
         input_dir / stage_files.EMBEDDINGS_FILE, family.embedding_shapes(), model_id=recipe.model, stage="encode"
     )
@@ -131,6 +151,7 @@ def decode(
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
     verify_weights: options.VerifyWeights = False,
+    keep_layouts: options.KeepLayouts = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -145,7 +166,16 @@ def decode(
     recipe = recipe.model_copy(update={"loras": read_recipe({"model": "", "prompt": "", "loras": loras}).loras})
     suffix = suffix_of(place.catalog.get(recipe.model))
     check_output(output, suffix)
-    family = _load(place, recipe, "decode", mesh=mesh, packs=pack, verify_weights=verify_weights, is_silent=as_json)
+    family = _load(
+        place,
+        recipe,
+        "decode",
+        mesh=mesh,
+        packs=pack,
+        verify_weights=verify_weights,
+        keep_layouts=keep_layouts,
+        is_silent=as_json,
+    )
     latents = stage_files.read_tensors(
         input_dir / stage_files.LATENTS_FILE,
         {"latents": (recipe.batch_size, *family.latents_shape(recipe.parsed_shape))},
@@ -172,6 +202,7 @@ def _load(
     mesh: str | None,
     packs: Sequence[Path] | None,
     verify_weights: bool,
+    keep_layouts: bool,
     is_silent: bool,
 ) -> Any:
     from pipelines import registry
@@ -185,6 +216,7 @@ def _load(
             stages=(stage,),
             packs=place.list_packs(packs),
             verify_weights=verify_weights,
+            keep_layouts=keep_layouts,
         )
         family.warm(
             recipe.parsed_shape,

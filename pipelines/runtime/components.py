@@ -16,8 +16,9 @@ from pipelines.errors import ModelError
 from pipelines.runtime import hub
 from pipelines.runtime.adapted import LowRank, adapt
 from pipelines.runtime.checksums import verify_weights
+from pipelines.runtime.layouts import Layout, keep_nothing
 from pipelines.runtime.packed import stack_layers, turn_convolutions
-from pipelines.runtime.placing import load_weights
+from pipelines.runtime.placing import find_sources, load_weights
 from pipelines.runtime.room import Room
 from pipelines.runtime.sharding import Rules, apply_rules
 from pipelines.runtime.taps import find_flat_shape
@@ -86,12 +87,14 @@ PlaceWeights = Callable[..., dict[str, Any]]
 class ComponentLoader:
     """Loads components, and remembers how, so that some of their weights can be read again with updates or without.
 
-    What `room` has no place for beside the next component leaves the devices first.
+    What `room` has no place for beside the next component leaves the devices first. In `layouts` weights are kept as
+    they lie on the mesh (layouts.py).
     """
 
-    def __init__(self, *, variant: str, room: Room, on_progress: OnProgress) -> None:
+    def __init__(self, *, variant: str, room: Room, on_progress: OnProgress, layouts: Path | None = None) -> None:
         self.room = room
         self._variant = variant
+        self._layouts = layouts
         self._on_progress = on_progress
         self._reads: dict[str, list[tuple[Callable[..., dict[str, jax.Array]], Collection[str] | None]]] = {}
 
@@ -99,7 +102,7 @@ class ComponentLoader:
         self, folder: Path, module: TracedModule, *, names: Collection[str] | None = None, **how: Any
     ) -> dict[str, jax.Array]:
         """As `load_component`."""
-        read = functools.partial(load_component, folder, module, variant=self._variant, **how)
+        read = functools.partial(load_component, folder, module, variant=self._variant, layouts=self._layouts, **how)
         self._reads.setdefault(folder.name, []).append((read, names))
         self.room.prepare(folder.name, describe_component(folder, module, names=names, **how))
         weights = read(names=names, on_progress=self._on_progress)
@@ -140,28 +143,41 @@ def load_component(
     taps: Collection[str] = (),
     names: Collection[str] | None = None,
     updates: Mapping[str, Sequence[LowRank]] | None = None,
+    layouts: Path | None = None,
 ) -> dict[str, jax.Array]:
     """Parameters and constants of one component, each placed by the first rule that matches its name.
 
     `arrange` may rename what the files hold, or put it into another order (runtime/packed.py). Convolutions in `taps`
     lie as their kernel takes them. With `names` only those parameters are read. `updates` are added to what the files
-    hold, under the names there.
+    hold, under the names there; without any, weights come from the folder `layouts` if they were kept there as they lie
+    on the mesh, and are kept there if not.
     """
     detail = folder.name.replace("_", " ")
     own = _choose_shapes(module, names)
     shapes = _turn(own, taps)
-    stored = adapt(
-        read_headers(find_weight_files(folder, variant=variant)), updates or {}, optional_prefix=optional_prefix
-    )
+    files = find_weight_files(folder, variant=variant)
+    stored = adapt(read_headers(files), updates or {}, optional_prefix=optional_prefix)
     layers = stack_layers(arrange(stored) if arrange else stored, own, optional_prefix=optional_prefix)
-    weights = load_weights(
-        turn_convolutions(layers, own, taps),
-        shapes,
-        apply_rules(rules, shapes, mesh),
-        dtype=dtype,
-        optional_prefix=optional_prefix,
-        on_tensor=lambda done, total: on_progress(Progress(phase="sharding", done=done, total=total, detail=detail)),
-    )
+    sources = find_sources(turn_convolutions(layers, own, taps), shapes, optional_prefix)
+    shardings = apply_rules(rules, shapes, mesh)
+    keeping = keep_nothing()
+    if layouts is not None and updates is None:
+        layout = Layout(layouts, component=folder.name, files=files, sources=sources, shardings=shardings, dtype=dtype)
+        if kept := layout.find():
+            sources = kept
+        else:
+            keeping = layout.keep()
+    with keeping as on_read:
+        weights = load_weights(
+            sources,
+            shapes,
+            shardings,
+            dtype=dtype,
+            on_tensor=lambda done, total: on_progress(
+                Progress(phase="sharding", done=done, total=total, detail=detail)
+            ),
+            on_read=on_read,
+        )
     if names is not None:
         return weights
     replicated = NamedSharding(mesh, PartitionSpec())

@@ -26,6 +26,12 @@ AHEAD_BYTES = 2**30
 HUGE_PAGE_BYTES = 2**21
 ALIGNMENT = 64  # what XLA:CPU wants of memory that it uses as it is
 
+Bounds = tuple[tuple[int, int], ...]
+"""Where a slice of a weight begins and ends along each axis."""
+
+OnRead = Callable[[str, Mapping[Bounds, np.ndarray]], None]
+"""Gets a weight's name and its different slices."""
+
 
 def load_weights(
     stored: Mapping[str, WeightSource],
@@ -35,20 +41,23 @@ def load_weights(
     dtype: Any,
     optional_prefix: str = "",
     on_tensor: Callable[[int, int], None],
+    on_read: OnRead = lambda _name, _slices: None,
 ) -> dict[str, jax.Array]:
     """Reads every name in `shapes` into a sharded array of `dtype`.
 
     `optional_prefix` may stand before the names in the file (older CLIP checkpoints say `text_model.`) or be missing
-    there. `on_tensor(done, total)` is called as it goes and may raise. Raises ModelError naming what is missing or of
-    another shape.
+    there. `on_tensor(done, total)` is called as it goes and may raise; `on_read` gets the slices that devices here will
+    hold. Raises ModelError naming what is missing or of another shape.
     """
-    sources = _find_sources(stored, shapes, optional_prefix)
+    sources = find_sources(stored, shapes, optional_prefix)
     placed: dict[str, jax.Array] = {}
     waiting: deque[tuple[str, _Arriving]] = deque()
 
     def place_oldest() -> None:
         on_tensor(len(placed), len(sources))
         name, weight = waiting.popleft()
+        weight.finish()
+        on_read(name, weight.slices)
         placed[name] = weight.place()
 
     with ThreadPoolExecutor(READERS, thread_name_prefix="weights") as readers:
@@ -74,30 +83,37 @@ class _Arriving:
     def __init__(self, shape: tuple[int, ...], sharding: Sharding, dtype: np.dtype) -> None:
         self._shape = shape
         self._sharding = sharding
-        self._bounds_of = {
-            device: tuple(part.indices(size)[:2] for part, size in zip(index or (), shape, strict=True))
-            for device, index in sharding.addressable_devices_indices_map(shape).items()
-        }
+        self._bounds_of = find_bounds(shape, sharding)
         different = list(dict.fromkeys(self._bounds_of.values()))
         arrays = _allocate(len(different), sharding.shard_shape(shape), dtype)
         self.size = sum(array.nbytes for array in arrays)
-        self._slices = dict(zip(different, arrays, strict=True))
+        self.slices: dict[Bounds, np.ndarray] = dict(zip(different, arrays, strict=True))
         self._reads: list[Future[None]] = []
 
     def start(self, source: WeightSource, readers: ThreadPoolExecutor) -> None:
         targets = [
-            Target(index=tuple(slice(*bound) for bound in bounds), array=array)
-            for bounds, array in self._slices.items()
+            Target(index=tuple(slice(*bound) for bound in bounds), array=array) for bounds, array in self.slices.items()
         ]
         self._reads = [readers.submit(read.run) for read in source.plan(targets)]
 
-    def place(self) -> jax.Array:
-        """The array, when everything is read; raises what a read raised."""
+    def finish(self) -> None:
+        """Waits until everything is read; raises what a read raised."""
         for read in self._reads:
             read.result()
-        parts = [jax.device_put(self._slices[bounds], device) for device, bounds in self._bounds_of.items()]
+
+    def place(self) -> jax.Array:
+        """The array, once it is read."""
+        parts = [jax.device_put(self.slices[bounds], device) for device, bounds in self._bounds_of.items()]
         array = jax.make_array_from_single_device_arrays(self._shape, self._sharding, parts)
         return array.block_until_ready()  # until it is sent, its memory is not free for the next
+
+
+def find_bounds(shape: tuple[int, ...], sharding: Sharding) -> dict[Any, Bounds]:
+    """What each device here has of an array."""
+    return {
+        device: tuple(part.indices(size)[:2] for part, size in zip(index or (), shape, strict=True))
+        for device, index in sharding.addressable_devices_indices_map(shape).items()
+    }
 
 
 def _allocate(count: int, shape: tuple[int, ...], dtype: np.dtype) -> list[np.ndarray]:
@@ -112,9 +128,10 @@ def _allocate(count: int, shape: tuple[int, ...], dtype: np.dtype) -> list[np.nd
     return [everything[at : at + size].view(dtype).reshape(shape) for at in range(0, count * step, step)]
 
 
-def _find_sources(
+def find_sources(
     stored: Mapping[str, WeightSource], shapes: Mapping[str, tuple[int, ...]], prefix: str
 ) -> dict[str, WeightSource]:
+    """Where each weight in `shapes` comes from; raises as `load_weights`."""
     found = {name: locate(name, stored, prefix) for name in shapes}
     sources = {name: source for name, source in found.items() if source is not None}
     missing = [name for name in shapes if name not in sources]

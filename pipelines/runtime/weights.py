@@ -23,7 +23,7 @@ OTHER_ARCHITECTURE = "It is of another architecture than its config.json says; c
 STEMS = ("diffusion_pytorch_model", "model")
 READ_BYTES = 2**24
 
-_DTYPES = {
+DTYPES = {
     "F64": np.float64,
     "F32": np.float32,
     "F16": np.float16,
@@ -194,12 +194,12 @@ def read_headers(files: list[Path]) -> dict[str, StoredTensor]:
             begin, end = entry["data_offsets"]
             if 8 + length + end > size:
                 raise _truncated(file)
-            if entry["dtype"] not in _DTYPES:
+            if entry["dtype"] not in DTYPES:
                 raise ModelError(
                     f"{name} in {file} is stored as {entry['dtype']}, which cannot be read here.",
                     advice="Use a checkpoint in fp32, fp16 or bf16.",
                 )
-            dtype = np.dtype(_DTYPES[entry["dtype"]])
+            dtype = np.dtype(DTYPES[entry["dtype"]])
             shape = tuple(entry["shape"])
             if end - begin != int(np.prod(shape)) * dtype.itemsize:
                 raise _truncated(file)

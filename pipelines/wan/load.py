@@ -70,19 +70,23 @@ def load(
     on_progress: OnProgress,
     stages: Sequence[str] = STAGES,
     verify_weights: bool = False,
+    layouts: Path | None = None,
     dtype: Any = None,
     room: Room | None = None,
 ) -> WanFamily:
     """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
 
-    With fewer `stages` only their weights are read, and only their methods may be called. `dtype` is what the large
-    modules compute in, in place of what suits the devices, `room` what they have room for.
+    With fewer `stages` only their weights are read, and only their methods may be called. In `layouts` weights are kept
+    as they lie on the mesh. `dtype` is what the large modules compute in, in place of what suits the devices, `room`
+    what they have room for.
     """
     started = time.perf_counter()
     folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
     with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
         tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
-    loader = ComponentLoader(variant=model.variant, room=room or Room.of_mesh(mesh), on_progress=on_progress)
+    loader = ComponentLoader(
+        variant=model.variant, room=room or Room.of_mesh(mesh), on_progress=on_progress, layouts=layouts
+    )
     parts = build_parts(
         folder,
         model,

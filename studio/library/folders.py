@@ -41,6 +41,7 @@ def measure_parts(settings: Settings) -> list[Part]:
         ("packs", "compiled programs to load", data_dir / "packs"),
         ("compile cache", "compiled programs", settings.cache_dir),
         ("plan cache", "what the compiler said about other machines", data_dir / "cache" / "plan"),
+        ("layouts", "weights as they lie on the mesh", settings.layouts_dir),
         ("logs", "what the worker wrote", settings.worker_log.parent),
         ("hub", "weights from the hub, in the hub's own folder", Path(HF_HUB_CACHE)),
     )

@@ -147,6 +147,7 @@ def _open_devices(settings: Settings) -> _Devices:
             remote_encoder=RemoteEncoder(url, token=settings.text_encoder_token) if url else None,
             packs=settings.pack_paths,
             verify_weights=settings.verify_weights,
+            keep_layouts=settings.keep_layouts,
         )
 
     def find(model: Model, on_progress: OnProgress) -> object:

@@ -39,11 +39,13 @@ def test_fake_can_be_a_variable(value: str, is_fake: bool) -> None:  # noqa: FBT
     assert read_settings([], {"LUMESH_FAKE": value}).fake is is_fake
 
 
-def test_verifying_is_off_and_the_worker_is_told_when_it_is_on() -> None:
-    assert not read_settings([], {}).verify_weights
-    settings = read_settings([], {"LUMESH_VERIFY_WEIGHTS": "yes"})
-    assert settings.verify_weights
-    assert read_settings(settings.worker_flags(), {}).verify_weights
+@pytest.mark.parametrize("name", ["verify_weights", "keep_layouts"])
+def test_what_is_done_at_each_load_is_off_and_the_worker_is_told_when_it_is_on(name: str) -> None:
+    assert not getattr(read_settings([], {}), name)
+    settings = read_settings([], {f"LUMESH_{name.upper()}": "yes"})
+    assert getattr(settings, name)
+    assert getattr(read_settings(settings.worker_flags(), {}), name)
+    assert getattr(read_settings([f"--{name.replace('_', '-')}"], {}), name)
 
 
 def test_shapes_to_prewarm_are_a_list_or_all() -> None:
