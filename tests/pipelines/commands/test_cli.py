@@ -126,6 +126,14 @@ def test_each_picture_of_a_batch_can_be_made_again_alone(run: Run, tmp_path: Pat
     assert np.abs(read_picture(tmp_path / "a-1.png").astype(int) - again).max() <= 2
 
 
+def test_weights_kept_as_they_lie_on_the_mesh_give_the_same_picture(run: Run, data_dir: Path) -> None:
+    pictures = [generate(run, f"--seed 3 {flag}") for flag in ("", "--keep-layouts", "--keep-layouts")]
+    kept = data_dir / "cache" / "layouts" / "tiny"
+    assert {file.name.split("-")[0] for file in kept.iterdir()} == {"unet", "vae", "text_encoder", "text_encoder_2"}
+    for picture in pictures[1:]:
+        np.testing.assert_array_equal(picture, pictures[0])
+
+
 def test_flags_take_dashes_and_underscores_and_sizes_both_ways(run: Run) -> None:
     one = generate(run, "--seed 3 --negative_prompt fog --width 64 --height 64")
     other = generate(run, "--seed 3 --negative-prompt fog --shape 64x64")
