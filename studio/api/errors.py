@@ -18,7 +18,7 @@ from studio.api.access import NotAllowedError, NotFoundError
 from studio.api.openai import JobCancelledError, JobFailedError, StoppingError
 from studio.api.openai_errors import PREFIX, make_openai_error
 from studio.api.planning import PlanBusyError
-from studio.api.system import CompilingError
+from studio.api.system import CompilingError, LoadingError
 from studio.api.webhook import WebhookError
 from studio.jobs.queue import DiskFullError, JobStateError, QueueQuotaError
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
@@ -55,6 +55,7 @@ STATUS_OF_ERROR: dict[type[LumeshError], int] = {
     StoppingError: 503,
     PlanBusyError: 409,
     CompilingError: 409,
+    LoadingError: 409,
 }
 PLAIN_MESSAGES = {
     "missing": "is required",

@@ -40,12 +40,21 @@ class CompilingError(LumeshError):
     title = "A program is being compiled"
 
 
+class LoadingError(LumeshError):
+    """The weights are in use."""
+
+    title = "A model is being loaded"
+
+
 class Clear(BaseModel):
-    """What to delete: compiled `programs`, or what the compiler said for `plans`. `anyway`: even while one compiles."""
+    """What to delete: compiled `programs`, what the compiler said for `plans`, or `layouts` of weights on the mesh.
+
+    `anyway`: even while one compiles.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
-    what: Literal["programs", "plans"] = "programs"
+    what: Literal["programs", "plans", "layouts"] = "programs"
     anyway: bool = False
 
 
@@ -102,10 +111,13 @@ def get_disk(operator: Operator) -> dict[str, Any]:
 
 @router.get("/cache")
 def get_cache(operator: Operator) -> dict[str, Any]:
-    """The compilation cache and that of the plans: bytes and files, and whether something is being compiled for it."""
+    """The caches: compiled programs, answers for plans, weights as they lie on the mesh.
+
+    Bytes and files of each, and whether something is being compiled for it.
+    """
     settings = operator.studio.settings
     programs, said = measure_folder(settings.cache_dir), measure_folder(settings.data_dir / "cache" / "plan")
-    kept = measure_folder(settings.plans_dir)
+    kept, layouts = measure_folder(settings.plans_dir), measure_folder(settings.layouts_dir)
     return {
         "programs": {
             "bytes": programs[0],
@@ -117,24 +129,31 @@ def get_cache(operator: Operator) -> dict[str, Any]:
             "files": said[1] + kept[1],
             "is_compiling": operator.studio.planner.is_running,
         },
+        "layouts": {"bytes": layouts[0], "files": layouts[1], "is_compiling": False},
     }
 
 
 @router.post("/cache/clear")
 def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
-    """Empties a cache. What is in memory stays warm; everything else compiles anew the next time it is wanted.
+    """Empties a cache. What is in memory stays; everything else is compiled or read anew the next time it is wanted.
 
     While something is being compiled for it the answer is 409, unless `anyway` is true; then `was_compiling` says so.
+    Layouts are never deleted while a model is being loaded: 409.
     """
     settings, planner = operator.studio.settings, operator.studio.planner
     is_of_programs = clear.what == "programs"
-    was_compiling = machine.is_compiling(operator.database) if is_of_programs else planner.is_running
+    folders, was_compiling = {
+        "programs": ([settings.cache_dir], is_of_programs and machine.is_compiling(operator.database)),
+        "plans": ([settings.data_dir / "cache" / "plan", settings.plans_dir], planner.is_running),
+        "layouts": ([settings.layouts_dir], False),
+    }[clear.what]
+    if clear.what == "layouts" and machine.is_loading(operator.database):
+        raise LoadingError("It may be reading what would be deleted.", advice="Try again when it is loaded.")
     if was_compiling and not clear.anyway:
         raise CompilingError(
             "Clearing now may lose what it is about to keep.",
             advice="Wait until it is done, or clear anyway (`anyway`: true).",
         )
-    folders = [settings.cache_dir] if is_of_programs else [settings.data_dir / "cache" / "plan", settings.plans_dir]
     freed = [empty_folder(folder) for folder in folders]
     if is_of_programs:
         with operator.database.write() as tx:

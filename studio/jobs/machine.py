@@ -62,6 +62,15 @@ def is_compiling(database: Database) -> bool:
     return row is not None and row["programs"] > 0
 
 
+def is_loading(database: Database) -> bool:
+    """Whether the worker reads a model's weights now: for a job, or while idle."""
+    row = database.read_one(
+        "SELECT (SELECT phase IN ('loading', 'sharding') FROM engine) "
+        "+ (SELECT count(*) FROM jobs WHERE state = 'running' AND phase IN ('loading', 'sharding')) AS loads"
+    )
+    return row is not None and row["loads"] > 0
+
+
 def forget_disk(tx: Transaction) -> None:
     """The compilation cache was emptied: what was on disk is cold, until the worker says otherwise."""
     tx.execute("UPDATE machine SET cache_cleared_at = ?", (time.time(),))

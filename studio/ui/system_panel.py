@@ -48,6 +48,7 @@ _CACHE = f"""
 <dl class="lu-sys-rows">
   {_cache("programs", "system.programs", "system.clearPrograms")}
   {_cache("plans", "system.plans", "system.clearPlans")}
+  {_cache("layouts", "system.layouts", "system.clearLayouts")}
 </dl>
 <p class="lu-model-note" data-text="system.cacheNote"></p>
 """

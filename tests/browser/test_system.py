@@ -134,6 +134,8 @@ def test_clearing_the_cache_asks_first(open_page: OpenPage) -> None:
     page.get_by_role("button", name="Clear: Compiled programs").click()
     expect(page.locator("#lu-toasts")).to_contain_text("freed")
     assert len(asked) == 1 and "Delete all compiled programs" in asked[0]
+    page.get_by_role("button", name="Clear: Weights as they lie on the mesh").click()
+    assert len(asked) == 2 and "The checkpoints stay" in asked[1]
 
 
 def test_a_kept_plan_shows_at_once_and_says_who_estimated_it(open_page: OpenPage, studio: Any, keep: Keep) -> None:

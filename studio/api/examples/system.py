@@ -72,7 +72,9 @@ EXAMPLES = (
         "What takes how much disk",
         answer={"parts": [PART], "free_bytes": 67_907_006_464, "total_bytes": 270_553_174_016},
     ),
-    get("/api/v1/system/cache", "How large the caches are", answer={"programs": CACHE, "plans": CACHE}),
+    get(
+        "/api/v1/system/cache", "How large the caches are", answer={"programs": CACHE, "plans": CACHE, "layouts": CACHE}
+    ),
     post(
         "/api/v1/system/cache/clear",
         "Empty a cache",

@@ -61,6 +61,24 @@ def test_the_cache_is_cleared_but_never_under_a_running_compilation_unasked(
     assert not (settings.cache_dir / "program").exists()
 
 
+def test_kept_layouts_are_cleared_but_not_under_a_model_that_is_being_loaded(
+    client: TestClient, settings: Settings, database: Database
+) -> None:
+    kept = settings.layouts_dir / "tiny" / "unet.safetensors"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"12345")
+    assert client.get(f"{SYSTEM}/cache").json()["layouts"]["bytes"] == 5
+    with database.write() as tx:
+        tx.execute("UPDATE engine SET phase = 'sharding'")
+    refused = client.post(f"{SYSTEM}/cache/clear", json={"what": "layouts", "anyway": True})
+    assert (refused.status_code, refused.json()["error"]["title"]) == (409, "A model is being loaded")
+    assert kept.exists()
+    with database.write() as tx:
+        tx.execute("UPDATE engine SET phase = ''")
+    assert client.post(f"{SYSTEM}/cache/clear", json={"what": "layouts"}).json()["bytes"] == 5
+    assert not kept.exists()
+
+
 def test_jobs_outputs_and_totals_tell_what_they_cost(
     client: TestClient, database: Database, worker: Worker, submit: Callable[..., Job]
 ) -> None:

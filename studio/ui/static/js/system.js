@@ -152,6 +152,12 @@ function drawShape(item, { shape, state, warm_s }) {
 
 // Caches
 
+const CLEAR_QUESTIONS = {
+  programs: "system.confirmPrograms",
+  plans: "system.confirmPlans",
+  layouts: "system.confirmLayouts",
+};
+
 async function drawCache() {
   const caches = await readCache();
   for (const [name, cache] of Object.entries(caches)) {
@@ -161,14 +167,13 @@ async function drawCache() {
 }
 
 async function clear(what, anyway = false) {
-  const question = t(what === "programs" ? "system.confirmPrograms" : "system.confirmPlans");
-  if (!anyway && !confirm(question)) return;
+  if (!anyway && !confirm(t(CLEAR_QUESTIONS[what]))) return;
   try {
     const freed = await clearCache(what, anyway);
     toast(t(freed.was_compiling ? "system.freedAnyway" : "system.freed", { size: bytes(freed.bytes) }));
     await Promise.all([drawCache(), drawDisk()]);
   } catch (error) {
-    if (error.status !== 409) return say(error);
+    if (error.status !== 409 || what === "layouts") return say(error);
     const title = t("common.sentence", { text: error.title });
     if (confirm(together(title, error.detail, t("system.clearAnyway")))) await clear(what, true);
   }
