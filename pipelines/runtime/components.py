@@ -161,7 +161,7 @@ def load_component(
     sources = find_sources(turn_convolutions(layers, own, taps), shapes, optional_prefix)
     shardings = apply_rules(rules, shapes, mesh)
     keeping = keep_nothing()
-    if layouts is not None and updates is None:
+    if layouts is not None and updates is None and sources:
         layout = Layout(layouts, component=folder.name, files=files, sources=sources, shardings=shardings, dtype=dtype)
         if kept := layout.find():
             sources = kept

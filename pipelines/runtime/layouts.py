@@ -103,8 +103,9 @@ class Layout:
         with contextlib.ExitStack() as stack:
             try:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
+                self._remove_others("part")  # of processes that were killed; one that lives gives up
                 self._check_room(end)
-                part = _Part(self.file.with_suffix(".part"), header, places)
+                part = _Part(self.file.with_suffix(f".{os.getpid()}.part"), header, places)
                 stack.callback(part.remove)
             except OSError as error:
                 self._give_up(error)
@@ -113,11 +114,14 @@ class Layout:
             yield part.write
             try:
                 part.finish()
-                for old in self.file.parent.glob(f"{self._stem}-*.safetensors"):
-                    old.unlink()
+                self._remove_others("safetensors")
                 part.path.replace(self.file)
             except OSError as error:
                 self._give_up(error)
+
+    def _remove_others(self, kind: str) -> None:
+        for old in self.file.parent.glob(f"{self._stem}-*.{kind}"):
+            old.unlink(missing_ok=True)
 
     def _check_room(self, size: int) -> None:
         free = shutil.disk_usage(self.file.parent).free
@@ -169,10 +173,10 @@ class _Part:
             self._error = error
 
     def finish(self) -> None:
-        """Raises the OSError that ended the writing, if one did."""
-        self._stream.close()
+        """Waits until all of it is on the disk; raises the OSError that ended the writing, if one did."""
         if self._error is not None:
             raise self._error
+        os.fsync(self._stream.fileno())
 
     def remove(self) -> None:
         """What is left of it, which is nothing once it has its own name."""

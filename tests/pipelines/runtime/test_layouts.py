@@ -178,6 +178,14 @@ def test_a_load_that_is_cancelled_keeps_nothing(load: Load, tmp_path: Path) -> N
     assert not list_kept(tmp_path)
 
 
+def test_what_a_killed_process_left_goes(load: Load, tmp_path: Path) -> None:
+    load()
+    (kept,) = list_kept(tmp_path)
+    kept.rename(kept.with_suffix(".1.part"))
+    load()
+    assert list_kept(tmp_path) == [kept]
+
+
 def fill_disk(_file: int, _data: Any, _at: int) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
