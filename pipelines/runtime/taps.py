@@ -31,6 +31,7 @@ TAPS = 3  # of rows and of columns
 PACKED_NDIM = 6
 FLAT_NDIM = 3
 _MOST_PIXELS = 1536  # held at a time: more gain nothing
+_MOST_PIXELS_A_FRAME = 384  # of a video: where few frames come at a time, code weighs more than time
 
 
 def pack_taps(weight_OITHW: jax.Array) -> jax.Array:
@@ -63,6 +64,7 @@ def unpack_taps(packed: jax.Array, *, inputs: int, outputs: int) -> jax.Array:
 def choose_rows(height: int, width: int, *, frames: int, inputs: int, time_taps: int, vmem_bytes: int) -> int:
     """How many rows of an output to make at a time: they divide its height. 0 where not even one has room."""
     columns = _pad_width(width, has_neighbours=True)
+    most = _MOST_PIXELS if time_taps == 1 else min(_MOST_PIXELS, frames * _MOST_PIXELS_A_FRAME)
 
     def fits(rows: int) -> bool:
         pixels = rows * columns
@@ -72,7 +74,7 @@ def choose_rows(height: int, width: int, *, frames: int, inputs: int, time_taps:
         sums = 4 * pixels * TAPS * LANES
         out = 4 * pixels * LANES
         # What is read and written is there twice, since the next block comes meanwhile.
-        return pixels <= _MOST_PIXELS and 3 * taken + 2 * weight + gathered + 2 * sums + 2 * out <= vmem_bytes
+        return pixels <= most and 3 * taken + 2 * weight + gathered + 2 * sums + 2 * out <= vmem_bytes
 
     return max((rows for rows in range(1, height + 1) if height % rows == 0 and fits(rows)), default=0)
 

@@ -210,10 +210,10 @@ class ScannedLayers(torch.nn.Module):
 
 
 def scan_if_long(
-    layers: torch.nn.ModuleList, *, carried: tuple[str, ...] = ("hidden_states",)
+    layers: torch.nn.ModuleList, *, carried: tuple[str, ...] = ("hidden_states",), at_least: int = SCAN_FROM
 ) -> torch.nn.ModuleList | ScannedLayers:
     """What a model's list of layers should be: a scan, or itself when it is short."""
-    return ScannedLayers(layers, carried=carried) if len(layers) >= SCAN_FROM else layers
+    return ScannedLayers(layers, carried=carried) if len(layers) >= at_least else layers
 
 
 def call_for_layers(model: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:

@@ -123,6 +123,12 @@ def test_rows_at_a_time_divide_the_height_and_are_fewer_where_room_is_short(
     assert not any(height % one for one in (few, many) if one)
 
 
+def test_few_frames_of_a_video_are_made_in_smaller_blocks_for_less_code() -> None:
+    rows = [choose_rows(180, 40, frames=frames, inputs=384, time_taps=3, vmem_bytes=96 * MIB) for frames in (1, 2, 4)]
+    assert rows == [6, 15, 30]
+    assert choose_rows(180, 40, frames=1, inputs=384, time_taps=1, vmem_bytes=96 * MIB) == 30
+
+
 def test_what_is_read_at_a_time_has_room_twice_beside_the_weights() -> None:
     rows, vmem_bytes = choose_rows(720, 160, frames=4, inputs=96, time_taps=3, vmem_bytes=48 * MIB), 48 * MIB
     read = 2 * (4 + 2) * (rows + 2) * 160 * LANES
