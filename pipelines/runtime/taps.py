@@ -31,7 +31,7 @@ TAPS = 3  # of rows and of columns
 PACKED_NDIM = 6
 FLAT_NDIM = 3
 _MOST_PIXELS = 1536  # held at a time: more gain nothing
-_MOST_PIXELS_A_FRAME = 384  # of a video: where few frames come at a time, code weighs more than time
+_MOST_PIXELS_OF_FEW = {1: 256, 2: 512}  # frames of a video at a time: there code weighs more than time
 
 
 def pack_taps(weight_OITHW: jax.Array) -> jax.Array:
@@ -64,7 +64,8 @@ def unpack_taps(packed: jax.Array, *, inputs: int, outputs: int) -> jax.Array:
 def choose_rows(height: int, width: int, *, frames: int, inputs: int, time_taps: int, vmem_bytes: int) -> int:
     """How many rows of an output to make at a time: they divide its height. 0 where not even one has room."""
     columns = _pad_width(width, has_neighbours=True)
-    most = _MOST_PIXELS if time_taps == 1 else min(_MOST_PIXELS, frames * _MOST_PIXELS_A_FRAME)
+    few = _MOST_PIXELS_OF_FEW.get(frames, _MOST_PIXELS) if time_taps > 1 else _MOST_PIXELS
+    most = min(max(few, columns), _MOST_PIXELS)
 
     def fits(rows: int) -> bool:
         pixels = rows * columns

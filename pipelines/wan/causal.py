@@ -24,6 +24,7 @@ Caches = dict[str, jax.Array]
 """Place in `feat_cache` -> what that convolution saw last (B, C, 1 or 2 frames, H, W)."""
 
 CHUNK_FRAMES = 4  # what the encoder takes at a time after the first frame, whatever its config
+_BF16_MAX = float(torch.finfo(torch.bfloat16).max)
 
 
 def decode_frames(
@@ -104,7 +105,7 @@ def _decode_chunk(vae: Any, latents: Any, caches: dict[str, Any], *, is_first: b
     pixels = vae.decoder(vae.post_quant_conv(latents), feat_cache=feat_cache, feat_idx=[0], first_chunk=is_first)
     if vae.config.patch_size is not None:
         pixels = unpatchify(pixels, patch_size=vae.config.patch_size)
-    return pixels.clamp(-1.0, 1.0), _close(feat_cache)
+    return pixels.clamp(-1.0, 1.0), _close(feat_cache, is_first=is_first)
 
 
 def _encode_chunk(vae: Any, pixels: Any, caches: dict[str, Any], *, is_first: bool) -> tuple[Any, dict[str, Any]]:
@@ -112,7 +113,7 @@ def _encode_chunk(vae: Any, pixels: Any, caches: dict[str, Any], *, is_first: bo
         pixels = patchify(pixels, patch_size=vae.config.patch_size)
     feat_cache = _open(caches, vae.encoder, is_first=is_first)
     moments = vae.quant_conv(vae.encoder(pixels, feat_cache=feat_cache, feat_idx=[0]))
-    return moments.chunk(2, dim=1)[0], _close(feat_cache)
+    return moments.chunk(2, dim=1)[0], _close(feat_cache, is_first=is_first)
 
 
 def _open(caches: dict[str, Any], coder: Any, *, is_first: bool) -> list[Any]:
@@ -121,10 +122,15 @@ def _open(caches: dict[str, Any], coder: Any, *, is_first: bool) -> list[Any]:
     return [caches.get(str(index), None if is_first else "Rep") for index in range(count)]
 
 
-def _close(feat_cache: list[Any]) -> dict[str, Any]:
-    """On TPU in bf16, which is what convolutions make of them there anyway."""
+def _close(feat_cache: list[Any], *, is_first: bool) -> dict[str, Any]:
+    """On TPU in bf16, which is what convolutions make of them there anyway.
+
+    Nothing finite is beyond `_BF16_MAX`: XLA cuts off a chunk's last frames in a third of the time when it also has
+    something to compute.
+    """
     entries = {str(index): entry for index, entry in enumerate(feat_cache) if not isinstance(entry, str | None)}
     axes = find_picture_axes()
     if axes is None or not axes.takes_kernels:
         return entries
-    return {name: entry.to(torch.bfloat16) for name, entry in entries.items()}
+    rounded = {name: entry.to(torch.bfloat16) for name, entry in entries.items()}
+    return rounded if is_first else {name: entry.clamp(-_BF16_MAX, _BF16_MAX) for name, entry in rounded.items()}
