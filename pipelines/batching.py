@@ -36,14 +36,19 @@ def list_seeds(recipes: Sequence[Recipe]) -> list[int]:
     return [seed for recipe in recipes for seed in recipe.seeds]
 
 
-def stack_embeddings(recipes: Sequence[Recipe], embeddings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Name -> (B, ...), a row for each output, of each recipe's embeddings (one row, or one for each output)."""
+def stack_embeddings(recipes: Sequence[Recipe], embeddings: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Name -> (B, ...), a row for each output, of each recipe's embeddings (one row, or one for each output).
+
+    Where a recipe has none its rows are somebody else's.
+    """
+    spare = next(own for own in embeddings if own is not None)
+    whole = [{name: np.asarray(spare[name])[:1] for name in spare} if own is None else own for own in embeddings]
     return {
         name: np.concatenate(
             [
                 np.repeat(np.asarray(own[name]), recipe.batch_size // len(own[name]), axis=0)
-                for recipe, own in zip(recipes, embeddings, strict=True)
+                for recipe, own in zip(recipes, whole, strict=True)
             ]
         )
-        for name in embeddings[0]
+        for name in spare
     }

@@ -6,7 +6,7 @@ worker, bench) is in `on_progress`.
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pipelines import batching
@@ -14,7 +14,7 @@ from pipelines.catalog import Model
 from pipelines.recipe import Recipe
 from pipelines.references import References, choose_references
 from pipelines.runtime.pictures import measure_picture
-from pipelines.stages import Family, OnProgress, Outcome, Progress, Timings, ignore_progress
+from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress, Timings, ignore_progress
 
 
 def generate(
@@ -32,10 +32,12 @@ def generate_together(
     recipes: Sequence[Recipe],
     *,
     on_progress: OnProgress = ignore_progress,
+    encode: Callable[[int, Recipe], Embeddings | None] | None = None,
 ) -> Outcome:
     """Runs resolved recipes of one kind (batching.py) as one batch; its pixels are theirs one after the other.
 
-    Raises as `generate` does.
+    `encode` is the caller's way to read the n-th recipe's prompt; where it gives None the others go on, and what comes
+    out in that place is nobody's. Raises as `generate` does.
     """
     recipe = batching.join(recipes)
     started = time.perf_counter()
@@ -59,7 +61,10 @@ def generate_together(
     meanwhile = f"while {others} programs get ready" if others else ""
     on_progress(Progress(phase="encoding", total=1, detail=meanwhile))
     clock = time.perf_counter()
-    embeddings = [family.encode(one, on_progress=on_progress) for one in recipes]
+    if encode is None:
+        embeddings = [family.encode(one, on_progress=on_progress) for one in recipes]
+    else:
+        embeddings = [encode(number, one) for number, one in enumerate(recipes)]
     timings.encode_s = time.perf_counter() - clock
     if timings.compile_s:  # something was missing
         timings.compile_s += warm()

@@ -6,13 +6,13 @@ finds that out instead of overwriting what was decided meanwhile.
 
 import json
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from pipelines.batching import find_kind
 from pipelines.stages import Progress
 from studio import events
 from studio.database import Database, Transaction
+from studio.jobs import cost
 from studio.jobs.job import UNSTARTED, Card, Job, move
 from studio.jobs.line import read_line
 from studio.jobs.order import choose_next, take_turns
@@ -73,17 +73,8 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
                 taken.append(moved)
                 room -= moved.recipe.batch_size
         if taken:
-            _share_machine(tx, [job, *taken], now=now)
+            cost.share_machine(tx, since=now)
     return taken
-
-
-def _share_machine(tx: Transaction, jobs: Sequence[Job], *, now: float) -> None:
-    """By their outputs; until now the first one had it alone."""
-    outputs = sum(job.recipe.batch_size for job in jobs)
-    tx.executemany(
-        "UPDATE jobs SET machine_share = ?, alone_s = ? - started_at WHERE id = ?",
-        [(job.recipe.batch_size / outputs, now, job.id) for job in jobs],
-    )
 
 
 def report(database: Database, job: Job, progress: Progress, *, eta_s: float | None) -> bool:
@@ -190,13 +181,15 @@ def requeue_running(database: Database) -> None:
     """
     with database.write() as tx:
         first = tx.execute("SELECT min(position) FROM jobs WHERE state = ?", (JobState.QUEUED,)).fetchone()[0]
-        rows = tx.execute("SELECT id, cancel_requested FROM jobs WHERE state = ?", (JobState.RUNNING,)).fetchall()
-        for row in rows:
+        rows = tx.execute(
+            "SELECT id, cancel_requested FROM jobs WHERE state = ? ORDER BY position, rowid", (JobState.RUNNING,)
+        ).fetchall()
+        for position, row in enumerate(rows, start=(first or 0) - len(rows)):
             if row["cancel_requested"]:
                 move(tx, row["id"], JobState.CANCELLED)
             else:
                 tx.execute("DELETE FROM previews WHERE job_id = ?", (row["id"],))
-                move(tx, row["id"], JobState.QUEUED, position=(first or 1) - 1, **UNSTARTED)
+                move(tx, row["id"], JobState.QUEUED, position=position, **UNSTARTED)
 
 
 def _end_running(database: Database, to: JobState, card: Card) -> None:

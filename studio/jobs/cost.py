@@ -1,8 +1,8 @@
 """What jobs cost: the seconds they held the machine, times its chips; money where a price is set.
 
 A job holds all chips from its start to its end, load and compilation included, however it ends; jobs that run as one
-batch share them by their outputs. A retry adds to what the job has cost before. Money is counted at the price of that
-moment and stays as it was when the price changes.
+batch share them by their outputs, and when one gives up the others have its part. A retry adds to what the job has cost
+before. Money is counted at the price of that moment and stays as it was when the price changes.
 """
 
 from dataclasses import dataclass
@@ -36,13 +36,26 @@ class Usage:
     cost_usd: float | None
 
 
+_OUTPUTS = "json_extract(recipe, '$.batch_size')"
+# Of the whole machine, until :now.
+_HELD_S = "held_s + machine_share * max(0, :now - coalesce(shared_at, started_at))"
+
+
+def share_machine(tx: Transaction, *, since: float) -> None:
+    """Among all jobs that run, which are one batch, by their outputs."""
+    tx.execute(
+        f"UPDATE jobs SET held_s = {_HELD_S}, shared_at = :now, "
+        f"machine_share = 1.0 * {_OUTPUTS} / (SELECT sum({_OUTPUTS}) FROM jobs WHERE state = :running) "
+        "WHERE state = :running",
+        {"now": since, "running": JobState.RUNNING},
+    )
+
+
 def measure(tx: Transaction, job_id: str, *, ended_at: float) -> Cost:
     """The cost of what a running job held of the machine from its start to then."""
-    job = tx.execute("SELECT started_at, machine_share, alone_s FROM jobs WHERE id = ?", (job_id,)).fetchone()
-    seconds = max(0.0, ended_at - job["started_at"])
-    alone_s = min(job["alone_s"], seconds)
+    seconds = tx.execute(f"SELECT {_HELD_S} FROM jobs WHERE id = :id", {"id": job_id, "now": ended_at}).fetchone()[0]
     machine = tx.execute("SELECT chips, chip_price FROM machine").fetchone()
-    chip_seconds = machine["chips"] * (alone_s + job["machine_share"] * (seconds - alone_s))
+    chip_seconds = machine["chips"] * seconds
     price = machine["chip_price"]
     return Cost(chip_seconds=chip_seconds, usd=None if price is None else chip_seconds * price / HOUR_S)
 

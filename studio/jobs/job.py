@@ -38,7 +38,8 @@ UNSTARTED: dict[str, Any] = {
     "eta_s": None,
     "overtaken": 0,
     "machine_share": 1.0,
-    "alone_s": 0.0,
+    "held_s": 0.0,
+    "shared_at": None,
     "cancel_requested": 0,
     "compiles": None,
     "timings": "{}",
@@ -167,6 +168,8 @@ def move(tx: Transaction, job_id: str, to: JobState, **columns: Any) -> Job | No
     ).fetchone()
     if row is None:
         return None
+    if to in (JobState.CANCELLED, JobState.FAILED):
+        cost.share_machine(tx, since=row["finished_at"])
     job = Job.from_row(row)
     append_event(tx, job, EVENT_OF_STATE[to])
     return job

@@ -21,9 +21,10 @@ from studio.worker.progress import JobProgress
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
-    """A job of the batch; `rows` are its outputs among all of them."""
+    """A job of the batch, the `number`-th to come; `rows` are its outputs among all of them."""
 
     job: Job
+    number: int
     progress: JobProgress
     rows: slice
     estimate_s: float | None
@@ -62,7 +63,7 @@ class Batch:
         progress = self._stack.enter_context(
             JobProgress(self._database, job, history=self._history, estimate_s=estimate_s)
         )
-        self._members.append(Member(job=job, progress=progress, rows=rows, estimate_s=estimate_s))
+        self._members.append(Member(job=job, number=self._joined, progress=progress, rows=rows, estimate_s=estimate_s))
         self._count = rows.stop
         self._joined += 1
 
@@ -71,7 +72,7 @@ class Batch:
         if self._joined > 1:
             progress = dataclasses.replace(
                 progress,
-                detail=progress.detail or _name_company(self._joined - 1),
+                detail=progress.detail or _name_company(len(self._members) - 1),
                 draw_preview=_Once(progress.draw_preview) if progress.draw_preview else None,
             )
         for member in self.members:
@@ -82,10 +83,23 @@ class Batch:
         if not self._members:
             raise Cancelled
 
+    def find(self, number: int) -> Member | None:
+        """The `number`-th to come; None when it has left."""
+        return next((member for member in self._members if member.number == number), None)
+
     def leave(self, member: Member) -> None:
         """Ends a job that somebody cancelled."""
         self._members.remove(member)
         claims.end_cancelled(self._database, member.job.id)
+
+    def refuse(self, number: int, card: Card) -> None:
+        """Ends one job with a card, if it has not left; raises Cancelled when nobody stays."""
+        member = self.find(number)
+        if member is not None:
+            self._members.remove(member)
+            claims.fail(self._database, member.job.id, card)
+        if not self._members:
+            raise Cancelled
 
     def fail(self, card: Card) -> None:
         """Ends all that are left with a card."""
@@ -98,9 +112,9 @@ class Batch:
             self.leave(member)
 
 
-def take_own(outcome: Outcome, member: Member, *, load_s: float | None) -> Outcome:
-    """The member's part; the seconds of encoding, denoising and decoding are everybody's."""
-    timings = dataclasses.replace(outcome.timings, load_s=load_s or 0.0)
+def take_own(outcome: Outcome, member: Member, *, load_s: float) -> Outcome:
+    """The member's part; only the first waited `load_s` for the model, all other seconds are everybody's."""
+    timings = dataclasses.replace(outcome.timings, load_s=load_s)
     return dataclasses.replace(outcome, pixels=outcome.pixels[member.rows], timings=timings)
 
 
@@ -112,7 +126,7 @@ def _of_member(progress: Progress, member: Member) -> Progress:
 
 
 def _name_company(others: int) -> str:
-    return f"together with {others} other {'job' if others == 1 else 'jobs'}"
+    return f"together with {others} other {'job' if others == 1 else 'jobs'}" if others else ""
 
 
 class _Once:

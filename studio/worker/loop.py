@@ -7,6 +7,7 @@ are compiled for whatever model is loaded, until somebody wants something.
 
 import contextlib
 import errno
+import functools
 import logging
 import threading
 import time
@@ -23,7 +24,7 @@ from pipelines.generate import find_references, generate_together, uses_cfg
 from pipelines.recipe import Recipe
 from pipelines.references import References, choose_programs, name_programs
 from pipelines.runtime.pictures import open_picture
-from pipelines.stages import Family, OnProgress, Outcome, Progress
+from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress
 from studio import events
 from studio.access import hooks
 from studio.access.audit import Audit
@@ -217,10 +218,24 @@ class Worker:
             trace, self.trace = self.trace, None
         recipes = [recipe, *(member.job.recipe for member in batch.members[1:])]
         with trace():
-            outcome = generate_together(family, recipes, on_progress=batch.report)
+            encode = functools.partial(self._encode, family, batch)
+            outcome = generate_together(family, recipes, on_progress=batch.report, encode=encode)
         if references:
             self.resident.references.add((recipe.parsed_shape, references))
         return load_s, outcome
+
+    def _encode(self, family: Family, batch: Batch, number: int, recipe: Recipe) -> Embeddings | None:
+        """None for a job that has left, and for one whose prompt cannot be encoded, which fails alone."""
+        if batch.find(number) is None:
+            return None
+        try:
+            return family.encode(recipe, on_progress=batch.report)
+        except Cancelled:
+            raise
+        except Exception as error:
+            log.exception("the prompt of a job")
+            batch.refuse(number, self._explain(error))
+            return None
 
     def _ask_hook(self, job: Job, recipe: Recipe, read: Callable[[], np.ndarray]) -> None:
         """Raises ImageRefusedError when the operator's hook does not want a picture, brought along or made."""
@@ -235,15 +250,22 @@ class Worker:
     def _save(self, batch: Batch, outcome: Outcome, *, load_s: float | None) -> None:
         """Everybody's own outputs; what goes wrong with one job's is that job's alone."""
         assert self.resident.family is not None
+        loras_s = outcome.timings.load_s - self.resident.family.load_s
         for number, member in enumerate(batch.members):
-            own_load_s = load_s if number == 0 else None
-            own = take_own(outcome, member, load_s=own_load_s)
+            waited_s = load_s if member.number == 0 else None
+            own = take_own(outcome, member, load_s=loras_s + (waited_s or 0.0))
             try:
                 for count, pixels in enumerate(own.pixels):
                     self._ask_hook(member.job, member.job.recipe.of_picture(count), lambda pixels=pixels: pixels)
-                size = batch.size if number == 0 else None
+                made_together = batch.size if number == 0 else None
                 save(
-                    self.database, self.settings, self.resident.family, member, own, load_s=own_load_s, batch_size=size
+                    self.database,
+                    self.settings,
+                    self.resident.family,
+                    member,
+                    own,
+                    load_s=load_s,
+                    batch_size=made_together,
                 )
             except Cancelled:
                 claims.end_cancelled(self.database, member.job.id)

@@ -70,3 +70,11 @@ def test_together_everybody_gets_what_they_get_alone(draw: Draw, catalog: Catalo
     recipes = [draw(shape="1024x1024"), draw("a wood", seed=100, batch_size=2)]
     together = generate_together(family, recipes).pixels
     np.testing.assert_array_equal(together, np.concatenate([generate(family, recipe).pixels for recipe in recipes]))
+
+
+def test_a_recipe_without_embeddings_gets_rows_of_another_one(draw: Draw) -> None:
+    recipes = [draw(batch_size=count) for count in (2, 1, 3)]
+    rows = np.arange(4.0).reshape(1, 4)
+    stacked = stack_embeddings(recipes, [None, {"text": rows}, None])["text"]
+    assert stacked.shape == (6, 4)
+    assert (stacked == rows).all()

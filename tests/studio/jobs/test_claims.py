@@ -116,3 +116,15 @@ def test_a_job_that_somebody_cancelled_is_not_put_back(database: Database, submi
     queue.cancel(database, job.id)
     claims.requeue_running(database)
     assert queue.read_job(database, job.id).state is JobState.CANCELLED
+
+
+def test_jobs_that_were_not_finished_go_back_in_their_order(database: Database, submit: Submit) -> None:
+    jobs = [submit(seed=number) for number in range(4)]
+    order = [jobs[number].id for number in (2, 0, 1)]
+    with database.write() as tx:
+        tx.executemany("UPDATE jobs SET position = ? WHERE id = ?", [(n, job) for n, job in enumerate(order)])
+    first = claims.claim_next(database, resident=None)
+    claims.claim_others(database, first, room=2)
+    claims.requeue_running(database)
+    claimed = [claims.claim_next(database, resident=None).id for _ in jobs]
+    assert claimed == [*order, jobs[3].id]

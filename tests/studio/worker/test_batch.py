@@ -7,7 +7,8 @@ import pytest
 
 from pipelines.fake import FakeFamily
 from pipelines.metadata import read_recipe_of
-from pipelines.stages import OnProgress, Progress
+from pipelines.recipe import Recipe
+from pipelines.stages import OnProgress, Progress, ignore_progress
 from studio import events
 from studio.database import Database
 from studio.jobs import arrange, cost, estimates, queue
@@ -195,3 +196,97 @@ def test_where_a_run_makes_one_output_nobody_joins(worker: Worker, database: Dat
     jobs = [submit(), submit(seed=20)]
     worker.run_next()
     assert states(database, jobs) == ["done", "queued"]
+
+
+class FussyFamily(FakeFamily):
+    """Cannot encode "bad", and calls `watch` before each prompt."""
+
+    watch: Callable[[str], None] = staticmethod(lambda _prompt: None)
+
+    def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> object:
+        self.watch(recipe.prompt)
+        on_progress(Progress(phase="encoding", total=1))
+        if recipe.prompt == "bad":
+            raise RuntimeError("the encoder did not answer")
+        return super().encode(recipe, on_progress=on_progress)
+
+
+@pytest.fixture
+def fussy(worker: Worker) -> FussyFamily:
+    made = FussyFamily(worker.default_model, compile_s=0, step_s=0, outputs_at_once=4)
+    worker.resident.family = made
+    return made
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_a_prompt_that_cannot_be_encoded_fails_its_own_job(
+    worker: Worker, database: Database, submit: Submit, fussy: FussyFamily, bad: int
+) -> None:
+    jobs = [submit("bad" if number == bad else "good", seed=number) for number in range(3)]
+    worker.run_next()
+    expected = ["done"] * 3
+    expected[bad] = "failed"
+    assert states(database, jobs) == expected
+    assert "did not answer" in queue.read_job(database, jobs[bad].id).error["detail"]
+    together = [queue.read_job(database, job.id).outputs for job in jobs]
+    assert [[output["seed"] for output in own] for own in together] == [[] if n == bad else [n] for n in range(3)]
+
+
+def test_when_no_prompt_can_be_encoded_the_work_ends(
+    worker: Worker, database: Database, submit: Submit, fussy: FussyFamily
+) -> None:
+    jobs = [submit("bad"), submit("bad", seed=20)]
+    fussy.denoise = lambda *_arguments, **_options: pytest.fail("nobody is left")
+    worker.run_next()
+    assert states(database, jobs) == ["failed"] * 2
+
+
+def test_the_prompt_of_a_job_that_has_left_is_not_encoded(
+    worker: Worker, database: Database, submit: Submit, fussy: FussyFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("studio.worker.progress.SAME_PHASE_INTERVAL_S", 0)
+    jobs = [submit("good"), submit("bad", seed=20), submit("good", seed=30)]
+    seen = []
+
+    def watch(prompt: str) -> None:
+        seen.append(prompt)
+        queue.cancel(database, jobs[1].id)
+
+    fussy.watch = watch
+    worker.run_next()
+    assert states(database, jobs) == ["done", "cancelled", "done"]
+    assert seen == ["good", "good"]
+
+
+def test_who_gives_up_leaves_the_price_to_the_others(
+    worker: Worker, database: Database, submit: Submit, watched: WatchedFamily
+) -> None:
+    jobs = [submit(steps=30), *(submit(steps=30, seed=20 + number) for number in range(3))]
+    with database.write() as tx:
+        tx.execute("UPDATE machine SET chips = 8")
+
+    def watch(done: int) -> None:
+        if done == 1:
+            for job in jobs[1:]:
+                queue.cancel(database, job.id)
+
+    watched.watch = watch
+    watched._step_s = 0.02
+    worker.run_next()
+    first = queue.read_job(database, jobs[0].id)
+    held = 8 * (first.finished_at - first.started_at)
+    assert sum(usage.chip_seconds for usage in cost.add_up(database)) == pytest.approx(held, rel=0.02)
+    assert first.chip_seconds > 0.7 * held
+
+
+def test_only_the_first_to_come_waited_for_the_model(
+    worker: Worker, database: Database, submit: Submit, watched: WatchedFamily
+) -> None:
+    watched.load_s = 5.0
+    worker.resident.become = lambda *_arguments: (watched, 5.0)
+    jobs = [submit(steps=5), submit(steps=5, seed=20)]
+    watched.watch = lambda done: done == 2 and queue.cancel(database, jobs[0].id)
+    worker.run_next()
+    assert states(database, jobs) == ["cancelled", "done"]
+    assert queue.read_job(database, jobs[1].id).timings["load_s"] == 0
+    assert estimates.read_history(database).rows[0].load_s == 5.0
