@@ -10,9 +10,11 @@ import functools
 import gzip
 import hashlib
 import json
+import logging
 import os
 import re
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -26,14 +28,17 @@ from pipelines.plan.hlo import Module
 from pipelines.plan.topologies import Topology
 from pipelines.runtime.compiled import Program, lower, without_persistent_cache
 
+log = logging.getLogger(__name__)
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Bytes a chip. With a `refusal` only `temp_bytes` is known, as far as the compiler tells it, and there is no HLO.
+    """Bytes a chip: `arguments_bytes` of weights and inputs, `temp_bytes` of whatever else it needs while it runs.
 
-    `arguments_bytes` are weights and inputs, `temp_bytes` whatever else the program needs while it runs.
+    With a `refusal` there is no HLO, and `temp_bytes` alone is known: all that the compiler wanted, weights and inputs
+    among it, as far as it tells.
     """
 
     compile_s: float
@@ -91,19 +96,25 @@ class Compiler:
         try:
             answer = Answer(**json.loads((self._cache_dir / f"{key}.json").read_text("utf-8")))
             text = gzip.decompress((self._cache_dir / f"{key}.hlo.gz").read_bytes()).decode()
-        except (OSError, ValueError, TypeError, EOFError):  # not there, or damaged: it is made again
+        except (OSError, ValueError, TypeError, EOFError, zlib.error):  # not there, or damaged: it is made again
             return None
-        return answer, text
+        return (answer, text) if text or answer.refusal else None
 
     def _keep(self, key: str, answer: Answer, text: str) -> None:
-        """The text first: a fingerprint with an answer has both."""
-        self._write(f"{key}.hlo.gz", gzip.compress(text.encode(), 6))
-        self._write(f"{key}.json", json.dumps(asdict(answer), indent=1).encode())
+        """The text first: a fingerprint with an answer has both. What cannot be kept is still an answer."""
+        try:
+            self._write(f"{key}.hlo.gz", gzip.compress(text.encode(), 6))
+            self._write(f"{key}.json", json.dumps(asdict(answer), indent=1).encode())
+        except OSError as error:
+            log.warning("what the compiler said cannot be kept in %s: %s", self._cache_dir, error)
 
     def _write(self, name: str, content: bytes) -> None:
         partial = self._cache_dir / f"{name}.{os.getpid()}.partial"
-        partial.write_bytes(content)
-        partial.rename(self._cache_dir / name)
+        try:
+            partial.write_bytes(content)
+            partial.rename(self._cache_dir / name)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 @functools.cache
@@ -141,10 +152,14 @@ def _compile(lowered: Any) -> tuple[Answer, str]:
 
 
 def read_wanted_bytes(refusal: str) -> int:
-    """Temporaries the compiler wanted, of a RESOURCE_EXHAUSTED; 0 when it does not say."""
+    """What the compiler wanted, of a RESOURCE_EXHAUSTED; 0 when it does not say.
+
+    Its "temporaries" hold the arguments too: a transformer of 18.2 GB that is refused on 17 GB for 19.1 GB of them
+    takes 18.2 GB and 0.9 GB of others on a chip where it fits.
+    """
     patterns = (
         r"temporaries \((\d[\d.]*)([KMGT]?)",
-        r"program\s+(\d[\d.]*)([KMGT]?)",
+        r"Total hbm usage >= (\d[\d.]*)([KMGT]?)",
         r"Used (\d[\d.]*)([KMGT]?) of",
     )
     for pattern in patterns:

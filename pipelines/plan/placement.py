@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pipelines.catalog import Model, Shape
 from pipelines.plan.topologies import TOPOLOGIES, Topology
+from pipelines.runtime.room import USABLE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +52,14 @@ def recommend(
     model: Model,
     shape: Shape,
 ) -> Placement:
-    """`weights` are bytes a chip of every component. Without a chip (CPU) there is nothing to fit into."""
+    """`weights` are bytes a chip of every component. Without a chip (CPU) there is nothing to fit into.
+
+    What stays together must leave as much of the memory as the worker does.
+    """
     everything = _hold(needs, weights)
     if topology.chip is None:
         return Placement(kind="all", advice="Everything in the machine's memory.", resident_bytes=everything)
-    limit = topology.chip.hbm_bytes
+    limit = int(USABLE * topology.chip.hbm_bytes)
     too_large = [need for need in needs if not need.fits]
     if not too_large and everything <= limit:
         return Placement(kind="all", advice="Everything stays on the chips.", resident_bytes=everything)
@@ -85,8 +89,9 @@ def recommend(
             resident_bytes=worst,
         )
     advice = [f"{', '.join(sorted(stages))} {'does' if len(stages) == 1 else 'do'} not fit."]
-    advice += _suggest_shapes(model, shape)
-    advice += _suggest_topologies(topology, ratio=max(1.01, worst / limit))
+    if not stages & set(ENCODE_STAGES) and all(need.weights_bytes < limit for need in too_large):
+        advice += _suggest_shapes(model, shape)
+    advice += _suggest_topologies(topology, ratio=max(1.01, worst / topology.chip.hbm_bytes))
     return Placement(kind="does_not_fit", advice=" ".join(advice), resident_bytes=worst)
 
 

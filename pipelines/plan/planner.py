@@ -14,6 +14,7 @@ from pipelines.catalog import Model, Shape
 from pipelines.plan.abstract import Stage, describe_parts, list_stages
 from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
 from pipelines.plan.estimate import Estimate, count_chunks
+from pipelines.plan.packing import outputs_at_once
 from pipelines.plan.placement import Need, Placement, recommend
 from pipelines.plan.topologies import Topology, find_devices
 from pipelines.registry import build_mesh_for
@@ -24,6 +25,7 @@ from pipelines.stages import OnProgress, Progress
 
 MODES = ("latency", "throughput")
 SOURCE = "Estimated by the TPU compiler"
+CPU_SOURCE = "Compiled for CPU: memory only"
 
 _MAX_CHUNK = 8  # steps; of every family
 
@@ -56,7 +58,7 @@ class StagePlan:
     @property
     def hbm_bytes(self) -> dict[str, int]:
         """Inputs other than weights count as working memory."""
-        temp = self.answer.temp_bytes + max(0, self.answer.arguments_bytes - self.weights_bytes)
+        temp = max(0, self.answer.arguments_bytes + self.answer.temp_bytes - self.weights_bytes)
         sizes = {"weights": self.weights_bytes, "temp": temp, "code": self.answer.code_bytes}
         return sizes | {"total": sum(sizes.values())}
 
@@ -89,6 +91,7 @@ class Plan:
     batch_size: int
     stages: tuple[StagePlan, ...]
     placement: Placement
+    is_mesh_given: bool = False
 
     @property
     def fits(self) -> bool:
@@ -152,15 +155,16 @@ def make_plan(
         batch_size=batch_size,
         stages=tuple(planned),
         placement=recommend(needs, weights, topology=topology, model=model, shape=shape),
+        is_mesh_given=mesh is not None,
     )
 
 
 def choose_mesh(model: Model, topology: Topology, *, mode: str, mesh: str | None) -> tuple[Mesh, int]:
-    """The mesh and how many outputs are made at once: one, or as many as `dp` has room for."""
+    """The mesh and how many outputs are made at once: one, or as many as a worker makes in the time of one."""
     wanted = mesh or (THROUGHPUT if mode == "throughput" else None)
     hbm_bytes = topology.chip.hbm_bytes if topology.chip else None
     built = build_mesh_for(model, wanted, devices=find_devices(topology), hbm_bytes=hbm_bytes)
-    return built, 1 if mode == "latency" else min(built.shape["dp"], model.max_batch_size)
+    return built, 1 if mode == "latency" else outputs_at_once(model, describe_parts(model, built))
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -174,7 +178,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "mode": plan.mode,
         "mesh": plan.mesh,
         "batch_size": plan.batch_size,
-        "source": SOURCE,
+        "source": SOURCE if plan.topology.chip else CPU_SOURCE,
         "versions": read_versions(),
         "fits": plan.fits,
         "placement": describe_placement(plan),

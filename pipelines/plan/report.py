@@ -5,7 +5,7 @@ import functools
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.plan.planner import SOURCE, Plan, StagePlan
+from pipelines.plan.planner import CPU_SOURCE, SOURCE, Plan, StagePlan
 
 COLUMNS = ("stage", "fits", "weights", "temp", "code", "total", "compile", "estimated", "kernels", "exposed")
 
@@ -33,7 +33,7 @@ def print_plan(plan: Plan, console: Console) -> None:
             say(f"{one.stage.name}: {one.answer.refusal}")
     say(describe_total(plan))
     if plan.batch_size > 1:
-        say(f"To run it so: --mesh {plan.mode}; a studio then runs jobs that are alike together.")
+        say(describe_way(plan))
     if any(one.verdict.is_known for one in plan.stages):
         say("Compiled beforehand, as it comes with Lumesh: seconds to compile are those of another machine.")
 
@@ -44,10 +44,17 @@ def describe_machine(plan: Plan) -> str:
     return f"{plan.topology.title}, mesh {plan.mesh}, {plan.mode} ({made})"
 
 
+def describe_way(plan: Plan) -> str:
+    """How to make as many at once as was planned."""
+    if plan.is_mesh_given:
+        return f"To run it so: --mesh {plan.mesh} --batch_size {plan.batch_size}."
+    return f"To run it so: --mesh {plan.mode}; a studio then runs jobs that are alike together."
+
+
 def describe_total(plan: Plan) -> str:
     """The line under the table."""
     if plan.topology.chip is None:
-        return "Compiled for CPU: memory only, the CPU compiler estimates no time."
+        return f"{CPU_SOURCE}, the CPU compiler estimates no time."
     if plan.estimated_total_s is None:
         return f"{SOURCE}: no total, because a stage does not compile."
     share = f", {plan.estimated_total_s / plan.batch_size:.3g} s each" if plan.batch_size > 1 else ""

@@ -3,6 +3,7 @@
 import abc
 import functools
 import gc
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ from pipelines.runtime.room import Room
 from pipelines.runtime.sharding import count_at_once
 from pipelines.runtime.torch_bridge import TracedModule
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
+
+log = logging.getLogger(__name__)
 
 Weights = dict[str, dict[str, jax.Array]]
 """Component -> parameter name -> array on the mesh, or Parked; the dictionary of the model's Parts itself."""
@@ -83,6 +86,8 @@ class LoadedModel(abc.ABC):
         self.outputs_at_once = count_at_once(
             self._mesh, lambda count: self._lay_out(self.model.default_shape, count, uses_cfg=uses_cfg)
         )
+        if self.outputs_at_once == 1:
+            log.info("%s has no devices to spare for a second output on %s", self.model.title, self.mesh)
 
     def count_compiling(self) -> int:
         return self._programs.unfinished

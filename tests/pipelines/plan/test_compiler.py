@@ -1,5 +1,7 @@
 """Answers of the compiler: kept under what they depend on, refusals too."""
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -45,19 +47,33 @@ def test_another_program_or_topology_is_another_answer(tmp_path: Path) -> None:
     assert count_compiles(Compiler(TOPOLOGIES["v6e-8"], cache_dir=tmp_path), make_program()) == 1
 
 
-def test_a_damaged_answer_is_made_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spoil", [lambda whole: b"broken", lambda whole: b"", lambda whole: whole[:20] + b"x" * 40])
+def test_a_damaged_answer_is_made_again(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
     compiler = Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path)
     compiler.ask(make_program())
     for file in tmp_path.glob("*.gz"):
-        file.write_bytes(b"broken")
+        file.write_bytes(spoil(file.read_bytes()))
     assert count_compiles(compiler, make_program()) == 1
+
+
+def test_an_answer_that_cannot_be_kept_is_still_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler(TOPOLOGIES["cpu-8"], cache_dir=tmp_path)
+
+    def fill_up(file: Path, content: bytes) -> int:
+        with file.open("wb") as stream:
+            stream.write(content[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fill_up)
+    assert "ENTRY" in compiler.ask(make_program()).text
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("refusal", "gib"),
     [
         ("the total memory required for HLO temporaries (640.00G) exceeds available HBM (31.25G).", 640.0),
-        ("Used 98.50G of 31.25G hbm. Total hbm usage >= 98.7G: reserved 262.00M program 85.50G arguments 12.98G", 85.5),
+        ("Used 98.50G of 31.25G hbm. Total hbm usage >= 98.7G: reserved 262.00M program 85.50G arguments 12.98G", 98.7),
         ("Used 98.50G of 31.25G hbm.", 98.5),
         ("something else", 0.0),
     ],

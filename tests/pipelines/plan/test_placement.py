@@ -63,6 +63,16 @@ def test_more_chips_are_named_where_there_are_enough() -> None:
     assert "such as v5e-4" in ask(4, 40, 1, on="v5e-1").advice
 
 
+def test_a_smaller_shape_is_no_advice_where_weights_alone_do_not_fit() -> None:
+    assert "--shape" in ask(4, 8, 1, temp=30, on="v6e-8").advice
+    assert "--shape" not in ask(4, 40, 1, on="v5e-1").advice
+    assert "--shape" not in ask(40, 8, 1, temp=30, on="v6e-8").advice
+
+
+def test_what_stays_leaves_as_much_room_as_the_worker_does() -> None:
+    assert ask(11, 17, 1, on="v6e-8").kind == "unload_text_encoder", "30 of 31.25 GiB are more than 95 %"
+
+
 def test_on_a_cpu_everything_stays() -> None:
     assert ask(4, 400, 1, on="cpu-8").kind == "all"
 

@@ -1,6 +1,7 @@
 """Which mesh a plan is made for, and what its stages add up to."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from pipelines.runtime.mesh import describe_mesh
         ("flux2-klein-4b", "throughput", "dp=8", 8),
         ("flux2-dev", "latency", "tp=8", 1),
         ("flux2-dev", "throughput", "tp=8", 1),  # weights of 99 GB leave no room for a second output
-        ("wan2.1-1.3b", "throughput", "dp=2,sp=4", 2),
+        ("wan2.1-1.3b", "throughput", "dp=2,sp=4", 1),  # its two chips of `dp` share the branches of guidance
     ],
 )
 def test_throughput_spreads_outputs_as_far_as_the_weights_allow(
@@ -58,6 +59,13 @@ def make_stage(*, limit_bytes: int | None = 1000, refusal: str = "") -> StagePla
 
 def test_inputs_count_as_working_memory() -> None:
     assert make_stage().hbm_bytes == {"weights": 600, "temp": 300, "code": 50, "total": 950}
+
+
+def test_what_a_refusal_wanted_holds_the_weights() -> None:
+    stage = make_stage()
+    refused = Answer(compile_s=1.0, arguments_bytes=0, temp_bytes=1100, code_bytes=0, refusal="RESOURCE_EXHAUSTED")
+    found = replace(stage, verdict=replace(stage.verdict, answer=refused, estimate=None))
+    assert found.hbm_bytes == {"weights": 600, "temp": 500, "code": 0, "total": 1100}
 
 
 def test_a_stage_fits_when_it_compiles_and_its_bytes_do() -> None:
