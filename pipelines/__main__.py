@@ -4,6 +4,7 @@ Flags may be written with - or _. Wrong values end with exit code 2 and one line
 world does wrong (a gated model, a damaged file) ends with exit code 1 and one line as well.
 """
 
+import errno
 import sys
 
 import typer
@@ -60,6 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
     except PermissionError as error:
         return _fail(f"{error.filename} may not be written or read. Choose another folder, or change its rights.", 1)
     except OSError as error:
+        if error.errno == errno.ENOSPC and not error.filename:
+            return _fail("The disk is full. Make room, then run it again.", 1)
         if not error.filename:
             raise  # of no file that could be named
         return _fail(f"{error.filename} cannot be written or read: {error.strerror}. Choose another place.", 1)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from pipelines.catalog import PRESETS_DIR, Model, Shape
-from pipelines.errors import ModelError
+from pipelines.catalog import Model, Shape
 from pipelines.flux2 import programs as flux2_programs
 from pipelines.flux2.load import build_parts as build_flux2
 from pipelines.flux2.variants import MAX_TEXT_LENGTH
@@ -23,11 +22,10 @@ from pipelines.runtime.components import describe_component, read_json
 from pipelines.runtime.schedules import COLUMNS, build_schedule
 from pipelines.sdxl import programs as sdxl_programs
 from pipelines.sdxl.load import build_parts as build_sdxl
+from pipelines.sources import find_configs
 from pipelines.stages import STAGES
 from pipelines.wan import programs as wan_programs
 from pipelines.wan.load import build_parts as build_wan
-
-CONFIGS_DIR = PRESETS_DIR / "configs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +39,6 @@ class Stage:
     program: Program
     components: tuple[str, ...]
     runs: int
-
-
-def find_configs(model: Model) -> Path:
-    """The folder to read configs from; raises ModelError when there is none."""
-    folder = CONFIGS_DIR / model.id if model.path is None else model.path
-    if not (folder / "model_index.json").exists():
-        raise ModelError(
-            f"There are no configs of {model.id} here.",
-            advice="Copy the checkpoint's folder, weights left out, into the data directory's models/.",
-        )
-    return folder
 
 
 def describe_parts(model: Model, mesh: Mesh) -> Any:

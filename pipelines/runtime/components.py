@@ -16,7 +16,7 @@ from pipelines.errors import ModelError
 from pipelines.runtime import hub
 from pipelines.runtime.adapted import LowRank, adapt
 from pipelines.runtime.checksums import verify_weights
-from pipelines.runtime.layouts import Layout, keep_nothing
+from pipelines.runtime.layouts import Layout
 from pipelines.runtime.packed import stack_layers, turn_convolutions
 from pipelines.runtime.placing import find_sources, load_weights
 from pipelines.runtime.room import Room
@@ -160,24 +160,18 @@ def load_component(
     layers = stack_layers(arrange(stored) if arrange else stored, own, optional_prefix=optional_prefix)
     sources = find_sources(turn_convolutions(layers, own, taps), shapes, optional_prefix)
     shardings = apply_rules(rules, shapes, mesh)
-    keeping = keep_nothing()
+    load = functools.partial(
+        load_weights,
+        shapes=shapes,
+        shardings=shardings,
+        dtype=dtype,
+        on_tensor=lambda done, total: on_progress(Progress(phase="sharding", done=done, total=total, detail=detail)),
+    )
     if layouts is not None and updates is None and sources:
         layout = Layout(layouts, component=folder.name, files=files, sources=sources, shardings=shardings, dtype=dtype)
-        if kept := layout.find():
-            sources = kept
-        else:
-            keeping = layout.keep()
-    with keeping as on_read:
-        weights = load_weights(
-            sources,
-            shapes,
-            shardings,
-            dtype=dtype,
-            on_tensor=lambda done, total: on_progress(
-                Progress(phase="sharding", done=done, total=total, detail=detail)
-            ),
-            on_read=on_read,
-        )
+        weights = layout.load(sources, load)
+    else:
+        weights = load(sources)
     if names is not None:
         return weights
     replicated = NamedSharding(mesh, PartitionSpec())

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Sharding
 
@@ -76,6 +77,22 @@ class Layout:
         own = hashlib.sha256(repr((sorted(sources), self._dtype.name)).encode())
         self._stem = f"{component}-{own.hexdigest()[:8]}"
         self.file = folder / f"{self._stem}-{made_of.hexdigest()[:16]}.safetensors"
+
+    def load(
+        self, sources: Mapping[str, WeightSource], load: Callable[..., dict[str, jax.Array]]
+    ) -> dict[str, jax.Array]:
+        """`load(what)` from what is kept; or else `load(sources, on_read=...)`, and what it gives is kept.
+
+        Another process may keep its own layout, or clear them all, while this one reads: then `sources` are read.
+        """
+        if kept := self.find():
+            try:
+                return load(kept)
+            except FileNotFoundError:
+                log.info("%s is gone, the checkpoint is read", self.file)
+                return load(sources)
+        with self.keep() as on_read:
+            return load(sources, on_read=on_read)
 
     def find(self) -> dict[str, WeightSource]:
         """What the weights are read from; empty when nothing is kept, or the file is damaged."""
@@ -191,8 +208,3 @@ def _call(name: str, bounds: Bounds) -> str:
 
 def _ignore(_name: str, _slices: Mapping[Bounds, np.ndarray]) -> None:
     pass
-
-
-def keep_nothing() -> contextlib.AbstractContextManager[Callable[..., None]]:
-    """In place of `Layout.keep`, where nothing is to be kept."""
-    return contextlib.nullcontext(_ignore)

@@ -28,6 +28,7 @@ from pipelines.runtime.remote_encoder import RemoteEncoder
 from pipelines.runtime.room import Room
 from pipelines.runtime.sharding import count_at_once
 from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.sources import fingerprint_code
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class LoadedModel(abc.ABC):
         self._embeddings = EmbeddingCache()
         self._numbers: dict[int, jax.Array] = {}
         device = mesh.devices.flat[0]
-        context = f"{model.id}@{model.revision} {dict(mesh.shape)} {device.device_kind} {jax.__version__}"
+        context = f"{model.id}@{model.revision} {dict(mesh.shape)} {device.device_kind} {fingerprint_code()}"
         self._index = CacheIndex(cache_dir, context=context)
 
     def warm(

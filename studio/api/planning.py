@@ -2,7 +2,7 @@
 
 Planning imports jax and compiles for minutes, so it happens outside the app, with progress as lines of JSON. A finished
 plan is kept whole under everything it depends on, and shows at once the next time.
-Not here: the routes (plans.py), how a plan is made (pipelines/plan).
+Not here: the routes (system.py), how a plan is made (pipelines/plan).
 """
 
 import hashlib
@@ -14,20 +14,19 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
+from pipelines.catalog import Model
 from pipelines.errors import LumeshError
 from pipelines.plan.topologies import TOPOLOGIES, Topology
+from pipelines.sources import fingerprint_code, fingerprint_configs
 from studio.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_TOPOLOGY = "v6e-8"
 MODES = ("latency", "throughput")
 STOP_TIMEOUT_S = 5.0
-SOURCES = "pipelines/**/*.py"
 
 # As JAX names a chip -> as the topologies do.
 CHIP_OF_KIND = {
@@ -52,16 +51,22 @@ class PlanBusyError(LumeshError):
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is planned. `key` names the plan among those kept: other sources or versions may plan otherwise."""
+    """What is planned. `key` names the plan among those kept: other configs, sources or versions may plan otherwise."""
 
     model: str
+    configs: str
     shape: str
     topology: str
     mode: str
 
+    @classmethod
+    def of(cls, model: Model, *, shape: str, topology: str, mode: str) -> "Question":
+        """About the model as its configs are now."""
+        return cls(model=model.id, configs=fingerprint_configs(model), shape=shape, topology=topology, mode=mode)
+
     @property
     def key(self) -> str:
-        parts = (self.model, self.shape, self.topology, self.mode, _fingerprint_planner())
+        parts = (self.model, self.configs, self.shape, self.topology, self.mode, fingerprint_code())
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
 
 
@@ -80,7 +85,7 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            **vars(self.question),
+            **{name: getattr(self.question, name) for name in ("model", "shape", "topology", "mode")},
             "state": self.state,
             "progress": {
                 "phase": self.phase,
@@ -223,16 +228,3 @@ def _read_progress(run: Run, line: str) -> str:
     except (ValueError, TypeError, KeyError):
         return line.strip()
     return ""
-
-
-@cache
-def _fingerprint_planner() -> str:
-    digest = hashlib.sha256()
-    for package in ("jax", "jaxlib", "libtpu", "diffusers", "transformers", "torch"):
-        try:
-            digest.update(f"{package} {metadata.version(package)}\n".encode())
-        except metadata.PackageNotFoundError:
-            continue
-    for file in (*sorted(ROOT.glob(SOURCES)), ROOT / "presets" / "models.toml"):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()

@@ -267,4 +267,4 @@ def _read_question(wanted: Wanted, operator: Visit) -> Question:
     topology = wanted.topology or list_topologies(operator)["default"]
     if topology not in TOPOLOGIES:
         raise RecipeError({"topology": f"there is no {topology!r}; allowed: {', '.join(TOPOLOGIES)}"})
-    return Question(model=model.id, shape=shape, topology=topology, mode=wanted.mode)
+    return Question.of(model, shape=shape, topology=topology, mode=wanted.mode)

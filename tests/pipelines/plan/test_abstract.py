@@ -3,14 +3,13 @@
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import jax
 import pytest
 
 from pipelines.catalog import Model, load_catalog
-from pipelines.plan.abstract import count_parameters, describe_parts, find_configs, list_stages
+from pipelines.plan.abstract import count_parameters, describe_parts, list_stages
 from pipelines.runtime.mesh import build_mesh
 
 # Billions, as published with the models; the text encoders of FLUX.2 end at the last layer that is read, the image
@@ -38,7 +37,6 @@ def test_every_model_of_the_catalogue_has_its_published_size(model: Model) -> No
 
 def test_the_demo_model_is_described_from_its_own_folder() -> None:
     model = load_catalog().get("demo-sdxl")
-    assert find_configs(model) == model.path
     stages = list_stages(model, describe_parts(model, build_mesh("dp=1")), model.default_shape, batch_size=1)
     assert [stage.name for stage in stages] == ["encode", "condition", "denoise", "preview", "decode"]
 
@@ -83,12 +81,6 @@ def test_every_stage_is_listed_in_the_order_of_a_job(model_id: str, names: list[
     assert {name for stage in stages for name in stage.components} == parts.weights.keys()
     once = {stage.name for stage in stages if stage.runs == 1}
     assert once == {"encode", "decode"} | ({"image", "condition"} if model.min_images else set())
-
-
-def test_a_model_without_configs_says_where_to_put_them() -> None:
-    model = replace(load_catalog().get("sdxl-base"), id="unknown")
-    with pytest.raises(Exception, match="There are no configs of unknown here"):
-        find_configs(model)
 
 
 def test_describing_the_largest_model_takes_no_memory_for_its_weights() -> None:

@@ -168,6 +168,21 @@ def test_a_damaged_copy_is_made_again(load: Load, tmp_path: Path, caplog: pytest
     assert not caplog.text
 
 
+def test_a_copy_that_another_process_removes_meanwhile_is_not_missed(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = load()
+    find = layouts.Layout.find
+
+    def find_and_lose(layout: layouts.Layout) -> Any:
+        found = find(layout)
+        layout.file.unlink()
+        return found
+
+    monkeypatch.setattr(layouts.Layout, "find", find_and_lose)
+    assert_same(load(), whole)
+
+
 def test_a_load_that_is_cancelled_keeps_nothing(load: Load, tmp_path: Path) -> None:
     def stop(progress: Any) -> None:
         if progress.done == 3:

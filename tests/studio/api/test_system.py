@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from pipelines.catalog import load_catalog
 from studio.api.planning import Planner, Question, suggest_topology
 from studio.database import Database
 from studio.jobs import machine
@@ -120,7 +121,7 @@ def test_every_route_is_described(client: TestClient) -> None:
 def test_a_kept_plan_shows_at_once(client: TestClient, settings: Settings) -> None:
     wanted = {"model": "demo-sdxl", "topology": "v6e-4"}
     assert client.get(f"{SYSTEM}/plan", params=wanted).json()["state"] == "unknown"
-    question = Question(model="demo-sdxl", shape="256x256", topology="v6e-4", mode="latency")
+    question = Question.of(load_catalog().get("demo-sdxl"), shape="256x256", topology="v6e-4", mode="latency")
     settings.plans_dir.mkdir(parents=True)
     plan = {"model": "demo-sdxl", "source": "Estimated by the TPU compiler"}
     (settings.plans_dir / f"{question.key}.json").write_text(json.dumps(plan))
@@ -166,8 +167,9 @@ def test_a_plan_is_made_in_the_background_one_at_a_time_and_kept(
     assert phases >= {"tracing", "compiling denoise"}
     stages = [stage["stage"] for stage in done["plan"]["stages"]]
     assert stages == ["encode", "condition", "denoise", "preview", "decode"]
-    assert done["plan"]["source"] == "Estimated by the TPU compiler"
-    kept = Planner(settings).find(Question(model="demo-sdxl", shape="256x256", topology="cpu-1", mode="latency"))
+    assert done["plan"]["source"] == "Compiled for CPU: memory only"
+    question = Question.of(load_catalog().get("demo-sdxl"), shape="256x256", topology="cpu-1", mode="latency")
+    kept = Planner(settings).find(question)
     assert kept is not None and kept.plan == done["plan"]
 
 
