@@ -2,6 +2,9 @@
 
 A line says what a plan adds up to, and of every stage the program's fingerprint, the compiler's answer and the estimate
 made of it. A program that has changed since, or another compiler, has another fingerprint and is compiled.
+
+Whoever changes a program and does not plan all of them again adds `"is_earlier": true` to the lines that stay: what did
+not change in them still counts, and the page marks them.
 """
 
 import json

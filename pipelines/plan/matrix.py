@@ -9,6 +9,7 @@ from pipelines.plan.planner import SOURCE
 from pipelines.plan.report import show_bytes
 from pipelines.plan.topologies import TOPOLOGIES
 
+_EARLIER = "†"
 _COLUMNS = ("model", "shape", "mesh", "what stays loaded", "a chip", "encode", "a step", "decode", "in all", "compile")
 
 
@@ -17,6 +18,7 @@ def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in read_versions().items())
     order = list(TOPOLOGIES)
     lines = sorted(lines, key=lambda line: order.index(line["topology"]))  # stable: models stay in order
+    earlier = f"{_EARLIER} One of its programs has changed a little since: `plan` compiles that one."
     page = [
         "# Plans",
         "",
@@ -25,6 +27,7 @@ def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
         "all* is one output from prompt to file. Compiling is counted in seconds by the clock of the machine that made",
         "this page, which may have had other work. The kernels for attention and convolutions are counted at 56 % of a",
         "chip's peak, which their schedules say for v6e; for other chips that is an assumption, on the careful side.",
+        *(["", earlier] if any(map(_is_earlier, lines)) else []),
     ]
     for name, own in groupby(lines, key=lambda line: line["topology"]):
         found = list(own)
@@ -36,12 +39,16 @@ def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
     return "\n".join(page) + "\n"
 
 
+def _is_earlier(line: Mapping[str, Any]) -> bool:
+    return bool(line.get("is_earlier"))
+
+
 def _summarise(line: Mapping[str, Any]) -> list[str]:
     stages = {stage["stage"]: stage for stage in line["stages"]}
     total_s = line["estimated_total_s"]
     return [
         line["model"],
-        line["shape"],
+        line["shape"] + (f" {_EARLIER}" if _is_earlier(line) else ""),
         line["mesh"] + (f", {line['batch_size']} at once" if line["batch_size"] > 1 else ""),
         line["placement"]["kind"].replace("_", " "),
         show_bytes(line["placement"]["resident_bytes"]),

@@ -68,6 +68,15 @@ def test_what_was_estimated_otherwise_is_not_known(tmp_path: Path) -> None:
     assert not collect_verdicts([line | {"estimator": 0} for line in lines])
 
 
+def test_lines_of_earlier_programs_are_marked() -> None:
+    line, *_ = read_lines(SHIPPED)
+    of_now = {name: value for name, value in line.items() if name != "is_earlier"}
+    assert "†" not in write_matrix([of_now], command="plan")
+    page = write_matrix([of_now | {"is_earlier": True}], command="plan")
+    assert f"| {line['shape']} † |" in page
+    assert "† One of its programs has changed" in page
+
+
 def test_the_shipped_answers_are_of_models_and_shapes_that_there_are() -> None:
     models = {model.id: model for model in load_catalog().models}
     for line in read_lines(SHIPPED):
