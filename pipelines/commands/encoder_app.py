@@ -6,6 +6,7 @@
 
 import secrets
 import threading
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Response
@@ -32,6 +33,8 @@ def build_app(family: Family, catalog: Catalog, *, token: str | None) -> FastAPI
     """The server around a loaded and warm text encoder."""
     app = FastAPI(title="Lumesh text encoder", docs_url=None, redoc_url=None, openapi_url=None)
     turn = threading.Lock()
+    # Models that start from a picture read it elsewhere.
+    of_words = replace(catalog, models=tuple(replace(model, min_images=0) for model in catalog.models))
 
     def check_token(
         sent: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
@@ -48,7 +51,7 @@ def build_app(family: Family, catalog: Catalog, *, token: str | None) -> FastAPI
         if question.model != family.model.id:
             raise HTTPException(409, f"this server encodes for {family.model.id}, not for {question.model}")
         try:
-            recipe = options.make_recipe(catalog, {**question.model_dump(), "seed": 0})
+            recipe = options.make_recipe(of_words, {**question.model_dump(), "seed": 0})
         except RecipeError as error:
             raise HTTPException(422, str(error)) from error
         with turn:

@@ -23,6 +23,7 @@ from studio.database import Database, open_database
 from studio.jobs import engine, machine
 from studio.jobs.engine import EngineState
 from studio.jobs.job import Card
+from studio.library.files import forget_torn
 from studio.settings import Settings, read_settings
 from studio.worker import CANNOT_START_CODE, IDLE_FLAG, gauges
 from studio.worker.gauges import MeasureDevices
@@ -66,6 +67,7 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: 
     catalog = load_catalog(settings.models_dir, settings.loras_dir)
     with database.write() as tx:
         engine.describe(tx, EngineState.STARTING, activity="starting", pid=os.getpid(), model="", shapes={})
+    forget_torn(settings.outputs_dir)
     opened = _open_devices(settings)
     with database.write() as tx:
         machine.describe(tx, chips=opened.chips, chip_price=settings.chip_price)

@@ -29,7 +29,7 @@ def save(
     load_s: float | None,
     batch_size: int | None,
 ) -> None:
-    """Files first, whole; then outputs, measurements and the job's end in one transaction.
+    """Files first, whole; then outputs, measurements and the job's end in one transaction; or neither.
 
     `batch_size` is how many outputs were made together; None when another job of the batch has recorded its seconds.
     """
@@ -40,32 +40,36 @@ def save(
     save_s = time.perf_counter() - clock
     created_at = time.time()
     made_with = describe_making(database, settings, family)
-    with database.write() as tx:
-        share = cost.measure(tx, job.id, ended_at=created_at).share(len(saved))
-        outputs = [
-            records.add(
+    try:
+        with database.write() as tx:
+            share = cost.measure(tx, job.id, ended_at=created_at).share(len(saved))
+            outputs = [
+                records.add(
+                    tx,
+                    file,
+                    job_id=job.id,
+                    owner=job.owner,
+                    number=number,
+                    created_at=created_at,
+                    made_with=made_with,
+                    chip_seconds=share.chip_seconds,
+                    cost_usd=share.usd,
+                )
+                for number, file in enumerate(saved)
+            ]
+            if batch_size is not None:
+                _record(tx, member, outcome, load_s=load_s, save_s=save_s, ended_at=created_at, batch_size=batch_size)
+            claims.finish(
                 tx,
-                file,
-                job_id=job.id,
-                owner=job.owner,
-                number=number,
-                created_at=created_at,
-                made_with=made_with,
-                chip_seconds=share.chip_seconds,
-                cost_usd=share.usd,
+                job,
+                outputs=[output.link() for output in outputs],
+                timings=outcome.timings.to_json(),
+                compiles=outcome.compiles,
+                revision=outcome.revision,
             )
-            for number, file in enumerate(saved)
-        ]
-        if batch_size is not None:
-            _record(tx, member, outcome, load_s=load_s, save_s=save_s, ended_at=created_at, batch_size=batch_size)
-        claims.finish(
-            tx,
-            job,
-            outputs=[output.link() for output in outputs],
-            timings=outcome.timings.to_json(),
-            compiles=outcome.compiles,
-            revision=outcome.revision,
-        )
+    except BaseException:
+        files.discard(settings.outputs_dir, saved)
+        raise
 
 
 def _record(

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from pipelines.recipe import Recipe
 from pipelines.registry import load
 from pipelines.runtime.remote_encoder import RemoteEncoder
 from pipelines.stages import ignore_progress
+
+BEARER = {"authorization": "Bearer secret"}
 
 
 class Wire(httpx.BaseTransport):
@@ -74,9 +77,20 @@ def test_another_model_is_told(
 
 
 def test_an_empty_prompt_is_refused_in_the_words_of_a_recipe(server: TestClient) -> None:
-    answer = server.post("/encode", json={"model": "klein", "prompt": " "}, headers={"authorization": "Bearer secret"})
+    answer = server.post("/encode", json={"model": "klein", "prompt": " "}, headers=BEARER)
     assert answer.status_code == 422
     assert "write what the picture should show" in answer.json()["detail"]
+
+
+def test_a_model_that_starts_from_a_picture_needs_none_here(
+    server: TestClient, load_flux2: Callable[..., Any], flux2_catalog: Catalog
+) -> None:
+    models = tuple(replace(model, min_images=1) for model in flux2_catalog.models)
+    app = build_app(load_flux2(), replace(flux2_catalog, models=models), token=None)
+    question = {"model": "klein", "prompt": "a house"}
+    answers = [TestClient(app).post("/encode", json=question), server.post("/encode", json=question, headers=BEARER)]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].content == answers[1].content
 
 
 def test_health_says_which_model_is_served(server: TestClient) -> None:

@@ -1,5 +1,7 @@
 """Files are whole, named by us, and carry the recipe of exactly their picture."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from PIL import Image
 
 from pipelines.metadata import format_parameters, read_recipe_of
 from pipelines.recipe import Recipe
-from studio.library.files import THUMB_SIDE_PX, poster_of, save_outputs, write_whole
+from studio.library.files import THUMB_SIDE_PX, forget_torn, poster_of, save_outputs, write_whole
 
 
 @pytest.fixture
@@ -78,3 +80,37 @@ def test_a_video_has_its_recipe_a_poster_and_a_thumbnail(tmp_path: Path, make_re
             assert (still.format, max(still.size)) == ("WEBP", side)
             assert abs(int(np.asarray(still)[10, 10, 0]) - 128) <= 2
     assert sorted(file.suffix for file in tmp_path.rglob("*") if file.is_file()) == [".mp4", ".webp", ".webp"]
+
+
+def list_files(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.rglob("*") if file.is_file())
+
+
+def test_a_disk_that_fills_up_keeps_none_of_a_batch(
+    tmp_path: Path, pixels: np.ndarray, make_recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = np.concatenate([pixels, pixels])
+    written = list[str]()
+    fsync = os.fsync
+
+    def fill_up(file: int) -> None:
+        written.append(os.readlink(f"/proc/self/fd/{file}"))
+        if len(written) == 2 * len(batch):  # a thumbnail each; the last one
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", fill_up)
+    with pytest.raises(OSError, match="No space"):
+        save_outputs(tmp_path, "abc", batch, make_recipe())
+    assert len(written) == 2 * len(batch)
+    assert list_files(tmp_path) == []
+
+
+def test_what_a_killed_worker_was_writing_goes(
+    tmp_path: Path, pixels: np.ndarray, make_recipe: Callable[..., Recipe]
+) -> None:
+    save_outputs(tmp_path, "abc", pixels, make_recipe())
+    kept = list_files(tmp_path)
+    (next(tmp_path.iterdir()) / ".abd-0.part.png").write_bytes(b"half")
+    forget_torn(tmp_path)
+    assert list_files(tmp_path) == kept != []

@@ -450,3 +450,14 @@ def test_a_picture_brought_along_that_the_hook_refuses_makes_nothing(
     assert (failed.state, failed.error["detail"]) == (JobState.FAILED, "No such pictures.")
     assert colours == [(255, 0, 0)]
     assert worker.resident.family is None, "it was asked before any model was loaded"
+
+
+def test_files_without_their_rows_do_not_stay(
+    worker: Worker, database: Database, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("studio.worker.saving.claims.finish", lambda *_arguments, **_fields: 1 / 0)
+    job = submit(batch_size=2)
+    worker.run_next()
+    assert queue.read_job(database, job.id).state is JobState.FAILED
+    assert database.read("SELECT * FROM outputs") == []
+    assert not [file for file in worker.settings.outputs_dir.rglob("*") if file.is_file()]
