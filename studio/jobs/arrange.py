@@ -14,6 +14,7 @@ from studio.jobs.line import IN_ORDER, read_line
 from studio.jobs.order import plan_turns
 from studio.jobs.queue import JobStateError, ask_to_end
 from studio.jobs.states import JobState
+from studio.jobs.together import Company
 
 
 class Scope(StrEnum):
@@ -40,7 +41,9 @@ def place_before(database: Database, job_id: str, before: str | None, *, owner: 
                 )
         if before == job_id:
             return
-        order = [turn.job_id for turn in plan_turns(line, read_engine(database).model) if turn.job_id in own]
+        engine = read_engine(database)
+        turns = plan_turns(line, engine.model, join=Company.read(database, engine).choose)
+        order = [turn.job_id for turn in turns if turn.job_id in own]
         order.remove(job_id)
         order.insert(len(order) if before is None else order.index(before), job_id)
         positions = tx.execute(

@@ -17,15 +17,13 @@ from studio.jobs.job import UNSTARTED, Card, Job, move
 from studio.jobs.line import read_line
 from studio.jobs.order import choose_next, take_turns
 from studio.jobs.states import JobState
+from studio.jobs.together import LOOK_AHEAD
 
 INTERRUPTED = Card(
     title="Interrupted",
     detail="The server stopped while this job was running.",
     advice="Retry runs it again with the same settings and seed.",
 )
-
-
-LOOK_AHEAD = 200  # jobs of the model that may join a batch: nobody else writes meanwhile
 
 
 def find_next_model(database: Database, *, resident: str | None) -> str | None:
@@ -59,7 +57,7 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
         return []
     now = time.time()
     taken: list[Job] = []
-    with database.write() as tx:
+    with database.write() as tx:  # nobody else writes while it looks ahead
         alike = [waiting for waiting in take_turns(read_line(database)) if waiting.model == job.recipe.model]
         for waiting in alike[:LOOK_AHEAD]:
             if not room:

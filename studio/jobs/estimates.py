@@ -5,6 +5,7 @@ is None, never a guess.
 Not here: the time left of a running job (worker/progress.py sees its steps).
 """
 
+import math
 import statistics
 import time
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from pipelines.batching import find_kind
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.recipe import MAX_FLOW_SHIFT, MAX_FPS, Recipe
 from studio.database import Database, Transaction
@@ -147,13 +149,18 @@ def describe_recipe(database: Database, recipe: Recipe, *, programs: str) -> dic
 
 
 def estimate_many_s(database: Database, recipe: Recipe, *, programs: str, count: int) -> float | None:
-    """Seconds of so many jobs alike: only the first one loads and compiles; None when they never ran here."""
+    """Seconds of so many jobs alike: only the first one loads and compiles; None when they never ran here.
+
+    As many as the loaded model makes at once run as one.
+    """
     engine, history = read_engine(database), read_history(database)
     state = read_shape_state(engine, history, recipe.model, programs)
     is_resident = engine.model == recipe.model
     first_s = estimate_job_s(history, recipe, programs=programs, shape_state=state, is_resident=is_resident)
     next_s = estimate_job_s(history, recipe, programs=programs, shape_state="warm", is_resident=True)
-    return None if first_s is None or next_s is None else first_s + (count - 1) * next_s
+    at_once = engine.outputs_at_once // recipe.batch_size if is_resident and find_kind(recipe) is not None else 1
+    runs = math.ceil(count / max(1, at_once))
+    return None if first_s is None or next_s is None else first_s + (runs - 1) * next_s
 
 
 def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]]:

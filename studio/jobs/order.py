@@ -8,8 +8,8 @@ Not here: claiming (claims.py), showing (queue.py and the page).
 """
 
 from bisect import bisect, insort
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -41,11 +41,19 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """A waiting job at its place in line, with the reason when that is not its place of arrival."""
+    """A waiting job at its place in line, with the reason when that is not its place of arrival.
+
+    `together_with` is the job before it whose batch it joins.
+    """
 
     job_id: str
     model: str
     reason: str
+    together_with: str | None = None
+
+
+Join = Callable[[Waiting, Iterator[Waiting]], Sequence[Waiting]]
+"""Who joins the first one's batch, of all others in turn (together.py)."""
 
 
 def choose_next(line: Line, resident: str | None) -> Waiting | None:
@@ -61,9 +69,16 @@ def take_turns(line: Line) -> list[Waiting]:
     return list(_take_turns(_group(line)))
 
 
-def plan_turns(line: Line, resident: str | None, switch_s: float | None = None) -> list[Turn]:
-    """The whole line in the order in which it will run if nobody joins; `switch_s` is what a model switch costs.
+def plan_turns(
+    line: Line,
+    resident: str | None,
+    switch_s: float | None = None,
+    *,
+    join: Join = lambda _first, _others: (),
+) -> list[Turn]:
+    """The whole line in the order in which it will run if nobody else comes; `switch_s` is what a model switch costs.
 
+    Who joins a batch makes nobody wait longer, so it overtakes nobody.
     Paused jobs come last, in the order of the queue. A line may have a thousand jobs: nothing here looks at all of them
     for each of them.
     """
@@ -76,15 +91,24 @@ def plan_turns(line: Line, resident: str | None, switch_s: float | None = None) 
         planned.append(passed.explain(chosen, switch_s=switch_s))
         for job in waited:
             overtaken[job.id] += 1
-        passed.note(chosen, waited)
-        jobs = own.pop(chosen.owner)
-        jobs.remove(chosen)
-        if jobs:
-            own[chosen.owner] = jobs  # behind the other owners
+        _serve(own, chosen)
+        along = join(chosen, _take_turns(own))
+        planned += [Turn(job_id=job.id, model=job.model, reason="", together_with=chosen.id) for job in along]
+        passed.note(chosen, waited, along=len(along))
+        for job in sorted(along, key=lambda job: job.owner):  # all are served at the same moment
+            _serve(own, job)
         resident = chosen.model
     served = set(line.owners)
     paused = [job for job in line.jobs if job.owner not in served]
     return planned + [Turn(job_id=job.id, model=job.model, reason=PAUSED) for job in paused]
+
+
+def _serve(own: dict[str, list[Waiting]], job: Waiting) -> None:
+    """Its owner then stands behind the other owners."""
+    jobs = own.pop(job.owner)
+    jobs.remove(job)
+    if jobs:
+        own[job.owner] = jobs
 
 
 def _group(line: Line) -> dict[str, list[Waiting]]:
@@ -129,14 +153,16 @@ class _Passed:
         self._ran: list[int] = []  # places of those that ran, sorted
         self._ran_of: defaultdict[str, list[int]] = defaultdict(list)  # of one owner
         self._for_model: defaultdict[str, list[Waiting]] = defaultdict(list)
+        self._along: Counter[str] = Counter()  # jobs that ran together with those
 
-    def note(self, chosen: Waiting, waited: Sequence[Waiting]) -> None:
-        """`chosen` ran, and overtook those who `waited` for the sake of its model."""
+    def note(self, chosen: Waiting, waited: Sequence[Waiting], *, along: int) -> None:
+        """`chosen` ran, with so many others `along`, and overtook those who `waited` for the sake of its model."""
         place = self._places[chosen.id]
         insort(self._ran, place)
         insort(self._ran_of[chosen.owner], place)
         for job in waited:
             self._for_model[job.id].append(chosen)
+            self._along[job.id] += along
 
     def explain(self, job: Waiting, *, switch_s: float | None) -> Turn:
         """The job's turn, with the reason why it comes no sooner."""
@@ -146,7 +172,8 @@ class _Passed:
             reasons.append(f"everybody takes turns: {_count(of_others, 'job')} of others first")
         if for_model:
             saved = f"saves a {switch_s:.0f} s switch" if switch_s and switch_s >= 1 else "saves a model switch"
-            reasons.append(f"{_count(len(for_model), f'{for_model[0].model} job')} first: {saved}")
+            count = len(for_model) + self._along[job.id]
+            reasons.append(f"{_count(count, f'{for_model[0].model} job')} first: {saved}")
         return Turn(job_id=job.id, model=job.model, reason="; ".join(reasons))
 
     def _count_others(self, job: Waiting, for_model: Sequence[Waiting]) -> int:

@@ -5,21 +5,21 @@ event, whoever asks. Not here: the order itself (order.py), what a single job ta
 """
 
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from pipelines.batching import find_kind
 from pipelines.recipe import Recipe
 from studio import events
 from studio.database import Database
-from studio.jobs.engine import Engine, EngineState, read_engine
+from studio.jobs.engine import EngineState, read_engine
 from studio.jobs.estimates import estimate_job_s, read_history, read_shape_state
 from studio.jobs.job import Job
 from studio.jobs.line import read_line
 from studio.jobs.order import PAUSED, plan_turns
 from studio.jobs.states import JobState
+from studio.jobs.together import Company
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +98,8 @@ def _read_places(database: Database) -> dict[str, Place]:
     resident = engine.model
     ready: set[tuple[str, str]] = set()
     alike: dict[tuple[object, ...], tuple[float | None, float | None]] = {}  # a long line is mostly more of the same
-    batches = _Batches(engine)
-    turns = plan_turns(read_line(database), engine.model, history.load_s(engine.model))
+    join = Company(engine, recipes).choose
+    turns = plan_turns(read_line(database), engine.model, history.load_s(engine.model), join=join)
     for position, turn in enumerate((turn for turn in turns if turn.job_id in recipes), start=1):
         recipe, programs = recipes[turn.job_id]
         key = (recipe.model, programs)
@@ -111,9 +111,9 @@ def _read_places(database: Database) -> dict[str, Place]:
             alike[kind] = own_s, _multiply(own_s, history.estimate_error(recipe, programs))
         own_s, own_error_s = alike[kind]
         owner = owners[turn.job_id]
-        company = None if turn.reason == PAUSED else batches.find(recipe, programs)
-        if company is not None:
-            places[turn.job_id] = replace(company, position=position)
+        if first := places.get(turn.together_with or ""):
+            reason = f"runs together with job {first.position} in line"
+            places[turn.job_id] = replace(first, position=position, reason=reason)
             before[owner] += 1
             continue
         elapsed_s = None if turn.reason == PAUSED else _add(elapsed_s, own_s)
@@ -122,48 +122,12 @@ def _read_places(database: Database) -> dict[str, Place]:
         if not reason:
             reason = _say_place(before.total(), of_others=before.total() - before[owner], is_busy=running is not None)
         before[owner] += 1
-        place = Place(position=position, reason=reason, eta_s=elapsed_s, eta_error_s=error_s)
-        places[turn.job_id] = place
-        if turn.reason != PAUSED:
-            batches.open(recipe, programs, place)
+        places[turn.job_id] = Place(position=position, reason=reason, eta_s=elapsed_s, eta_error_s=error_s)
         if resident != recipe.model:
             resident = recipe.model
             ready.clear()
         ready.add(key)
     return places
-
-
-@dataclass(kw_only=True)
-class _Batch:
-    """`place` is that of who joins it, `room` the outputs for which there still is some."""
-
-    place: Place
-    room: int
-
-
-class _Batches:
-    """Who will run together with whom, as claims.claim_others will choose; nobody where a run makes one output."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._open: defaultdict[Hashable, list[_Batch]] = defaultdict(list)
-
-    def open(self, recipe: Recipe, programs: str, place: Place) -> None:
-        """A job that others may join, as long as there is room beside it."""
-        room = self._engine.outputs_at_once - recipe.batch_size
-        if room > 0 and recipe.model == self._engine.model and (kind := find_kind(recipe)) is not None:
-            together = replace(place, reason=f"runs together with job {place.position} in line")
-            self._open[programs, kind].append(_Batch(place=together, room=room))
-
-    def find(self, recipe: Recipe, programs: str) -> Place | None:
-        """The place of those that the job will run with; None when it starts a batch of its own."""
-        if not self._open:
-            return None
-        for batch in self._open.get((programs, find_kind(recipe)), ()):
-            if batch.room >= recipe.batch_size:
-                batch.room -= recipe.batch_size
-                return batch.place
-        return None
 
 
 def _say_place(before: int, *, of_others: int, is_busy: bool) -> str:

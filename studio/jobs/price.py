@@ -6,12 +6,15 @@ Not here: what a single job takes (estimates.py), the wait of jobs that are queu
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from studio.database import Database
 from studio.jobs.engine import read_engine
 from studio.jobs.estimates import estimate_job_s, read_history, read_shape_state
+from studio.jobs.order import Waiting
 from studio.jobs.queue import Wanted
+from studio.jobs.together import Company
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +44,19 @@ class Price:
 
 
 def price_line(database: Database, line: Sequence[Wanted]) -> Price:
-    """Of these jobs in this order, one model after the other."""
+    """Of these jobs in this order, one model after the other; those that will run together as one."""
     engine, history = read_engine(database), read_history(database)
     price = Price()
     resident = engine.model
     ready: set[tuple[str, str]] = set()
-    for wanted in line:
+    company = Company(engine, {str(n): (wanted.recipe, wanted.programs) for n, wanted in enumerate(line)})
+    turns = [Waiting(id=str(n), model=wanted.recipe.model) for n, wanted in enumerate(line)]
+    joined: set[str] = set()
+    for n, wanted in enumerate(line):
+        if turns[n].id in joined:
+            continue
+        others = (turn for turn in islice(turns, n + 1, None) if turn.id not in joined)
+        joined.update(turn.id for turn in company.choose(turns[n], others))
         recipe, key = wanted.recipe, (wanted.recipe.model, wanted.programs)
         is_resident = recipe.model == resident
         if not is_resident:

@@ -1,12 +1,17 @@
 """Places in line: those of now, for everybody who looks, in the order in which jobs will run."""
 
+import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from pipelines.catalog import Catalog
 from pipelines.stages import Progress
 from studio.database import Database
 from studio.jobs import arrange, claims, estimates, queue
-from studio.jobs.job import Job
+from studio.jobs.job import Job, move
+from studio.jobs.price import price_line
 from studio.jobs.states import JobState
 
 Submit = Callable[..., Job]
@@ -129,5 +134,63 @@ def test_who_will_run_together_waits_as_long(database: Database, submit: Submit)
         first_s + steps_9_s + first_s,  # three places were not enough for a, c and these two
         first_s,
     ]
-    assert [found[name].position for name in "abcde"] == [1, 2, 3, 4, 5]
+    assert [found[name].position for name in "abcde"] == [1, 4, 2, 5, 3]
     assert found["c"].reason == found["e"].reason == "runs together with job 1 in line"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_places_are_the_order_in_which_the_worker_runs_jobs_and_their_company(
+    database: Database, submit: Submit, catalog: Catalog, seed: int
+) -> None:
+    draw = random.Random(seed)
+    resident, other = catalog.models[0].id, catalog.models[1].id
+    with database.write() as tx:
+        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 4", (resident,))
+    for _ in range(30):
+        submit(
+            model=draw.choice([resident, resident, other]),
+            owner=draw.choice("abc"),
+            steps=draw.choice([2, 2, 2, 3]),
+            batch_size=draw.choice([1, 1, 2]),
+        )
+    shown = [job.id for job in sorted(queue.list_jobs(database, owner=None, limit=50), key=lambda job: job.position)]
+    ran: list[str] = []
+    loaded = resident
+    while (first := claims.claim_next(database, resident=loaded)) is not None:
+        loaded = first.recipe.model
+        room = 4 - first.recipe.batch_size if loaded == resident else 0
+        batch = [first, *claims.claim_others(database, first, room=room)]
+        ran += [job.id for job in batch]
+        with database.write() as tx:
+            for job in batch:
+                move(tx, job.id, JobState.DONE)
+    assert ran == shown
+
+
+def test_company_overtakes_nobody(database: Database, submit: Submit, catalog: Catalog) -> None:
+    resident, other = catalog.models[0].id, catalog.models[1].id
+    with database.write() as tx:
+        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 8", (resident,))
+    waiting = submit(model=other, owner="her")
+    jobs = [submit(seed=number, owner="him") for number in range(32)]
+    places = {job.id: job for job in queue.list_jobs(database, owner=None, limit=50)}
+    assert places[waiting.id].position == 33
+    assert places[waiting.id].reason == f"32 {resident} jobs first: saves a model switch"
+    assert places[jobs[9].id].reason == "runs together with job 9 in line"
+
+
+def test_what_will_run_together_is_promised_so_before_it_is_queued(database: Database, submit: Submit) -> None:
+    recipe, programs = (job := submit(steps=10)).recipe, job.programs
+    queue.cancel(database, job.id)
+    with database.write() as tx:
+        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 8", (recipe.model,))
+        measured = {"model": recipe.model, "shape": programs, "compile_s": 0.0, "step_s": 0.2, "fixed_s": 0.4}
+        estimates.record(tx, estimates.Measured(batch_size=1, **measured))
+    wanted = [queue.Wanted(recipe=recipe, programs=programs)] * 16
+    promised = [
+        estimates.estimate_many_s(database, recipe, programs=programs, count=16),
+        price_line(database, wanted).seconds,
+    ]
+    jobs = [submit(steps=10, seed=number) for number in range(16)]
+    assert promised == [pytest.approx(max(queue.read_job(database, job.id).eta_s for job in jobs))] * 2
+    assert promised[0] == pytest.approx(2 * 2.4)
