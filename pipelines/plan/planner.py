@@ -57,9 +57,13 @@ class StagePlan:
 
     @property
     def hbm_bytes(self) -> dict[str, int]:
-        """Inputs other than weights count as working memory."""
-        temp = max(0, self.answer.arguments_bytes + self.answer.temp_bytes - self.weights_bytes)
-        sizes = {"weights": self.weights_bytes, "temp": temp, "code": self.answer.code_bytes}
+        """Inputs other than weights count as working memory; a refusal counts weights too, and they are known."""
+        answer = self.answer
+        if answer.refusal:
+            temp = max(0, answer.temp_bytes - self.weights_bytes)
+        else:
+            temp = answer.temp_bytes + max(0, answer.arguments_bytes - self.weights_bytes)
+        sizes = {"weights": self.weights_bytes, "temp": temp, "code": answer.code_bytes}
         return sizes | {"total": sum(sizes.values())}
 
     @property

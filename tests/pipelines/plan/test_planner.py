@@ -61,6 +61,11 @@ def test_inputs_count_as_working_memory() -> None:
     assert make_stage().hbm_bytes == {"weights": 600, "temp": 300, "code": 50, "total": 950}
 
 
+def test_weights_that_a_program_does_not_take_are_there_all_the_same() -> None:
+    found = replace(make_stage(), weights_bytes=900)
+    assert found.hbm_bytes == {"weights": 900, "temp": 200, "code": 50, "total": 1150}
+
+
 def test_what_a_refusal_wanted_holds_the_weights() -> None:
     stage = make_stage()
     refused = Answer(compile_s=1.0, arguments_bytes=0, temp_bytes=1100, code_bytes=0, refusal="RESOURCE_EXHAUSTED")
