@@ -10,7 +10,7 @@ from enum import StrEnum
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.engine import read_engine
-from studio.jobs.line import IN_ORDER, read_line
+from studio.jobs.line import IN_ORDER, find_resident, read_line
 from studio.jobs.order import plan_turns
 from studio.jobs.queue import JobStateError, ask_to_end
 from studio.jobs.states import JobState
@@ -42,7 +42,7 @@ def place_before(database: Database, job_id: str, before: str | None, *, owner: 
         if before == job_id:
             return
         engine = read_engine(database)
-        turns = plan_turns(line, engine.model, join=Company.read(database, engine).choose)
+        turns = plan_turns(line, find_resident(database, engine), join=Company.read(database, engine).choose)
         order = [turn.job_id for turn in turns if turn.job_id in own]
         order.remove(job_id)
         order.insert(len(order) if before is None else order.index(before), job_id)

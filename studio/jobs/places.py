@@ -16,7 +16,7 @@ from studio.database import Database
 from studio.jobs.engine import EngineState, read_engine
 from studio.jobs.estimates import estimate_job_s, read_history, read_shape_state
 from studio.jobs.job import Job
-from studio.jobs.line import read_line
+from studio.jobs.line import find_resident, read_line
 from studio.jobs.order import PAUSED, plan_turns
 from studio.jobs.states import JobState
 from studio.jobs.together import Company
@@ -81,8 +81,10 @@ def _read_places(database: Database) -> dict[str, Place]:
     running = database.read_one("SELECT eta_s, recipe, programs FROM jobs WHERE state = ?", (JobState.RUNNING,))
     elapsed_s: float | None = 0.0
     error_s: float | None = 0.0
+    ready: set[tuple[str, str]] = set()
     if running:
         now, now_programs = Recipe.model_validate_json(running["recipe"]), running["programs"]
+        ready.add((now.model, now_programs))
         elapsed_s = running["eta_s"]
         if elapsed_s is None:  # it has only just begun
             state = read_shape_state(engine, history, now.model, now_programs)
@@ -95,11 +97,10 @@ def _read_places(database: Database) -> dict[str, Place]:
     before: Counter[str] = Counter()  # jobs before, of each owner
     is_coming_up = engine.state in (EngineState.STARTING, EngineState.PREPARING, EngineState.RESTARTING)
     places: dict[str, Place] = {}
-    resident = engine.model
-    ready: set[tuple[str, str]] = set()
+    resident = find_resident(database, engine)
     alike: dict[tuple[object, ...], tuple[float | None, float | None]] = {}  # a long line is mostly more of the same
     join = Company(engine, recipes).choose
-    turns = plan_turns(read_line(database), engine.model, history.load_s(engine.model), join=join)
+    turns = plan_turns(read_line(database), resident, history.load_s(resident), join=join)
     for position, turn in enumerate((turn for turn in turns if turn.job_id in recipes), start=1):
         recipe, programs = recipes[turn.job_id]
         key = (recipe.model, programs)

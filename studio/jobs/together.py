@@ -30,7 +30,7 @@ class Company:
             else {}
         )
         self._model = engine.model
-        self._left = Counter(self._kinds.values())
+        self._left = Counter((kind, self._outputs[job_id]) for job_id, kind in self._kinds.items())
 
     @classmethod
     def read(cls, database: Database, engine: Engine) -> Self:
@@ -45,14 +45,14 @@ class Company:
         kind = self._kinds.get(first.id)
         if kind is None or first.model != self._model:
             return []
-        self._left[kind] -= 1
+        self._left[kind, self._outputs[first.id]] -= 1
         room = self._at_once - self._outputs[first.id]
         chosen: list[Waiting] = []
         for job in islice((job for job in turns if job.model == first.model), LOOK_AHEAD):
-            if room <= 0 or not self._left[kind]:
+            if not any(self._left[kind, outputs] for outputs in range(1, room + 1)):
                 break
             if self._kinds.get(job.id) == kind and self._outputs[job.id] <= room:
                 chosen.append(job)
                 room -= self._outputs[job.id]
-                self._left[kind] -= 1
+                self._left[kind, self._outputs[job.id]] -= 1
         return chosen

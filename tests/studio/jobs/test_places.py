@@ -194,3 +194,16 @@ def test_what_will_run_together_is_promised_so_before_it_is_queued(database: Dat
     jobs = [submit(steps=10, seed=number) for number in range(16)]
     assert promised == [pytest.approx(max(queue.read_job(database, job.id).eta_s for job in jobs))] * 2
     assert promised[0] == pytest.approx(2 * 2.4)
+
+
+def test_the_model_that_is_being_loaded_counts(database: Database, submit: Submit, catalog: Catalog) -> None:
+    old, new = catalog.models[0].id, catalog.models[1].id
+    with database.write() as tx:
+        tx.execute("UPDATE engine SET model = ?", (old,))
+    submit(model=new)
+    assert claims.claim_next(database, resident=old) is not None
+    submit("of the old one", model=old)
+    submit("of the new one", model=new)
+    assert read_places(database) == [("of the new one", 1), ("of the old one", 2)]
+    next_one = claims.claim_next(database, resident=new)
+    assert next_one is not None and next_one.recipe.prompt == "of the new one"
