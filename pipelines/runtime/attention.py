@@ -66,7 +66,7 @@ def attend(
     `has_grouped_heads`, key and value have fewer heads, each shared by a run of query heads.
     """
     if cudnn.has_cuda() and cudnn.takes(query_BHLD, mask=mask):
-        return cudnn.attend_fused(query_BHLD, key_BHLD, value_BHLD, is_causal=is_causal, scale=scale)
+        return attend_fused(query_BHLD, key_BHLD, value_BHLD, is_causal=is_causal, scale=scale, axes=axes)
     if has_grouped_heads:
         repeats = query_BHLD.shape[-3] // key_BHLD.shape[-3]
         key_BHLD, value_BHLD = (jnp.repeat(x, repeats, axis=-3) for x in (key_BHLD, value_BHLD))
@@ -84,6 +84,35 @@ def attend(
         weights = jnp.where(mask, weights, 0)  # a query that may attend to nothing gives zeros, as in PyTorch
     weights = weights.astype(value_BHLD.dtype)
     return jnp.einsum("...qk,...kd->...qd", weights, value_BHLD)
+
+
+def attend_fused(
+    query_BHLD: jax.Array,
+    key_BHLD: jax.Array,
+    value_BHLD: jax.Array,
+    *,
+    is_causal: bool,
+    axes: AttentionAxes | None,
+    **options: Any,
+) -> jax.Array:
+    """cudnn.py's kernel, every device with its own rows, heads and queries, and all the keys they attend to.
+
+    XLA would split it by rows and heads by itself, but it refuses queries that are split, and axes that are left over.
+    """
+    fused = functools.partial(cudnn.attend_fused, is_causal=is_causal, **options)
+    if axes is None or axes.mesh.size == 1:
+        return fused(query_BHLD, key_BHLD, value_BHLD)
+    batch, key_heads, _, _ = key_BHLD.shape
+    rows, tokens, heads = axes.choose_spec((batch, query_BHLD.shape[2], key_heads))
+    spec, key_spec = P(rows, heads, None if is_causal else tokens), P(rows, heads)
+    return jax.shard_map(
+        fused,
+        mesh=None if axes.entered else axes.mesh,
+        in_specs=(spec, key_spec, key_spec),
+        out_specs=spec,
+        axis_names={*axes.mesh.axis_names} - axes.entered,
+        check_vma=False,
+    )(query_BHLD, key_BHLD, value_BHLD)
 
 
 def attend_rotated(  # noqa: PLR0917 - arrays of a traced module come by position

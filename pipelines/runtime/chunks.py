@@ -1,7 +1,8 @@
-"""Driving a compiled chunk of steps: the devices never wait for the host, and the host looks about ten times a second.
+"""Driving a compiled chunk of steps: the host looks about ten times a second, and the devices hardly wait for it.
 
 One chunk is always queued behind the running one. Its length follows the measured step time, so that the bar moves
-smoothly and a cancel is prompt whether a step takes a millisecond or five seconds.
+smoothly and a cancel is prompt whether a step takes a millisecond or five seconds; and it is no shorter than what the
+host does meanwhile, such as writing down how far the work is on a slow disk.
 """
 
 import time
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 
 CHUNK_TARGET_S = 0.1
+READY_S = 0.001  # who waits no longer than that has not waited
 
 
 def run_chunks(
@@ -26,7 +28,8 @@ def run_chunks(
     chunk, waiting left out. What `on_done` raises ends the loop; the chunk queued behind runs out on its own.
     """
     start, chunk, clock = 0, 1, time.perf_counter()
-    began_s, waited_s, chunks = clock, 0.0, 0
+    began_s, waited_s, chunks, done_s = clock, 0.0, 0, 0.0
+    step_s: float | None = None
     running: tuple[int, int, jax.Array] | None = None
     while start < steps or running is not None:
         queued = None
@@ -40,8 +43,11 @@ def run_chunks(
             picture.block_until_ready()
             now = time.perf_counter()
             waited_s, chunks = waited_s + now - waiting_s, chunks + 1
-            step_s, clock = (now - clock) / (ended - began), now
-            chunk = int(np.clip(CHUNK_TARGET_S / max(step_s, 1e-6), 1, max_chunk))
+            if step_s is None or now - waiting_s > READY_S:  # else it ended some time before, nobody knows when
+                step_s = (now - clock) / (ended - began)
+            clock = now
+            chunk = int(np.clip(max(CHUNK_TARGET_S, done_s) / max(step_s, 1e-6), 1, max_chunk))
             on_done(ended, picture)
+            done_s = time.perf_counter() - now
         running = queued
     return 1000 * (time.perf_counter() - began_s - waited_s) / chunks

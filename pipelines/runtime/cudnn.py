@@ -1,7 +1,7 @@
-"""Attention on NVIDIA GPUs: cuDNN's fused kernel, which XLA splits over batch and heads by itself.
+"""Attention on NVIDIA GPUs: cuDNN's fused kernel. Which device does what of it is attention.py's matter.
 
 What the kernel does not take (fp32, masks, odd or wide heads) stays with plain XLA in attention.py. Tests check the
-choice, and the same call in XLA's implementation on a CPU; the kernel itself has not been run yet.
+choice, how it is split, and the same call in XLA's implementation on a CPU; the kernel itself has not been run yet.
 """
 
 import functools

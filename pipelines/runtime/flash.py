@@ -34,8 +34,8 @@ from jax.experimental.pallas import tpu as pltpu
 
 LANES = 128
 MASKED = -1e30  # finite: a row that has seen masked keys alone must not become nan, and is wiped by its first real key
-# Vector memory of a core, by JAX's name of the chip (pltpu.get_tpu_info); v5e, v6e and later have the last.
-VMEM_BYTES = {"TPU v4": 16 * 2**20, "TPU v5": 64 * 2**20, "TPU v5p": 64 * 2**20}
+# Vector memory of a core, by JAX's name of the chip (pltpu.get_tpu_info); v5e and v6e have the last.
+VMEM_BYTES = {"TPU v4": 16 * 2**20, "TPU v5": 64 * 2**20, "TPU v5p": 64 * 2**20, "TPU7x": 64 * 2**20}
 LARGE_VMEM_BYTES = 128 * 2**20
 USABLE = 0.75  # the rest is the compiler's
 SUBLANES = 8

@@ -1,12 +1,16 @@
 """Attention on NVIDIA GPUs, as far as a machine without one can tell: what is chosen, and the same call through XLA."""
 
 import jax
+import jax._src.cudnn.fused_attention_stablehlo as kernel
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
-from pipelines.runtime.attention import attend
+from pipelines.runtime import attention, cudnn
+from pipelines.runtime.attention import AttentionAxes, attend
 from pipelines.runtime.cudnn import attend_fused, has_cuda, takes
+from pipelines.runtime.mesh import build_mesh
 
 
 def draw(*shape: int, seed: int) -> jax.Array:
@@ -51,3 +55,40 @@ def test_the_kernel_gets_what_it_can_do(shape: tuple[int, ...], dtype: type, *, 
 
 def test_a_cpu_has_none() -> None:
     assert not has_cuda()
+
+
+@pytest.mark.parametrize("mesh", ["dp=2,sp=4", "dp=2,sp=2,tp=2", "sp=8", "tp=8"])
+@pytest.mark.parametrize(
+    ("key_heads", "keys", "is_causal"), [(4, 24, False), (4, 24, True), (2, 24, False), (4, 7, False)]
+)
+def test_devices_share_it(mesh: str, key_heads: int, keys: int, *, is_causal: bool) -> None:
+    query = draw(2, 4, 24, 16, seed=0)
+    key, value = (draw(2, key_heads, keys, 16, seed=seed) for seed in (1, 2))
+    axes = AttentionAxes(mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp")
+    how = {"is_causal": is_causal, "scale": None}
+    found = jax.jit(lambda *x: attention.attend_fused(*x, axes=axes, implementation="xla", **how))(query, key, value)
+    np.testing.assert_allclose(found, attend_fused(query, key, value, implementation="xla", **how), atol=2e-6)
+
+
+@pytest.mark.parametrize("mesh", ["dp=2,sp=4", "dp=2,sp=2,tp=2", "tp=8"])
+@pytest.mark.parametrize("is_entered", [False, True])
+def test_the_kernel_itself_can_be_shared_so(mesh: str, monkeypatch: pytest.MonkeyPatch, *, is_entered: bool) -> None:
+    """As far as a CPU goes: all but its last word, that it has no such kernel, is about the devices' parts."""
+    monkeypatch.setattr(cudnn, "has_cuda", lambda: True)
+    monkeypatch.setattr(kernel, "check_cudnn_version", lambda: 91000)
+    monkeypatch.setattr(kernel, "check_is_flash_attention", lambda *_arguments, **_options: None)
+    monkeypatch.setattr(kernel, "check_compute_capability", lambda *_arguments: True)
+    built = build_mesh(mesh)
+    entered = frozenset({"tp"}) if is_entered else frozenset[str]()
+    axes = AttentionAxes(mesh=built, rows="dp", heads=None if is_entered else "tp", tokens="sp", entered=entered)
+
+    def run(query: jax.Array, key: jax.Array) -> jax.Array:
+        how = {"mask": None, "is_causal": False, "scale": None, "has_grouped_heads": False}
+        return attend(query, key, key, axes=axes, **how)
+
+    if is_entered:
+        own = P(None, "tp")
+        run = jax.shard_map(run, mesh=built, in_specs=(own, own), out_specs=own, axis_names=entered, check_vma=False)
+    query, key = (jax.ShapeDtypeStruct((2, 8, length, 64), jnp.bfloat16) for length in (64, 64))
+    with pytest.raises(Exception, match=r"translation rule .* not found for platform cpu"):
+        jax.jit(run).lower(query, key).compile()
