@@ -29,7 +29,7 @@ LAYERS = (
     ("pipelines.metadata",),
     ("pipelines.video",),
     ("pipelines.batching",),
-    ("pipelines.recipe", "pipelines.references"),
+    ("pipelines.recipe", "pipelines.references", "pipelines.sources"),
     ("pipelines.catalog",),
     ("pipelines.loras",),
     ("pipelines.errors",),
@@ -51,6 +51,7 @@ FLOOR = (
     "generate",
     "metadata",
     "video",
+    "sources",
     "stage_files",
     "registry",
 )
