@@ -226,14 +226,15 @@ class Worker:
 
     def _encode(self, family: Family, batch: Batch, number: int, recipe: Recipe) -> Embeddings | None:
         """None for a job that has left, and for one whose prompt cannot be encoded, which fails alone."""
-        if batch.find(number) is None:
+        member = batch.find(number)
+        if member is None:
             return None
         try:
             return family.encode(recipe, on_progress=batch.report)
         except Cancelled:
             raise
         except Exception as error:
-            log.exception("the prompt of a job")
+            log.exception("job %s", member.job.id)
             batch.refuse(number, self._explain(error))
             return None
 
