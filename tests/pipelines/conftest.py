@@ -8,6 +8,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -271,26 +272,28 @@ def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
 
 
 @pytest.fixture
-def interpret_attention(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[int]]:
-    """`interpret_attention(module, entry)`: attention that `module` gives axes to goes through the kernels from now on.
+def interpret_attention() -> Callable[[Any, str], AbstractContextManager[list[int]]]:
+    """`with interpret_attention(module, entry) as used`: attention of `module`'s axes goes through the kernels.
 
-    The list grows when runtime/attention.py's `entry` to them is called.
+    What is compiled within keeps it, so a family that other tests share must not be. `used` grows when
+    runtime/attention.py's `entry` to the kernels is called.
     """
     from pipelines.runtime import attention
 
-    used: list[int] = []
-
-    def interpret(module: Any, entry: str) -> list[int]:
+    @contextmanager
+    def interpret(module: Any, entry: str) -> Iterator[list[int]]:
+        used: list[int] = []
         enter = getattr(attention, entry)
 
         def count(*arguments: Any, **options: Any) -> Any:
             used.append(1)
             return enter(*arguments, **options)
 
-        monkeypatch.setattr(attention, "LONG", 8)
-        monkeypatch.setattr(attention, entry, count)
-        monkeypatch.setattr(module, "AttentionAxes", functools.partial(attention.AttentionAxes, interprets=True))
-        return used
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(attention, "LONG", 8)
+            patch.setattr(attention, entry, count)
+            patch.setattr(module, "AttentionAxes", functools.partial(attention.AttentionAxes, interprets=True))
+            yield used
 
     return interpret
 
