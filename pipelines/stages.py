@@ -5,6 +5,8 @@ implement it. Importable without jax, so arrays are typed as `Any` here: they li
 returns.
 """
 
+import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -59,9 +61,63 @@ def ignore_progress(_progress: Progress) -> None:
     """The OnProgress of callers who do not watch."""
 
 
+class PhaseWatch:
+    """An OnProgress that passes on what it is told and adds up how long each phase lasts."""
+
+    def __init__(
+        self, on_progress: OnProgress = ignore_progress, *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._on_progress = on_progress
+        self._clock = clock
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._phase, self._since_s = "", clock()
+
+    def __call__(self, progress: Progress) -> None:
+        self.enter(progress.phase)
+        self._on_progress(progress)
+
+    def enter(self, phase: str) -> None:
+        """From now on it is this phase, which nobody is told."""
+        now_s = self._clock()
+        self._seconds[self._phase] += now_s - self._since_s
+        self._phase, self._since_s = phase, now_s
+
+    def stop(self) -> Mapping[str, float]:
+        """Phase -> seconds, up to now; what was before the first one has no name."""
+        self.enter("")
+        return self._seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwapCost:
+    """Seconds that it takes to go from one model to the next: parts that follow one another, nothing twice.
+
+    `find_s` makes sure that the files are here, downloading included; `load_s` builds the modules, `shard_s` reads the
+    weights, each device its own slices. Programs were compiled in `compile_s`, with what the cache had of them, or all
+    of them were read in `cache_s`.
+    """
+
+    unload_s: float = 0.0
+    find_s: float = 0.0
+    load_s: float = 0.0
+    shard_s: float = 0.0
+    compile_s: float = 0.0
+    cache_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        return sum(vars(self).values())
+
+    def to_json(self) -> dict[str, float]:
+        return {name: round(value, 4) for name, value in {**vars(self), "total_s": self.total_s}.items()}
+
+
 @dataclass(kw_only=True)
 class Timings:
-    """Seconds per phase, filled as the work goes; `step_ms` is the mean of one denoising step."""
+    """Seconds per phase, filled as the work goes; `step_ms` is the mean of one denoising step.
+
+    `swap` is what it cost to bring the model here; None where it was here already.
+    """
 
     load_s: float = 0.0
     compile_s: float = 0.0
@@ -70,9 +126,11 @@ class Timings:
     step_ms: float = 0.0
     decode_s: float = 0.0
     total_s: float = 0.0
+    swap: SwapCost | None = None
 
-    def to_json(self) -> dict[str, float]:
-        return {name: round(value, 4) for name, value in vars(self).items()}
+    def to_json(self) -> dict[str, Any]:
+        seconds = {name: round(value, 4) for name, value in vars(self).items() if name != "swap"}
+        return seconds if self.swap is None else {**seconds, "swap": self.swap.to_json()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,13 @@ import json
 import os
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.recipe import Recipe, read_recipe
-from pipelines.stages import Progress
+from pipelines.stages import PhaseWatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ def run_swaps(
     for number in range(swaps):
         recipe = recipes[number % len(recipes)]
         compiled = counter.compiled
-        watch = _Watch()
+        watch = PhaseWatch()
         family = registry.load(catalog.get(recipe.model), mesh=mesh, cache_dir=cache_dir, on_progress=watch)
         shard_s = watch.stop()["sharding"]
         timings = generate(family, recipe).timings
@@ -71,24 +70,6 @@ def run_swaps(
             )
         )
     return turns
-
-
-class _Watch:
-    """An OnProgress that adds up how long each phase lasts."""
-
-    def __init__(self) -> None:
-        self._seconds: defaultdict[str, float] = defaultdict(float)
-        self._phase, self._since_s = "", time.perf_counter()
-
-    def __call__(self, progress: Progress) -> None:
-        now_s = time.perf_counter()
-        self._seconds[self._phase] += now_s - self._since_s
-        self._phase, self._since_s = progress.phase, now_s
-
-    def stop(self) -> Mapping[str, float]:
-        """Phase -> seconds, up to now."""
-        self(Progress(phase=""))
-        return self._seconds
 
 
 def _read_resident_bytes() -> int:
