@@ -5,13 +5,15 @@ before it falls back; people should never see that. Must be imported before jax.
 """
 
 import gc
+import importlib.util
 import os
 import sys
 import warnings
 from pathlib import Path
 
 TPU_DEVICE_FILES = ("/dev/accel0", "/dev/vfio/0")
-GPU_DEVICE_FILES = ("/dev/nvidia0",)
+GPU_DEVICE_FILES = "nvidia[0-9]*"  # in /dev; a container may be given any one of them
+CUDA_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")  # what jax[cuda13] and jax[cuda12] bring
 GARBAGE_THRESHOLDS = (20_000, 20, 20)
 
 
@@ -20,8 +22,8 @@ def prepare_backend() -> None:
     assert "jax" not in sys.modules, "prepare_backend must run before jax is imported"
     collect_garbage_seldom()
     has_tpu = any(Path(file).exists() for file in TPU_DEVICE_FILES)
-    if not has_tpu and not has_gpu():
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    if not has_tpu:
+        os.environ.setdefault("JAX_PLATFORMS", choose_platforms(has_cuda=has_gpu() and has_cuda_build()))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA:CPU's machine-feature warnings on each cache read
     os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -41,7 +43,17 @@ def collect_garbage_seldom() -> None:
 
 def has_gpu() -> bool:
     """Whether the system shows an NVIDIA GPU; whether JAX or PyTorch can use it is another matter."""
-    return any(Path(file).exists() for file in GPU_DEVICE_FILES)
+    return any(Path("/dev").glob(GPU_DEVICE_FILES))
+
+
+def has_cuda_build() -> bool:
+    """Whether JAX can use an NVIDIA GPU: requirements.txt brings no plugin for it."""
+    return any(importlib.util.find_spec(name) is not None for name in CUDA_PLUGINS)
+
+
+def choose_platforms(*, has_cuda: bool) -> str:
+    """JAX_PLATFORMS where there is no TPU. Left unset, JAX would ask libtpu too, which complains at length."""
+    return "cuda,cpu" if has_cuda else "cpu"
 
 
 def prepare_compiler(*, cpu_devices: int) -> None:

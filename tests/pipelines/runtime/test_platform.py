@@ -1,11 +1,15 @@
 """The backend is chosen before JAX is imported, and people see nothing of it."""
 
 import os
+import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from pipelines.runtime import platform
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -47,9 +51,20 @@ print(describe_devices())
     assert any(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(Path("/dev/accel0").exists() or Path("/dev/nvidia0").exists(), reason="has an accelerator")
+@pytest.mark.skipif(Path("/dev/accel0").exists() or platform.has_gpu(), reason="has an accelerator")
 def test_without_an_accelerator_the_cpu_is_chosen() -> None:
     assert run(CHOOSE).stdout == "cpu\n"
+
+
+def test_beside_a_gpu_jax_is_told_of_it_where_its_cuda_build_is() -> None:
+    assert platform.choose_platforms(has_cuda=True) == "cuda,cpu"
+    assert platform.choose_platforms(has_cuda=False) == "cpu"
+
+
+def test_the_cuda_builds_are_looked_for_under_the_names_that_jax_has_for_them() -> None:
+    extras = [line for line in metadata.requires("jax") or () if line.startswith("jax-cuda")]
+    found = {re.split(r"\W", line.replace("-", "_"), maxsplit=1)[0] for line in extras}
+    assert {*platform.CUDA_PLUGINS} == found
 
 
 def test_a_users_own_choice_is_respected() -> None:
