@@ -16,6 +16,7 @@ from pipelines.errors import ModelError
 from pipelines.runtime import hub
 from pipelines.runtime.adapted import LowRank, adapt
 from pipelines.runtime.checksums import verify_weights
+from pipelines.runtime.cudnn import AMPERE, find_capability
 from pipelines.runtime.layouts import Layout
 from pipelines.runtime.packed import stack_layers, turn_convolutions
 from pipelines.runtime.placing import find_sources, load_weights
@@ -28,8 +29,15 @@ from pipelines.stages import OnProgress, Progress
 
 
 def choose_dtype(mesh: Mesh) -> Any:
-    """What big modules compute in: bf16, and fp32 on CPU, which has no fast bf16."""
-    return jnp.float32 if mesh.devices.flat[0].platform == "cpu" else jnp.bfloat16
+    """What big modules compute in: bf16, and fp32 on a CPU or a GPU older than Ampere, which have no fast bf16.
+
+    Not fp16 on those: FLUX.2's and UMT5's activations exceed it.
+    """
+    device = mesh.devices.flat[0]
+    if device.platform == "cpu":
+        return jnp.float32
+    capability = find_capability(device) if device.platform == "gpu" else None
+    return jnp.float32 if capability is not None and capability < AMPERE else jnp.bfloat16
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """Attention on NVIDIA GPUs, as far as a machine without one can tell: what is chosen, and the same call through XLA."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import jax
 import jax._src.cudnn.fused_attention_stablehlo as kernel
 import jax.numpy as jnp
@@ -9,7 +12,8 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime import attention, cudnn
 from pipelines.runtime.attention import AttentionAxes, attend
-from pipelines.runtime.cudnn import attend_fused, has_cuda, takes
+from pipelines.runtime.components import choose_dtype
+from pipelines.runtime.cudnn import attend_fused, can_run, find_capability, has_cuda, takes
 from pipelines.runtime.mesh import build_mesh
 
 
@@ -55,6 +59,54 @@ def test_the_kernel_gets_what_it_can_do(shape: tuple[int, ...], dtype: type, *, 
 
 def test_a_cpu_has_none() -> None:
     assert not has_cuda()
+    assert find_capability(jax.devices()[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("platform_version", "capability", "found"),
+    [("PJRT C API\ncuda 13000", "7.5", (7, 5)), ("cuda 12090", "10.3", (10, 3)), ("rocm 70000", "gfx90a", None)],
+)
+def test_a_gpus_capability_is_read(platform_version: str, capability: str, found: tuple[int, int] | None) -> None:
+    device = SimpleNamespace(
+        client=SimpleNamespace(platform_version=platform_version), compute_capability=capability, platform="gpu"
+    )
+    assert find_capability(device) == found
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "version", "is_run"),
+    [
+        ({(8, 0)}, 90800, True),
+        ({(9, 0)}, 91100, True),
+        ({(7, 0)}, 91100, False),  # V100
+        ({(7, 5)}, 91100, False),  # T4
+        ({(7, 5), (8, 6)}, 91100, False),
+        ({(10, 3)}, 91000, False),
+        ({(10, 3)}, 91100, True),
+        ({(9, 0)}, 0, False),  # no cuDNN
+        ({None}, 0, False),
+    ],
+)
+def test_old_gpus_and_old_versions_keep_to_plain_xla(
+    capabilities: set[tuple[int, int] | None], version: int, *, is_run: bool
+) -> None:
+    assert can_run(capabilities, version=version) is is_run
+
+
+@pytest.mark.parametrize(
+    ("platform", "capability", "dtype"),
+    [
+        ("cpu", None, jnp.float32),
+        ("gpu", "7.5", jnp.float32),
+        ("gpu", "8.0", jnp.bfloat16),
+        ("tpu", None, jnp.bfloat16),
+    ],
+)
+def test_what_big_modules_compute_in(platform: str, capability: str | None, dtype: type) -> None:
+    client = SimpleNamespace(platform_version="cuda 13000" if capability else platform)
+    device = SimpleNamespace(platform=platform, client=client, compute_capability=capability)
+    mesh: Any = SimpleNamespace(devices=np.array([device], object))
+    assert choose_dtype(mesh) is dtype
 
 
 @pytest.mark.parametrize("mesh", ["dp=2,sp=4", "dp=2,sp=2,tp=2", "sp=8", "tp=8"])
