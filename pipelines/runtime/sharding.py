@@ -31,7 +31,7 @@ STACK = ".every_layer."  # in the name of a stack
 
 
 class ShardingRuleError(AssertionError):
-    """A rule that matches nothing, a weight that no rule names, or a split that does not divide the weight."""
+    """A weight that no rule names, or a split that does not divide the weight."""
 
 
 def apply_rules(rules: Rules, shapes: Mapping[str, tuple[int, ...]], mesh: Mesh) -> dict[str, NamedSharding]:
@@ -69,14 +69,6 @@ def split_pictures(mesh: Mesh, batch: str | None, *, height: int, width: int) ->
         if width % devices == 0:
             return None, axes
     return None, None
-
-
-def find_unused_rules(rules: Rules, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """Patterns that win no weight: typing mistakes, or rules hidden by an earlier one."""
-    used = set()
-    for name in shapes:
-        used.add(next((pattern for pattern, _ in rules if re.search(pattern, name)), None))
-    return [pattern for pattern, _ in rules if pattern not in used]
 
 
 def batch_class(images: int) -> int:

@@ -1,9 +1,10 @@
 """Sharding rules are data that must fit: no weight without a rule, no rule without a weight, no uneven split.
 
-SDXL's own rules are held against the full-size UNet, built without memory.
+The families' own rules are held against full-size models, built without memory.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,16 +13,20 @@ import pytest
 from diffusers import UNet2DConditionModel
 from jax.sharding import PartitionSpec as P
 
+from pipelines.catalog import load_catalog
+from pipelines.flux2 import sharding as flux2
+from pipelines.plan.abstract import describe_parts
 from pipelines.runtime.mesh import build_mesh
 from pipelines.runtime.sharding import (
+    Rules,
     ShardingRuleError,
     apply_rules,
     batch_class,
     count_at_once,
-    find_unused_rules,
 )
 from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
 from pipelines.sdxl.sharding import UNET_RULES
+from pipelines.wan import sharding as wan
 
 # unet/config.json of stabilityai/stable-diffusion-xl-base-1.0
 SDXL_BASE_UNET = {
@@ -46,6 +51,14 @@ Shapes = Mapping[str, tuple[int, ...]]
 def base_shapes() -> Shapes:
     with parameters_on_meta():
         return TracedModule(UNet2DConditionModel(**SDXL_BASE_UNET)).parameter_shapes()
+
+
+def find_unused_rules(rules: Rules, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """Patterns that win no weight: typing mistakes, or rules hidden by an earlier one."""
+    used = set()
+    for name in shapes:
+        used.add(next((pattern for pattern, _ in rules if re.search(pattern, name)), None))
+    return [pattern for pattern, _ in rules if pattern not in used]
 
 
 def test_the_first_rule_that_matches_wins() -> None:
@@ -79,6 +92,31 @@ def test_rules_that_win_nothing_are_found() -> None:
 def test_the_full_size_unet_uses_every_rule(base_shapes: Shapes) -> None:
     assert sum(map(math.prod, base_shapes.values())) == 2_567_463_684  # as published
     assert find_unused_rules(UNET_RULES, base_shapes) == []
+
+
+@pytest.mark.parametrize("model_id", ["flux2-klein-4b", "flux2-dev"])
+def test_full_size_flux2_uses_every_rule(model_id: str) -> None:
+    mesh = build_mesh("tp=2", devices=jax.devices()[:2])
+    modules = describe_parts(load_catalog().get(model_id), mesh).modules
+    encoder = modules["text_encoder"]
+    assert find_unused_rules(flux2.TRANSFORMER_RULES, modules["transformer"].parameter_shapes()) == []
+    assert find_unused_rules(flux2.make_text_rules(encoder.module.config, mesh), encoder.parameter_shapes()) == []
+
+
+@pytest.mark.parametrize("model_id", ["wan2.1-1.3b", "wan2.1-i2v-14b"])
+def test_full_size_wan_uses_every_rule(model_id: str) -> None:
+    """What runs and what is kept: of the latter the rules for stacks alone, which hide some of the others."""
+    mesh = build_mesh("dp=2,sp=2,tp=2")
+    modules = describe_parts(load_catalog().get(model_id), mesh).modules
+    for name, run, keep in (
+        ("transformer", wan.choose_transformer_rules, wan.keep_transformer),
+        ("text_encoder", wan.choose_encoder_rules, wan.keep_encoder),
+    ):
+        config, shapes = modules[name].module.config, modules[name].parameter_shapes()
+        assert find_unused_rules(run(config, 2), shapes) == []
+        of_stacks = keep(config, mesh)[: -len(run(config, 2))]
+        assert of_stacks
+        assert find_unused_rules(of_stacks, shapes) == []
 
 
 @pytest.mark.parametrize("mesh", ["tp=2", "tp=4", "tp=8", "dp=2,tp=4"])
