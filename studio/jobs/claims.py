@@ -129,7 +129,7 @@ def finish(
     job: Job,
     *,
     outputs: list[dict[str, Any]],
-    timings: dict[str, float],
+    timings: dict[str, Any],
     compiles: int,
     revision: str,
 ) -> Job | None:

@@ -38,6 +38,7 @@ class Engine:
     """What the worker is doing. `model` is the resident one, `shapes` its shapes as warm, disk or cold.
 
     `outputs_at_once` is how many outputs it makes in the time of one: jobs that are alike run together up to that.
+    `swap` is the last switch: `model` and the `previous` one, and its seconds part by part (SwapCost).
     """
 
     state: EngineState
@@ -52,6 +53,7 @@ class Engine:
     error: dict[str, str] | None
     heartbeat_at: float
     outputs_at_once: int
+    swap: dict[str, Any] | None
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "Engine":
@@ -59,7 +61,8 @@ class Engine:
         columns = {name: row[name] for name in row.keys() if name != "id"}  # noqa: SIM118 - iterating a Row gives values
         columns["state"] = EngineState(row["state"])
         columns["shapes"] = json.loads(row["shapes"])
-        columns["error"] = json.loads(row["error"]) if row["error"] else None
+        for name in ("error", "swap"):
+            columns[name] = json.loads(row[name]) if row[name] else None
         return cls(**columns)
 
     def to_json(self) -> dict[str, Any]:
@@ -85,7 +88,7 @@ def describe(tx: Transaction, state: EngineState, *, activity: str, **columns: A
         "heartbeat_at": time.time(),
         **columns,
     }
-    for name in ("shapes", "error"):
+    for name in ("shapes", "error", "swap"):
         if columns.get(name) is not None:
             columns[name] = json.dumps(columns[name])
     assignments = ", ".join(f"{name} = :{name}" for name in columns)

@@ -95,7 +95,7 @@ class Job:
     reason: str
     compiles: int | None
     revision: str
-    timings: dict[str, float]
+    timings: dict[str, Any]
     error: dict[str, str] | None
     outputs: list[dict[str, Any]]
     overtaken: int

@@ -113,8 +113,9 @@ class Batch:
 
 
 def take_own(outcome: Outcome, member: Member, *, load_s: float) -> Outcome:
-    """The member's part; only the first waited `load_s` for the model, all other seconds are everybody's."""
-    timings = dataclasses.replace(outcome.timings, load_s=load_s)
+    """The member's part; only the first brought the model here and waited `load_s`, other seconds are everybody's."""
+    swap = outcome.timings.swap if member.number == 0 else None
+    timings = dataclasses.replace(outcome.timings, load_s=load_s, swap=swap)
     return dataclasses.replace(outcome, pixels=outcome.pixels[member.rows], timings=timings)
 
 

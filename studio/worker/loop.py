@@ -98,7 +98,7 @@ class Worker:
         self._describe(EngineState.PREPARING, f"loading {model.title}")
         error = None
         try:
-            family, load_s = self.resident.become(model, show)
+            family, swap = self.resident.become(model, show)
             compiles_before = family.compile_count()
             warm_s = family.warm(model.default_shape, batch_size=1, uses_cfg=model.guidance_scale > 1, on_progress=show)
         except Cancelled:
@@ -107,7 +107,10 @@ class Worker:
             log.exception("preparing %s", model.id)
             error = self._explain(problem)
         else:
+            load_s = family.load_s if swap else None
             self._record_warm(str(model.default_shape), warm_s, compiles_before=compiles_before, load_s=load_s)
+            if swap:
+                self.resident.end_swap(swap, warm_s=warm_s, compiles=family.compile_count() - compiles_before)
         self._describe(EngineState.READY, "ready", error=error)
 
     def _prewarm(self) -> bool:
@@ -181,8 +184,8 @@ class Worker:
         with Batch(self.database, history) as batch:
             batch.add(job, estimate_s=self._estimate_s(job, history))
             try:
-                load_s, outcome = self._make(batch, history)
-                self._save(batch, outcome, load_s=load_s)
+                outcome = self._make(batch, history)
+                self._save(batch, outcome)
             except Cancelled:
                 batch.cancel()
             except Exception as error:
@@ -200,15 +203,15 @@ class Worker:
             history, recipe, programs=programs, shape_state=shape_state, is_resident=is_resident
         )
 
-    def _make(self, batch: Batch, history: estimates.History) -> tuple[float | None, Outcome]:
+    def _make(self, batch: Batch, history: estimates.History) -> Outcome:
         """Families read pictures as files; the job and what is saved keep their ids."""
         (job,) = (member.job for member in batch.members)
         found = inputs.find_files(self.database, self.settings, job.recipe.images, owner=job.owner)
         for file in found:
             self._ask_hook(job, job.recipe, lambda file=file: np.asarray(open_picture(file)))
         recipe = job.recipe.model_copy(update={"images": tuple(map(str, found))})
-        family, load_s = self.resident.become(self.catalog.get(recipe.model), batch.report)
-        if load_s is not None:
+        family, swap = self.resident.become(self.catalog.get(recipe.model), batch.report)
+        if swap:
             self._describe(EngineState.BUSY, "running a job")
         for other in claims.claim_others(self.database, job, room=family.outputs_at_once - recipe.batch_size):
             batch.add(other, estimate_s=self._estimate_s(other, history))
@@ -222,7 +225,10 @@ class Worker:
             outcome = generate_together(family, recipes, on_progress=batch.report, encode=encode)
         if references:
             self.resident.references.add((recipe.parsed_shape, references))
-        return load_s, outcome
+        if swap:
+            warm_s = outcome.timings.compile_s
+            outcome.timings.swap = self.resident.end_swap(swap, warm_s=warm_s, compiles=outcome.compiles)
+        return outcome
 
     def _encode(self, family: Family, batch: Batch, number: int, recipe: Recipe) -> Embeddings | None:
         """None for a job that has left, and for one whose prompt cannot be encoded, which fails alone."""
@@ -248,9 +254,10 @@ class Worker:
             Audit(self.settings.audit_log).note("image.refused", reason=reason, **about)
             raise ImageRefusedError(reason, advice="Nothing of this job is kept.")
 
-    def _save(self, batch: Batch, outcome: Outcome, *, load_s: float | None) -> None:
+    def _save(self, batch: Batch, outcome: Outcome) -> None:
         """Everybody's own outputs; what goes wrong with one job's is that job's alone."""
         assert self.resident.family is not None
+        load_s = self.resident.family.load_s if outcome.timings.swap else None
         loras_s = outcome.timings.load_s - self.resident.family.load_s
         for number, member in enumerate(batch.members):
             waited_s = load_s if member.number == 0 else None
@@ -308,6 +315,7 @@ class Worker:
                 model=self.resident.model_id or "",
                 shapes=self.resident.describe_shapes(),
                 outputs_at_once=self.resident.family.outputs_at_once if self.resident.family else 1,
+                swap=self.resident.swap.to_json() if self.resident.swap else None,
                 phase=progress.phase if progress else "",
                 phase_done=progress.done if progress else 0,
                 phase_total=progress.total if progress else 0,

@@ -4,15 +4,37 @@ A swap unloads first: two models at once would need twice the device memory. Bef
 model is here, so that one that cannot be had, or takes long to come, costs nobody the one that is loaded.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pipelines.catalog import Model, Shape
 from pipelines.references import References, name_programs
-from pipelines.stages import Family, OnProgress, Progress
+from pipelines.stages import Family, OnProgress, PhaseWatch, Progress, SwapCost
+from studio.worker.saving import name_warm_s
 
 Loader = Callable[[Model, OnProgress], Family]
 Finder = Callable[[Model, OnProgress], object]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swap:
+    """A switch to `model` from the `previous` one ("" when there was none), and what it cost so far."""
+
+    model: str
+    previous: str
+    cost: SwapCost
+
+    def finish(self, warm_s: float, *, compiles: int) -> "Swap":
+        """With the seconds that its first programs took, of which so many were compiled."""
+        return replace(self, cost=replace(self.cost, **name_warm_s(warm_s, compiles=compiles)))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"model": self.model, "previous": self.previous, **self.cost.to_json()}
 
 
 @dataclass
@@ -27,23 +49,38 @@ class Resident:
     family: Family | None = None
     references: set[tuple[Shape, References]] = field(default_factory=set[tuple[Shape, References]])
     """What the family was warmed for beside its shapes; too many combinations to ask for each."""
+    swap: Swap | None = None
+    """The last switch that came to its end."""
+    clock: Callable[[], float] = time.perf_counter
 
     @property
     def model_id(self) -> str | None:
         return self.family.model.id if self.family else None
 
-    def become(self, model: Model, on_progress: OnProgress) -> tuple[Family, float | None]:
-        """The model's family, and the seconds its load took now; None when it was resident already."""
+    def become(self, model: Model, on_progress: OnProgress) -> tuple[Family, Swap | None]:
+        """The model's family, and the switch to it as far as it is; None when it was resident already."""
         if self.family is not None and self.family.model.id == model.id:
             return self.family, None
+        previous = self.model_id or ""
+        watch = PhaseWatch(on_progress, clock=self.clock)
         if self.family is not None:
-            self.find(model, on_progress)
-            on_progress(Progress(phase="unloading", detail=self.family.model.title))
+            watch.enter("finding")
+            self.find(model, watch)
+            watch(Progress(phase="unloading", detail=self.family.model.title))
             self.family.unload()
             self.family = None
             self.references.clear()
-        self.family = self.load(model, on_progress)
-        return self.family, self.family.load_s
+        watch.enter("loading")
+        self.family = self.load(model, watch)
+        return self.family, Swap(model=model.id, previous=previous, cost=_add_up(watch.stop()))
+
+    def end_swap(self, swap: Swap, *, warm_s: float, compiles: int) -> SwapCost:
+        """Its programs are ready: what all of it cost, which is logged and kept."""
+        self.swap = swap.finish(warm_s, compiles=compiles)
+        cost = self.swap.cost
+        parts = ", ".join(f"{name.removesuffix('_s')} {value:.2f}" for name, value in vars(cost).items())
+        log.info("from %s to %s in %.2f s: %s", swap.previous or "no model", swap.model, cost.total_s, parts)
+        return cost
 
     def describe_shapes(self) -> dict[str, str]:
         """Each shape of the resident model as `warm`, `disk` or `cold`, and those with references that were warmed."""
@@ -51,3 +88,13 @@ class Resident:
             return {}
         known = [(shape, None) for shape in self.family.model.shapes] + sorted(self.references, key=str)
         return {name_programs(*one): self.family.shape_state(*one) for one in known}
+
+
+def _add_up(seconds: Mapping[str, float]) -> SwapCost:
+    """What has no name of its own belongs to loading, so that nothing is missing from the sum."""
+    named = {
+        "unload_s": seconds.get("unloading", 0.0),
+        "find_s": seconds.get("finding", 0.0) + seconds.get("downloading", 0.0),
+        "shard_s": seconds.get("sharding", 0.0),
+    }
+    return SwapCost(**named, load_s=sum(seconds.values()) - sum(named.values()))

@@ -219,6 +219,8 @@ def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> No
     facts = video.evaluate("v => [v.videoWidth, v.videoHeight, v.paused, v.muted, Math.round(v.duration * 16)]")
     assert facts == [832, 480, False, True, 33]
     assert any("Unloading" in text for text in phases.json_value())
+    cost = re.compile(r"switched in [\d.]+ s: unloading 0\.\d s, loading 0\.\d s, compiling \d\.\d s")
+    expect(page.locator("#lu-bar .lu-bar-sub")).to_have_text(cost)
     expect(page.locator("#lu-bar")).to_contain_text("16 frames a second")
     for name in ("GIF", "WebP"):
         with page.expect_download() as download:

@@ -116,6 +116,9 @@ def test_the_system_view_shows_machine_disk_versions_and_log(open_page: OpenPage
     assert page.url.endswith("#system")
     expect(page.locator("#lu-sys-devices [role=meter]:visible")).to_have_count(2)
     expect(page.locator("#lu-sys-models li", has_text="256 × 256: warm").first).to_be_visible()
+    expect(page.locator("#lu-sys-machine")).to_contain_text(
+        re.compile(r"Last switch.* in .* s: (unloading .*)?loading")
+    )
     expect(page.locator("#lu-sys-disk tr", has_text="Outputs")).to_be_visible()
     expect(page.locator("#lu-sys-versions")).to_contain_text("torchax")
     expect(page.locator("#lu-sys-usage tr")).to_have_count(1)

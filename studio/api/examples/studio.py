@@ -67,6 +67,7 @@ HEALTH = {
         "error": None,
         "heartbeat_at": NOW,
         "outputs_at_once": 1,
+        "swap": None,
     },
     "jobs": {"queued": 1, "running": 0, "done": 1, "failed": 1, "cancelled": 0, "interrupted": 0},
     "last_event_id": 26,

@@ -17,6 +17,17 @@ ENGINE = {
     "error": None,
     "heartbeat_at": 1795325528.93,
     "outputs_at_once": 1,
+    "swap": {
+        "model": "sdxl-base",
+        "previous": "demo-sdxl",
+        "unload_s": 0.3,
+        "find_s": 0.1,
+        "load_s": 2.2,
+        "shard_s": 19.2,
+        "compile_s": 0.0,
+        "cache_s": 3.1,
+        "total_s": 24.9,
+    },
 }
 MACHINE = {
     "chips": 8,

@@ -8,7 +8,7 @@ import pytest
 from pipelines.fake import FakeFamily
 from pipelines.metadata import read_recipe_of
 from pipelines.recipe import Recipe
-from pipelines.stages import OnProgress, Progress, ignore_progress
+from pipelines.stages import OnProgress, Progress, SwapCost, ignore_progress
 from studio import events
 from studio.database import Database
 from studio.jobs import arrange, cost, estimates, queue
@@ -17,6 +17,7 @@ from studio.jobs.job import Job
 from studio.jobs.states import JobState
 from studio.library.records import read_output
 from studio.worker.loop import Worker
+from studio.worker.resident import Swap
 
 Submit = Callable[..., Job]
 
@@ -283,10 +284,13 @@ def test_only_the_first_to_come_waited_for_the_model(
     worker: Worker, database: Database, submit: Submit, watched: WatchedFamily
 ) -> None:
     watched.load_s = 5.0
-    worker.resident.become = lambda *_arguments: (watched, 5.0)
+    swap = Swap(model=watched.model.id, previous="", cost=SwapCost(load_s=5.0))
+    worker.resident.become = lambda *_arguments: (watched, swap)
     jobs = [submit(steps=5), submit(steps=5, seed=20)]
     watched.watch = lambda done: done == 2 and queue.cancel(database, jobs[0].id)
     worker.run_next()
     assert states(database, jobs) == ["cancelled", "done"]
-    assert queue.read_job(database, jobs[1].id).timings["load_s"] == 0
+    timings = queue.read_job(database, jobs[1].id).timings
+    assert timings["load_s"] == 0 and "swap" not in timings
+    assert read_engine(database).swap["load_s"] == 5.0
     assert estimates.read_history(database).rows[0].load_s == 5.0

@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -306,6 +307,90 @@ def test_a_swap_tells_that_the_old_model_goes_first(worker: Worker, database: Da
         event for event in told if event.kind == "job.phase" and '"state":"running","job"' not in event.data
     )
     assert "unloading" in first_phase.data
+
+
+class Clock:
+    """Stands still until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def pass_by(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class CostlyFamily(FakeFamily):
+    """Takes seconds of that clock: 1 to unload, and says that its programs took 32."""
+
+    def __init__(self, model: Model, clock: Clock, *, is_cached: bool) -> None:
+        super().__init__(model, load_s=24.0, compile_s=0.0, step_s=0.0)
+        self._clock = clock
+        self._is_cached = is_cached
+
+    def warm(self, *args: Any, **options: Any) -> float:
+        return 32.0 if super().warm(*args, **options) else 0.0
+
+    def compile_count(self) -> int:
+        return 0 if self._is_cached else super().compile_count()
+
+    def unload(self) -> None:
+        self._clock.pass_by(1.0)
+        super().unload()
+
+
+def make_swaps_costly(worker: Worker, *, is_cached: bool) -> None:
+    """A switch takes 1 s to unload, 2 + 4 to find and download, 8 to load, 16 to place, 32 until it is warm."""
+    clock = Clock()
+
+    def find(_model: Model, on_progress: OnProgress) -> None:
+        clock.pass_by(2.0)
+        on_progress(Progress(phase="downloading"))
+        clock.pass_by(4.0)
+
+    def load(model: Model, on_progress: OnProgress) -> FakeFamily:
+        clock.pass_by(3.0)
+        on_progress(Progress(phase="loading"))
+        clock.pass_by(5.0)
+        on_progress(Progress(phase="sharding"))
+        clock.pass_by(16.0)
+        return CostlyFamily(model, clock, is_cached=is_cached)
+
+    worker.resident.clock, worker.resident.find, worker.resident.load = clock, find, load
+
+
+@pytest.mark.parametrize("warm", ["compile_s", "cache_s"])
+def test_a_swap_is_told_part_by_part_with_nothing_missing(
+    worker: Worker, database: Database, submit: Submit, warm: str
+) -> None:
+    make_swaps_costly(worker, is_cached=warm == "cache_s")
+    first, second = (model.id for model in worker.catalog.models[:2])
+    jobs = [submit(model=model_id) for model_id in (first, second, second)]
+    for _ in jobs:
+        worker.run_next()
+    arrival, swap, stay = (queue.read_job(database, job.id).timings for job in jobs)
+    nothing = {"unload_s": 0.0, "find_s": 0.0, "compile_s": 0.0, "cache_s": 0.0}
+    loading = {"load_s": 8.0, "shard_s": 16.0, warm: 32.0}
+    assert arrival["swap"] == {**nothing, **loading, "total_s": 56.0}
+    told = {**nothing, **loading, "unload_s": 1.0, "find_s": 6.0, "total_s": 63.0}
+    assert swap["swap"] == told
+    assert (swap["load_s"], swap["compile_s"]) == (24.0, 32.0), "as they always were"
+    assert "swap" not in stay
+
+    whole = {"model": second, "previous": first, **told}
+    assert read_engine(database).swap == whole
+    last = [event for event in events.read_after(database, 0) if event.kind == "engine.state"][-1]
+    assert json.loads(last.data)["engine"]["swap"] == whole
+
+
+def test_the_default_models_arrival_is_a_swap_too(worker: Worker, database: Database) -> None:
+    make_swaps_costly(worker, is_cached=False)
+    worker.run_next()
+    swap = read_engine(database).swap
+    assert swap is not None
+    assert (swap["model"], swap["previous"], swap["total_s"]) == (worker.default_model.id, "", 56.0)
 
 
 @pytest.fixture

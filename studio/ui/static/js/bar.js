@@ -1,7 +1,7 @@
 // The bar under the picture: what happens now, or what one can do with the result. One height, so that nothing jumps.
 
 import { el, find, icon, setText } from "./dom.js";
-import { costText, schedulerName, seconds, shapeName } from "./format.js";
+import { costText, schedulerName, seconds, shapeName, swapParts } from "./format.js";
 import { whyNoInput } from "./inputs.js";
 import { cancel, copyPrompt, download, downloadAs, reuseSeed, useAsInput, useSettings } from "./make.js";
 import { fractionOf, phaseText, progressLine, waitingLine } from "./progress.js";
@@ -133,6 +133,7 @@ function factsOf(job, output, isOne) {
     schedulerName(recipe.scheduler),
   ];
   if (job.compiles) facts.push(t("bar.compiled", { count: job.compiles }));
+  if (timings?.swap) facts.push(t("swap.took", { time: seconds(timings.swap.total_s), parts: swapParts(timings.swap) }));
   facts.push(modelOf(recipe.model)?.title ?? recipe.model);
   return facts.join(" · ");
 }

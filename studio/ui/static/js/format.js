@@ -34,6 +34,14 @@ export function shapeName(shape) {
   return frames ? `${size} · ${t("size.frames", { count: Number(frames) })}` : size;
 }
 
+const SWAP_PARTS = ["unload", "find", "load", "shard", "compile", "cache"];
+
+/** What a switch to another model cost: "unloading 0.3 s, loading 1.2 s"; what took no time is left out. */
+export const swapParts = (swap) =>
+  SWAP_PARTS.filter((part) => swap[`${part}_s`] >= 0.05)
+    .map((part) => t(`swap.${part}`, { time: seconds(swap[`${part}_s`]) }))
+    .join(t("swap.between"));
+
 export const percent = (fraction) => t("format.percent", { percent: Math.round(100 * fraction) });
 
 export const framesIn = (shape) => Number(shape.split("x")[2] ?? 1);

@@ -3,7 +3,7 @@
 
 import { clearCache, readCache, readDisk, readLog, readSystem, readUsage } from "./api.js";
 import { el, find, keyed, setText } from "./dom.js";
-import { ago, bytes, capitalized, chipSeconds, moneyText, seconds, shapeName, STATES } from "./format.js";
+import { ago, bytes, capitalized, chipSeconds, moneyText, seconds, shapeName, STATES, swapParts } from "./format.js";
 import { mountLoraFiles, openLoraFiles } from "./lorafiles.js";
 import { said } from "./said.js";
 import { mountPlan, openPlan } from "./systemplan.js";
@@ -62,9 +62,11 @@ function drawSystem({ engine, machine, models, versions, worker_log }) {
   setText(find("lu-system-note"), isStale ? measuredAt(machine.measured_at, now_s) : "");
   setText(find("lu-sys-device"), said(engine.device) || t("system.starting"));
   drawMeters(machine);
+  const titleOf = (id) => named(models.find((model) => model.id === id)?.title);
   drawFacts("lu-sys-machine", [
     [t("system.worker"), engine.activity ? capitalized(said(engine.activity)) : t(`engine.${engine.state}`)],
-    [t("system.resident"), named(models.find((model) => model.id === engine.model)?.title) ?? t("system.none")],
+    [t("system.resident"), titleOf(engine.model) ?? t("system.none")],
+    ...(engine.swap ? [[t("system.lastSwap"), swapText(engine.swap, titleOf)]] : []),
     [t("made.mesh"), machine.mesh || "–"],
     [t("system.atOnce"), String(engine.outputs_at_once)],
     [t("plan.chips"), String(machine.chips)],
@@ -74,6 +76,9 @@ function drawSystem({ engine, machine, models, versions, worker_log }) {
   drawFacts("lu-sys-versions", Object.entries(versions));
   setText(find("lu-sys-log-file"), worker_log);
 }
+
+const swapText = (swap, titleOf) =>
+  t("system.swap", { model: titleOf(swap.model) ?? swap.model, time: seconds(swap.total_s), parts: swapParts(swap) });
 
 const measuredAt = (at_s, now_s) => (at_s ? t("system.measured", { when: ago(at_s, now_s) }) : t("system.neverMeasured"));
 
