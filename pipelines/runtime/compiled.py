@@ -1,8 +1,8 @@
 """Programs compiled ahead of time, kept by name, and counted.
 
 Everything the model runs while people work goes through `Programs.get`: after warm-up a call is a dictionary look-up.
-Compiled programs also go to JAX's persistent cache, and a small index beside it remembers which (model, shape) are
-there and how long they took, so that the size picker can say warm, disk or cold before anything is loaded.
+Compiled programs also go to JAX's persistent cache, and a small index beside it remembers whose (model, shape) are
+there, so that the size picker can say disk or cold before anything is traced.
 """
 
 import contextlib
@@ -189,29 +189,30 @@ def lower(program: Program) -> Any:
 
 
 class CacheIndex:
-    """Which programs the persistent cache holds, as `<fingerprint>: seconds to compile`, in one JSON file."""
+    """Which programs the persistent cache holds, as fingerprints in one JSON file.
+
+    `context` is all that makes other programs of the same key.
+    """
 
     def __init__(self, folder: Path, *, context: str) -> None:
         self._file = folder / "lumesh-programs.json"
         self._context = context
 
-    def find_seconds(self, *key: Any) -> float | None:
-        """Seconds the first compilation took; None when the program is not in the cache."""
-        return self._read().get(self._fingerprint(key))
+    def has(self, *key: Any) -> bool:
+        return self._fingerprint(key) in self._read()
 
-    def remember(self, *key: Any, seconds: float) -> None:
-        known = self._read()
-        known.setdefault(self._fingerprint(key), round(seconds, 2))
+    def add(self, *key: Any) -> None:
+        known = self._read() | {self._fingerprint(key)}
         # A worker and a command line may share the folder.
         partial = self._file.with_name(f"{self._file.name}.{os.getpid()}.partial")
-        partial.write_text(json.dumps(known, indent=1), "utf-8")
+        partial.write_text(json.dumps(sorted(known), indent=1), "utf-8")
         partial.replace(self._file)
 
     def _fingerprint(self, key: tuple[Any, ...]) -> str:
         return hashlib.sha256(repr((self._context, *map(str, key))).encode()).hexdigest()[:32]
 
-    def _read(self) -> dict[str, float]:
+    def _read(self) -> set[str]:
         try:
-            return json.loads(self._file.read_text("utf-8"))
+            return set(json.loads(self._file.read_text("utf-8")))
         except (FileNotFoundError, ValueError):
-            return {}
+            return set()

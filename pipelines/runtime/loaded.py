@@ -28,7 +28,7 @@ from pipelines.runtime.remote_encoder import RemoteEncoder
 from pipelines.runtime.room import Room
 from pipelines.runtime.sharding import count_at_once
 from pipelines.runtime.torch_bridge import TracedModule
-from pipelines.sources import fingerprint_code
+from pipelines.sources import fingerprint_code, fingerprint_configs
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 log = logging.getLogger(__name__)
@@ -59,14 +59,13 @@ class LoadedModel(abc.ABC):
         self._programs = Programs()
         self._packs: Packs | None = None
         self._loras: LoraState | None = None
-        self._waited_s: dict[Any, float] = {}
         self._replicated = NamedSharding(mesh, PartitionSpec())
         self._room = Room(limit_bytes=None)
         self._embeddings = EmbeddingCache()
         self._numbers: dict[int, jax.Array] = {}
         device = mesh.devices.flat[0]
-        context = f"{model.id}@{model.revision} {dict(mesh.shape)} {device.device_kind} {fingerprint_code()}"
-        self._index = CacheIndex(cache_dir, context=context)
+        made_of = f"{model.id}@{model.revision} {fingerprint_configs(model)} {fingerprint_code()}"
+        self._index = CacheIndex(cache_dir, context=f"{made_of} {dict(mesh.shape)} {device.device_kind}")
 
     def warm(
         self,
@@ -122,7 +121,7 @@ class LoadedModel(abc.ABC):
             return "warm"
         if self._packs is not None and self._packs.has(*keys):
             return "disk"
-        return "cold" if self._index.find_seconds(*layout.name) is None else "disk"
+        return "disk" if self._index.has(*layout.name) else "cold"
 
     def compile_count(self) -> int:
         return counter.compiled
@@ -190,22 +189,20 @@ class LoadedModel(abc.ABC):
         if all(self._programs.has(*program.key) for program in programs):
             return 0.0
         awaited = [program for program in programs if stage in (None, program.key[0])]
-        known_s = self._index.find_seconds(*layout.name)
+        is_cached = self._index.has(*layout.name)
 
         def report(done: int) -> None:
             ready = self._packs.describe(programs) if self._packs is not None else ""
-            sources = [title, ready, "from the cache" if known_s is not None else ""]
+            sources = [title, ready, "from the cache" if is_cached else ""]
             detail = " ".join(filter(None, sources))
             on_progress(Progress(phase="compiling", done=done, total=len(programs), detail=detail))
 
         started = time.perf_counter()
         self._programs.compile_all(programs, awaited=awaited, on_wait=report)
         seconds = time.perf_counter() - started
-        waited_s = self._waited_s.pop(layout.name, 0.0) + seconds
-        if len(awaited) < len(programs):
-            self._waited_s[layout.name] = waited_s
-        elif self._packs is None or not self._packs.has_loaded(programs):
-            self._index.remember(*layout.name, seconds=waited_s)
+        is_whole = len(awaited) == len(programs)
+        if is_whole and not is_cached and (self._packs is None or not self._packs.has_loaded(programs)):
+            self._index.add(*layout.name)
         return seconds
 
     def _run_steps(

@@ -117,27 +117,28 @@ def test_a_program_that_does_not_compile_may_be_tried_again() -> None:
     assert programs.compile_all([make_program(1.62, "broken")]) == 1
 
 
-def test_the_index_remembers_the_first_seconds(tmp_path: Path) -> None:
+def test_the_index_remembers_what_was_added(tmp_path: Path) -> None:
     index = CacheIndex(tmp_path, context="model on 1 device")
-    assert index.find_seconds("shape", "64x64") is None
-    index.remember("shape", "64x64", seconds=12.3)
-    index.remember("shape", "64x64", seconds=0.4)  # read from the cache the second time
-    assert CacheIndex(tmp_path, context="model on 1 device").find_seconds("shape", "64x64") == 12.3
+    assert not index.has("shape", "64x64")
+    index.add("shape", "64x64")
+    index.add("shape", "64x96")
+    again = CacheIndex(tmp_path, context="model on 1 device")
+    assert again.has("shape", "64x64") and again.has("shape", "64x96")
 
 
 def test_another_model_mesh_or_shape_is_another_entry(tmp_path: Path) -> None:
-    CacheIndex(tmp_path, context="model on 1 device").remember("shape", "64x64", seconds=12.3)
-    assert CacheIndex(tmp_path, context="model on 8 devices").find_seconds("shape", "64x64") is None
-    assert CacheIndex(tmp_path, context="model on 1 device").find_seconds("shape", "64x96") is None
+    CacheIndex(tmp_path, context="model on 1 device").add("shape", "64x64")
+    assert not CacheIndex(tmp_path, context="model on 8 devices").has("shape", "64x64")
+    assert not CacheIndex(tmp_path, context="model on 1 device").has("shape", "64x96")
 
 
 @pytest.mark.parametrize("content", ["", "{torn"])
 def test_a_damaged_index_counts_as_empty(tmp_path: Path, content: str) -> None:
     index = CacheIndex(tmp_path, context="model")
     (tmp_path / "lumesh-programs.json").write_text(content)
-    assert index.find_seconds("shape") is None
-    index.remember("shape", seconds=1.0)
-    assert index.find_seconds("shape") == 1.0
+    assert not index.has("shape")
+    index.add("shape")
+    assert index.has("shape")
 
 
 def test_what_is_awaited_comes_back_while_the_rest_is_still_made() -> None:

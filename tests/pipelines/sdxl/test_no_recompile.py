@@ -1,6 +1,9 @@
 """After warm-up nothing is built again, whatever people ask for; and one family survives cancelling and unloading."""
 
+import dataclasses
+import json
 import random
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +112,28 @@ def test_a_shape_in_memory_is_warm(family: Any, draw_recipe: Callable[..., Recip
     recipe = draw_recipe()
     generate(family, recipe)
     assert family.shape_state(recipe.parsed_shape) == "warm"
+
+
+def test_another_checkpoint_under_the_same_name_is_cold(
+    local_catalog: Catalog, draw_recipe: Callable[..., Recipe], cache_dir: Path, family: Any, tmp_path: Path
+) -> None:
+    from pipelines.registry import load
+
+    recipe = draw_recipe()
+    generate(family, recipe)
+    model = local_catalog.get("tiny")
+    assert model.path is not None
+    folder = tmp_path / "tiny"
+    shutil.copytree(model.path, folder)
+    config = folder / "unet" / "config.json"
+    states = []
+    for content in (config.read_text("utf-8"), json.dumps(json.loads(config.read_text("utf-8")) | {"note": "another"})):
+        config.write_text(content, "utf-8")
+        copy = dataclasses.replace(model, path=folder)
+        other = load(copy, mesh="dp=1", cache_dir=cache_dir, on_progress=ignore_progress)
+        states.append(other.shape_state(recipe.parsed_shape))
+        other.unload()
+    assert states == ["disk", "cold"]
 
 
 def test_cancelling_ends_denoising_and_the_family_goes_on(family: Any, draw_recipe: Callable[..., Recipe]) -> None:
