@@ -147,6 +147,7 @@ class LoadedModel(abc.ABC):
         for component in self._weights.values():
             for array in component.values():
                 array.delete()
+        self._room.clear()
         self._weights.clear()
         gc.collect()
 

@@ -99,6 +99,7 @@ class LoraState:
             return
         names = [name for _, name in changed]
         self._loader.room.use(component)
+        self._loader.room.forget_copies(component, names)
         self._merged |= dict.fromkeys(changed, _LOST)
         for name in names:
             weights[name].delete()

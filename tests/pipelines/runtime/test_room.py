@@ -1,6 +1,8 @@
 """Components take turns on the devices when not all have room, and what they make stays the same to the bit."""
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -27,8 +29,25 @@ def put(value: float, *, split: bool = False) -> jax.Array:
     return jax.device_put(np.full(8, value, np.float32), place)
 
 
-def make_room(limit_bytes: int | None, **components: dict[str, Any]) -> Room:
-    room = Room(limit_bytes=limit_bytes)
+def fill(size: int) -> jax.Array:
+    """So many values of four bytes, whole on every device."""
+    return jax.device_put(np.ones(size, np.float32), NamedSharding(build_mesh(MESH), PartitionSpec()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Working:
+    """A program by its memory alone."""
+
+    temp_size_in_bytes: int
+    output_size_in_bytes: int = 0
+    generated_code_size_in_bytes: int = 0
+
+    def memory_analysis(self) -> "Working":
+        return self
+
+
+def make_room(limit_bytes: int | None, *, host_bytes: float = math.inf, **components: dict[str, Any]) -> Room:
+    room = Room(limit_bytes=limit_bytes, host_bytes=host_bytes)
     for name, weights in components.items():
         room.prepare(name, weights)
         room.add(name, weights)
@@ -57,6 +76,76 @@ def test_whatever_was_used_longest_ago_leaves_and_comes_back_as_it_was() -> None
     assert find_parked(components) == {"unet"}
     room.use("unet")
     assert find_parked(components) == {"text"}
+
+
+def test_the_fewest_bytes_leave_that_make_room() -> None:
+    """A text encoder, a transformer and an autoencoder, any two of which have room unless the large ones meet."""
+    components = {name: {"w": fill(size)} for name, size in (("text", 12), ("transformer", 18), ("vae", 1))}
+    room = make_room(4 * 20, **components)
+    away = []
+    for _ in range(2):
+        for name in components:
+            room.use(name)
+            away.append(find_parked(components))
+    assert away == [{"transformer"}, {"text"}, {"text"}] * 2, "the autoencoder stays"
+
+
+def test_a_small_component_leaves_where_it_alone_is_enough() -> None:
+    components = {name: {"w": fill(size)} for name, size in (("text", 12), ("transformer", 18), ("vae", 1))}
+    room = make_room(4 * 31, **components)
+    room.use("transformer", program=Working(temp_size_in_bytes=4))
+    assert find_parked(components) == {"vae"}
+
+
+def test_leaving_again_moves_nothing() -> None:
+    components = {name: {"w": put(value)} for value, name in enumerate(("text", "unet"))}
+    room = make_room(32, **components)
+    parked = components["text"]["w"]
+    room.use("text")
+    room.use("unet")
+    assert components["text"]["w"] is parked
+    room.use("text")
+    np.testing.assert_array_equal(components["text"]["w"], np.zeros(8))
+
+
+def test_a_host_without_memory_to_spare_keeps_only_what_is_away() -> None:
+    components = {name: {"w": put(value)} for value, name in enumerate(("text", "unet"))}
+    room = make_room(32, host_bytes=8 * 32, **components)
+    parked = components["text"]["w"]
+    room.use("text")
+    assert parked.host.is_deleted(), "eight devices have one copy each, and the other component's are as large"
+    room.use("unet")
+    assert components["text"]["w"] is not parked
+    np.testing.assert_array_equal(jax.device_get(components["text"]["w"].host), np.zeros(8))
+
+
+def test_weights_that_were_written_are_not_mixed_up_with_their_copies() -> None:
+    components = {name: {"w": put(value), "bias": put(value)} for value, name in enumerate(("text", "unet"))}
+    room = make_room(64, **components)
+    room.use("text")
+    room.forget_copies("text", ["w"])
+    components["text"]["w"].delete()
+    components["text"]["w"] = put(7)
+    room.use("unet")
+    room.use("text")
+    np.testing.assert_array_equal(components["text"]["w"], np.full(8, 7))
+    np.testing.assert_array_equal(components["text"]["bias"], np.zeros(8))
+
+
+def test_weights_that_a_failed_merging_lost_do_not_hold_up_the_others() -> None:
+    components = {name: {"w": put(value)} for value, name in enumerate(("text", "unet"))}
+    room = make_room(32, **components)
+    components["unet"]["w"].delete()
+    room.use("text")
+    np.testing.assert_array_equal(components["text"]["w"], np.zeros(8))
+
+
+def test_nothing_stays_in_the_hosts_memory() -> None:
+    components = {name: {"w": put(value)} for value, name in enumerate(("text", "unet"))}
+    room = make_room(32, **components)
+    parked = components["text"]["w"]
+    room.clear()
+    assert parked.host.is_deleted()
 
 
 def test_working_memory_and_code_count_too() -> None:
