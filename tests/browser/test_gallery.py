@@ -22,9 +22,10 @@ OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]
 
 
-def _call(studio: Any, path: str, body: Any = None) -> Any:
+def _call(studio: Any, path: str, body: Any = None, *, method: str | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{studio.url}/api/v1/{path}", data, {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{studio.url}/api/v1/{path}", data, headers, method=method)
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)
 
@@ -124,6 +125,57 @@ def test_favourites_and_tags_are_kept(open_page: OpenPage, studio: Any, made: li
     assert (output["favourite"], output["tags"]) == (True, ["noon"])
     page.click("#lu-detail-favourite")
     expect(page.locator("#lu-detail-favourite")).to_have_attribute("aria-pressed", "false")
+
+
+def test_what_is_typed_into_tags_survives_whatever_is_drawn_meanwhile(
+    open_page: OpenPage, studio: Any, made: list[str]
+) -> None:
+    """The visitor's total comes late, another page marks the output, and a newer one is thrown away."""
+    page = open_page()
+    held: list[Any] = []
+    page.route("**/api/v1/system/usage", lambda route: held.append(route))
+    tiles = _open_gallery(page)
+    tiles.nth(1).locator(".lu-shot-open").click()
+    page.locator(".lu-making summary").click()
+    tags = page.get_by_label("Add tags, with commas")
+    tags.press_sequentially("Home, #on")
+    for _ in "on":
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.press("n")
+
+    facts = page.locator("#lu-detail-body .lu-facts").first
+    expect(facts).not_to_contain_text("All of yours")
+    for route in held:
+        route.continue_()
+    expect(facts).to_contain_text("All of yours")
+    expect(tags).to_have_value("Home, #non")
+    _call(studio, f"outputs/{made[1]}", {"favourite": True}, method="PATCH")
+    expect(page.locator("#lu-detail-favourite")).to_have_attribute("aria-pressed", "true")
+    _call(studio, "outputs/trash", {"ids": [made[0]]})
+    expect(page.locator("#lu-detail-title")).to_have_text("1 of 2")
+    expect(page.locator(".lu-detail-prompt")).to_have_text(PROMPTS[1])
+
+    expect(tags).to_have_value("Home, #non")
+    expect(tags).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("o")
+    page.keyboard.press("Enter")
+    expect(tags).to_have_value("")
+    expect(tags).to_be_focused()
+    expect(page.get_by_role("button", name="Remove the tag noon")).to_be_visible()
+    expect(page.locator(".lu-making")).to_have_attribute("open", "")
+    assert _call(studio, f"outputs/{made[1]}")["tags"] == ["home", "noon"]
+
+
+def test_tags_that_are_refused_come_back_to_be_typed_on(open_page: OpenPage, made: list[str]) -> None:
+    page = open_page()
+    _open_gallery(page).first.locator(".lu-shot-open").click()
+    page.route(f"**/api/v1/outputs/{made[0]}", lambda route: route.abort())
+    tags = page.get_by_label("Add tags, with commas")
+    tags.fill("harbour")
+    page.keyboard.press("Enter")
+    expect(page.locator(TOASTS)).not_to_be_empty()
+    expect(tags).to_have_value("harbour")
 
 
 def test_the_keyboard_alone_is_enough(open_page: OpenPage, studio: Any, made: list[str]) -> None:

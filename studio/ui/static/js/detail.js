@@ -2,12 +2,12 @@
 
 import { at, inputThumbPath, readUsage } from "./api.js";
 import { usePrompt, useRecipe, useSeed } from "./controls.js";
-import { el, find, icon, setText } from "./dom.js";
+import { el, find, icon, keyed, setText } from "./dom.js";
 import { costText } from "./format.js";
 import { addInput, whyNoInput } from "./inputs.js";
 import { means } from "./keymap.js";
 import { copyText } from "./make.js";
-import { countOutputs, outputAt, reach } from "./outputs.js";
+import { countOutputs, indexOf, outputAt, reach } from "./outputs.js";
 import { saveAsPreset } from "./savepreset.js";
 import { madeAt, makingOf, settingsOf } from "./settings.js";
 import { makeAgain, mark, readTags, setTags } from "./shelf.js";
@@ -21,6 +21,8 @@ import { useGrid } from "./xyz.js";
 let place = 0;
 let shown = null; // as it was last drawn
 let total = null; // what all of the visitor's jobs have cost
+let tags = null; // the form of the output `tags.dataset.output`
+let saving = Promise.resolve(); // tags, one change after the other: each is made of those before it
 let tell = { close: () => undefined, trash: () => undefined };
 
 /** `close(index)` gives the focus back to the wall; `trash(output)` throws it away, or deletes what is in the trash. */
@@ -69,11 +71,14 @@ async function turn(step) {
   await reach(next).catch((error) => toast(error.message));
   if (!outputAt(next)) return;
   place = next;
+  shown = null;
   drawDetail();
 }
 
-/** What took the place of one that was thrown away is shown next; nothing left closes. */
+/** The same output wherever it is now; what took the place of one that was thrown away, or nothing left closes. */
 export function drawDetail() {
+  const now = shown ? indexOf(shown.id) : -1;
+  if (now >= 0) place = now;
   place = Math.min(place, countOutputs() - 1);
   if (place < 0) return leave();
   const output = outputAt(place);
@@ -89,10 +94,15 @@ export function drawDetail() {
 
 /** A button that is drawn anew keeps the focus; one that is gone gives it to the heading. */
 function keepFocus(redraw) {
+  const body = find("lu-detail-body");
   const focused = document.activeElement;
-  const had = find("lu-detail-body").contains(focused);
+  const had = body.contains(focused);
   redraw();
-  if (had) (find(focused.id) ?? find("lu-detail-title")).focus({ preventScroll: true });
+  if (!had || body.contains(focused)) return;
+  const again = [...body.querySelectorAll(focused.localName)].find(
+    ({ id, textContent }) => id === focused.id && textContent === focused.textContent,
+  );
+  (again ?? find("lu-detail-title")).focus({ preventScroll: true });
 }
 
 function drawMedia(output) {
@@ -111,11 +121,13 @@ function drawMedia(output) {
 function drawBody(output) {
   const { recipe } = output;
   const making = makingOf(output);
-  find("lu-detail-body").replaceChildren(
+  const isMakingOpen = Boolean(find("lu-detail-body").querySelector(".lu-making")?.open);
+  const above = [
     el("div.lu-detail-use", {}, ...useActions(output)),
     el("p.lu-detail-prompt", {}, recipe.prompt),
     el("div.lu-detail-actions", {}, ...actionsOf(output)),
-    ...(isMine(output) ? [tagsOf(output)] : []),
+  ];
+  const below = [
     ...(recipe.images.length ? [picturesOf(recipe.images)] : []),
     factsOf([
       ...settingsOf(output).filter(({ id }) => id !== "prompt"),
@@ -124,8 +136,21 @@ function drawBody(output) {
       ...(total ? [{ name: t("detail.total"), value: costText(total) }] : []),
       ...(output.owner === state.me?.owner ? [] : [{ name: t("detail.by"), value: output.owner }]),
     ]),
-    ...(making.length ? [el("details.lu-making", {}, el("summary", {}, t("detail.madeWith")), factsOf(making))] : []),
-  );
+    ...(making.length
+      ? [el("details.lu-making", { open: isMakingOpen }, el("summary", {}, t("detail.madeWith")), factsOf(making))]
+      : []),
+  ];
+  drawAround(isMine(output) ? tagsOf(output) : null, above, below);
+}
+
+/** `kept` never leaves the page while the rest is drawn anew: what is being typed in it stays, with the caret. */
+function drawAround(kept, above, below) {
+  const body = find("lu-detail-body");
+  if (kept?.parentElement !== body) return body.replaceChildren(...above, ...(kept ? [kept] : []), ...below);
+  for (const child of [...body.children]) if (child !== kept) child.remove();
+  kept.before(...above);
+  kept.after(...below);
+  return undefined;
 }
 
 const factsOf = (facts) =>
@@ -204,28 +229,52 @@ function useAsInput(output) {
   toast(refusal || t("inputs.added"), refusal ? null : { label: t("view.create"), act: () => showView("create") });
 }
 
+/** The same form for as long as the output is the same. */
 function tagsOf(output) {
-  const save = (tags) => setTags(output, tags).catch((error) => toast(error.message));
-  const chip = (tag) =>
-    el(
-      "button.lu-chip",
-      {
-        type: "button",
-        title: t("common.remove"),
-        "aria-label": t("detail.removeTag", { tag }),
-        onclick: () => save(output.tags.filter((other) => other !== tag)),
-      },
-      el("span", {}, tag),
-      icon("close"),
-    );
+  if (tags?.dataset.output !== output.id) tags = newTagsOf(output.id);
+  keyed(tags.firstElementChild, output.tags, { key: (tag) => tag, create: (tag) => chipOf(output.id, tag) });
+  return tags;
+}
+
+function newTagsOf(id) {
   const labels = { "aria-label": t("detail.addTags"), placeholder: t("gallery.addTag") };
   const input = el("input.lu-input", { id: "lu-detail-tag", ...labels, maxlength: 200 });
   const add = async (event) => {
     event.preventDefault();
-    if (!readTags(input.value).length) return;
-    await save([...output.tags, ...readTags(input.value)]);
+    const typed = input.value;
+    if (!readTags(typed).length) return;
+    input.value = "";
+    const isSaved = await saveTags(id, (known) => [...known, ...readTags(typed)]);
+    if (!isSaved && !input.value) input.value = typed;
   };
-  return el("form.lu-detail-tags", { onsubmit: add }, ...output.tags.map(chip), input);
+  return el("form.lu-detail-tags", { data: { output: id }, onsubmit: add }, el("span.lu-detail-chips"), input);
+}
+
+const chipOf = (id, tag) =>
+  el(
+    "button.lu-chip",
+    {
+      type: "button",
+      title: t("common.remove"),
+      "aria-label": t("detail.removeTag", { tag }),
+      onclick: () => saveTags(id, (known) => known.filter((other) => other !== tag)),
+    },
+    el("span", {}, tag),
+    icon("close"),
+  );
+
+/** Whether it worked. */
+function saveTags(id, change) {
+  const save = async () => {
+    const output = outputAt(indexOf(id));
+    if (output) await setTags(output, change(output.tags));
+    return Boolean(output);
+  };
+  saving = saving.then(save).catch((error) => {
+    toast(error.message);
+    return false;
+  });
+  return saving;
 }
 
 /** What it started from; a picture that is gone shows as nothing. */
