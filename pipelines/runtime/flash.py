@@ -15,7 +15,8 @@ Three things make it fast by the compiler's own schedule (`python -m pipelines p
   then the operand that stays in the matrix unit and fills it, 256 x 256; only logits run at the half of the peak that
   128 features allow.
 - Weights are taken relative to the maximum of the keys before, so no logit waits for its neighbours. Sums stand that
-  unless a logit is higher by more than EXCESS; then the whole tile of keys is counted again, after its own maximum.
+  unless a logit is higher by more than EXCESS; then the whole tile of keys is counted again, after its own maximum,
+  which is known by then.
 - A step is cut into squares, and the products of the next ones are begun before the exponentials of this one.
 
 Not here: which sequences take this way, and how they lie on the mesh (attention.py).
@@ -46,9 +47,17 @@ FIRST_KEYS = 16  # the maximum of so many is a start
 
 _ROWS_BY_ROWS = (((1,), (1,)), ((), ()))
 _QUERIES = range(1024, 2048 + 1, SQUARE)
-_STEPS = range(512, 768 + 1, SQUARE)  # longer ones gain 1 % and take twice as long to compile
-_KEYS = 4096
+_STEPS = range(512, 768 + 1, SQUARE)
+_LONG_STEP = 1024  # takes 2 % less than 512 for twice the code, which only videos' tokens are worth
+_LONG_KEYS = 16384  # of a step, and of a tile: what is kept to count a tile again is copied once a tile
+_FEW_KEYS = 4096  # a tile has no fewer while it could have fewer queries instead
 _SMALLEST = 256
+# What is done beside the products takes as long as so many keys of steps of 512: by the schedule for 2048 queries of a
+# head of 128 on v6e, 65 cycles a step, 340 a tile, 1090 a row of tiles, and 40 % more where keys of a step are masked.
+_STEP_KEYS = 18
+_TILE_KEYS = 100
+_ROW_KEYS = 300
+_MASKS = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +83,19 @@ def choose_tiles(
 ) -> Tiles:
     """Large and even, so that little is computed past the end, and no larger than there is room for.
 
-    75 600 tokens of 81 frames of 720p become 37 tiles of 2048 queries and 148 steps of 512 keys: 0.2 % more each.
+    75 600 tokens of 81 frames of 720p become 37 tiles of 2048 queries, 0.2 % more, and 5 tiles of keys.
     `group` heads of `width` features, each of `itemsize` bytes, lie side by side.
     """
-    queries, step, most_keys = _choose_tile(query_length, _QUERIES), _choose_tile(key_length, _STEPS), _KEYS
+    queries, most_keys = _choose_tile(query_length, _QUERIES), _LONG_KEYS
+    step = _LONG_STEP if key_length >= _LONG_KEYS else _choose_tile(key_length, _STEPS)
     while True:
         keys = step * min(most_keys // step, math.ceil(key_length / step))
         tiles = Tiles(queries=queries, keys=keys, step=step)
         if count_vmem_bytes(tiles, group=group, width=width, itemsize=itemsize) <= vmem_bytes:
             return tiles
+        if most_keys > _FEW_KEYS:
+            most_keys //= 2
+            continue
         if queries <= _SMALLEST and keys == step:
             return tiles  # there are none smaller: see has_room
         queries = min(queries, max(_SMALLEST, LANES * math.ceil(queries / 2 / LANES)))
@@ -185,7 +198,13 @@ def flash_attention(
             dimension_semantics=("parallel", "parallel", "parallel", "arbitrary"), vmem_limit_bytes=vmem_bytes
         ),
         cost_estimate=pl.CostEstimate(
-            flops=count_flops(batch=batch, heads=heads, width=width, queries=query_length, keys=key_length),
+            flops=count_flops(
+                batch=batch,
+                heads=heads,
+                width=width,
+                queries=grid[2] * tiles.queries,
+                keys=count_keys(tiles, key_length),
+            ),
             transcendentals=batch * heads * query_length * key_length,
             bytes_accessed=2 * query_BLC.nbytes + grid[2] * (key_BLC.nbytes + value_BLC.nbytes),
         ),
@@ -197,6 +216,15 @@ def flash_attention(
 def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) -> int:
     """What the matrix units go through: heads share a block, each over all of its lanes."""
     return 4 * batch * heads * queries * keys * max(LANES, choose_group(heads, width) * width)
+
+
+def count_keys(tiles: Tiles, key_length: int) -> int:
+    """Those that take as long, in steps of 512, as all that is done for a row of tiles."""
+    whole = key_length // tiles.step
+    cut = LANES * math.ceil(key_length % tiles.step / LANES)
+    masks = int(_MASKS * cut) if key_length % LANES else 0
+    saved = _STEP_KEYS * (whole * tiles.step // _STEPS[0] - whole)
+    return whole * tiles.step + cut + masks - saved + _TILE_KEYS * math.ceil(key_length / tiles.keys) + _ROW_KEYS
 
 
 def choose_group(heads: int, width: int) -> int:
@@ -303,13 +331,13 @@ def _kernel(
         total_ref[head, :, queries] = fade * (total_ref[head, :, queries] + total)
         sum_ref[rows, queries] = fade[:1] * (sum_ref[rows, queries] + sums)
 
-    def add_keys(first: Any, *, is_masked: bool) -> None:
+    def add_keys(first: Any, count: int, *, is_masked: bool) -> None:
         """One step. While logits of one square are computed, weights of another are, and sums of a third."""
         squares = [
             _Square(head=head, queries=queries, offset=keys.start, size=keys.stop - keys.start)
             for head in range(group)
             for queries in _cut(tiles.queries)
-            for keys in _cut(tiles.step)
+            for keys in _cut(count)
         ]
         logits: dict[int, jax.Array] = {}
         weights: dict[int, jax.Array] = {}
@@ -335,43 +363,53 @@ def _kernel(
                 value = read_values(first + square.offset, square.size, square.head, is_masked=is_masked)
                 product = jnp.dot(value, weights.pop(now), preferred_element_type=jnp.float32)
                 sums = product if square.offset == 0 else sums + product
-                if square.offset + square.size == tiles.step:
+                if square.offset + square.size == count:
                     before, highest, total = statistics.pop(now)
                     excess = excess_ref[:, square.queries]
                     excess_ref[:, square.queries] = jnp.maximum(excess, highest - before)
                     change(square.head, square.queries, before, highest, total, sums)
 
-    steps = tiles.keys // tiles.step
     rest = key_length - (pl.cdiv(key_length, tiles.keys) - 1) * tiles.keys  # keys of the last tile
-    is_cut = window is not None or rest % tiles.step != 0
+    is_cut = window is not None or rest % LANES != 0
 
     def each_step(run: Callable[..., None]) -> None:
+        """In a loop; of the last tile only what holds keys."""
+        steps = tiles.keys // tiles.step
         if window is not None:
-            jax.lax.fori_loop(0, steps, lambda step, _: run(step * tiles.step, is_masked=True), None)
+            jax.lax.fori_loop(0, steps, lambda step, _: run(step * tiles.step, tiles.step, is_masked=True), None)
             return
         whole = jnp.where(column == last, rest // tiles.step, steps)
-        jax.lax.fori_loop(0, whole, lambda step, _: run(step * tiles.step, is_masked=False), None)
+        jax.lax.fori_loop(0, whole, lambda step, _: run(step * tiles.step, tiles.step, is_masked=False), None)
         if rest % tiles.step:
-            pl.when(column == last)(lambda: run(rest // tiles.step * tiles.step, is_masked=True))
+            size = LANES * pl.cdiv(rest % tiles.step, LANES)
+            pl.when(column == last)(lambda: run(rest // tiles.step * tiles.step, size, is_masked=is_cut))
 
     def count_tile() -> None:
         """Relative to the maximum of the keys before; once more, after their own, where that was too far off."""
         pl.when(column == 0)(lambda: raise_maximum(0, FIRST_KEYS, is_masked=is_cut))
+        if window is not None:  # a query may have seen no key before, so there is no maximum to start from
+            each_step(raise_maximum)
+            each_step(add_keys)
+            return
         for kept_ref, saved_ref in zip(kept_refs, saved_refs, strict=True):
             saved_ref[...] = kept_ref[...]
 
-        def attempt(is_careful: jax.Array) -> jax.Array:
-            @pl.when(is_careful == 1)
-            def _prepare() -> None:
-                for kept_ref, saved_ref in zip(kept_refs, saved_refs, strict=True):
-                    kept_ref[...] = saved_ref[...]
-                each_step(functools.partial(raise_maximum, count=tiles.step))
-
+        def attempt(is_second: jax.Array) -> jax.Array:
+            pl.when(is_second == 1)(restore)
             excess_ref[...] = jnp.zeros_like(excess_ref)
             each_step(add_keys)
-            return jnp.where((is_careful == 0) & (excess_ref[...].max() > EXCESS), 1, 2)
+            return jnp.where((is_second == 0) & (excess_ref[...].max() > EXCESS), 1, 2)
 
-        jax.lax.while_loop(lambda turn: turn < 2, attempt, jnp.int32(window is not None))
+        jax.lax.while_loop(lambda turn: turn < 2, attempt, jnp.int32(0))
+
+    def restore() -> None:
+        """Totals and sums as they were, relative to the maximum that is known by now."""
+        saved_maximum_ref, saved_total_ref, saved_sum_ref = saved_refs
+        for head in range(group):
+            rows = slice(head * width, (head + 1) * width)
+            fade = jnp.exp2(saved_maximum_ref[head] - maximum_ref[head])
+            total_ref[head] = fade * saved_total_ref[head]
+            sum_ref[rows, :] = fade[:1] * saved_sum_ref[rows, :]
 
     if window is None:
         count_tile()
