@@ -110,15 +110,31 @@ def find_topology(name: str) -> Topology:
 
 
 def find_devices(topology: Topology) -> list[Any]:
-    """The devices to build a mesh of; nothing can run on them. Raises LumeshError where there is no TPU compiler."""
+    """The devices to build a mesh of; nothing can run on them.
+
+    Raises LumeshError where there is no TPU compiler, or where this process's CPU shows itself as fewer devices.
+    """
     import jax
     from jax.experimental import topologies
 
     if topology.chip is None:
-        return jax.devices("cpu")[: topology.chips]
+        devices = jax.devices("cpu")
+        if len(devices) < topology.chips:
+            raise LumeshError(
+                f"{topology.name} has {topology.title}; JAX shows {len(devices)} here.",
+                advice="Leave JAX_NUM_CPU_DEVICES unset, and the device count out of XLA_FLAGS.",
+            )
+        return devices[: topology.chips]
+    check_compiler()
+    return topologies.get_topology_desc(topology.layout, platform="tpu", **topology.options).devices
+
+
+def check_compiler() -> None:
+    """Raises LumeshError where no TPU compiler is installed."""
+    import jax
+
     if find_spec("libtpu") is None:
         raise LumeshError(
             "The TPU compiler is not installed here.",
             advice=f"Install it: pip install 'jax[tpu]=={jax.__version__}', or plan for cpu-1 or cpu-8.",
         )
-    return topologies.get_topology_desc(topology.layout, platform="tpu", **topology.options).devices

@@ -7,14 +7,27 @@ before it falls back; people should never see that. Must be imported before jax.
 import gc
 import importlib.util
 import os
+import re
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 TPU_DEVICE_FILES = ("/dev/accel0", "/dev/vfio/0")
 GPU_DEVICE_FILES = "nvidia[0-9]*"  # in /dev; a container may be given any one of them
 CUDA_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")  # what jax[cuda13] and jax[cuda12] bring
 GARBAGE_THRESHOLDS = (20_000, 20, 20)
+
+_DEVICE_COUNT = "--xla_force_host_platform_device_count"
+# What changes no program: into how many devices a CPU is split, what is written down on the way, and what JAX itself
+# adds beside a TPU (cloud_tpu_init.py).
+_HARMLESS = (_DEVICE_COUNT, "--xla_dump_", "--xla_tpu_use_enhanced_launch_barrier=true")
+_OF_LLVM = ("--xla_backend_optimization_level", "--xla_llvm_")  # which makes no code for TPUs
+_OF_OTHERS = {
+    "cpu": ("--xla_gpu_", "--xla_tpu_"),
+    "gpu": ("--xla_cpu_", "--xla_tpu_"),
+    "tpu": ("--xla_cpu_", "--xla_gpu_", *_OF_LLVM),
+}
 
 
 def prepare_backend() -> None:
@@ -59,14 +72,15 @@ def choose_platforms(*, has_cuda: bool) -> str:
 def prepare_compiler(*, cpu_devices: int) -> None:
     """For compiling only: JAX stays on the CPU, even beside a TPU, and libtpu asks nobody what machine this is.
 
-    May run after jax is imported, but before anything is compiled for a TPU.
+    The CPU shows itself as `cpu_devices` at least, whatever the environment says: nothing else runs here. May run after
+    jax is imported, but before it is asked for devices.
     """
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v6e-8")
     os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # no chip is touched, so two plans may be made at a time
-    split_cpu(cpu_devices)
+    os.environ["XLA_FLAGS"] = with_devices(os.environ.get("XLA_FLAGS", ""), cpu_devices)
     if "jax" not in sys.modules:
         prepare_backend()
 
@@ -74,8 +88,22 @@ def prepare_compiler(*, cpu_devices: int) -> None:
 def split_cpu(devices: int) -> None:
     """A CPU shows itself to JAX as so many devices, unless the environment says another number."""
     flags = os.environ.get("XLA_FLAGS", "")
-    if "host_platform_device_count" not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
+    if _DEVICE_COUNT not in flags:
+        os.environ["XLA_FLAGS"] = with_devices(flags, devices)
+
+
+def with_devices(flags: str, devices: int) -> str:
+    """These XLA_FLAGS, but a CPU shows itself as so many devices, or as more where they say more."""
+    said = [int(count) for count in re.findall(rf"{_DEVICE_COUNT}=(\d+)", flags)]
+    others = [flag for flag in flags.split() if not flag.startswith(_DEVICE_COUNT)]
+    return " ".join([*others, f"{_DEVICE_COUNT}={max([devices, *said[-1:]])}"])
+
+
+def list_flags(platform: str, environment: Mapping[str, str] = os.environ) -> str:
+    """What the environment tells the compiler for `cpu`, `gpu` or `tpu` that may change a program; mostly nothing."""
+    names = ("XLA_FLAGS", "LIBTPU_INIT_ARGS") if platform == "tpu" else ("XLA_FLAGS",)
+    flags = " ".join(environment.get(name, "") for name in names).split()
+    return " ".join(flag for flag in flags if not flag.startswith((*_HARMLESS, *_OF_OTHERS[platform])))
 
 
 def extend_environment(**variables: str) -> dict[str, str]:

@@ -74,3 +74,59 @@ def test_a_users_own_choice_is_respected() -> None:
 def test_the_floor_and_the_command_line_import_neither_jax_nor_torch() -> None:
     code = "import sys, pipelines.__main__; print(sorted({'jax', 'torch', 'diffusers'} & set(sys.modules)))"
     assert run(code).stdout == "[]\n"
+
+
+SHOW = """
+from pipelines.runtime.platform import prepare_compiler
+prepare_compiler(cpu_devices=4)
+from pipelines.errors import LumeshError
+from pipelines.plan.topologies import TOPOLOGIES, find_devices
+print(len(find_devices(TOPOLOGIES["cpu-1"])))
+try:
+    print(len(find_devices(TOPOLOGIES["cpu-8"])))
+except LumeshError as error:
+    print(error)
+"""
+
+
+def test_for_compiling_there_are_the_devices_that_a_topology_has_or_it_is_refused() -> None:
+    told = run(SHOW, XLA_FLAGS="--xla_force_host_platform_device_count=2").stdout
+    assert told.startswith("1\ncpu-8 has 8 CPU devices; JAX shows 4 here. ")
+    assert run(SHOW, XLA_FLAGS="--xla_force_host_platform_device_count=9").stdout == "1\n8\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("", "--xla_force_host_platform_device_count=8"),
+        ("--xla_force_host_platform_device_count=2", "--xla_force_host_platform_device_count=8"),
+        ("--xla_force_host_platform_device_count=16 --a=b", "--a=b --xla_force_host_platform_device_count=16"),
+        (
+            "--xla_force_host_platform_device_count=16 --xla_force_host_platform_device_count=2",  # the last one counts
+            "--xla_force_host_platform_device_count=8",
+        ),
+    ],
+)
+def test_a_cpu_is_split_into_as_many_devices_as_are_needed(flags: str, expected: str) -> None:
+    assert platform.with_devices(flags, 8) == expected
+
+
+def test_whoever_runs_keeps_the_number_of_devices_that_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    platform.split_cpu(8)
+    assert os.environ["XLA_FLAGS"] == "--xla_force_host_platform_device_count=2"
+
+
+@pytest.mark.parametrize(
+    ("of", "xla", "libtpu", "flags"),
+    [
+        ("tpu", "", "", ""),
+        ("tpu", "--xla_force_host_platform_device_count=8", " --xla_tpu_use_enhanced_launch_barrier=true", ""),
+        ("tpu", "--xla_dump_to=/tmp --xla_backend_optimization_level=0 --xla_cpu_a=1", "", ""),
+        ("tpu", "--xla_disable_hlo_passes=a", "--xla_tpu_b=1", "--xla_disable_hlo_passes=a --xla_tpu_b=1"),
+        ("cpu", "--xla_backend_optimization_level=0", "--xla_tpu_b=1", "--xla_backend_optimization_level=0"),
+        ("gpu", "--xla_gpu_a=1 --xla_cpu_a=1", "", "--xla_gpu_a=1"),
+    ],
+)
+def test_only_flags_that_change_programs_count(of: str, xla: str, libtpu: str, flags: str) -> None:
+    assert platform.list_flags(of, {"XLA_FLAGS": xla, "LIBTPU_INIT_ARGS": libtpu}) == flags
