@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from pipelines.plan.topologies import find_devices, find_topology
+from pipelines.errors import LumeshError
+from pipelines.plan.topologies import check_compiler, find_devices, find_topology
 from pipelines.runtime.flash import Tiles, choose_group, count_flops, flash_attention
 from pipelines.runtime.platform import extend_environment, prepare_compiler
 
@@ -42,24 +43,31 @@ class Busy:
 
 
 def search(*, heads: int, width: int) -> Iterator[Busy]:
-    """Every candidate, as it is measured."""
+    """Every candidate, as it is measured. Raises LumeshError where the TPU compiler is not there, or fails."""
+    check_compiler()
     for tiles in CANDIDATES:
         yield measure(tiles, heads=heads, width=width)
 
 
 def measure(tiles: Tiles, *, heads: int, width: int) -> Busy:
-    """Compiles the kernel for one chip; seconds each."""
+    """Compiles the kernel for one chip; seconds each. Raises LumeshError."""
     topology = find_topology(TOPOLOGY)
     assert topology.chip is not None
     with tempfile.TemporaryDirectory() as folder:
         dump = {"to": folder, "llo_text": "true", "llo_pass_label_regex": ".*final_bundles.*"}
         options = " ".join(f"--xla_jf_dump_{name}={value}" for name, value in dump.items())
         sizes = (tiles.queries, tiles.keys, tiles.step, heads, width)
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "pipelines.plan.schedule", *map(str, sizes)],
             env=extend_environment(LIBTPU_INIT_ARGS=options),
-            check=True,
+            capture_output=True,
+            text=True,
+            check=False,
         )
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            what = f"{tiles.queries} queries, {tiles.keys} keys, {tiles.step} a step"
+            raise LumeshError(f"The kernel with {what} is not compiled: {last}")
         (file,) = (one for one in Path(folder).glob("*flash_attention*final_bundles.txt") if "schedule" not in one.name)
         cycles = count_loop_cycles(file.read_text("utf-8"))
     group = choose_group(heads, width)
@@ -102,4 +110,7 @@ def _compile(tiles: Tiles, *, heads: int, width: int) -> None:
 if __name__ == "__main__":
     prepare_compiler(cpu_devices=1)
     queries, keys, step, heads, width = map(int, sys.argv[1:])
-    _compile(Tiles(queries=queries, keys=keys, step=step), heads=heads, width=width)
+    try:
+        _compile(Tiles(queries=queries, keys=keys, step=step), heads=heads, width=width)
+    except (LumeshError, jax.errors.JaxRuntimeError) as error:
+        sys.exit(" ".join(str(error).split()))

@@ -1,7 +1,10 @@
 """The kernel's own schedule: the innermost loop is found and counted, and the tiles in use fill the unit well."""
 
+from pathlib import Path
+
 import pytest
 
+from pipelines.errors import LumeshError
 from pipelines.plan.schedule import count_loop_cycles, measure
 from pipelines.runtime.flash import Tiles, choose_tiles, find_vmem_bytes
 
@@ -28,3 +31,13 @@ def test_the_tiles_of_a_long_video_run_near_the_two_thirds_of_the_peak_that_head
     tiles = choose_tiles(75_600, 75_600, group=1, width=128, itemsize=2, vmem_bytes=find_vmem_bytes("TPU v6 lite"))
     assert tiles == Tiles(queries=2048, keys=16384, step=1024)
     assert 0.54 < measure(tiles, heads=1, width=128).utilisation < 2 / 3
+
+
+@pytest.mark.tpu_aot
+def test_a_kernel_that_is_not_compiled_is_an_error_of_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "libtpu.so"
+    broken.write_text("no library")
+    monkeypatch.setenv("TPU_LIBRARY_PATH", str(broken))
+    with pytest.raises(LumeshError, match="512 queries, 1024 keys, 512 a step is not compiled: .*libtpu.so") as failure:
+        measure(Tiles(queries=512, keys=1024, step=512), heads=1, width=128)
+    assert len(str(failure.value).splitlines()) == 1
