@@ -1,8 +1,10 @@
 """Packs: programs compiled ahead for one kind of machine, in one file that a worker loads instead of compiling.
 
 A pack is a zip with `manifest.json` and one serialized executable a program. It is used only where everything is the
-same: jax, jaxlib and libtpu, the chips and their mesh, and the program itself, by the fingerprint of its StableHLO
-and the compiler's options. What does not match is compiled as ever, and the log and `Packs.describe` say why.
+same: jax, jaxlib and libtpu, the chips and their mesh, the flags that the environment gives the compiler, and the
+program itself, by the fingerprint of its StableHLO and the compiler's options. What does not match is compiled as ever,
+and the log and `Packs.describe` say why. It holds no entries of JAX's compilation cache, because what it holds replaces
+them: the loader finds a program here by its fingerprint before that cache is asked.
 
 A pack is code: loading it unpickles and then runs what is in it. So packs come from flags, the environment and the data
 directory alone, never from a client; the checksums find damage, not malice.
@@ -29,6 +31,7 @@ from pydantic import BaseModel, ConfigDict
 from pipelines.errors import LumeshError
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.mesh import describe_mesh
+from pipelines.runtime.platform import list_flags
 
 SUFFIX = ".pack"
 MANIFEST = "manifest.json"
@@ -61,6 +64,8 @@ class Target(_Facts):
     """Empty where no TPU is meant."""
     layout: str
     """Where each chip of the mesh sits; of a CPU its kind and features."""
+    flags: str = ""
+    """Of the environment, as far as they matter (platform.py). Packs made before they were noted have none."""
 
     def find_difference(self, here: "Target") -> str:
         """Half a sentence for people about the first difference; empty where there is none."""
@@ -70,6 +75,8 @@ class Target(_Facts):
                 continue
             if name == "layout":
                 return "made for another processor, or for chips that are arranged in another way"
+            if name == "flags":
+                return f"made with XLA_FLAGS or LIBTPU_INIT_ARGS of {wanted or 'nothing'}; here is {found or 'nothing'}"
             if name in ("devices", "mesh"):
                 return f"made for {wanted}; here is {found}"
             return f"made with {name} {wanted or 'none'}; here is {found or 'none'}"
@@ -116,6 +123,7 @@ def describe_target(mesh: Mesh, *, device_count: int) -> Target:
         jaxlib=metadata.version("jaxlib"),
         libtpu=libtpu,
         layout=layout,
+        flags=list_flags(devices[0].platform),
     )
 
 

@@ -91,6 +91,7 @@ def test_a_packed_program_is_loaded_and_nothing_is_compiled(file: Path, mesh: Me
         ("devices", "8 x TPU v6 lite", "made for 8 x TPU v6 lite; here is CPU"),
         ("mesh", "dp=2,sp=4", "made for dp=2,sp=4; here is sp=4"),
         ("layout", "elsewhere", "made for another processor"),
+        ("flags", "--xla_a=1", "made with XLA_FLAGS or LIBTPU_INIT_ARGS of --xla_a=1; here is --xla_backend_"),
     ],
 )
 def test_a_pack_of_another_machine_is_refused_with_the_difference(
@@ -101,6 +102,13 @@ def test_a_pack_of_another_machine_is_refused_with_the_difference(
     assert packs.find(program, lower(program)) is None
     assert packs.describe([program]).startswith(f"some.pack is not used: {words}")
     assert not packs.has(program.key)
+
+
+def test_a_pack_from_before_flags_were_noted_was_made_without(file: Path, mesh: Mesh) -> None:
+    rewrite(file, lambda manifest, _programs: manifest["target"].pop("flags"))
+    assert read_manifest(file).target.flags == ""
+    here = "made with XLA_FLAGS or LIBTPU_INIT_ARGS of nothing; here is --xla_backend_"
+    assert open_packs(file, mesh=mesh).describe([]).startswith(f"some.pack is not used: {here}")
 
 
 def test_another_mesh_of_the_same_machine_is_refused(file: Path) -> None:
