@@ -92,6 +92,7 @@ def plan(
     import jax
 
     from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe, read_lines
+    from pipelines.plan.compiler import CompilerError
     from pipelines.plan.matrix import write_matrix
     from pipelines.plan.planner import make_plan, to_json
     from pipelines.plan.report import print_plan
@@ -100,20 +101,25 @@ def plan(
         known = collect_verdicts(read_lines(answers or SHIPPED))
     except (ValueError, KeyError, TypeError) as error:
         raise RecipeError({"answers": f"{answers} holds something else than answers of this command"}) from error
-    plans = []
+    plans, failures, advice = [], list[str](), ""
     for (one, size), machine in itertools.product(wanted, found):
         with LineProgress() if progress_json else TerminalProgress(is_silent=as_json) as progress:
-            made = make_plan(
-                one,
-                machine,
-                shape=size,
-                mode=mode,
-                mesh=mesh,
-                cache_dir=place.plan_cache_dir,
-                on_progress=progress,
-                known=known,
-                dump_dir=dump_hlo,
-            )
+            try:
+                made = make_plan(
+                    one,
+                    machine,
+                    shape=size,
+                    mode=mode,
+                    mesh=mesh,
+                    cache_dir=place.plan_cache_dir,
+                    on_progress=progress,
+                    known=known,
+                    dump_dir=dump_hlo,
+                )
+            except CompilerError as error:  # of one; the others are planned all the same
+                failures.append(f"{one.id} {size} on {machine.name}: {error.detail}")
+                advice = error.advice
+                continue
         plans.append(made)
         jax.clear_caches()  # of traces, which would add up to gigabytes
         # After each, so that what took minutes is not lost with what comes after.
@@ -123,8 +129,10 @@ def plan(
             output.write_text(write_matrix(lines, command=command), "utf-8")
         if not as_json:
             print_plan(made, Console())
-    if as_json:
+    if as_json and plans:
         options.print_json([to_json(made) for made in plans] if len(wanted) * len(found) > 1 else to_json(plans[0]))
+    if failures:
+        raise CompilerError(" ".join(failures), advice=advice)
 
 
 def _name_command(model: str, lines: Sequence[Mapping[str, Any]], *, all_models: bool, all_shapes: bool) -> str:

@@ -1,8 +1,9 @@
 """A program compiled for chips that are not here, and what the compiler said, kept on disk.
 
 Compiling takes minutes, so each answer is kept under a fingerprint of the program itself (its StableHLO with all
-shardings), the topology and the compiler's version. What is kept is what the compiler gave, HLO text included: a better
-estimate of the same program needs no second compilation. A refusal for lack of memory is an answer too. What comes with
+shardings), the topology, the compiler's version and the flags that the environment gives it, if any. What is kept is
+what the compiler gave, HLO text included: a better estimate of the same program needs no second compilation. A refusal
+for lack of a chip's memory is an answer too; any other failure is an error, and nothing of it is kept. What comes with
 Lumesh (answers.py) needs no compilation at all.
 """
 
@@ -23,14 +24,25 @@ from typing import Any
 
 import jax
 
+from pipelines.errors import LumeshError
 from pipelines.plan.estimate import Estimate, estimate
 from pipelines.plan.hlo import Module
 from pipelines.plan.topologies import Topology
 from pipelines.runtime.compiled import Program, lower, without_persistent_cache
+from pipelines.runtime.packs import name_program
+from pipelines.runtime.platform import list_flags
 
 log = logging.getLogger(__name__)
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+# Of a chip: "Ran out of memory on HBM", "in memory space vmem". That this host has no memory left is no refusal.
+_NO_ROOM = re.compile(r"RESOURCE_EXHAUSTED.*(hbm|[vsc]mem|memory space|scoped)", re.IGNORECASE | re.DOTALL)
+
+
+class CompilerError(LumeshError):
+    """The compiler failed for another reason than a chip's memory."""
+
+    title = "The compiler failed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +84,15 @@ class Compiler:
         cache_dir.mkdir(parents=True, exist_ok=True)
 
     def ask(self, program: Program, *, on_compile: Callable[[], None] = lambda: None) -> Verdict:
-        """`on_compile` is called when it takes long."""
+        """`on_compile` is called when it takes long. Raises CompilerError."""
         lowered = lower(program)
-        key = self._fingerprint(program, lowered)
-        if key in self._known:
+        key = self.name(program, lowered)
+        if key in self._known and _is_answer(self._known[key].answer):
             return self._known[key]
         found = self._find(key)
         if found is None:
             on_compile()
-            found = _compile(lowered)
+            found = _compile(lowered, name=name_program(program))
             self._keep(key, *found)
         answer, text = found
         chip = self._topology.chip
@@ -88,8 +100,11 @@ class Compiler:
             program=key, answer=answer, text=text, estimate=estimate(Module(text), chip) if chip and text else None
         )
 
-    def _fingerprint(self, program: Program, lowered: Any) -> str:
-        parts = (json.dumps(read_versions(), sort_keys=True), self._topology.name, program.describe(lowered))
+    def name(self, program: Program, lowered: Any) -> str:
+        """The fingerprint of a program that was traced."""
+        parts = [json.dumps(read_versions(), sort_keys=True), self._topology.name, program.describe(lowered)]
+        if flags := list_flags("tpu" if self._topology.chip else "cpu"):
+            parts.append(flags)
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
     def _find(self, key: str) -> tuple[Answer, str] | None:
@@ -98,7 +113,7 @@ class Compiler:
             text = gzip.decompress((self._cache_dir / f"{key}.hlo.gz").read_bytes()).decode()
         except (OSError, ValueError, TypeError, EOFError, zlib.error):  # not there, or damaged: it is made again
             return None
-        return (answer, text) if text or answer.refusal else None
+        return (answer, text) if _is_answer(answer) and (text or answer.refusal) else None
 
     def _keep(self, key: str, answer: Answer, text: str) -> None:
         """The text first: a fingerprint with an answer has both. What cannot be kept is still an answer."""
@@ -130,13 +145,28 @@ def _read_version(package: str) -> str:
         return "none"
 
 
-def _compile(lowered: Any) -> tuple[Answer, str]:
+def _is_answer(answer: Answer) -> bool:
+    """Other failures than those of memory were once kept as refusals."""
+    return not answer.refusal or is_about_memory(answer.refusal)
+
+
+def is_about_memory(failure: str) -> bool:
+    """Whether the compiler says that a chip has too little of it."""
+    return _NO_ROOM.search(failure) is not None
+
+
+def _compile(lowered: Any, *, name: str) -> tuple[Answer, str]:
     started = time.perf_counter()
     try:
         with without_persistent_cache():
             compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         refusal = " ".join(str(error).split())[:500]
+        if not is_about_memory(refusal):
+            raise CompilerError(
+                f"The compiler failed at {name}: {refusal.rstrip('.')}.",
+                advice="This is not kept. Try another shape or mesh, or fewer flags in XLA_FLAGS and LIBTPU_INIT_ARGS.",
+            ) from error
         seconds = time.perf_counter() - started
         temp_bytes = read_wanted_bytes(str(error))
         return Answer(compile_s=seconds, arguments_bytes=0, temp_bytes=temp_bytes, code_bytes=0, refusal=refusal), ""
@@ -152,7 +182,7 @@ def _compile(lowered: Any) -> tuple[Answer, str]:
 
 
 def read_wanted_bytes(refusal: str) -> int:
-    """What the compiler wanted, of a RESOURCE_EXHAUSTED; 0 when it does not say.
+    """What the compiler wanted of HBM, of a RESOURCE_EXHAUSTED; 0 when it does not say.
 
     Its "temporaries" hold the arguments too: a transformer of 18.2 GB that is refused on 17 GB for 19.1 GB of them
     takes 18.2 GB and 0.9 GB of others on a chip where it fits.
@@ -160,7 +190,7 @@ def read_wanted_bytes(refusal: str) -> int:
     patterns = (
         r"temporaries \((\d[\d.]*)([KMGT]?)",
         r"Total hbm usage >= (\d[\d.]*)([KMGT]?)",
-        r"Used (\d[\d.]*)([KMGT]?) of",
+        r"Used (\d[\d.]*)([KMGT]?) of \S+ hbm",
     )
     for pattern in patterns:
         if found := re.search(pattern, refusal):

@@ -10,6 +10,9 @@ import jax
 import pytest
 
 from pipelines.__main__ import main
+from pipelines.catalog import Model
+from pipelines.plan import planner, topologies
+from pipelines.plan.compiler import CompilerError
 
 STAGES = ["encode", "condition", "denoise", "preview", "decode"]
 
@@ -89,6 +92,32 @@ def test_a_plan_for_v6e_8_is_estimated_by_the_tpu_compiler(plan: Callable[[str],
     rows = [line for line in table.splitlines() if line.startswith(("stage ", "denoise x"))]
     assert len(rows) == 2
     assert all(len(row) <= 80 for row in rows)
+
+
+def test_when_the_compiler_fails_at_some_models_the_others_are_planned(
+    plan: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_one(model: Model, *arguments: Any, **options: Any) -> planner.Plan:
+        if model.id != "tiny":
+            raise CompilerError("The compiler failed at denoise: INTERNAL.", advice="Try another.")
+        return make_plan(model, *arguments, **options)
+
+    make_plan = planner.make_plan
+    monkeypatch.setattr(planner, "make_plan", make_one)
+    code, out, err = plan(f"--all --topology cpu-8 --json --output {tmp_path}/plans.md")
+    assert [made["model"] for made in json.loads(out)] == ["tiny"]
+    assert "| tiny | 64x64 |" in (tmp_path / "plans.md").read_text()
+    assert (code, len(err.splitlines())) == (1, 1)
+    assert "middle 64x64 on cpu-8: The compiler failed at denoise: INTERNAL." in err
+    assert err.endswith(" Try another.\n")
+
+
+def test_without_the_tpu_compiler_no_kernel_is_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topologies, "find_spec", lambda _name: None)
+    assert main(["plan", "--search", "attention"]) == 1
+    assert "The TPU compiler is not installed here." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
