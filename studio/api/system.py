@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipelines.batching import asks_for_many
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.plan.topologies import TOPOLOGIES
@@ -59,7 +60,10 @@ class Clear(BaseModel):
 
 
 class Wanted(BaseModel):
-    """What to plan: null takes the model's default shape, and this hardware where it is a TPU (else a v6e-8)."""
+    """What to plan: null takes the model's default shape, and this hardware where it is a TPU (else a v6e-8).
+
+    On this hardware a `mode` of null is the worker's, as `--mesh` has it, and its mesh is the worker's too.
+    """
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"model": "flux2-dev", "topology": "v6e-8"}]}
@@ -68,7 +72,7 @@ class Wanted(BaseModel):
     model: str
     topology: Annotated[str | None, Field(description="a name of GET /api/v1/system/topologies")] = None
     shape: str | None = None
-    mode: Literal["latency", "throughput"] = "latency"
+    mode: Literal["latency", "throughput"] | None = None
 
 
 @router.get("")
@@ -193,8 +197,13 @@ def get_usage(visit: Visitor) -> dict[str, Any]:
 
 @router.get("/topologies")
 def list_topologies(operator: Operator) -> dict[str, Any]:
-    """The machines a plan can be made for, and which of them is this one (`here`; null: none of them)."""
+    """The machines a plan can be made for, and which of them is this one (`here`; null: none of them).
+
+    `here_mode` and `here_mesh` (null: chosen) are how the worker uses this one. The models of `remote_text_encoders`
+    have their prompts read on another machine; plans count their text encoder all the same.
+    """
     found = machine.read_machine(operator.database)
+    settings = operator.studio.settings
     here = suggest_topology(found.devices, chips=found.chips)
     return {
         "topologies": [
@@ -204,6 +213,11 @@ def list_topologies(operator: Operator) -> dict[str, Any]:
         "modes": list(MODES),
         "here": here.name if here else None,
         "default": here.name if here and here.chip else DEFAULT_TOPOLOGY,
+        "here_mode": "throughput" if asks_for_many(settings.mesh) else "latency",
+        "here_mesh": None if asks_for_many(settings.mesh) else settings.mesh,
+        "remote_text_encoders": [
+            model.id for model in operator.studio.catalog.models if settings.find_text_encoder(model) is not None
+        ],
     }
 
 
@@ -212,8 +226,9 @@ def get_plan(operator: Operator, wanted: Annotated[Wanted, Query()]) -> dict[str
     """The plan of this model, shape and topology as far as it is; starts nothing.
 
     `state` is `done` (see `plan`: the object that `python -m pipelines plan --json` prints, estimated by the TPU
-    compiler), `running` (see `progress`), `failed` (see `error`), `cancelled` or `unknown`. `other` is another plan
-    that is being made.
+    compiler), `running` (see `progress`), `failed` (see `error`), `cancelled` or `unknown`; `shipped` is a `plan` that
+    came with Lumesh, made before, in which the bytes of weights are those of inputs too. `other` is another plan that
+    is being made.
     """
     question = _read_question(wanted, operator)
     planner = operator.studio.planner
@@ -264,7 +279,11 @@ def _read_question(wanted: Wanted, operator: Visit) -> Question:
     shape = wanted.shape or str(model.default_shape)
     if shape not in map(str, model.shapes):
         raise RecipeError({"shape": f"{shape} is not a shape of {model.id}; allowed: {model.shape_list()}"})
-    topology = wanted.topology or list_topologies(operator)["default"]
+    machines = list_topologies(operator)
+    topology = wanted.topology or machines["default"]
     if topology not in TOPOLOGIES:
         raise RecipeError({"topology": f"there is no {topology!r}; allowed: {', '.join(TOPOLOGIES)}"})
-    return Question.of(model, shape=shape, topology=topology, mode=wanted.mode)
+    here_mode = machines["here_mode"] if topology == machines["here"] else None
+    mode = wanted.mode or here_mode or MODES[0]
+    mesh = machines["here_mesh"] if mode == here_mode else None
+    return Question.of(model, shape=shape, topology=topology, mode=mode, mesh=mesh)

@@ -188,6 +188,39 @@ def test_a_kept_plan_shows_at_once_and_says_who_estimated_it(open_page: OpenPage
     keep(page, "plan-dark")
 
 
+def test_this_hardware_is_planned_as_it_is_used_and_nothing_starts_unasked(
+    open_page: OpenPage, studio: Any, keep: Keep
+) -> None:
+    """On a v6e-8 that makes many outputs at once; the plan is the one that comes with Lumesh."""
+    page = open_page()
+    with urllib.request.urlopen(f"{studio.url}/api/v1/system/topologies") as answer:
+        machines = json.load(answer) | {
+            "here": "v6e-8",
+            "here_mode": "throughput",
+            "remote_text_encoders": ["sdxl-base"],
+        }
+    page.route("**/api/v1/system/topologies", lambda route: route.fulfill(json=machines))
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.method) if "/system/plan" in one.url else None)
+    page.click(".lu-views [data-view=system]")
+    expect(page.locator("#lu-plan-topology")).to_have_value("v6e-8")
+    expect(page.locator("#lu-plan-mode")).to_have_value("throughput")
+    page.select_option("#lu-plan-model", "sdxl-base")
+    page.select_option("#lu-plan-mode", "latency")
+    result = page.locator("#lu-plan-result")
+    expect(result.locator("tbody tr th")).to_contain_text(["encode", "denoise", "decode"])
+    expect(result).to_contain_text("This plan came with Lumesh")
+    expect(result).to_contain_text("this plan counts the text encoder all the same")
+    expect(page.locator("#lu-plan-start")).to_be_enabled()
+    result.scroll_into_view_if_needed()
+    keep(page, "plan-shipped")
+    page.select_option("#lu-plan-topology", "v6e-4")
+    expect(result).not_to_contain_text("counts the text encoder")
+    page.select_option("#lu-plan-topology", "v6e-8")
+    expect(page.locator("#lu-plan-mode")).to_have_value("throughput")
+    assert {*asked} == {"GET"}
+
+
 def test_the_help_lists_every_key_of_the_map_and_letters_do_what_it_says(open_page: OpenPage, keep: Keep) -> None:
     page = open_page()
     page.keyboard.press("Escape")

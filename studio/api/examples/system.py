@@ -56,7 +56,7 @@ PART = {
 CACHE = {"bytes": 412_000_000, "files": 61, "is_compiling": False}
 USAGE = {"owner": "local", "jobs": 52, "chip_seconds": 1210.4, "cost_usd": 0.91}
 TOPOLOGY = {"name": "v6e-8", "title": "8 chips TPU v6e", "chips": 8, "is_tpu": True}
-QUESTION = {"model": "flux2-dev", "shape": "1024x1024", "topology": "v6e-8", "mode": "latency"}
+QUESTION = {"model": "flux2-dev", "shape": "1024x1024", "topology": "v6e-8", "mode": "latency", "mesh": "dp=2,sp=4"}
 RUN = {
     **QUESTION,
     "state": "running",
@@ -106,7 +106,15 @@ EXAMPLES = (
     get(
         "/api/v1/system/topologies",
         "Which machines can be planned for",
-        answer={"topologies": [TOPOLOGY], "modes": ["latency", "throughput"], "here": "v6e-8", "default": "v6e-8"},
+        answer={
+            "topologies": [TOPOLOGY],
+            "modes": ["latency", "throughput"],
+            "here": "v6e-8",
+            "default": "v6e-8",
+            "here_mode": "latency",
+            "here_mesh": "dp=2,sp=4",
+            "remote_text_encoders": [],
+        },
     ),
     get(
         "/api/v1/system/plan",

@@ -1,14 +1,20 @@
 """The machine over REST: what is measured, emptied and counted, and plans made by the real planner's process."""
 
+import contextlib
+import dataclasses
 import json
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.catalog import load_catalog
-from studio.api.planning import Planner, Question, suggest_topology
+from pipelines.catalog import Catalog, load_catalog
+from studio.api import create_api
+from studio.api.planning import NICE, Planner, Question, suggest_topology
 from studio.database import Database
 from studio.jobs import machine
 from studio.jobs.job import Job
@@ -120,7 +126,7 @@ def test_every_route_is_described(client: TestClient) -> None:
 
 def test_a_kept_plan_shows_at_once(client: TestClient, settings: Settings) -> None:
     wanted = {"model": "demo-sdxl", "topology": "v6e-4"}
-    assert client.get(f"{SYSTEM}/plan", params=wanted).json()["state"] == "unknown"
+    assert client.get(f"{SYSTEM}/plan", params=wanted).json()["state"] in ("unknown", "shipped")
     question = Question.of(load_catalog().get("demo-sdxl"), shape="256x256", topology="v6e-4", mode="latency")
     settings.plans_dir.mkdir(parents=True)
     plan = {"model": "demo-sdxl", "source": "Estimated by the TPU compiler"}
@@ -171,6 +177,117 @@ def test_a_plan_is_made_in_the_background_one_at_a_time_and_kept(
     question = Question.of(load_catalog().get("demo-sdxl"), shape="256x256", topology="cpu-1", mode="latency")
     kept = Planner(settings).find(question)
     assert kept is not None and kept.plan == done["plan"]
+
+
+def make_planner(settings: Settings, *command: str) -> tuple[Planner, Question]:
+    question = Question.of(load_catalog().get("demo-sdxl"), shape="256x256", topology="cpu-1", mode="latency")
+    return Planner(settings, command=command), question
+
+
+def test_a_planner_that_cannot_start_says_so_and_stands_in_nobodys_way(settings: Settings, tmp_path: Path) -> None:
+    planner, question = make_planner(settings, str(tmp_path / "nothing"))
+    for _ in range(2):
+        run = planner.ask(question)
+        assert (run.state, planner.is_running) == ("failed", False)
+        assert run.error.startswith("The planner could not start: ")
+    planner.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("print('no plan')", "The planner's answer cannot be read: "),
+        ("import os; os.write(2, b'\\xff\\n'); os.abort()", "\ufffd"),
+        ("raise SystemExit(3)", "The planner ended with code 3."),
+    ],
+)
+def test_a_planner_that_ends_badly_has_failed_and_another_may_start(
+    settings: Settings, wait_for: Callable[..., object], script: str, error: str
+) -> None:
+    planner, question = make_planner(settings, sys.executable, "-c", script)
+    for _ in range(2):
+        run = planner.ask(question)
+        wait_for("the end", lambda run=run: run.state != "running")
+        assert (run.state, planner.is_running) == ("failed", False)
+        assert run.error.startswith(error)
+
+
+def test_a_plan_that_cannot_be_kept_is_shown(settings: Settings, wait_for: Callable[..., object]) -> None:
+    settings.plans_dir.parent.mkdir(parents=True, exist_ok=True)
+    settings.plans_dir.write_text("a file in the folder's place")
+    planner, question = make_planner(settings, sys.executable, "-c", "print('{}')")
+    run = planner.ask(question)
+    wait_for("the end", lambda: run.state != "running")
+    assert (run.state, run.plan) == ("done", {})
+
+
+def test_planning_stands_back_for_everything_else(settings: Settings, wait_for: Callable[..., object]) -> None:
+    script = "import json, os, sys; sys.stdin.read(); print(json.dumps({'nice': os.nice(0)}))"
+    planner, question = make_planner(settings, sys.executable, "-c", script)
+    run = planner.ask(question)
+    wait_for("the end", lambda: run.state != "running")
+    assert run.plan == {"nice": min(19, os.nice(0) + NICE)}
+
+
+@pytest.fixture
+def make_client(database: Database, catalog: Catalog) -> Iterator[Callable[[Settings], TestClient]]:
+    with contextlib.ExitStack() as clients:
+        yield lambda settings: clients.enter_context(TestClient(create_api(settings, database, catalog)))
+
+
+@pytest.fixture
+def tpu(database: Database) -> None:
+    """The worker runs on a v6e-8."""
+    with database.write() as tx:
+        machine.describe(tx, chips=8, chip_price=None)
+        devices = [{"id": number, "kind": "TPU v6 lite"} for number in range(8)]
+        machine.measure(tx, mesh="", devices=devices, host={}, compiling=0)
+
+
+@pytest.mark.usefixtures("tpu")
+@pytest.mark.parametrize(
+    ("mesh", "wanted", "planned"),
+    [
+        (None, {}, ("latency", None)),
+        ("dp=2,sp=4", {}, ("latency", "dp=2,sp=4")),
+        ("dp=2,sp=4", {"mode": "throughput"}, ("throughput", None)),
+        ("dp=2,sp=4", {"topology": "v6e-4"}, ("latency", None)),
+        ("throughput", {}, ("throughput", None)),
+        ("throughput", {"mode": "latency"}, ("latency", None)),
+        ("throughput", {"topology": "v6e-4"}, ("latency", None)),
+    ],
+)
+def test_this_hardware_is_planned_as_the_worker_uses_it(
+    make_client: Callable[..., TestClient],
+    settings: Settings,
+    mesh: str | None,
+    wanted: dict[str, str],
+    planned: tuple[str, str | None],
+) -> None:
+    client = make_client(dataclasses.replace(settings, mesh=mesh))
+    found = client.get(f"{SYSTEM}/plan", params={"model": "demo-wan", **wanted}).json()
+    assert (found["mode"], found["mesh"]) == planned
+
+
+def test_the_mesh_reaches_the_planner_and_is_part_of_the_key(
+    settings: Settings, wait_for: Callable[..., object]
+) -> None:
+    script = "import json, sys; print(json.dumps(sys.argv))"
+    planner, question = make_planner(settings, sys.executable, "-c", script)
+    split = dataclasses.replace(question, mesh="dp=2,sp=4")
+    assert split.key != question.key
+    for asked in (question, split):
+        run = planner.ask(asked)
+        wait_for("the end", lambda run=run: run.state != "running")
+        assert ("dp=2,sp=4" in (run.plan or ())) is (asked is split)
+
+
+def test_models_whose_prompts_are_read_elsewhere_are_told(
+    make_client: Callable[..., TestClient], settings: Settings
+) -> None:
+    urls = {"flux2-dev": "http://10.0.0.2:8000"}
+    found = make_client(dataclasses.replace(settings, text_encoder_urls=urls)).get(f"{SYSTEM}/topologies").json()
+    assert found["remote_text_encoders"] == ["flux2-dev"]
 
 
 def test_a_plan_is_cancelled_and_can_be_asked_for_again(client: TestClient) -> None:

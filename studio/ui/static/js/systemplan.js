@@ -25,6 +25,7 @@ const COLUMNS = [
   t("plan.exposed"),
 ];
 
+let machines = null; // which can be planned for, and how the worker uses the one it runs on
 let shown = ""; // which plan stands in the table
 let timer = 0;
 let asked = 0;
@@ -36,13 +37,14 @@ export function mountPlan() {
   find("lu-plan-form").addEventListener("submit", start);
   find("lu-plan-form").addEventListener("change", (event) => {
     if (event.target === find("lu-plan-model")) fillShapes();
+    if (event.target === find("lu-plan-topology")) chooseMode();
     look();
   });
   find("lu-plan-cancel").addEventListener("click", cancel);
   onChange(() => isShown("system") && !find("lu-plan-model").options.length && openPlan());
 }
 
-/** Choices first; then whatever is known of what is chosen. */
+/** Choices first, as the worker runs; then whatever is known of what is chosen: nothing is compiled before the click. */
 export async function openPlan() {
   if (!state.models.length) return; // they come with the page's first answer
   try {
@@ -54,13 +56,22 @@ export async function openPlan() {
 }
 
 async function fillChoices() {
-  const { topologies, modes, here, default: first } = await readTopologies();
+  machines = await readTopologies();
+  const { topologies, modes, here, default: first } = machines;
   const chips = topologies.filter((one) => one.is_tpu || one.name === here);
   fill("topology", chips.map(({ name, title }) => [name, name === here ? t("plan.these", { title }) : title]), first);
   fill("mode", modes.map((mode) => [mode, MODES[mode] ?? mode]), modes[0]);
+  chooseMode();
   fill("model", state.models.map(({ id, title }) => [id, title]), state.engine?.model || state.models[0].id);
   fillShapes();
 }
+
+/** On this hardware a plan is of what the worker does, until somebody chooses otherwise. */
+function chooseMode() {
+  if (isHere()) find("lu-plan-mode").value = machines.here_mode;
+}
+
+const isHere = () => find("lu-plan-topology").value === machines.here;
 
 function fillShapes() {
   const model = modelOf(find("lu-plan-model").value);
@@ -138,13 +149,18 @@ function drawBar(fraction) {
 }
 
 function drawResult({ state: how, plan }) {
-  const key = plan ? JSON.stringify([plan.model, plan.shape, plan.topology, plan.mode]) : how;
+  const key = plan ? JSON.stringify([how, plan.model, plan.shape, plan.topology, plan.mode, plan.mesh]) : how;
   if (key === shown) return;
   shown = key;
   const texts = { unknown: t("plan.unknown"), cancelled: t("plan.cancelled") };
-  const content = plan ? tableOf(plan) : texts[how] ? [el("p.lu-model-note", {}, texts[how])] : [];
+  const notes = [how === "shipped" && t("plan.shipped"), plan && isReadElsewhere(plan) && t("plan.remoteEncoder")];
+  const content = plan ? [...tableOf(plan), ...notes.filter(Boolean).map(noteOf)] : texts[how] ? [noteOf(texts[how])] : [];
   find("lu-plan-result").replaceChildren(...content);
 }
+
+const noteOf = (text) => el("p.lu-model-note", {}, text);
+
+const isReadElsewhere = ({ model }) => isHere() && machines.remote_text_encoders.includes(model);
 
 const duration = (s) => (s < 1 ? milliseconds(1000 * s) : seconds(s));
 
