@@ -7,6 +7,7 @@ every device has some of the tokens, where they divide and rows are not split (t
 compiler, and so is the text encoder, whose projections are not packed.
 """
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,13 +19,17 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.catalog import Model
 from pipelines.errors import MeshError
+from pipelines.flux2.parts import COMPONENTS, PATCH
 from pipelines.flux2.tokens import gather_for_branches, split_tokens, sum_own
 from pipelines.runtime.attention import AttentionAxes
-from pipelines.runtime.components import read_json
+from pipelines.runtime.components import read_json, told_as_incomplete
 from pipelines.runtime.packed import PackedTensor
 from pipelines.runtime.sharding import Rules, apply_rules
 from pipelines.runtime.torch_bridge import TracedModule, scan_if_long
 from pipelines.runtime.weights import StoredTensor, WeightSource
+from pipelines.sources import find_configs
+
+log = logging.getLogger(__name__)
 
 # What comes first in a branch of a block: each device makes its own heads and gates.
 _FIRST = (
@@ -52,15 +57,29 @@ _STREAMS = "encoder_hidden_states", "hidden_states"
 
 
 def choose_sizes(model: Model, device_count: int) -> dict[str, int]:
-    """As many slices of weights as the heads allow, the rest of the devices on rows of the picture.
+    """The most devices that each get a part: slices of weights as far as heads divide, and rows of the picture.
 
     The hub's checkpoints have 24, 32 and 48 heads and fit on no single chip as soon as their text encoder is counted.
+    24 heads on 16 devices are 8 slices, rows in two halves; on 5 devices 4 slices, for a fifth would do what others do.
     """
-    heads = device_count
-    if model.path is not None and (file := model.path / "transformer" / "config.json").exists():
-        heads = read_json(file).get("num_attention_heads", device_count)
-    slices = math.gcd(heads, device_count)
-    return {"tp": slices, "sp": device_count // slices}
+    folder = find_configs(model)
+    with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
+        heads = read_json(folder / "transformer" / "config.json")["num_attention_heads"]
+        token = 2 ** (len(read_json(folder / "vae" / "config.json")["block_out_channels"]) - 1) * PATCH
+    rows = model.default_shape.height // token
+    splits = [
+        (tp, sp)
+        for tp in range(1, device_count + 1)
+        for sp in range(1, device_count // tp + 1)
+        if heads % tp == 0 and rows % sp == 0
+    ]
+    tp, sp = max(splits, key=lambda split: (math.prod(split), split))
+    if tp * sp < device_count:
+        log.warning(
+            "%s runs on %d of %d devices: more divide neither its %d heads nor %s's %d rows of tokens",
+            *(model.id, tp * sp, device_count, heads, model.default_shape, rows),
+        )
+    return {"tp": tp, "sp": sp}
 
 
 def check_heads(transformer: Any, mesh: Mesh) -> None:

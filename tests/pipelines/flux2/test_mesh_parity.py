@@ -9,33 +9,39 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh
 
-from pipelines.catalog import Catalog
+from pipelines.catalog import Catalog, load_catalog
 from pipelines.flux2 import choose_sizes
 from pipelines.flux2.programs import lay_out, list_programs
+from pipelines.flux2.sharding import TRANSFORMER_RULES, check_heads
 from pipelines.generate import generate, generate_together
+from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
 from pipelines.runtime.compiled import lower
+from pipelines.runtime.mesh import AXES, build_mesh
+from pipelines.runtime.sharding import apply_rules
 
 
 @pytest.mark.parametrize(
-    ("model", "mesh"),
+    ("model", "mesh", "batch_size"),
     [
-        ("klein", "tp=2"),
-        ("dev", "tp=4"),
-        ("klein", "tp=8"),
-        ("klein", "dp=2,sp=4"),
-        ("dev", "dp=2,sp=2,tp=2"),
+        ("dev", "tp=4", 1),
+        ("klein", "tp=8", 1),
+        ("klein", "dp=2,sp=4", 1),
+        ("dev", "dp=2,sp=2,tp=2", 1),
+        pytest.param("distilled", "dp=8", 8, id="a picture a device"),
     ],
 )
-def test_a_mesh_gives_the_picture_of_one_device(
+def test_a_mesh_gives_the_picture_of_one_device(  # noqa: PLR0917 - fixtures
     load_flux2: Callable[..., Any],
     draw_recipe: Callable[..., Recipe],
     assert_same_output: Callable[[Any, Any, Recipe], None],
     model: str,
     mesh: str,
+    batch_size: int,
 ) -> None:
-    assert_same_output(load_flux2(model, mesh), load_flux2(model), draw_recipe(model=model))
+    assert_same_output(load_flux2(model, mesh), load_flux2(model), draw_recipe(model=model, batch_size=batch_size))
 
 
 @pytest.mark.parametrize(
@@ -43,14 +49,38 @@ def test_a_mesh_gives_the_picture_of_one_device(
     [
         ("flux2-dev", 8, {"tp": 8, "sp": 1}),
         ("klein", 8, {"tp": 8, "sp": 1}),
-        ("klein", 12, {"tp": 4, "sp": 3}),
-        ("klein", 3, {"tp": 1, "sp": 3}),
+        ("klein", 16, {"tp": 8, "sp": 2}),
+        ("flux2-klein-4b", 16, {"tp": 8, "sp": 2}),
+        ("flux2-klein-4b", 12, {"tp": 12, "sp": 1}),
+        ("flux2-klein-4b", 5, {"tp": 4, "sp": 1}),
+        ("flux2-klein-9b", 16, {"tp": 16, "sp": 1}),
+        ("flux2-klein-9b", 3, {"tp": 2, "sp": 1}),
     ],
 )
 def test_without_a_wish_weights_are_split_as_far_as_heads_go(
     flux2_catalog: Catalog, model: str, devices: int, expected: dict[str, int]
 ) -> None:
     assert choose_sizes(flux2_catalog.get(model), devices) == expected
+
+
+@pytest.mark.parametrize("model_id", ["flux2-klein-4b", "flux2-klein-9b", "flux2-dev"])
+def test_a_model_of_the_catalogue_starts_on_any_number_of_devices(
+    caplog: pytest.LogCaptureFixture, model_id: str
+) -> None:
+    """On all that are a power of two; else on more than half, and it says why not on all."""
+    model = load_catalog().get(model_id)
+    parts = describe_parts(model, build_mesh("dp=1"))
+    shapes = {name: weight.shape for name, weight in parts.weights["transformer"].items()}
+    for devices in range(1, 17):
+        caplog.clear()
+        sizes = choose_sizes(model, devices)
+        mesh: Any = AbstractMesh(tuple(sizes.get(axis, 1) for axis in AXES), AXES)
+        check_heads(parts.modules["transformer"].module, mesh)
+        apply_rules(TRANSFORMER_RULES, shapes, mesh)
+        assert parts.latents_CHW(model.default_shape)[1] % sizes["sp"] == 0
+        assert devices / 2 < mesh.size <= devices
+        assert (mesh.size < devices) == (f"runs on {mesh.size} of {devices} devices" in caplog.text)
+        assert mesh.size == devices or devices not in (1, 2, 4, 8, 16)
 
 
 def test_every_device_holds_its_part_of_each_packed_block(load_flux2: Callable[..., Any]) -> None:

@@ -10,8 +10,12 @@ import jax
 import numpy as np
 import pytest
 
+from pipelines.catalog import load_catalog
 from pipelines.generate import generate, generate_together
+from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
+from pipelines.registry import choose_sizes_for
+from pipelines.runtime.mesh import build_mesh
 
 
 @pytest.mark.parametrize(
@@ -32,6 +36,15 @@ def test_a_mesh_gives_the_picture_of_one_device(
     fields: dict[str, Any],
 ) -> None:
     assert_same_output(load_family(mesh=mesh), load_family(), draw_recipe(**fields))
+
+
+def test_pictures_of_the_catalogue_are_spread_over_any_power_of_two() -> None:
+    model = load_catalog().get("sdxl-base")
+    parts = describe_parts(model, build_mesh("dp=1"))
+    for devices in (1, 2, 4, 8, 16):
+        sizes = choose_sizes_for(model)(devices)
+        assert sizes["dp"] * sizes["sp"] == devices
+        assert not any(parts.latents_CHW(shape)[1] % sizes["sp"] for shape in model.shapes)
 
 
 def test_weights_are_split_over_tp_and_each_device_holds_its_slice(load_family: Callable[..., Any]) -> None:

@@ -3,17 +3,24 @@
 Latents in fp32 are at most 1e-4 apart (relative), pixels at most 2 of 255.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
+from jax.sharding import AbstractMesh, PartitionSpec
 
+from pipelines.catalog import load_catalog
 from pipelines.generate import generate, generate_together
+from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
+from pipelines.registry import choose_sizes_for
 from pipelines.runtime.compiled import lower
+from pipelines.runtime.mesh import AXES, build_mesh
+from pipelines.runtime.sharding import apply_rules
 from pipelines.wan.programs import list_programs
+from pipelines.wan.sharding import keep_encoder, keep_transformer
 
 
 @pytest.mark.parametrize(
@@ -34,6 +41,26 @@ def test_a_mesh_gives_the_video_of_one_device(
 ) -> None:
     model, mesh = place
     assert_same_output(load_wan(model, mesh), load_wan(model), draw_wan(model, **fields))
+
+
+@pytest.mark.parametrize("model_id", ["wan2.1-1.3b", "wan2.1-14b", "wan2.1-i2v-14b", "wan2.2-a14b", "wan2.2-ti2v-5b"])
+def test_a_model_of_the_catalogue_starts_on_any_number_of_devices(model_id: str) -> None:
+    """And of a power of two each has its own tokens of the default shape."""
+    model = load_catalog().get(model_id)
+    parts = describe_parts(model, build_mesh("dp=1"))
+    shapes = {
+        component: {name: weight.shape for name, weight in parts.weights[component].items()}
+        for component in ("transformer", "text_encoder")
+    }
+    _, frames, height, width = parts.latents_CTHW(model.default_shape)
+    tokens = frames * height * width // math.prod(parts.config_of("transformer").patch_size)
+    for devices in range(1, 17):
+        sizes = choose_sizes_for(model)(devices)
+        mesh: Any = AbstractMesh(tuple(sizes.get(axis, 1) for axis in AXES), AXES)
+        apply_rules(keep_transformer(parts.config_of("transformer"), mesh), shapes["transformer"], mesh)
+        apply_rules(keep_encoder(parts.config_of("text_encoder"), mesh), shapes["text_encoder"], mesh)
+        assert mesh.size == devices
+        assert tokens % sizes["sp"] == 0 or devices not in (1, 2, 4, 8, 16)
 
 
 def test_videos_that_run_together_are_what_each_is_alone(
