@@ -34,6 +34,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "batch_size": plan.batch_size,
         "steps": plan.model.steps,
         "placement": describe_placement(plan),
+        "estimated_moves_s": plan.estimated_moves_s,
         "estimated_total_s": plan.estimated_total_s,
         "estimator": ESTIMATOR,
         "stages": [

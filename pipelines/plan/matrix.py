@@ -5,12 +5,16 @@ from itertools import groupby
 from typing import Any
 
 from pipelines.plan.compiler import read_versions
+from pipelines.plan.placement import HOST_BYTES_PER_S
 from pipelines.plan.planner import SOURCE
 from pipelines.plan.report import show_bytes
 from pipelines.plan.topologies import TOPOLOGIES
 
 _EARLIER = "†"
-_COLUMNS = ("model", "shape", "mesh", "what stays loaded", "a chip", "encode", "a step", "decode", "in all", "compile")
+_COLUMNS = (
+    *("model", "shape", "mesh", "what stays loaded", "a chip", "encode", "a step", "decode"),
+    *("moves", "in all", "compile"),
+)
 
 
 def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
@@ -24,9 +28,11 @@ def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
         "",
         f"{SOURCE} ({versions}); nothing was run. Made by `{command}`.",
         "Bytes are the most that a chip holds at a time. Of what runs several times a step or a run is given, and *in",
-        "all* is one output from prompt to file. Compiling is counted in seconds by the clock of the machine that made",
-        "this page, which may have had other work. The kernels for attention and convolutions are counted at 56 % of a",
-        "chip's peak, which their schedules say for v6e; for other chips that is an assumption, on the careful side.",
+        "all* is one output with a prompt of its own, from prompt to file. *Moves* are components that come back for",
+        f"it from the host's memory where not all have room at once, at {HOST_BYTES_PER_S / 1e9:.0f} GB/s a chip, an",
+        "assumption. Compiling is counted in seconds by the clock of the machine that made this page, which may have",
+        "had other work. The kernels for attention and convolutions are counted at 56 % of a chip's peak, which their",
+        "schedules say for v6e; for other chips that is an assumption, on the careful side.",
         *(["", earlier] if any(map(_is_earlier, lines)) else []),
     ]
     for name, own in groupby(lines, key=lambda line: line["topology"]):
@@ -45,7 +51,7 @@ def _is_earlier(line: Mapping[str, Any]) -> bool:
 
 def _summarise(line: Mapping[str, Any]) -> list[str]:
     stages = {stage["stage"]: stage for stage in line["stages"]}
-    total_s = line["estimated_total_s"]
+    moves_s, total_s = line.get("estimated_moves_s"), line["estimated_total_s"]  # lines of before have no moves
     return [
         line["model"],
         line["shape"] + (f" {_EARLIER}" if _is_earlier(line) else ""),
@@ -53,6 +59,7 @@ def _summarise(line: Mapping[str, Any]) -> list[str]:
         line["placement"]["kind"].replace("_", " "),
         show_bytes(line["placement"]["resident_bytes"]),
         *(_show_run(stages.get(name)) for name in ("encode", "denoise", "decode")),
+        f"{moves_s:.2g} s" if moves_s else "-",
         "-" if total_s is None else f"{total_s:.3g} s",
         f"{sum(stage['answer']['compile_s'] for stage in line['stages']):.0f} s",
     ]

@@ -1,27 +1,40 @@
 """What to do when a model does not fit on the chips all at once: the least change that helps.
 
-In the order in which they cost a user: everything stays on the chips; the text encoder leaves after it has read the
-prompt; one component at a time, both of which runtime/room.py does by itself; the text encoder runs elsewhere; a
-smaller shape, or more chips.
+In the order in which they cost a user: everything stays on the chips; the text encoder leaves when the others need its
+room; components take turns, both of which runtime/room.py does by itself, and which is counted here as it does it; the
+text encoder runs elsewhere; a smaller shape, or more chips. The last two are reckoned from what the compiler said of
+this shape on these chips: nobody has compiled them.
+
+Decoding in tiles is not offered. Of all plans in answers.jsonl decoding is too large in one, wan2.2-ti2v-5b on a v5e-1,
+and there denoising does not fit either.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.catalog import Model, Shape
 from pipelines.plan.topologies import TOPOLOGIES, Topology
-from pipelines.runtime.room import USABLE
+from pipelines.runtime.room import USABLE, Turns
+
+# From the host to a chip. An assumption: three quarters of the 16 GB/s that
+# https://jax-ml.github.io/scaling-book/tpus gives for a chip's PCIe (for v6e it gives 32); nothing was measured.
+HOST_BYTES_PER_S = 12e9
+
+ENCODE_STAGES = ("encode", "image")
+REMOTE_FAMILIES = ("flux2",)  # whose prompts an encoder-server, or a public one, may read
 
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
     """What one stage takes of a chip while it runs, besides the weights of other stages.
 
-    `fits` is whether it does so alone: a compiler that refuses does not always say how many bytes it wanted.
+    `runs` is how often an output needs it. `fits` is whether it does so alone: a compiler that refuses does not always
+    say how many bytes it wanted.
     """
 
     stage: str
     components: tuple[str, ...]
+    runs: int
     fits: bool
     weights_bytes: int
     temp_bytes: int
@@ -33,15 +46,32 @@ class Need:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Moves:
+    """What comes back from the host's memory to a chip for one more prompt, in that order.
+
+    `resident_bytes` is what the chip holds at the worst moment.
+    """
+
+    components: tuple[str, ...]
+    moved_bytes: int
+    resident_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return self.moved_bytes / HOST_BYTES_PER_S
+
+
+@dataclass(frozen=True, kw_only=True)
 class Placement:
-    """`kind` is for scripts, `advice` for people; `resident_bytes` is what a chip holds at the worst moment."""
+    """`kind` is for scripts, `advice` for people; `resident_bytes` is what a chip holds at the worst moment.
+
+    `moves_s` is what components that come back from the host's memory take of every output with a prompt of its own.
+    """
 
     kind: str
     advice: str
     resident_bytes: int
-
-
-ENCODE_STAGES = ("encode", "image")
+    moves_s: float = 0.0
 
 
 def recommend(
@@ -65,34 +95,61 @@ def recommend(
         return Placement(kind="all", advice="Everything stays on the chips.", resident_bytes=everything)
     later = [need for need in needs if need.stage not in ENCODE_STAGES]
     readers = {name for need in needs if need.stage in ENCODE_STAGES for name in need.components}
-    without_readers = _hold(later, {name: size for name, size in weights.items() if name not in readers})
-    if not too_large and without_readers <= limit:
-        worst = max(without_readers, *(need.total_bytes for need in needs))
-        return Placement(
-            kind="unload_text_encoder",
-            advice="The text encoder waits in the host's memory once the prompt is read; the rest stays on the chips.",
-            resident_bytes=worst,
-        )
+    others = {name: size for name, size in weights.items() if name not in readers}
     if not too_large:
-        experts = " The two experts take turns at the boundary." if "transformer_2" in weights else ""
+        moves = count_moves(needs, weights, limit_bytes=limit)
+        is_reader = _hold(later, others) <= limit
+        advice = [_tell_moves(moves)]
+        if "transformer_2" in weights and not is_reader:
+            advice.append("The two experts take turns at the boundary.")
         return Placement(
-            kind="one_at_a_time",
-            advice=f"One component at a time on the chips, the others wait in the host's memory.{experts}",
-            resident_bytes=max(need.total_bytes for need in needs),
+            kind="unload_text_encoder" if is_reader else "one_at_a_time",
+            advice=" ".join(advice),
+            resident_bytes=moves.resident_bytes,
+            moves_s=moves.seconds,
         )
     worst = max(need.total_bytes for need in too_large)
     stages = {need.stage for need in too_large}
-    if stages <= set(ENCODE_STAGES):
+    has_remote = model.family in REMOTE_FAMILIES
+    if stages == {"encode"} and has_remote:
         return Placement(
             kind="offload_text_encoder",
             advice="The text encoder does not fit: let another machine read the prompt (--text_encoder_url).",
             resident_bytes=worst,
+            moves_s=count_moves(later, others, limit_bytes=limit).seconds,
         )
     advice = [f"{', '.join(sorted(stages))} {'does' if len(stages) == 1 else 'do'} not fit."]
-    if not stages & set(ENCODE_STAGES) and all(need.weights_bytes < limit for need in too_large):
-        advice += _suggest_shapes(model, shape)
-    advice += _suggest_topologies(topology, ratio=max(1.01, worst / topology.chip.hbm_bytes))
+    shapes = [] if stages & {*ENCODE_STAGES} else _suggest_shapes(too_large, topology, model=model, shape=shape)
+    advice += shapes
+    advice += _suggest_topologies(needs, topology, is_first=not shapes)
+    if has_remote and "encode" in stages:
+        advice.append(_suggest_remote(later, topology, instead_of=_find_larger(needs, topology)))
     return Placement(kind="does_not_fit", advice=" ".join(advice), resident_bytes=worst)
+
+
+def count_moves(needs: Sequence[Need], weights: Mapping[str, int], *, limit_bytes: int) -> Moves:
+    """As a Room would do it from the second prompt on; `weights` are in the order in which they are loaded.
+
+    Only what comes back takes time: of what leaves the host has a copy already.
+    """
+    returned: list[str] = []
+    turns = Turns(
+        limit_bytes=limit_bytes, measure=weights.__getitem__, on_leave=lambda _name: None, on_return=returned.append
+    )
+    for name, size in weights.items():
+        turns.make_room(size, besides=(name,))
+        turns.add(name)
+    needed = [need for need in needs if need.runs]
+    resident_bytes, codes = 0, dict[str, int]()
+    for _prompt in range(2):
+        returned.clear()
+        for need in needed:
+            codes[need.stage] = need.code_bytes  # a program that ran once stays
+            beside_bytes = need.temp_bytes + sum(codes.values())
+            turns.use(*need.components, beside_bytes=beside_bytes)
+            resident_bytes = max(resident_bytes, turns.count_present() + beside_bytes)
+    moved_bytes = sum(weights[name] for name in returned)
+    return Moves(components=tuple(returned), moved_bytes=moved_bytes, resident_bytes=resident_bytes)
 
 
 def _hold(needs: Sequence[Need], weights: Mapping[str, int]) -> int:
@@ -104,24 +161,71 @@ def _hold(needs: Sequence[Need], weights: Mapping[str, int]) -> int:
     )
 
 
-def _suggest_shapes(model: Model, shape: Shape) -> list[str]:
+def _tell_moves(moves: Moves) -> str:
+    time = f"{moves.seconds:.2g} s"
+    match tuple(dict.fromkeys(moves.components)):
+        case ():
+            return "Components wait in the host's memory while others need their room."
+        case ("text_encoder",):
+            return f"The text encoder leaves when others need its room, and is back for every new prompt: about {time}."
+        case ("text_encoder", other):
+            return f"For every new prompt the text encoder and the {other} change places: about {time}."
+        case names:
+            return f"Components take turns. For every new prompt these come back: {', '.join(names)}, in about {time}."
+
+
+def _suggest_shapes(too_large: Sequence[Need], topology: Topology, *, model: Model, shape: Shape) -> list[str]:
+    """The largest that fits if working memory shrinks with pixels and frames; none where nobody knows how large it is.
+
+    Weights and code stay.
+    """
+    assert topology.chip is not None
+    limit, hbm_bytes = USABLE * topology.chip.hbm_bytes, topology.chip.hbm_bytes
+
     def measure(one: Shape) -> int:
         return one.width * one.height * one.frames
 
-    smaller = [one for one in model.shapes if measure(one) < measure(shape)]
-    if not smaller:
+    def is_enough(one: Shape) -> bool:
+        share = measure(one) / measure(shape)
+        return share < 1 and all(
+            need.weights_bytes + need.code_bytes + share * need.temp_bytes <= limit for need in too_large
+        )
+
+    smaller = list(filter(is_enough, model.shapes))
+    if not smaller or any(need.total_bytes <= hbm_bytes for need in too_large):
         return []
     frames = "Fewer frames or pixels" if model.is_video else "Fewer pixels"
-    return [f"{frames}: --shape {max(smaller, key=measure)}."]
+    return [f"{frames} fit by estimate: --shape {max(smaller, key=measure)}."]
 
 
-def _suggest_topologies(topology: Topology, *, ratio: float) -> list[str]:
-    """Machines with so many times the memory, the smallest first; memory is what can be split over chips."""
-
-    def measure(one: Topology) -> int:
-        return one.chips * one.chip.hbm_bytes if one.chip else 0
-
-    larger = [one for one in TOPOLOGIES.values() if measure(one) >= ratio * measure(topology)]
-    if not larger:
+def _suggest_topologies(needs: Iterable[Need], topology: Topology, *, is_first: bool) -> list[str]:
+    found = _find_larger(needs, topology)
+    if found is None:
         return ["It needs more chips than any machine known here has."]
-    return [f"Or more chips, such as {min(larger, key=measure).name}."]
+    if is_first:
+        return [f"By estimate a {found.name} has the room."]
+    return [f"Or a larger machine: by estimate a {found.name} has the room."]
+
+
+def _suggest_remote(later: Iterable[Need], topology: Topology, *, instead_of: Topology | None) -> str:
+    """Beside the machine that would hold everything: one that holds the rest."""
+    found = _find_larger(later, topology)
+    if found is None or found == instead_of:
+        return "With the text encoder on another machine (--text_encoder_url) the chips hold only the rest."
+    return f"With the text encoder on another machine (--text_encoder_url) by estimate a {found.name} is enough."
+
+
+def _find_larger(needs: Iterable[Need], topology: Topology) -> Topology | None:
+    """More of the same chips, as few as hold it, else others, those with the most memory first.
+
+    What a chip holds is reckoned as split over all chips alike.
+    """
+    chip = topology.chip
+    assert chip is not None
+    wanted = max(need.total_bytes if need.fits else max(need.total_bytes, chip.hbm_bytes + 1) for need in needs)
+    machines = [(one, one.chip) for one in TOPOLOGIES.values() if one.chip is not None]
+    machines.sort(key=lambda pair: (pair[1] != chip, -pair[1].hbm_bytes, pair[0].chips))
+    for one, its in machines:
+        if one != topology and wanted * topology.chips <= USABLE * one.chips * its.hbm_bytes:
+            return one
+    return None

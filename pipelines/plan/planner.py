@@ -102,9 +102,14 @@ class Plan:
         return self.placement.kind != "does_not_fit"
 
     @property
+    def estimated_moves_s(self) -> float | None:
+        """What components take that come back to the chips for an output with a new prompt; None on CPU."""
+        return None if self.topology.chip is None else self.placement.moves_s
+
+    @property
     def estimated_total_s(self) -> float | None:
-        """Of all stages that every output needs; None when one is unknown."""
-        seconds = [one.estimated_s for one in self.stages if one.stage.runs]
+        """Of all stages that every output needs, and of the moves between them; None when one is unknown."""
+        seconds = [self.estimated_moves_s, *(one.estimated_s for one in self.stages if one.stage.runs)]
         return None if None in seconds else math.fsum(one for one in seconds if one is not None)
 
 
@@ -145,6 +150,7 @@ def make_plan(
         Need(
             stage=one.stage.name,
             components=one.stage.components,
+            runs=one.stage.runs,
             fits=one.fits,
             **{f"{part}_bytes": one.hbm_bytes[part] for part in ("weights", "temp", "code")},
         )
@@ -187,6 +193,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "fits": plan.fits,
         "placement": describe_placement(plan),
         "stages": [_stage_to_json(one, plan.mesh) for one in plan.stages],
+        "estimated_moves_s": _round(plan.estimated_moves_s, 4),
         "estimated_total_s": _round(plan.estimated_total_s, 4),
     }
 

@@ -5,6 +5,7 @@ import functools
 from rich.console import Console
 from rich.table import Table
 
+from pipelines.plan.placement import HOST_BYTES_PER_S
 from pipelines.plan.planner import CPU_SOURCE, SOURCE, Plan, StagePlan
 
 COLUMNS = ("stage", "fits", "weights", "temp", "code", "total", "compile", "estimated", "kernels", "exposed")
@@ -20,8 +21,12 @@ def print_plan(plan: Plan, console: Console) -> None:
         table.add_column(name, justify="left" if name in ("stage", "fits") else "right", no_wrap=True)
     for one in plan.stages:
         table.add_row(*describe_stage(one), style=None if one.fits else "red")
+    if plan.estimated_moves_s:
+        table.add_row(*_describe_moves(plan.estimated_moves_s))
     console.print(table)
     say("Weights, temp, code and their total in GB a chip, compile in s, the rest in ms.")
+    if plan.estimated_moves_s:
+        say(f"Moves: what comes back from the host's memory, if at {HOST_BYTES_PER_S / 1e9:.0f} GB/s a chip.")
     for one in plan.stages:
         if one.estimate is not None and one.estimate.run.counts:
             kinds = sorted(one.estimate.run.counts.items())
@@ -73,6 +78,12 @@ def describe_stage(one: StagePlan) -> list[str]:
     run = one.estimate.run
     kernels_s = run.attention_s + run.convolution_s
     return [*row, *(f"{1000 * value:.2f}" for value in (run.total_s, kernels_s, run.exposed_s))]
+
+
+def _describe_moves(seconds: float) -> list[str]:
+    """The row of COLUMNS for weights that come back to a chip."""
+    row = dict.fromkeys(COLUMNS, "") | {"stage": "moves", "weights": f"{seconds * HOST_BYTES_PER_S / 1e9:.2f}"}
+    return [*(row | {"estimated": f"{1000 * seconds:.2f}"}).values()]
 
 
 def show_bytes(count: int) -> str:

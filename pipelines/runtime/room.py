@@ -80,7 +80,7 @@ class Turns:
         for name in names:
             self._order[name] = self._order.pop(name)
         self.make_room(self.count(*names) + beside_bytes, besides=names)
-        for name in self._away.intersection(names):
+        for name in [one for one in names if one in self._away]:
             self._on_return(name)
             self._away.discard(name)
 

@@ -5,14 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from pipelines.catalog import load_catalog
 from pipelines.errors import LumeshError
 from pipelines.plan import topologies
 from pipelines.plan.abstract import Stage
+from pipelines.plan.answers import describe
 from pipelines.plan.compiler import Answer, Verdict
 from pipelines.plan.estimate import Cost, Estimate
-from pipelines.plan.planner import StagePlan, choose_mesh
+from pipelines.plan.matrix import write_matrix
+from pipelines.plan.placement import Placement
+from pipelines.plan.planner import Plan, StagePlan, choose_mesh, to_json
+from pipelines.plan.report import print_plan
 from pipelines.plan.topologies import TOPOLOGIES
 from pipelines.runtime.compiled import Program
 from pipelines.runtime.mesh import describe_mesh
@@ -83,6 +88,30 @@ def test_a_stage_fits_when_it_compiles_and_its_bytes_do() -> None:
 def test_a_stage_takes_its_steps_and_what_is_around_each_chunk_of_them() -> None:
     assert make_stage().estimated_ms == pytest.approx(50)
     assert make_stage().estimated_s == pytest.approx(25 * 0.05 + 13 * 0.004)
+
+
+def test_what_comes_back_from_the_host_is_part_of_the_whole() -> None:
+    model = load_catalog().get("sdxl-base")
+    plan = Plan(
+        model=model,
+        shape=model.default_shape,
+        topology=TOPOLOGIES["v6e-1"],
+        mode="latency",
+        mesh="1 device",
+        batch_size=1,
+        stages=(make_stage(),),
+        placement=Placement(kind="unload_text_encoder", advice="", resident_bytes=900, moves_s=0.5),
+    )
+    assert plan.estimated_total_s == pytest.approx(0.5 + 25 * 0.05 + 13 * 0.004)
+    assert (to_json(plan)["estimated_moves_s"], describe(plan)["estimated_moves_s"]) == (0.5, 0.5)
+    with (console := Console(width=80)).capture() as printed:
+        print_plan(plan, console)
+    assert ["moves", "6.00", "500.00"] in [line.split() for line in printed.get().splitlines()]
+    assert "at 12 GB/s a chip" in printed.get()
+    page = write_matrix([describe(plan)], command="plan")
+    assert "| 0.5 s | 1.8 s |" in page
+    on_cpu = replace(plan, topology=TOPOLOGIES["cpu-1"])
+    assert (on_cpu.estimated_moves_s, on_cpu.estimated_total_s) == (None, None)
 
 
 def test_without_the_tpu_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
