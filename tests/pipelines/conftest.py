@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -271,29 +272,53 @@ def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
     return ask
 
 
-@pytest.fixture
-def interpret_attention() -> Callable[[Any, str], AbstractContextManager[list[int]]]:
-    """`with interpret_attention(module, entry) as used`: attention of `module`'s axes goes through the kernels.
+def note_kernels(patch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the kernels that come to be used from now on."""
+    from jax.experimental import pallas
 
-    What is compiled within keeps it, so a family that other tests share must not be. `used` grows when
-    runtime/attention.py's `entry` to the kernels is called.
+    kernels: set[str] = set()
+    call = pallas.pallas_call
+
+    def note(*arguments: Any, **options: Any) -> Any:
+        kernels.add(options["name"])
+        return call(*arguments, **options)
+
+    patch.setattr(pallas, "pallas_call", note)
+    return kernels
+
+
+@pytest.fixture
+def interpret_attention() -> Callable[[Any], AbstractContextManager[set[str]]]:
+    """`with interpret_attention(module) as kernels`: attention of `module`'s axes goes through the kernels.
+
+    What is compiled within keeps it, so a family that other tests share must not be. `kernels` are those it used.
     """
     from pipelines.runtime import attention
 
     @contextmanager
-    def interpret(module: Any, entry: str) -> Iterator[list[int]]:
-        used: list[int] = []
-        enter = getattr(attention, entry)
-
-        def count(*arguments: Any, **options: Any) -> Any:
-            used.append(1)
-            return enter(*arguments, **options)
-
+    def interpret(module: Any) -> Iterator[set[str]]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(attention, "LONG", 8)
-            patch.setattr(attention, entry, count)
             patch.setattr(module, "AttentionAxes", functools.partial(attention.AttentionAxes, interprets=True))
-            yield used
+            yield note_kernels(patch)
+
+    return interpret
+
+
+@pytest.fixture
+def interpret_pictures() -> Callable[[Any], AbstractContextManager[set[str]]]:
+    """The same for what `module` does to pictures: `with interpret_pictures(module) as kernels`."""
+    from pipelines.runtime.convolution import PictureAxes
+
+    @dataclass(frozen=True, kw_only=True)
+    class Interpreted(PictureAxes):
+        interprets: bool = True
+
+    @contextmanager
+    def interpret(module: Any) -> Iterator[set[str]]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "PictureAxes", Interpreted)
+            yield note_kernels(patch)
 
     return interpret
 

@@ -1,5 +1,8 @@
-"""The UNet as on TPU, with its convolutions through their kernel, which is interpreted here."""
+"""SDXL as on TPU, with convolutions and attention through their kernels, which are interpreted here."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -7,11 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
+from pipelines.generate import uses_cfg
+from pipelines.recipe import Recipe
+from pipelines.registry import load
 from pipelines.runtime.components import load_component
 from pipelines.runtime.convolution import PictureAxes, list_plain_convolutions
 from pipelines.runtime.mesh import build_mesh
 from pipelines.runtime.taps import FLAT_NDIM
-from pipelines.sdxl import sharding
+from pipelines.sdxl import programs, sharding
 from pipelines.stages import ignore_progress
 
 MAX_RELATIVE_ERROR = 0.02  # weights and products are of bf16
@@ -56,3 +62,20 @@ def test_convolutions_that_were_turned_while_they_were_read_give_the_same_unet(f
     pictures = PictureAxes(mesh=mesh, spec=P(None, None, None, "sp"), interprets=True)
     found = run(weights, jnp.bfloat16, pictures=pictures)
     assert np.linalg.norm(found - expected) < MAX_RELATIVE_ERROR * np.linalg.norm(expected)
+
+
+def test_attention_by_the_kernel_is_xlas_own(
+    family: Any,
+    draw_recipe: Callable[..., Recipe],
+    assert_same_output: Callable[[Any, Any, Recipe], None],
+    interpret_attention: Callable[[Any], AbstractContextManager[set[str]]],
+    cache_dir: Path,
+) -> None:
+    """The whole way of a picture, on eight chips' own mesh: keys and values gathered for a device's own rows."""
+    recipe = draw_recipe(steps=2)
+    with interpret_attention(programs) as kernels:
+        split = load(family.model, mesh="dp=2,sp=4", cache_dir=cache_dir, on_progress=ignore_progress)
+        shape = recipe.parsed_shape
+        split.warm(shape, batch_size=1, uses_cfg=uses_cfg(recipe), on_progress=ignore_progress)
+    assert kernels == {"flash_attention"}
+    assert_same_output(split, family, recipe)

@@ -63,6 +63,10 @@ KINDS = {
     "t2v": Kind(  # layers enough for scans
         channels=4, text_layers=5, shapes=("32x32x9", "64x32x17", "32x32"), transformer={"num_layers": 5}
     ),
+    "wide": Kind(  # heads of the size that real ones have, one for each of four devices
+        channels=4,
+        transformer={"num_attention_heads": 4, "attention_head_dim": 128, "num_layers": 5},
+    ),
     "experts": Kind(channels=4, experts=2, pipeline={"boundary_ratio": 0.8}),
     "ti2v": Kind(channels=6, vae=VAE_2_2, pipeline={"expand_timesteps": True}),
     "i2v": Kind(
