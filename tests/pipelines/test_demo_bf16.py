@@ -1,6 +1,8 @@
 """In bf16, as on accelerators, each demo model gives the picture or video that it gives in fp32: at least 35 dB."""
 
 import importlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.catalog import load_catalog
-from pipelines.generate import generate
+from pipelines.catalog import Model, load_catalog
+from pipelines.flux2 import decode
+from pipelines.generate import generate, uses_cfg
 from pipelines.recipe import Recipe, resolve
 from pipelines.runtime.mesh import build_mesh
-from pipelines.stages import ignore_progress
+from pipelines.stages import STAGES, ignore_progress
 
 MIN_PSNR_DB = 35
-STEPS = 5  # an emulated bf16 is slow on a CPU
+VIDEO_STEPS = 5  # of 20: an emulated bf16 is slow on a CPU
 DEMOS = [model for model in load_catalog().models if model.is_demo]
 
 
@@ -23,19 +26,60 @@ def measure_psnr_db(one: np.ndarray, other: np.ndarray) -> float:
     return float(10 * np.log10(255**2 / np.square(one.astype(float) - other.astype(float)).mean()))
 
 
+def find_smallest(model: Model) -> str:
+    return str(min(model.shapes, key=lambda shape: shape.width * shape.height))
+
+
+def draw_recipe(model: Model, prompt: str, **fields: Any) -> Recipe:
+    return resolve(Recipe(model=model.id, prompt=prompt, seed=42, **fields), load_catalog())
+
+
+@pytest.fixture
+def load_demo(cache_dir: Path) -> Callable[..., Any]:
+    """A demo model on one device."""
+
+    def load(model: Model, dtype: Any, *, stages: tuple[str, ...] = STAGES) -> Any:
+        family = importlib.import_module(f"pipelines.{model.family}")
+        mesh = build_mesh("dp=1")
+        loaded = family.load(
+            model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress, dtype=dtype, stages=stages
+        )
+        assert loaded.parts.dtype == dtype
+        return loaded
+
+    return load
+
+
 @pytest.mark.parametrize("model", DEMOS, ids=[model.id for model in DEMOS])
-def test_the_demo_models_outputs_are_those_of_fp32(model: Any, cache_dir: Path) -> None:
-    smallest = str(min(model.shapes, key=lambda shape: shape.width * shape.height))
-    wanted = Recipe(model=model.id, prompt=model.examples[0], shape=smallest, steps=STEPS, seed=42)
-    recipe = resolve(wanted, load_catalog())
-    load = importlib.import_module(f"pipelines.{model.family}").load
+def test_the_demo_models_outputs_are_those_of_fp32(load_demo: Callable[..., Any], model: Model) -> None:
+    """Pictures of the default shape and steps, a short way to a video."""
+    fields = {"shape": find_smallest(model), "steps": VIDEO_STEPS} if model.is_video else {}
+    prompts = model.examples[: 1 if model.is_video else 2]
     made = {}
     for dtype in (jnp.float32, jnp.bfloat16):
-        family = load(model, mesh=build_mesh("dp=1"), cache_dir=cache_dir, on_progress=ignore_progress, dtype=dtype)
-        assert family.parts.dtype == dtype
-        made[dtype] = generate(family, recipe).pixels
+        family = load_demo(model, dtype)
+        made[dtype] = [generate(family, draw_recipe(model, prompt, **fields)).pixels for prompt in prompts]
         family.unload()
-    exact, rounded = made.values()
-    assert exact.std() > 20  # a picture, not a grey card
-    assert (exact != rounded).any()
-    assert measure_psnr_db(exact, rounded) >= MIN_PSNR_DB
+    for exact, rounded in zip(*made.values(), strict=True):
+        assert exact.std() > 20  # a picture, not a grey card
+        assert (exact != rounded).any()
+        assert measure_psnr_db(exact, rounded) >= MIN_PSNR_DB
+
+
+def test_a_decode_by_the_kernels_is_that_of_fp32(
+    load_demo: Callable[..., Any], interpret_pictures: Callable[[Any], AbstractContextManager[set[str]]]
+) -> None:
+    """In bf16 as on TPU, through the kernels for its convolutions, which are interpreted here."""
+    model = load_catalog().get("demo-flux2")
+    recipe = draw_recipe(model, model.examples[0], shape=find_smallest(model), steps=4)
+    shape, is_guided = recipe.parsed_shape, uses_cfg(recipe)
+    exact = load_demo(model, jnp.float32)
+    exact.warm(shape, batch_size=1, uses_cfg=is_guided, on_progress=ignore_progress)
+    latents = np.asarray(exact.denoise(recipe, exact.encode(recipe), on_progress=ignore_progress))
+    expected = exact.decode(recipe, latents)
+    assert expected.std() > 20
+    with interpret_pictures(decode) as kernels:
+        rounded = load_demo(model, jnp.bfloat16, stages=("decode",))
+        rounded.warm(shape, batch_size=1, uses_cfg=is_guided, on_progress=ignore_progress)
+    assert kernels == {"convolve_taps", "double_pixels"}
+    assert measure_psnr_db(expected, rounded.decode(recipe, latents)) >= MIN_PSNR_DB
