@@ -7,11 +7,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.catalog import Model, Shape
+from pipelines.catalog import Catalog, Model, Shape
 from pipelines.commands import options
 from pipelines.commands.bench import PROMPT
 from pipelines.commands.bench_process import measure
-from pipelines.errors import RecipeError
+from pipelines.errors import ModelError, RecipeError
 
 RUNNER = "pipelines.commands.swap_runner"
 STEPS = 2
@@ -30,7 +30,7 @@ def run(
     Example: python -m pipelines bench swap --model demo-sdxl --model my-model --swaps 20
     """
     catalog = options.Place(data_dir=data_dir).catalog
-    models = [catalog.get(name) for name in model] if model else [one for one in catalog.models if one.is_demo]
+    models = [_find_model(catalog, name) for name in model or [one.id for one in catalog.models if one.is_demo]]
     if len(models) < 2:
         raise RecipeError({"model": "a swap takes two models or more: --model ID --model ID"})
     recipes = [
@@ -53,6 +53,13 @@ def run(
         options.print_json({"recipes": task["recipes"], "swaps": turns})
         return
     _print(turns, first_round=len(models))
+
+
+def _find_model(catalog: Catalog, model_id: str) -> Model:
+    try:
+        return catalog.get(model_id)
+    except ModelError as error:
+        raise RecipeError({"model": str(error)}) from error
 
 
 def _find_smallest(model: Model) -> Shape:

@@ -8,14 +8,16 @@ import gc
 import json
 import math
 import os
+import shutil
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.catalog import PRESETS_DIR
+from pipelines.commands.bench_process import answer
+from pipelines.errors import LumeshError
 
 if TYPE_CHECKING:
     import jax
@@ -32,7 +34,7 @@ DTYPE_NAMES = {"bf16": "BF16", "fp32": "F32"}
 
 
 def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | None, stored: str) -> dict[str, Any]:
-    """Makes the checkpoint and measures; imports jax."""
+    """Makes the checkpoint and measures; imports jax. Raises MeshError, and LumeshError where there is no room."""
     from pipelines import registry
     from pipelines.runtime import platform
 
@@ -43,14 +45,23 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
 
     from pipelines.flux2 import sharding
     from pipelines.runtime.components import load_component
+    from pipelines.runtime.layouts import SPARE_BYTES
     from pipelines.runtime.mesh import build_mesh, describe_mesh
     from pipelines.stages import ignore_progress
 
     module = build_module(gigabytes * ITEM_BYTES["bf16"] / ITEM_BYTES[stored])
-    files = list(write_checkpoint(folder, module, stored))
-    size = sum(file.stat().st_size for file in files)
     slices = math.gcd(module.module.config.num_attention_heads, jax.device_count())
     mesh = build_mesh(mesh_text, choose=lambda count: {"tp": slices, "sp": count // slices})
+    weights = sum(map(math.prod, module.parameter_shapes().values()))
+    check_room(
+        folder.parent,
+        free=shutil.disk_usage(folder).free,
+        checkpoint=weights * ITEM_BYTES[stored],
+        layout=weights * ITEM_BYTES["bf16"],
+        spare=SPARE_BYTES,
+    )
+    files = list(write_checkpoint(folder, module, stored))
+    size = sum(file.stat().st_size for file in files)
 
     def load(layouts: Path | None = None) -> dict[str, jax.Array]:
         return load_component(
@@ -67,6 +78,11 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
 
     kept = folder / "layouts"
     load(kept)
+    if not any(kept.glob("*.safetensors")):
+        raise LumeshError(
+            f"No layout was kept in {folder.parent}: there is no longer room for it, or it cannot be written.",
+            advice="Name a --folder on another disk.",
+        )
     measures = (
         lambda: {"plain_s": time_cold(read_plainly, files)},
         lambda: measure_load(load, files),
@@ -91,6 +107,17 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
         "beyond_mb": max(one["beyond_mb"] for one in found),
         "rounds": found,
     }
+
+
+def check_room(folder: Path, *, free: float, checkpoint: float, layout: float, spare: float) -> None:
+    """All in bytes; raises LumeshError. A layout is kept only where `spare` stays free (runtime/layouts.py)."""
+    needed = checkpoint + layout + spare
+    if free < needed:
+        raise LumeshError(
+            f"{folder} has {free / 1e9:.1f} GB free; {needed / 1e9:.1f} GB are needed: {checkpoint / 1e9:.1f} for the "
+            f"checkpoint, {layout / 1e9:.1f} for its layout and {spare / 1e9:.1f} that must stay free.",
+            advice="Ask for fewer --gigabytes, or name a --folder on a larger disk.",
+        )
 
 
 def build_module(gigabytes: float) -> "TracedModule":
@@ -210,13 +237,15 @@ def forget(files: list[Path]) -> None:
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-if __name__ == "__main__":
-    task = json.load(sys.stdin)
-    figures = run_loads(
+def _run(task: dict[str, Any]) -> dict[str, Any]:
+    return run_loads(
         Path(task["folder"]),
         gigabytes=task["gigabytes"],
         rounds=task["rounds"],
         mesh_text=task["mesh"],
         stored=task["stored"],
     )
-    print(json.dumps(figures))  # noqa: T201 - the result, read by bench_load.py
+
+
+if __name__ == "__main__":
+    answer(_run)

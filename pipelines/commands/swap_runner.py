@@ -3,15 +3,15 @@
 Each turn loads a model, makes one small output and unloads, and then says what is left.
 """
 
-import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pipelines.catalog import Catalog, load_catalog
+from pipelines.commands.bench_process import answer
 from pipelines.recipe import Recipe, read_recipe
 from pipelines.stages import PhaseWatch
 
@@ -78,13 +78,16 @@ def _read_resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-if __name__ == "__main__":
-    found = json.load(sys.stdin)
+def _run(task: dict[str, Any]) -> list[dict[str, Any]]:
     done = run_swaps(
-        [read_recipe(recipe) for recipe in found["recipes"]],
-        load_catalog(Path(found["models_dir"])),
-        swaps=found["swaps"],
-        mesh=found["mesh"],
-        cache_dir=Path(found["cache_dir"]),
+        [read_recipe(recipe) for recipe in task["recipes"]],
+        load_catalog(Path(task["models_dir"])),
+        swaps=task["swaps"],
+        mesh=task["mesh"],
+        cache_dir=Path(task["cache_dir"]),
     )
-    print(json.dumps([asdict(swap) for swap in done]))  # noqa: T201 - the result, read by bench_swap.py
+    return [asdict(swap) for swap in done]
+
+
+if __name__ == "__main__":
+    answer(_run)

@@ -92,18 +92,3 @@ def test_swaps_leave_nothing_on_the_devices_and_compile_only_in_the_first_round(
 def test_one_model_cannot_be_swapped(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "swap", "--model", "tiny", "--data-dir", str(data_dir)]) == 2
     assert "two models or more" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("stored", "gigabytes", "kept"), [("bf16", 0.03, 0.03), ("fp32", 0.06, 0.03)])
-def test_a_load_is_measured_beside_a_plain_read_and_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], stored: str, gigabytes: float, kept: float
-) -> None:
-    flags = ["--stored", stored, "--gigabytes", str(gigabytes), "--rounds", "2", "--folder", str(tmp_path), "--json"]
-    assert main(["bench", "load", *flags]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["mesh"], found["gb"]) == ("tp=8", pytest.approx(gigabytes, rel=0.15))
-    assert found["ratio"] == pytest.approx(found["plain_s"] / found["load_s"])
-    assert all(found[name] > 0 for name in ("plain_s", "copied_s", "load_s", "kept_s", "gb_per_s"))
-    assert 0 < found["beyond_mb"] < 1000  # and not less than the arrays: nothing of the round before is counted
-    assert found["kept_gb"] == pytest.approx(found["gb"] * kept / gigabytes, rel=0.01)
-    assert not list(tmp_path.iterdir())
