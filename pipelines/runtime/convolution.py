@@ -19,7 +19,7 @@ from pipelines.runtime.attention import AttentionAxes
 from pipelines.runtime.doubling import double_pixels
 from pipelines.runtime.flash import find_vmem_bytes
 from pipelines.runtime.sharding import count_parts
-from pipelines.runtime.taps import TAPS, choose_rows, convolve_taps, pack_taps, unpack_taps
+from pipelines.runtime.taps import TAPS, Blocks, choose_blocks, convolve_taps, pack_taps, unpack_taps
 
 
 def has_kernels(mesh: Mesh) -> bool:
@@ -74,17 +74,18 @@ class PictureAxes:
         """Whether every device would have as much as the others."""
         return not any(size % count_parts(self.mesh, axis) for size, axis in zip(shape_BHW, self.split, strict=True))
 
-    def choose_rows(self, shape_BCFHW: tuple[int, ...], *, time_taps: int) -> int:
-        """Of the kernel, for inputs of this shape; 0 where it cannot be taken."""
+    def choose_blocks(self, shape_BCFHW: tuple[int, ...], *, blocks: int, time_taps: int) -> Blocks | None:
+        """Of the kernel, for inputs of this shape and `blocks` of outputs; None where it cannot be taken."""
         batch, inputs, frames, height, width = shape_BCFHW
         if not self.divides((batch, height, width)):
-            return 0
+            return None
         _, tall, wide = self.split
-        return choose_rows(
+        return choose_blocks(
             height // count_parts(self.mesh, tall),
             width // count_parts(self.mesh, wide),
             frames=frames,
             inputs=inputs,
+            blocks=blocks,
             time_taps=time_taps,
             vmem_bytes=self.vmem_bytes,
         )
@@ -104,10 +105,10 @@ def convolve_split(
     Products are of bf16, as of XLA's own convolutions on TPU, their sums in fp32. Where the kernel has no room, or
     the mesh does not divide a picture, it is XLA's own.
     """
-    time_taps = packed.shape[1]
+    count, time_taps, *_ = packed.shape
     batch, tall, wide = axes.split
-    rows = axes.choose_rows(x_BCFHW.shape, time_taps=time_taps)
-    if not rows:
+    blocks = axes.choose_blocks(x_BCFHW.shape, blocks=count, time_taps=time_taps)
+    if blocks is None:
         return _convolve_plainly(x_BCFHW, packed, bias_O, before_BCFHW)
 
     def run(x: jax.Array, packed: jax.Array, bias: jax.Array, *before: jax.Array) -> jax.Array:
@@ -124,7 +125,7 @@ def convolve_split(
             bias,
             find(2, tall, devices=count_parts(axes.mesh, tall)),
             find(3, wide, devices=count_parts(axes.mesh, wide)),
-            rows=rows,
+            blocks=blocks,
             dtype=bias.dtype,
             vmem_bytes=axes.vmem_bytes,
             interpret=axes.interprets,

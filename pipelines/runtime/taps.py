@@ -7,17 +7,22 @@ rows together with what is around it.
 
     grid (batch, blocks of output channels, blocks of rows, frames)
         at the first frame: all frames' rows, the rows above and below, the columns left and right -> `seen`
-        pixels of the rows x (taps of frames and rows, channels) times weights
-            -> three sums, for the taps to the left, in the middle and to the right
+        for some of (taps of frames and rows, groups of channels) at a time:
+            pixels of the rows x those, times weights
+                -> added to three sums, for the taps to the left, in the middle and to the right
         output = left, one pixel back, + middle + right, one pixel on
 
-Taps of frames and rows are whole rows away, which costs nothing, so nine of them fill the matrix unit together. Taps of
-columns are the three sums, moved by a pixel when all is added up. How busy that keeps the matrix units: plan/TRIED.md.
+Taps of frames and rows are whole rows away, which costs nothing: taps and channels together fill the matrix unit along
+one side, sums of several blocks of outputs along the other. Taps of columns are the three sums, moved by a pixel when
+all is added up. The loop over taps and channels is for code: unrolled, programs of many convolutions have 100 MB. How
+busy all that keeps the matrix units: plan/TRIED.md.
 
 Not here: which convolutions take this way, and how pictures lie on the mesh (convolution.py).
 """
 
 import functools
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -30,8 +35,12 @@ SUBLANES = 16  # of a tile of bf16
 TAPS = 3  # of rows and of columns
 PACKED_NDIM = 6
 FLAT_NDIM = 3
+UNIT = 256  # rows and columns of the matrix units of v6e and later
 _MOST_PIXELS = 1536  # held at a time: more gain nothing
-_MOST_PIXELS_OF_FEW = {1: 256, 2: 512}  # frames of a video at a time: there code weighs more than time
+_ENOUGH_PIXELS = 512  # with so many, wider blocks gain more than taller ones
+_WIDEST = 5  # blocks of outputs at a time
+_MOST_CODE = 4000  # cycles, and as many instructions, of what is unrolled
+_TURN = 200  # cycles in which the matrix units run dry between two turns of the loop
 
 
 def pack_taps(weight_OITHW: jax.Array) -> jax.Array:
@@ -61,23 +70,66 @@ def unpack_taps(packed: jax.Array, *, inputs: int, outputs: int) -> jax.Array:
     return weight[:outputs, :inputs]
 
 
-def choose_rows(height: int, width: int, *, frames: int, inputs: int, time_taps: int, vmem_bytes: int) -> int:
-    """How many rows of an output to make at a time: they divide its height. 0 where not even one has room."""
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """What the kernel makes at a time: `rows` that divide the height, `wide` blocks of outputs that divide theirs."""
+
+    rows: int
+    wide: int
+
+
+def choose_blocks(
+    height: int, width: int, *, frames: int, inputs: int, blocks: int, time_taps: int, vmem_bytes: int
+) -> Blocks | None:
+    """As wide as fills the matrix units best, and then as tall as there is room for. None where not even one row has.
+
+    `blocks` of outputs are there (`pack_taps`).
+    """
     columns = _pad_width(width, has_neighbours=True)
-    few = _MOST_PIXELS_OF_FEW.get(frames, _MOST_PIXELS) if time_taps > 1 else _MOST_PIXELS
-    most = min(max(few, columns), _MOST_PIXELS)
+    most = max(_MOST_PIXELS, columns)
 
-    def fits(rows: int) -> bool:
-        pixels = rows * columns
-        taken = 2 * (frames + time_taps - 1) * (rows + TAPS - 1) * columns * _fill(inputs)
-        weight = 2 * time_taps * TAPS * _fill(inputs) * TAPS * LANES
-        gathered = 2 * pixels * time_taps * TAPS * _fill(inputs)
-        sums = 4 * pixels * TAPS * LANES
-        out = 4 * pixels * LANES
-        # What is read and written is there twice, since the next block comes meanwhile.
-        return pixels <= most and 3 * taken + 2 * weight + gathered + 2 * sums + 2 * out <= vmem_bytes
+    def count_rows(wide: int) -> int:
+        def fits(rows: int) -> bool:
+            pixels = rows * columns
+            taken = 2 * (frames + time_taps - 1) * (rows + TAPS - 1) * columns * _fill(inputs)
+            weight = 2 * time_taps * TAPS * _fill(inputs) * TAPS * LANES * wide
+            sums = 4 * pixels * TAPS * LANES * wide
+            out = 4 * pixels * LANES * wide
+            # What is read and written is there twice, since the next block comes meanwhile; sums twice as they grow.
+            return pixels <= most and 3 * taken + 2 * weight + 2 * sums + 2 * out <= vmem_bytes
 
-    return max((rows for rows in range(1, height + 1) if height % rows == 0 and fits(rows)), default=0)
+        return max((rows for rows in range(1, height + 1) if height % rows == 0 and fits(rows)), default=0)
+
+    narrow = count_rows(1)
+    divisors = [wide for wide in range(1, min(blocks, _WIDEST) + 1) if blocks % wide == 0]
+    for wide in sorted(divisors, key=lambda wide: (_count_units(wide) / wide, wide)):
+        rows = count_rows(wide)
+        if rows and rows * columns >= min(_ENOUGH_PIXELS, narrow * columns):
+            return Blocks(rows=rows, wide=wide)
+    return None
+
+
+def _count_units(wide: int) -> int:
+    """Matrix units side by side that the sums of so many blocks fill."""
+    return math.ceil(TAPS * wide * LANES / UNIT)
+
+
+def choose_groups(total: int, *, lanes: int, pixels: int, wide: int) -> int:
+    """How many of all groups of inputs, of all taps of frames and rows, are multiplied in one turn of the loop.
+
+    The first turn is the rest, if there is one. Of those with little enough code, the quickest: 16 pixels go through a
+    unit in 8 cycles, and there are two units.
+    """
+    of_unit = pl.cdiv(pixels, SUBLANES) * 4 * _count_units(wide)
+    per_unit = UNIT // lanes
+
+    def weigh(groups: int) -> tuple[int, int]:
+        rest, turns = total % groups, total // groups
+        own, first = (of_unit * pl.cdiv(count, per_unit) for count in (groups, rest))
+        code = own + first
+        return max(code, _MOST_CODE), turns * (own + _TURN * (total != groups)) + first
+
+    return min((*range(per_unit, total, per_unit), total), key=weigh)
 
 
 def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
@@ -88,7 +140,7 @@ def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
     rows_BF2WC: jax.Array | None = None,
     columns_BFH2C: jax.Array | None = None,
     *,
-    rows: int,
+    blocks: Blocks,
     dtype: Any,
     vmem_bytes: int,
     interpret: bool = False,
@@ -96,46 +148,51 @@ def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
     """(B, F, H, W, O) in `dtype`; x and everything beside it are bf16.
 
     `before` are the T - 1 frames before x. `rows_BF2WC` are the rows above and below, `columns_BFH2C` the columns left
-    and right of all F + T - 1 frames; zeros where there are none. At most one of the two is given. `rows` at a time are
-    what choose_rows says.
+    and right of all F + T - 1 frames; zeros where there are none. At most one of the two is given. `blocks` are what
+    choose_blocks says.
     """
     assert rows_BF2WC is None or columns_BFH2C is None, "corners of neighbours in both directions are nowhere"
     batch, frames, height, width, inputs = x_BFHWC.shape
-    blocks, time_taps, _, filled, _, _ = packed.shape
-    weight = packed.reshape(blocks, time_taps * TAPS * filled, TAPS * LANES)
+    count, time_taps, _, filled, _, _ = packed.shape
+    weight = packed.reshape(count, time_taps * TAPS * filled, TAPS * LANES)
     (outputs,) = bias_O.shape
-    bias = jnp.pad(bias_O.astype(jnp.float32), (0, blocks * LANES - outputs))[None]
+    bias = jnp.pad(bias_O.astype(jnp.float32), (0, count * LANES - outputs))[None]
+    rows, wide = blocks.rows, blocks.wide
     taken = {"x": x_BFHWC, "before": before_BFHWC, "columns": columns_BFH2C}
     taken = {name: one for name, one in taken.items() if one is not None and one.size}
     specs = [spec for one in taken.values() for spec in _spec_rows(one.shape, rows=rows)]
     arrays = [one for one in taken.values() for _ in range(3)]
     if rows_BF2WC is not None:
-        specs.append(pl.BlockSpec((None, *rows_BF2WC.shape[1:]), lambda b, n, h, f: (b, 0, 0, 0, 0)))  # noqa: ARG005
+        specs.append(pl.BlockSpec((None, *rows_BF2WC.shape[1:]), lambda b, h, n, f: (b, 0, 0, 0, 0)))  # noqa: ARG005
         arrays.append(rows_BF2WC)
     out = jax.ShapeDtypeStruct((batch, frames, height, width, outputs), dtype)
     columns = _pad_width(width, has_neighbours=columns_BFH2C is not None)
-    seen = (frames + time_taps - 1, rows + TAPS - 1, columns, filled)
+    lanes = UNIT if filled % UNIT == 0 else LANES
+    seen = (frames + time_taps - 1, filled // lanes, rows + TAPS - 1, columns, lanes)
     return pl.pallas_call(
         functools.partial(
             _kernel, names=tuple(taken), has_rows=rows_BF2WC is not None, rows=rows, width=width, time_taps=time_taps
         ),
-        grid=(batch, blocks, height // rows, frames),
+        grid=(batch, height // rows, count // wide, frames),
         in_specs=[
             *specs,
-            pl.BlockSpec((None, *weight.shape[1:]), lambda b, n, h, f: (n, 0, 0)),  # noqa: ARG005
-            pl.BlockSpec((1, LANES), lambda b, n, h, f: (0, n)),  # noqa: ARG005
+            pl.BlockSpec((wide, *weight.shape[1:]), lambda b, h, n, f: (n, 0, 0)),  # noqa: ARG005
+            pl.BlockSpec((1, wide * LANES), lambda b, h, n, f: (0, n)),  # noqa: ARG005
         ],
-        out_specs=pl.BlockSpec((None, None, rows, width, LANES), lambda b, n, h, f: (b, f, h, 0, n)),
+        out_specs=pl.BlockSpec((None, None, rows, width, wide * LANES), lambda b, h, n, f: (b, f, h, 0, n)),
         out_shape=out,
-        scratch_shapes=[pltpu.VMEM(seen, jnp.bfloat16)],
+        scratch_shapes=[
+            pltpu.VMEM(seen, jnp.bfloat16),
+            pltpu.VMEM((rows * columns, wide * TAPS * LANES), jnp.float32),
+        ],
         compiler_params=pltpu.CompilerParams(
-            dimension_semantics=("parallel", "parallel", "parallel", "arbitrary"), vmem_limit_bytes=vmem_bytes
+            dimension_semantics=("parallel", "parallel", "arbitrary", "arbitrary"), vmem_limit_bytes=vmem_bytes
         ),
         cost_estimate=pl.CostEstimate(
             flops=2 * batch * frames * height * columns * weight.size,
             transcendentals=0,
-            bytes_accessed=sum(blocks * one.nbytes for one in taken.values())
-            + weight.nbytes
+            bytes_accessed=sum(one.nbytes for one in taken.values())
+            + batch * height // rows * weight.nbytes
             + out.size * out.dtype.itemsize,
         ),
         interpret=interpret,
@@ -158,64 +215,107 @@ def _spec_rows(shape_BFHWC: tuple[int, ...], *, rows: int) -> list[pl.BlockSpec]
     _, frames, height, width, channels = shape_BFHWC
     of_one = None, frames, 1, width, channels
     return [
-        pl.BlockSpec((None, frames, rows, width, channels), lambda b, n, h, f: (b, 0, h, 0, 0)),  # noqa: ARG005
-        pl.BlockSpec(of_one, lambda b, n, h, f: (b, 0, jnp.maximum(h * rows - 1, 0), 0, 0)),  # noqa: ARG005
-        pl.BlockSpec(of_one, lambda b, n, h, f: (b, 0, jnp.minimum(h * rows + rows, height - 1), 0, 0)),  # noqa: ARG005
+        pl.BlockSpec((None, frames, rows, width, channels), lambda b, h, n, f: (b, 0, h, 0, 0)),  # noqa: ARG005
+        pl.BlockSpec(of_one, lambda b, h, n, f: (b, 0, jnp.maximum(h * rows - 1, 0), 0, 0)),  # noqa: ARG005
+        pl.BlockSpec(of_one, lambda b, h, n, f: (b, 0, jnp.minimum(h * rows + rows, height - 1), 0, 0)),  # noqa: ARG005
     ]
 
 
 def _kernel(*refs: Any, names: tuple[str, ...], has_rows: bool, rows: int, width: int, time_taps: int) -> None:
     taken = {name: refs[3 * at : 3 * at + 3] for at, name in enumerate(names)}
     rows_ref = refs[3 * len(names)] if has_rows else None
-    weight_ref, bias_ref, out_ref, seen_ref = refs[-4:]
-    frame, block = pl.program_id(3), pl.program_id(2)
-    ends = block == 0, block == pl.num_programs(2) - 1
-    _, _, columns, filled = seen_ref.shape
+    weight_ref, bias_ref, out_ref, seen_ref, sums_ref = refs[-5:]
+    frame, block = pl.program_id(3), pl.program_id(1)
+    ends = block == 0, block == pl.num_programs(1) - 1
+    _, groups, _, columns, lanes = seen_ref.shape
+    wide = len(weight_ref)
 
-    @pl.when(frame == 0)
+    @pl.when((frame == 0) & (pl.program_id(2) == 0))
     def _() -> None:
         _put_together(seen_ref, taken, width=width, time_taps=time_taps)
         _close_ends(seen_ref, rows_ref, ends)
 
-    pixels = rows * columns
-    seen = [
-        seen_ref[frame + time_tap, tap : tap + rows].reshape(pixels, filled)
-        for time_tap in range(time_taps)
-        for tap in range(TAPS)
-    ]
-    sums = jnp.dot(jnp.concatenate(seen, -1), weight_ref[...], preferred_element_type=jnp.float32)
-    left, middle, right = (
-        sums[:, LANES * tap : LANES * (tap + 1)].reshape(rows, columns, LANES) for tap in range(TAPS)
-    )
-    left, right = pltpu.roll(left, 1, 1), pltpu.roll(right, columns - 1, 1)
-    if "columns" not in taken:  # what came round from the other end is nobody's neighbour
-        column = jax.lax.broadcasted_iota(jnp.int32, left.shape, 1)
-        left, right = jnp.where(column == 0, 0.0, left), jnp.where(column == width - 1, 0.0, right)
-    out = left + middle + right + bias_ref[...]
-    out_ref[...] = out[:, :width].astype(out_ref.dtype)
+    def see(at: Any) -> jax.Array:
+        """Pixels of the rows as one tap of frames and rows sees them, some of their channels."""
+        tap, group = jax.lax.div(at, jnp.int32(groups)), jax.lax.rem(at, jnp.int32(groups))
+        time_tap, tap = jax.lax.div(tap, jnp.int32(TAPS)), jax.lax.rem(tap, jnp.int32(TAPS))
+        return seen_ref[frame + time_tap, group, pl.ds(tap, rows)].reshape(rows * columns, lanes)
+
+    def multiply(first: Any, count: int) -> jax.Array:
+        seen = jnp.concatenate([see(jnp.int32(first + at)) for at in range(count)], -1)
+        own = pl.ds(first * lanes, count * lanes)
+        weight = jnp.concatenate([weight_ref[one, own, :] for one in range(wide)], -1)
+        return jnp.dot(seen, weight, preferred_element_type=jnp.float32)
+
+    total = time_taps * TAPS * groups
+    count = choose_groups(total, lanes=lanes, pixels=rows * columns, wide=wide)
+    rest = total % count
+    if rest:
+        sums_ref[...] = multiply(0, rest)
+
+    def add(turn: Any, _: None) -> None:
+        before = sums_ref[...] if rest else jnp.where(turn == 0, 0.0, sums_ref[...])
+        sums_ref[...] = before + multiply(rest + turn * count, count)
+
+    is_unrolled = total == count
+    if is_unrolled:
+        sums_ref[...] = multiply(0, total)
+    else:
+        jax.lax.fori_loop(0, total // count, add, None)
+
+    def finish(row: Any, _: None) -> None:
+        own = pl.ds(row * columns, columns)
+        left, middle, right = (
+            jnp.concatenate([sums_ref[own, LANES * at : LANES * (at + 1)] for at in range(tap, wide * TAPS, TAPS)], -1)
+            for tap in range(TAPS)
+        )
+        left, right = pltpu.roll(left, 1, 0), pltpu.roll(right, columns - 1, 0)
+        if "columns" not in taken:  # what came round from the other end is nobody's neighbour
+            column = jax.lax.broadcasted_iota(jnp.int32, left.shape, 0)
+            left, right = jnp.where(column == 0, 0.0, left), jnp.where(column == width - 1, 0.0, right)
+        out_ref[row] = (left + middle + right + bias_ref[...])[:width].astype(out_ref.dtype)
+
+    jax.lax.fori_loop(0, rows, finish, None, unroll=is_unrolled)
 
 
 def _put_together(seen_ref: Any, taken: dict[str, Any], *, width: int, time_taps: int) -> None:
     """A row is its pixels, the one to the right of them, zeros, and last of all the one to the left."""
-    _, tall, columns, _ = seen_ref.shape
+    _, groups, tall, columns, size = seen_ref.shape
     inputs = taken["x"][0].shape[-1]
-    seen_ref[...] = jnp.zeros_like(seen_ref)
-    for part, lines in enumerate((slice(1, tall - 1), slice(0, 1), slice(tall - 1, tall))):
-        seen_ref[time_taps - 1 :, lines, :width, :inputs] = taken["x"][part][...]
-        if "before" in taken:
-            seen_ref[: time_taps - 1, lines, :width, :inputs] = taken["before"][part][...]
-        if "columns" in taken:
-            seen_ref[:, lines, columns - 1 :, :inputs] = taken["columns"][part][:, :, :1]
-            seen_ref[:, lines, width : width + 1, :inputs] = taken["columns"][part][:, :, 1:]
+    whole = width // SUBLANES * SUBLANES
+    frames = {"x": slice(time_taps - 1, None), "before": slice(0, time_taps - 1), "columns": slice(None)}
+
+    def put(to: Any, part: int, row: Any) -> None:
+        if whole < columns:
+            seen_ref[:, :, to, whole:] = jnp.zeros_like(seen_ref[:, :, 0, whole:])
+        if inputs % size:
+            seen_ref[:, groups - 1, to] = jnp.zeros_like(seen_ref[:, groups - 1, 0])
+        for group in range(groups):
+            own = slice(group * size, min(inputs, (group + 1) * size))
+            lanes = slice(0, own.stop - own.start)
+            for name, refs in taken.items():
+                pixels = refs[part][:, row, :, own]
+                if name == "columns":
+                    seen_ref[:, group, to, columns - 1 :, lanes] = pixels[:, :1]
+                    seen_ref[:, group, to, width : width + 1, lanes] = pixels[:, 1:]
+                else:
+                    seen_ref[frames[name], group, to, :width, lanes] = pixels
+
+    jax.lax.fori_loop(0, tall - 2, lambda row, _: put(row + 1, 0, row), None)
+    put(0, 1, 0)
+    put(tall - 1, 2, 0)
 
 
 def _close_ends(seen_ref: Any, rows_ref: Any, ends: tuple[Any, Any]) -> None:
     """Above the first row and below the last are the neighbours' or zeros."""
-    for side, (row, is_end) in enumerate(zip((0, seen_ref.shape[1] - 1), ends, strict=True)):
+    _, groups, tall, _, size = seen_ref.shape
+    for side, (row, is_end) in enumerate(zip((0, tall - 1), ends, strict=True)):
 
         @pl.when(is_end)
         def _(side: int = side, row: int = row) -> None:
-            seen_ref[:, row] = jnp.zeros_like(seen_ref[:, row])
+            seen_ref[:, :, row] = jnp.zeros_like(seen_ref[:, :, row])
             if rows_ref is not None:
                 _, _, width, inputs = rows_ref.shape
-                seen_ref[:, row, :width, :inputs] = rows_ref[:, side]
+                for group in range(groups):
+                    own = slice(group * size, min(inputs, (group + 1) * size))
+                    seen_ref[:, group, row, :width, : own.stop - own.start] = rows_ref[:, side, :, own]

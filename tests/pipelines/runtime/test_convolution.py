@@ -86,8 +86,8 @@ def test_what_does_not_divide_is_xlas_own(split: str, height: int, width: int, b
 
 def test_what_has_no_room_is_xlas_own() -> None:
     axes = lay("columns")
-    assert axes.choose_rows((1, 384, 2, 180, 320), time_taps=3) > 0
-    assert axes.choose_rows((1, 16384, 2, 180, 320), time_taps=3) == 0
+    assert axes.choose_blocks((1, 384, 2, 180, 320), blocks=3, time_taps=3)
+    assert axes.choose_blocks((1, 16384, 2, 180, 320), blocks=3, time_taps=3) is None
 
 
 def test_results_are_of_the_biass_dtype() -> None:

@@ -8,7 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.runtime.taps import LANES, choose_rows, convolve_taps, pack_taps, unpack_taps
+from pipelines.runtime.taps import (
+    LANES,
+    TAPS,
+    Blocks,
+    choose_blocks,
+    choose_groups,
+    convolve_taps,
+    pack_taps,
+    unpack_taps,
+)
 
 MIB = 2**20
 
@@ -45,6 +54,7 @@ def convolve_here(
     left_and_right: jax.Array | None = None,
     *,
     rows: int,
+    wide: int = 1,
 ) -> np.ndarray:
     """The kernel, interpreted; the first frames are those before."""
     earlier = weight.shape[2] - 1
@@ -55,7 +65,7 @@ def convolve_here(
         bias,
         above_and_below,
         left_and_right,
-        rows=rows,
+        blocks=Blocks(rows=rows, wide=wide),
         dtype=jnp.float32,
         vmem_bytes=64 * MIB,
         interpret=True,
@@ -64,12 +74,25 @@ def convolve_here(
 
 
 @pytest.mark.parametrize("time_taps", [1, 3])
-@pytest.mark.parametrize(("inputs", "outputs"), [(3, 24), (24, 96), (96, 130), (130, 3)])
-def test_it_is_xlas_own_whatever_the_channels(inputs: int, outputs: int, time_taps: int) -> None:
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "wide"), [(3, 24, 1), (96, 130, 1), (130, 3, 1), (200, 260, 3), (300, 250, 2)]
+)
+def test_it_is_xlas_own_whatever_the_channels(inputs: int, outputs: int, wide: int, time_taps: int) -> None:
+    """Also where several blocks of outputs are made at a time, and groups of inputs are half full."""
     seen, bias = draw(2, 1 + time_taps, 4, 11, inputs, seed=0), draw(outputs, seed=2).astype(jnp.float32)
     weight = draw_weight(inputs, outputs, time_taps=time_taps)
-    found = convolve_here(seen, weight, bias, rows=2)
+    found = convolve_here(seen, weight, bias, rows=2, wide=wide)
     np.testing.assert_allclose(found, convolve_exactly(seen, weight, bias), atol=1e-5)
+
+
+def test_it_is_xlas_own_when_a_loop_goes_over_the_channels() -> None:
+    """Blocks as large as those of 384 channels at 720p: one group first, then two a turn; or all of them alike."""
+    for inputs in (384, 256):
+        groups = 3 * TAPS * (inputs // LANES)
+        seen, weight = draw(1, 3, 30, 46, inputs, seed=0), draw_weight(inputs, 384, time_taps=3)
+        found = convolve_here(seen, weight, jnp.zeros(384), rows=30, wide=3)
+        np.testing.assert_allclose(found, convolve_exactly(seen, weight, jnp.zeros(384)), atol=1e-5)
+        assert choose_groups(groups, lanes=LANES, pixels=30 * 48, wide=3) < groups
 
 
 @pytest.mark.parametrize(("width", "rows"), [(1, 3), (14, 1), (14, 6), (16, 2), (31, 6), (48, 2)])
@@ -114,25 +137,39 @@ LEVELS = [(90, 20, 384), (180, 40, 384), (360, 80, 192), (720, 160, 96), (90, 16
 def test_rows_at_a_time_divide_the_height_and_are_fewer_where_room_is_short(
     height: int, width: int, inputs: int
 ) -> None:
-    rows = [
-        choose_rows(height, width, frames=4, inputs=inputs, time_taps=3, vmem_bytes=mib * MIB) for mib in (1, 12, 96)
-    ]
-    none, few, many = rows
-    assert none == 0
-    assert few < many
-    assert not any(height % one for one in (few, many) if one)
+    blocks = [choose(height, width, inputs=inputs, blocks=-(-inputs // LANES), mib=mib) for mib in (1, 12, 96)]
+    none, few, many = blocks
+    assert none is None
+    assert many is not None
+    assert few is None or few.rows * few.wide < many.rows * many.wide
+    assert not any(height % one.rows for one in (few, many) if one)
 
 
-def test_few_frames_of_a_video_are_made_in_smaller_blocks_for_less_code() -> None:
-    rows = [choose_rows(180, 40, frames=frames, inputs=384, time_taps=3, vmem_bytes=96 * MIB) for frames in (1, 2, 4)]
-    assert rows == [5, 10, 30]
-    assert choose_rows(720, 1280, frames=1, inputs=96, time_taps=3, vmem_bytes=96 * MIB) == 1
-    assert choose_rows(180, 40, frames=1, inputs=384, time_taps=1, vmem_bytes=96 * MIB) == 30
+def choose(height: int, width: int, *, inputs: int, blocks: int, mib: int = 96, frames: int = 4) -> Blocks | None:
+    return choose_blocks(height, width, frames=frames, inputs=inputs, blocks=blocks, time_taps=3, vmem_bytes=mib * MIB)
+
+
+@pytest.mark.parametrize(("blocks", "wide"), [(1, 1), (2, 2), (3, 3), (4, 2), (5, 5), (7, 1), (10, 2)])
+def test_blocks_of_outputs_are_made_together_as_they_fill_the_matrix_units(blocks: int, wide: int) -> None:
+    """Two take three units, five eight, and three five; one alone takes two and fills one and a half."""
+    found = choose(90, 20, inputs=384, blocks=blocks)
+    assert found
+    assert found.wide == wide
+
+
+def test_where_room_is_short_one_block_of_outputs_at_a_time_leaves_more_for_pixels() -> None:
+    assert choose(180, 40, inputs=384, blocks=3, mib=12) == Blocks(rows=6, wide=1)
+
+
+def test_one_turn_of_the_loop_holds_all_groups_where_that_is_little_code() -> None:
+    assert choose_groups(9, lanes=128, pixels=144, wide=1) == 9
+    assert choose_groups(15, lanes=256, pixels=384, wide=2) == 6  # three units first, then twice six of them
+    assert choose_groups(27, lanes=128, pixels=1440, wide=3) == 2
 
 
 def test_what_is_read_at_a_time_has_room_twice_beside_the_weights() -> None:
-    rows, vmem_bytes = choose_rows(720, 160, frames=4, inputs=96, time_taps=3, vmem_bytes=48 * MIB), 48 * MIB
-    read = 2 * (4 + 2) * (rows + 2) * 160 * LANES
+    found, vmem_bytes = choose(720, 160, inputs=96, blocks=1, mib=48), 48 * MIB
+    assert found
+    read = 2 * (4 + 2) * (found.rows + 2) * 160 * LANES
     weights = 2 * 27 * LANES * LANES
-    assert rows
     assert 2 * (read + weights) < vmem_bytes
