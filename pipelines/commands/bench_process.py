@@ -15,6 +15,7 @@ from pipelines.errors import LumeshError, MeshError
 
 MESH_REFUSED = 2  # as the command line ends
 REFUSED = 3  # exit code of a runner whose last line on stderr says to people what is wrong
+KILLED = -9
 
 
 def measure(runner: str, task: dict[str, Any], *, what: str) -> Any:
@@ -29,7 +30,7 @@ def measure(runner: str, task: dict[str, Any], *, what: str) -> Any:
         text=True,
         check=False,
         cwd=Path(__file__).parents[2],
-        env=os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+        env=os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "JAX_TRACEBACK_FILTERING": "off"},
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -37,7 +38,8 @@ def measure(runner: str, task: dict[str, Any], *, what: str) -> Any:
             raise MeshError(last)
         if done.returncode == REFUSED:
             raise LumeshError(last)
-        raise LumeshError(f"The bench of {what} failed: {last}", advice="An exit code of -9 is out of memory.")
+        advice = "The system ended it: out of memory?" if done.returncode == KILLED else ""
+        raise LumeshError(f"The bench of {what} failed: {last}", advice=advice)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -1,4 +1,7 @@
-"""One side of the bench, in a process of its own: reads its task as JSON on stdin, prints its figures as JSON."""
+"""One side of the bench, in a process of its own: reads its task as JSON on stdin, prints its figures as JSON.
+
+Warm outputs have prompts of their own on every side: Lumesh keeps the embeddings of those it has read, diffusers none.
+"""
 
 import time
 
@@ -9,22 +12,28 @@ import json  # noqa: E402
 import resource  # noqa: E402
 import statistics  # noqa: E402
 import sys  # noqa: E402
+from collections import Counter  # noqa: E402
+from collections.abc import Mapping  # noqa: E402
+from dataclasses import replace  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
-from pipelines.catalog import load_catalog  # noqa: E402
+from pipelines.catalog import Model, load_catalog  # noqa: E402
 from pipelines.recipe import Recipe, read_recipe  # noqa: E402
 
-EAGER, COMPILED = "diffusers", "diffusers, torch.compile"
+LUMESH, EAGER, COMPILED = "lumesh", "diffusers", "diffusers, torch.compile"
+PLATFORMS = "platforms"
+CPU_FACTS = Path("/proc/cpuinfo")
 
 
-def run_lumesh(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
+def run_lumesh(task: dict[str, Any]) -> dict[str, Any]:
     from pipelines import registry
     from pipelines.generate import generate
 
+    recipe, model = read_recipe(task["recipe"]), _find_model(task)
     registry.start_jax(Path(task["cache_dir"]))
     family = registry.load(
-        load_catalog(Path(task["models_dir"])).get(recipe.model),
+        model,
         mesh=task["mesh"],
         cache_dir=Path(task["cache_dir"]),
         on_progress=lambda _progress: None,
@@ -32,23 +41,47 @@ def run_lumesh(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
     import_s = time.perf_counter() - STARTED - family.load_s
     first = generate(family, recipe)
     first_picture_s = time.perf_counter() - STARTED
-    seconds = []
-    for number in range(task["pictures"]):
+    seconds, encode_seconds = [], []
+    for warm in list_warm(recipe, task["pictures"]):
         clock = time.perf_counter()
-        generate(family, recipe.model_copy(update={"seed": (recipe.seed or 0) + number}))
+        outcome = generate(family, warm)
         seconds.append(time.perf_counter() - clock)
+        encode_seconds.append(outcome.timings.encode_s)
     return {
         "first_picture_s": first_picture_s,
         "import_s": import_s,
         "load_s": family.load_s,
         "compile_s": first.timings.compile_s,
         "warm_s": statistics.median(seconds),
+        "encode_s": min(encode_seconds),
         "host_ms_per_chunk": family.host_ms_per_chunk,
-        **_read_device_peak(),
+        **_read_jax_peak(),
+        "peak_rss_mb": _read_peak_rss(),
+        **describe_lumesh(model, task["mesh"]),
     }
 
 
-def _read_device_peak() -> dict[str, float]:
+def describe_lumesh(model: Model, mesh: str | None) -> dict[str, Any]:
+    """The devices, and what the weights of each component are computed in; imports jax."""
+    from pipelines import registry
+    from pipelines.plan.abstract import describe_parts
+
+    built = registry.build_mesh_for(model, mesh)
+    kind = built.devices.flat[0].device_kind
+    name = read_cpu_name() if kind == "cpu" else kind
+    dtypes = {component: find_dtype(weights) for component, weights in describe_parts(model, built).weights.items()}
+    return {"device": name if built.size == 1 else f"{built.size} x {name}", "dtypes": dtypes}
+
+
+def find_dtype(weights: Mapping[str, Any]) -> str:
+    """What most of a component is in: some keep small weights in fp32."""
+    sizes: Counter[str] = Counter()
+    for weight in weights.values():
+        sizes[weight.dtype.name] += weight.size
+    return sizes.most_common(1)[0][0]
+
+
+def _read_jax_peak() -> dict[str, float]:
     """Bytes that XLA's allocator gave out at a time; the CPU does not count them."""
     import jax
 
@@ -56,38 +89,37 @@ def _read_device_peak() -> dict[str, float]:
     return {"peak_device_mb": facts["peak_bytes_in_use"] / 1e6} if "peak_bytes_in_use" in facts else {}
 
 
-def run_diffusers(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
+def run_diffusers(task: dict[str, Any]) -> dict[str, Any]:
+    """With each component computed in what ours computes it in, task["dtypes"]."""
     import torch
-    from diffusers import DiffusionPipeline
 
     import_s = time.perf_counter() - STARTED
-    model = load_catalog(Path(task["models_dir"])).get(recipe.model)
-    device, dtype = choose_torch(has_cuda=torch.cuda.is_available())
-    pipeline: Any = DiffusionPipeline.from_pretrained(model.path or model.repo, dtype=dtype).to(device)
-    pipeline.set_progress_bar_config(disable=True)
+    recipe, model = read_recipe(task["recipe"]), _find_model(task)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    pipeline = load_diffusers(str(model.path or model.repo), task["dtypes"]).to(device)
     if task["side"] == COMPILED:
         compile_modules(pipeline)
     load_s = time.perf_counter() - STARTED - import_s
     shape = recipe.parsed_shape
     options = _find_options(pipeline, recipe, frames=shape.frames)
 
-    def make(seed: int) -> None:
+    def make(one: Recipe) -> None:
         pipeline(
-            prompt=recipe.prompt,
+            prompt=one.prompt,
             **options,
             width=shape.width,
             height=shape.height,
             num_inference_steps=recipe.steps or 1,
             guidance_scale=recipe.guidance_scale or 0.0,
-            generator=torch.Generator("cpu").manual_seed(seed),
+            generator=torch.Generator("cpu").manual_seed(one.seed or 0),
         )
 
-    make(recipe.seed or 0)
+    make(recipe)
     first_picture_s = time.perf_counter() - STARTED
     seconds = []
-    for number in range(task["pictures"]):
+    for warm in list_warm(recipe, task["pictures"]):
         clock = time.perf_counter()
-        make((recipe.seed or 0) + number)
+        make(warm)
         seconds.append(time.perf_counter() - clock)
     return {
         "first_picture_s": first_picture_s,
@@ -95,14 +127,30 @@ def run_diffusers(task: dict[str, Any], recipe: Recipe) -> dict[str, float]:
         "load_s": load_s,
         "warm_s": statistics.median(seconds),
         **({"peak_device_mb": torch.cuda.max_memory_allocated() / 1e6} if device == "cuda" else {}),
+        "peak_rss_mb": _read_peak_rss(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else read_cpu_name(),
+        "dtypes": {name: str(module.dtype).removeprefix("torch.") for name, module in _list_modules(pipeline).items()},
     }
 
 
-def choose_torch(*, has_cuda: bool) -> tuple[str, Any]:
-    """Device and dtype of diffusers' side: what ours computes in on the same machine (runtime/components.py)."""
+def load_diffusers(place: str, dtypes: Mapping[str, str]) -> Any:
+    """Diffusers' own pipeline of a folder or repository, each component in its dtype."""
+    import torch
+    from diffusers import DiffusionPipeline
+
+    chosen = {name: getattr(torch, dtype) for name, dtype in dtypes.items()}
+    pipeline: Any = DiffusionPipeline.from_pretrained(place, dtype=chosen)
+    pipeline.set_progress_bar_config(disable=True)
+    decode = pipeline.vae.decode
+    # SDXL's pipeline raises the autoencoder's precision itself only from fp16.
+    pipeline.vae.decode = lambda latents, **options: decode(latents.to(pipeline.vae.dtype), **options)
+    return pipeline
+
+
+def _list_modules(pipeline: Any) -> dict[str, Any]:
     import torch
 
-    return ("cuda", torch.bfloat16) if has_cuda else ("cpu", torch.float32)
+    return {name: one for name, one in pipeline.components.items() if isinstance(one, torch.nn.Module)}
 
 
 def compile_modules(pipeline: Any, *, backend: str = "inductor") -> None:
@@ -132,9 +180,45 @@ def _find_options(pipeline: Any, recipe: Recipe, *, frames: int) -> dict[str, An
     return options
 
 
+def list_warm(recipe: Recipe, count: int) -> list[Recipe]:
+    """So many outputs after the first, each with a prompt and a seed of its own."""
+    return [
+        recipe.model_copy(update={"prompt": f"{recipe.prompt}, {number}", "seed": (recipe.seed or 0) + number})
+        for number in range(1, count + 1)
+    ]
+
+
+def find_platforms(_task: dict[str, Any]) -> dict[str, str]:
+    """Where each side would compute: cpu, gpu or tpu."""
+    from pipelines.runtime import platform
+
+    platform.prepare_backend()
+    import jax
+    import torch
+
+    return {"lumesh": jax.default_backend(), "diffusers": "gpu" if torch.cuda.is_available() else "cpu"}
+
+
+def _find_model(task: dict[str, Any]) -> Model:
+    """The recipe's model, or the checkpoint at task["path"] in its place."""
+    model = load_catalog(Path(task["models_dir"])).get(task["recipe"]["model"])
+    if task.get("path"):
+        return replace(model, path=Path(task["path"]), repo="", revision="", variant="")
+    return model
+
+
+def read_cpu_name() -> str:
+    """As the system names it; `CPU` where it does not."""
+    lines = CPU_FACTS.read_text("utf-8").splitlines() if CPU_FACTS.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "CPU")
+
+
+def _read_peak_rss() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # kilobytes on Linux
+
+
+RUN = {LUMESH: run_lumesh, EAGER: run_diffusers, COMPILED: run_diffusers, PLATFORMS: find_platforms}
+
 if __name__ == "__main__":
     found = json.load(sys.stdin)
-    run = run_lumesh if found["side"] == "lumesh" else run_diffusers
-    figures = run(found, read_recipe(found["recipe"]))
-    figures["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # kilobytes on Linux
-    print(json.dumps(figures))  # noqa: T201 - the result, read by bench.py
+    print(json.dumps(RUN[found["side"]](found)))  # noqa: T201 - the result, read by bench.py

@@ -3,16 +3,26 @@
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from jax.sharding import Mesh
 
 from pipelines.__main__ import main
-from pipelines.commands.bench import list_diffusers_sides
-from pipelines.commands.bench_runner import choose_torch
+from pipelines.catalog import Model, load_catalog
+from pipelines.commands.bench import check_platforms, describe_dtypes, list_diffusers_sides
+from pipelines.commands.bench_checkpoint import check_room, count_parameters
+from pipelines.commands.bench_process import measure
+from pipelines.commands.bench_runner import find_dtype, list_warm, load_diffusers
+from pipelines.errors import LumeshError
+from pipelines.plan.abstract import describe_parts
+from pipelines.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -31,20 +41,97 @@ def run(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_both_sides_are_measured_alike(run: Run) -> None:
-    found = run("bench", "--model", "tiny", "--vs", "diffusers", "--pictures", "1", "--num-inference-steps", "2")
+    found = run("bench", "--model", "tiny", "--vs", "diffusers", "--pictures", "2", "--num-inference-steps", "2")
     assert found["recipe"]["model"] == "tiny"
+    assert (found["size"], found["warning"]) == (None, "")
     assert list(found["results"]) == ["lumesh, cold", "lumesh, cached", "diffusers"]
     for figures in found["results"].values():
         assert figures["first_picture_s"] > figures["import_s"] + figures["load_s"] > 0
         assert figures["warm_s"] > 0
         assert figures["peak_rss_mb"] > 100
+        assert figures["device"]
+        assert figures["dtypes"] == dict.fromkeys(("text_encoder", "text_encoder_2", "unet", "vae"), "float32")
+    for start in ("cold", "cached"):  # what is kept would come in microseconds
+        assert found["results"][f"lumesh, {start}"]["encode_s"] > 0.0003
 
 
-def test_on_a_gpu_diffusers_is_measured_there_in_half_precision_and_compiled_too() -> None:
+def test_every_warm_output_has_a_prompt_of_its_own(draw_recipe: Callable[..., Recipe]) -> None:
+    recipe = draw_recipe(prompt="a boat", seed=5)
+    warm = list_warm(recipe, 3)
+    assert [one.prompt for one in warm] == ["a boat, 1", "a boat, 2", "a boat, 3"]
+    assert [one.seed for one in warm] == [6, 7, 8]
+    assert recipe.prompt == "a boat"
+
+
+def test_random_weights_are_measured_without_the_models_own_and_removed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    flags = ("--size", "mid", "--vs", "diffusers", "--pictures", "1", "--num-inference-steps", "1")
+    found = run("bench", "--model", "tiny", *flags)
+    assert (found["size"], found["recipe"]["model"]) == ("mid", "tiny")
+    assert found["parameters"].keys() == {"text_encoder", "text_encoder_2", "unet", "vae"}
+    assert all(figures["warm_s"] > 0 for figures in found["results"].values())
+    assert not list(tmp_path.iterdir())
+
+
+SHIPPED = [one for one in load_catalog().models if not one.is_demo and not one.min_images]
+
+
+@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.id)
+def test_a_quarter_of_the_layers_of_every_model_is_mid_size(model: Model) -> None:
+    full, mid = (count_parameters(model, is_cut=is_cut) for is_cut in (False, True))
+    assert full.keys() == mid.keys()
+    assert mid["vae"] == full["vae"]
+    for name in full.keys() & {"unet", "transformer", "transformer_2"}:
+        assert 0.2 < mid[name] / full[name] < 0.45
+
+
+def test_a_checkpoint_without_room_is_refused() -> None:
+    with pytest.raises(LumeshError, match=r"^2\.5 billion parameters need 5\.0 GB of memory; 4\.0 GB are free\."):
+        check_room(2_500_000_000, [("the disk", 5e9, 6e9), ("memory", 5e9, 4e9)])
+
+
+def test_what_a_process_refuses_is_said_as_it_says_it(tmp_path: Path) -> None:
+    task = {"model": "none", "models_dir": str(tmp_path), "folder": str(tmp_path), "is_cut": True, "on_gpu": False}
+    with pytest.raises(LumeshError, match=r"^There is no model 'none'\. Known models: "):
+        measure("pipelines.commands.bench_checkpoint", task, what="random weights")
+
+
+def test_where_pytorch_has_a_gpu_diffusers_is_measured_compiled_too() -> None:
     assert list_diffusers_sides(has_gpu=True) == ["diffusers", "diffusers, torch.compile"]
     assert list_diffusers_sides(has_gpu=False) == ["diffusers"]
-    assert choose_torch(has_cuda=True) == ("cuda", torch.bfloat16)
-    assert choose_torch(has_cuda=False) == ("cpu", torch.float32)
+
+
+def test_two_kinds_of_device_are_refused_or_named() -> None:
+    assert check_platforms("cpu", "cpu") == check_platforms("gpu", "gpu") == ""
+    with pytest.raises(LumeshError, match=rf'pip install "jax\[cuda13\]=={metadata.version("jax")}"'):
+        check_platforms("cpu", "gpu")
+    with pytest.raises(LumeshError, match=r"pip install torch==[\d.]+ --index-url https://"):
+        check_platforms("gpu", "cpu")
+    assert "on the TPU, diffusers on the CPU" in check_platforms("tpu", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("model_id", "precision"),
+    [
+        ("sdxl-base", "bfloat16, vae float32"),
+        ("flux2-klein-4b", "bfloat16"),
+        ("wan2.1-1.3b", "bfloat16, vae float32"),
+    ],
+)
+def test_a_components_precision_is_the_accelerators(v6e_8: list[Any], model_id: str, precision: str) -> None:
+    mesh = Mesh(np.array(v6e_8[:1], object).reshape(1, 1, 1), ("dp", "sp", "tp"))
+    weights = describe_parts(load_catalog().get(model_id), mesh).weights
+    assert describe_dtypes({name: find_dtype(one) for name, one in weights.items()}) == precision
+
+
+def test_diffusers_computes_each_component_in_its_own_precision(data_dir: Path) -> None:
+    half = dict.fromkeys(("text_encoder", "text_encoder_2", "unet"), "bfloat16")
+    pipeline = load_diffusers(str(data_dir / "models" / "tiny"), half | {"vae": "float32"})
+    assert (pipeline.unet.dtype, pipeline.vae.dtype) == (torch.bfloat16, torch.float32)
+    made = pipeline("a red boat", height=64, width=64, num_inference_steps=1, generator=torch.manual_seed(1))
+    assert np.asarray(made.images[0]).std() > 0
 
 
 COMPARE = """
