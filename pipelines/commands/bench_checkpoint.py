@@ -8,7 +8,6 @@ import importlib
 import json
 import math
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import psutil
 
 from pipelines.catalog import Model, load_catalog
-from pipelines.commands.bench_process import REFUSED
+from pipelines.commands.bench_process import answer
 from pipelines.errors import LumeshError
 from pipelines.sources import find_configs
 
@@ -167,16 +166,10 @@ def check_room(parameters: int, rooms: list[tuple[str, float, float]]) -> None:
             )
 
 
+def run(task: dict[str, Any]) -> dict[str, int]:
+    model = load_catalog(Path(task["models_dir"])).get(task["model"])
+    return write_random(model, Path(task["folder"]), is_cut=task["is_cut"], on_gpu=task["on_gpu"])
+
+
 if __name__ == "__main__":
-    task = json.load(sys.stdin)
-    try:
-        written = write_random(
-            load_catalog(Path(task["models_dir"])).get(task["model"]),
-            Path(task["folder"]),
-            is_cut=task["is_cut"],
-            on_gpu=task["on_gpu"],
-        )
-    except LumeshError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - read by bench_process.py
-        sys.exit(REFUSED)
-    print(json.dumps(written))  # noqa: T201 - the result, read by bench.py
+    answer(run)

@@ -1,4 +1,4 @@
-"""One side of the bench, in a process of its own: reads its task as JSON on stdin, prints its figures as JSON.
+"""One side of the bench, in a process of its own: asked and answering through bench_process.py.
 
 Warm outputs have prompts of their own on every side: Lumesh keeps the embeddings of those it has read, diffusers none.
 """
@@ -8,10 +8,8 @@ import time
 STARTED = time.perf_counter()  # before any heavy import
 
 import inspect  # noqa: E402
-import json  # noqa: E402
 import resource  # noqa: E402
 import statistics  # noqa: E402
-import sys  # noqa: E402
 from collections import Counter  # noqa: E402
 from collections.abc import Mapping  # noqa: E402
 from dataclasses import replace  # noqa: E402
@@ -19,6 +17,7 @@ from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 from pipelines.catalog import Model, load_catalog  # noqa: E402
+from pipelines.commands.bench_process import answer  # noqa: E402
 from pipelines.recipe import Recipe, read_recipe  # noqa: E402
 
 LUMESH, EAGER, COMPILED = "lumesh", "diffusers", "diffusers, torch.compile"
@@ -220,5 +219,4 @@ def _read_peak_rss() -> float:
 RUN = {LUMESH: run_lumesh, EAGER: run_diffusers, COMPILED: run_diffusers, PLATFORMS: find_platforms}
 
 if __name__ == "__main__":
-    found = json.load(sys.stdin)
-    print(json.dumps(RUN[found["side"]](found)))  # noqa: T201 - the result, read by bench.py
+    answer(lambda task: RUN[task["side"]](task))
