@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pipelines.errors import ModelError
 from pipelines.loras import LoraFile, find_loras
@@ -56,6 +56,23 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AttentionOptions:
+    """How a model of videos attends, where that is not to all tokens and to keys as they are.
+
+    With a `window` a token of a video sees the tokens at most so many places before and behind it, of one order over
+    frames, rows and columns; the text is seen whole. `smooths_keys` takes their mean off keys: the same attention, of
+    which bf16 rounds less away.
+    """
+
+    smooths_keys: bool = False
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise ModelError(f"There is no window of {self.window} tokens.", advice="Write 1 or more, or leave it out.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Model:
     """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used.
 
@@ -63,7 +80,7 @@ class Model:
     `guidance_scale_2` where a second expert ends the denoising, `max_images` where a recipe may bring pictures to start
     from and `min_images` where it must, `strength` where denoising begins with that picture instead of with noise.
     `text_length` is the longest prompt in tokens, padding included, where a family's tokenizer does not say less.
-    `loras_dir` is where the LoRAs of its recipes lie.
+    `loras_dir` is where the LoRAs of its recipes lie. `attention` is for the family wan.
     """
 
     id: str
@@ -95,6 +112,7 @@ class Model:
     text_length: int = 512
     min_images: int = 0
     max_images: int = 0
+    attention: AttentionOptions = AttentionOptions()
     is_demo: bool = False
     loras_dir: Path | None = None
 
@@ -102,6 +120,12 @@ class Model:
         assert self.default_shape in self.shapes, f"{self.id}: {self.default_shape} is not one of its shapes"
         assert self.scheduler in self.schedulers, f"{self.id}: {self.scheduler} is not one of its schedulers"
         assert not self.flow_shifts.keys() - set(map(str, self.shapes)), f"{self.id}: flow_shifts of unknown shapes"
+        if self.family != "wan" and self.attention != AttentionOptions():
+            raise ModelError(
+                f"{self.id}: attention options are for models of the family wan: before the tokens of a FLUX.2 picture "
+                "stand those of its text, and SDXL's lie in two dimensions, so that a window would cut across both.",
+                advice="Remove the model's attention from presets/models.toml.",
+            )
         for shape in self.shapes:
             fits = shape.frames % VIDEO_STRIDE == 1 if self.is_video else shape.frames == 1
             assert fits, f"{self.id}: {shape} has {shape.frames} frames; videos have 4n + 1 and pictures 1"
@@ -188,7 +212,22 @@ def _read_entry(entry: dict[str, Any]) -> Model:
         entry[name] = tuple(entry.get(name, ()))
     if "path" in entry:
         entry["path"] = PRESETS_DIR / entry["path"]
+    if "attention" in entry:
+        entry["attention"] = _read_attention(entry["id"], entry["attention"])
     return Model(**entry)
+
+
+def _read_attention(model_id: str, options: Any) -> AttentionOptions:
+    advice = "Write such as { smooths_keys = true, window = 4096 }; either may be left out."
+    if not isinstance(options, dict):
+        raise ModelError(f"{model_id}: attention is a table, not {options!r}.", advice=advice)
+    kinds = {"smooths_keys": bool, "window": int}
+    for name, value in cast(dict[str, Any], options).items():
+        if name not in kinds:
+            raise ModelError(f"{model_id}: there is no attention option {name}.", advice=advice)
+        if type(value) is not kinds[name]:
+            raise ModelError(f"{model_id}: {name} cannot be {value!r}.", advice=advice)
+    return AttentionOptions(**cast(dict[str, Any], options))
 
 
 def _find_local(models_dir: Path, taken: set[str]) -> tuple[Model, ...]:

@@ -6,7 +6,7 @@ a TPU take the kernel of flash.py, which XLA cannot split by itself: `AttentionA
 
 import functools
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime import cudnn
-from pipelines.runtime.flash import find_vmem_bytes, flash_attention, has_room
+from pipelines.runtime.flash import MASKED, center_keys, find_vmem_bytes, flash_attention, has_room
 from pipelines.runtime.operators import find_gain, scale
 from pipelines.runtime.sharding import Axes, count_parts
 from pipelines.runtime.ulysses import Turn, gather_features, gather_tokens
@@ -28,7 +28,8 @@ class AttentionAxes:
 
     `entered` are axes whose `shard_map` the caller is in already. Without `trades_heads`, devices that split tokens
     gather keys and values instead: two collectives, not four, for short sequences whose collectives mostly wait.
-    With `interprets` the kernels for TPU run on any devices, slowly.
+    With `interprets` the kernels for TPU run on any devices, slowly. The last two are a model's own: whether keys are
+    centred, and how far a token of a self-attention sees (attend_rotated alone asks for that).
     """
 
     mesh: Mesh
@@ -38,6 +39,8 @@ class AttentionAxes:
     entered: frozenset[str] = frozenset()
     trades_heads: bool = True
     interprets: bool = False
+    smooths_keys: bool = False
+    window: int | None = None
 
     @property
     def takes_kernels(self) -> bool:
@@ -58,25 +61,31 @@ def attend(
     is_causal: bool,
     scale: float | None,
     has_grouped_heads: bool,
+    window: int | None = None,
     axes: AttentionAxes | None = None,
 ) -> jax.Array:
     """softmax(q k^T * scale + mask) v. `mask` is boolean (True attends) or added to the logits.
 
     Shapes are PyTorch's: (batch, heads, length, head_dim); `scale` defaults to head_dim ** -0.5. With
-    `has_grouped_heads`, key and value have fewer heads, each shared by a run of query heads.
+    `has_grouped_heads`, key and value have fewer heads, each shared by a run of query heads. With a `window`, query i
+    sees the keys j with |i - j| <= window; that is plain XLA's alone, since cuDNN looks back only.
     """
-    if cudnn.has_cuda() and cudnn.takes(query_BHLD, mask=mask):
+    if window is None and cudnn.has_cuda() and cudnn.takes(query_BHLD, mask=mask):
         return attend_fused(query_BHLD, key_BHLD, value_BHLD, is_causal=is_causal, scale=scale, axes=axes)
     if has_grouped_heads:
         repeats = query_BHLD.shape[-3] // key_BHLD.shape[-3]
         key_BHLD, value_BHLD = (jnp.repeat(x, repeats, axis=-3) for x in (key_BHLD, value_BHLD))
     factor = query_BHLD.shape[-1] ** -0.5 if scale is None else scale
-    if mask is None and not is_causal and _takes_kernel(axes, query_BHLD.shape[-2]) and _fits(query_BHLD, axes):
+    is_plain = mask is None and not is_causal and window is None
+    if is_plain and _takes_kernel(axes, query_BHLD.swapaxes(1, 2), is_self=_is_like(query_BHLD, key_BHLD)):
         return attend_long(query_BHLD, key_BHLD, value_BHLD, scale=factor, axes=axes)
     logits = jnp.einsum("...qd,...kd->...qk", query_BHLD, key_BHLD, preferred_element_type=jnp.float32) * factor
     if is_causal:
         allowed = jnp.tril(jnp.ones(logits.shape[-2:], bool))
         logits = jnp.where(allowed, logits, -jnp.inf)
+    if window is not None:
+        query_index, key_index = jnp.arange(logits.shape[-2])[:, None], jnp.arange(logits.shape[-1])
+        logits = jnp.where(jnp.abs(query_index - key_index) <= window, logits, MASKED)
     if mask is not None:
         logits = jnp.where(mask, logits, -jnp.inf) if mask.dtype == jnp.bool_ else logits + mask.astype(jnp.float32)
     weights = jax.nn.softmax(logits, axis=-1)
@@ -140,11 +149,22 @@ def attend_rotated(  # noqa: PLR0917 - arrays of a traced module come by positio
         Turn(cos, sin, find_gain(x, eps), weight.astype(jnp.float32))
         for x, weight in ((query_BLC, query_weight_C), (key_BLC, key_weight_C))
     )
-    if _takes_kernel(axes, length):
-        merged = (query_BLC, key_BLC, value_BLC)
-        return attend_merged(*merged, heads=heads, scale=width**-0.5, axes=axes, turns=turns, key_length=key_length)
+    window = axes and axes.window
+    key_BLC = _widen(key_BLC, axes)
+    if _takes_kernel(axes, query_BLC.reshape(batch, length, heads, width), is_self=True):
+        return attend_merged(
+            *(query_BLC, key_BLC, value_BLC),
+            heads=heads,
+            scale=width**-0.5,
+            axes=axes,
+            is_self=True,
+            turns=turns,
+            key_length=key_length,
+            window=window,
+        )
     query, key = (turn.apply(x) for x, turn in zip((query_BLC, key_BLC), turns, strict=True))
-    return _attend_in_heads(query, key[:, :key_length], value_BLC[:, :key_length], heads=heads, axes=axes)
+    own = (query, key[:, :key_length], value_BLC[:, :key_length])
+    return _attend_in_heads(*own, heads=heads, window=window, axes=axes)
 
 
 def attend_text(
@@ -162,29 +182,69 @@ def attend_text(
     Its weights may as well multiply the keys, which are few; the kernel takes its gains, and queries as they are.
     """
     gain = find_gain(query_BLC, eps)
-    if _takes_kernel(axes, query_BLC.shape[1]):
-        factor = (query_BLC.shape[-1] // heads) ** -0.5
-        key = scale(key_BKC, jnp.ones((), jnp.float32), weight_C)
-        return attend_merged(query_BLC, key, value_BKC, heads=heads, scale=factor, axes=axes, query_gain=gain)
+    batch, length, channels = query_BLC.shape
+    width = channels // heads
+    if _takes_kernel(axes, query_BLC.reshape(batch, length, heads, width), is_self=False):
+        key = scale(_widen(key_BKC, axes), jnp.ones((), jnp.float32), weight_C)
+        merged = (query_BLC, key, value_BKC)
+        return attend_merged(*merged, heads=heads, scale=width**-0.5, axes=axes, is_self=False, query_gain=gain)
     return _attend_in_heads(scale(query_BLC, gain, weight_C), key_BKC, value_BKC, heads=heads, axes=axes)
 
 
-def _takes_kernel(axes: AttentionAxes | None, length: int) -> TypeGuard[AttentionAxes]:
-    return axes is not None and axes.takes_kernels and length >= LONG
+def _widen(key: jax.Array, axes: AttentionAxes | None) -> jax.Array:
+    """Keys that will be centred stay in fp32 until then: what bf16 has rounded away does not come back."""
+    return key.astype(jnp.float32) if axes is not None and axes.smooths_keys else key
 
 
-def _fits(query_BHLD: jax.Array, axes: AttentionAxes) -> bool:
-    heads, width = query_BHLD.shape[-3], query_BHLD.shape[-1]
-    vmem_bytes = find_vmem_bytes(axes.mesh.devices.flat[0].device_kind)
-    return has_room(heads=heads, width=width, itemsize=query_BHLD.dtype.itemsize, vmem_bytes=vmem_bytes)
+def _is_like(query_BHLD: jax.Array, key_BHLD: jax.Array) -> bool:
+    """Whether keys may lie as queries do: in self-attention, and in any other of one length, where it does no harm."""
+    return query_BHLD.shape[-2] == key_BHLD.shape[-2]
+
+
+def _takes_kernel(axes: AttentionAxes | None, query_BLHD: jax.Array, *, is_self: bool) -> TypeGuard[AttentionAxes]:
+    """For many queries, where a chip has room for what it would hold of them."""
+    if axes is None or not axes.takes_kernels or query_BLHD.shape[1] < LONG:
+        return False
+    share = _divide(axes, query_BLHD.shape[:3], is_self=is_self)
+    return has_room(
+        heads=share.heads // (share.devices if share.is_traded else 1),
+        width=query_BLHD.shape[3],
+        itemsize=query_BLHD.dtype.itemsize,
+        vmem_bytes=find_vmem_bytes(axes.mesh.devices.flat[0].device_kind),
+    )
+
+
+class _Share(NamedTuple):
+    """Of one device: `heads` before any are traded between the `devices` that split the keys."""
+
+    spec: P
+    devices: int
+    heads: int
+    is_traded: bool
+
+
+def _divide(axes: AttentionAxes, shape_BLH: tuple[int, ...], *, is_self: bool) -> _Share:
+    spec = axes.choose_spec(shape_BLH)
+    _, tokens, head_axis = spec
+    devices = count_parts(axes.mesh, tokens) if is_self else 1
+    heads = shape_BLH[2] // count_parts(axes.mesh, head_axis)
+    return _Share(spec, devices, heads, devices > 1 and axes.trades_heads and heads % devices == 0)
 
 
 def _attend_in_heads(
-    query: jax.Array, key: jax.Array, value: jax.Array, *, heads: int, axes: AttentionAxes | None
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    heads: int,
+    axes: AttentionAxes | None,
+    window: int | None = None,
 ) -> jax.Array:
     batch, length, channels = query.shape
+    if axes is not None and axes.smooths_keys:
+        key = center_keys(key).astype(value.dtype)
     split = (x.reshape(batch, -1, heads, channels // heads).swapaxes(1, 2) for x in (query, key, value))
-    out = attend(*split, mask=None, is_causal=False, scale=None, has_grouped_heads=False, axes=axes)
+    out = attend(*split, mask=None, is_causal=False, scale=None, has_grouped_heads=False, window=window, axes=axes)
     return out.swapaxes(1, 2).reshape(batch, length, channels)
 
 
@@ -201,7 +261,8 @@ def attend_long(
     batch, heads, length, width = query_BHLD.shape
     # Tokens first, as the projections give them: XLA drops these transpositions against those before and after.
     merged = (x.swapaxes(1, 2).reshape(batch, -1, heads * width) for x in (query_BHLD, key_BHLD, value_BHLD))
-    out = attend_merged(*merged, heads=heads, scale=scale, axes=axes, **kernel_options)
+    is_self = _is_like(query_BHLD, key_BHLD)
+    out = attend_merged(*merged, heads=heads, scale=scale, axes=axes, is_self=is_self, **kernel_options)
     return out.reshape(batch, length, heads, width).swapaxes(1, 2)
 
 
@@ -213,47 +274,54 @@ def attend_merged(
     heads: int,
     scale: float,
     axes: AttentionAxes,
+    is_self: bool,
     turns: tuple[Turn, ...] = (),
     query_gain: jax.Array | None = None,
     key_length: int | None = None,
+    window: int | None = None,
     **kernel_options: Any,
 ) -> jax.Array:
     """Attention through the kernel, every device with its own rows and heads, and all the tokens it attends to.
 
     Where the tokens of a self-attention are split, devices trade them for heads before and back after (ulysses.py);
-    heads that do not divide stay, and keys and values are gathered for a device's own queries. Keys of another length,
-    such as a text's, are whole everywhere. `turns` are for queries and for keys; `query_gain` is flash.py's.
+    heads that do not divide stay, and keys and values are gathered for a device's own queries. Keys of other tokens,
+    such as a text's, are whole everywhere. `turns` are for queries and for keys; `query_gain` and `window` are
+    flash.py's, a window for self-attention alone.
     """
     batch, length, _ = query_BLC.shape
-    assert query_gain is None or key_BLC.shape[1] != length, "queries that are traded have gains of their own"
-    spec = axes.choose_spec((batch, length, heads))
+    assert query_gain is None or not is_self, "queries that are traded have gains of their own"
+    assert window is None or is_self, "tokens of another kind have no distance"
+    spec, devices, own_heads, is_traded = _divide(axes, (batch, length, heads), is_self=is_self)
     rows, tokens, head_axis = spec
-    is_self = key_BLC.shape[1] == length
-    devices = count_parts(axes.mesh, tokens) if is_self else 1
-    own_heads = heads // count_parts(axes.mesh, head_axis)
     flash = functools.partial(
         flash_attention,
         scale=scale,
         vmem_bytes=find_vmem_bytes(axes.mesh.devices.flat[0].device_kind),
+        window=window,
         key_length=key_length,
         interpret=axes.interprets,
         **kernel_options,
     )
 
     def run(query: jax.Array, key: jax.Array, value: jax.Array, turns: tuple[Turn, ...], gain: Any) -> jax.Array:
-        is_traded = devices > 1 and axes.trades_heads and own_heads % devices == 0
         parts = devices if is_traded else 1
         trade = functools.partial(gather_tokens, axis=tokens, parts=parts, interpret=axes.interprets)
+        first_query: Any = 0
         if turns:
             query, key = (trade(x, turn=turn) for x, turn in zip((query, key), turns, strict=True))
         elif is_traded:
             query, key = trade(query), trade(key)
         if is_traded:
-            out = flash(query, key, trade(value), heads=own_heads // devices)
-            return gather_features(out, tokens, parts=devices, interpret=axes.interprets)
-        if devices > 1:
+            value = trade(value)
+        elif devices > 1:
             key, value = (jax.lax.all_gather(x, tokens, axis=1, tiled=True) for x in (key, value))
-        return flash(query, key, value, heads=own_heads, query_gain_BL1=gain)
+            first_query = jax.lax.axis_index(tokens) * query.shape[1]
+        if axes.smooths_keys:
+            key = center_keys(key, key_length).astype(value.dtype)
+        if not is_traded:
+            return flash(query, key, value, heads=own_heads, query_gain_BL1=gain, first_query=first_query)
+        out = flash(query, key, value, heads=own_heads // devices)
+        return gather_features(out, tokens, parts=devices, interpret=axes.interprets)
 
     key_spec = spec if is_self else P(rows, None, head_axis)
     sharded = jax.shard_map(

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from pipelines.runtime.flash import LARGE_VMEM_BYTES, VMEM_BYTES
+from pipelines.runtime.flash import SMALL_VMEM_BYTES, VMEM_BYTES
 
 _COLLECTIVES = (
     "xla_enable_async_all_gather",
@@ -30,7 +30,7 @@ def choose_options(arguments: Any, *, vmem_share: float = 0.0) -> dict[str, str]
     if device is None or device.platform != "tpu":
         return {}
     options: dict[str, str] = dict.fromkeys(_COLLECTIVES, "true")
-    vmem_bytes = int(vmem_share * VMEM_BYTES.get(device.device_kind, LARGE_VMEM_BYTES))
+    vmem_bytes = int(vmem_share * VMEM_BYTES.get(device.device_kind, SMALL_VMEM_BYTES))
     if vmem_bytes > _USUAL_VMEM_BYTES:
         options["xla_tpu_scoped_vmem_limit_kib"] = str(vmem_bytes // 1024)
     return options

@@ -35,9 +35,12 @@ from jax.experimental.pallas import tpu as pltpu
 
 LANES = 128
 MASKED = -1e30  # finite: a row that has seen masked keys alone must not become nan, and is wiped by its first real key
-# Vector memory of a core, by JAX's name of the chip (pltpu.get_tpu_info); v5e and v6e have the last.
-VMEM_BYTES = {"TPU v4": 16 * 2**20, "TPU v5": 64 * 2**20, "TPU v5p": 64 * 2**20, "TPU7x": 64 * 2**20}
-LARGE_VMEM_BYTES = 128 * 2**20
+# Vector memory of a core, by JAX's name of the chip (pltpu.get_tpu_info).
+VMEM_BYTES = {
+    **dict.fromkeys(("TPU v5", "TPU v5p", "TPU7x"), 64 * 2**20),
+    **dict.fromkeys(("TPU v5 lite", "TPU v5e", "TPU v6 lite", "TPU v6e"), 128 * 2**20),
+}
+SMALL_VMEM_BYTES = 16 * 2**20  # of v4, of those before it and of what is not known
 USABLE = 0.75  # the rest is the compiler's
 SUBLANES = 8
 SQUARE = 256  # queries and keys, as the matrix units of v6e and later
@@ -58,6 +61,7 @@ _STEP_KEYS = 18
 _TILE_KEYS = 100
 _ROW_KEYS = 300
 _MASKS = 0.4
+_RAISE = 0.65  # maxima alone, of keys with masks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,7 @@ class Tiles:
 
 def find_vmem_bytes(device_kind: str) -> int:
     """What the kernel may use of a chip's vector memory."""
-    return int(USABLE * VMEM_BYTES.get(device_kind, LARGE_VMEM_BYTES))
+    return int(USABLE * VMEM_BYTES.get(device_kind, SMALL_VMEM_BYTES))
 
 
 def choose_tiles(
@@ -137,8 +141,9 @@ def flash_attention(
     heads: int,
     scale: float,
     tiles: Tiles | None = None,
-    vmem_bytes: int = int(USABLE * LARGE_VMEM_BYTES),
+    vmem_bytes: int = int(USABLE * VMEM_BYTES["TPU v6e"]),
     window: int | None = None,
+    first_query: jax.Array | int = 0,
     key_length: int | None = None,
     query_gain_BL1: jax.Array | None = None,
     interpret: bool = False,
@@ -146,8 +151,8 @@ def flash_attention(
     """softmax(q k^T * scale) v of every head, (batch, length, heads * width), in the dtype of `value`.
 
     `vmem_bytes` is what find_vmem_bytes says of the chip; tiles are chosen to fit. With a `window`, query i sees the
-    keys j with |i - j| <= window. Keys from `key_length` on are seen by nobody. Queries are multiplied by their gain,
-    fp32, first. `interpret` runs the kernel without a TPU.
+    keys j with |i - j| <= window, and `first_query` is the first one's i. Keys from `key_length` on are seen by nobody.
+    Queries are multiplied by their gain, fp32, first. `interpret` runs the kernel without a TPU.
     """
     batch, query_length, channels = query_BLC.shape
     key_length = key_BLC.shape[1] if key_length is None else key_length
@@ -155,12 +160,14 @@ def flash_attention(
     group = choose_group(heads, width)
     block = group * width
     itemsize = max(x.dtype.itemsize for x in (query_BLC, key_BLC, value_BLC))
-    tiles = tiles or choose_tiles(
-        query_length, key_length, group=group, width=width, itemsize=itemsize, vmem_bytes=vmem_bytes
-    )
-    grid = (batch, heads // group, pl.cdiv(query_length, tiles.queries), pl.cdiv(key_length, tiles.keys))
-    by_query = lambda b, h, i, j: (b, i, h)  # noqa: ARG005, E731 - Pallas's index maps
-    by_key = lambda b, h, i, j: (b, j, h)  # noqa: ARG005, E731
+    if tiles is None:
+        near = key_length if window is None else min(key_length, max(window, _FEW_KEYS))
+        tiles = choose_tiles(query_length, near, group=group, width=width, itemsize=itemsize, vmem_bytes=vmem_bytes)
+    band = _Band(tiles=tiles, key_length=key_length, window=window)
+    grid = (batch, heads // group, pl.cdiv(query_length, tiles.queries), band.visits)
+    by_query = lambda b, h, i, j, *_: (b, i, h)  # noqa: ARG005, E731 - Pallas's index maps
+    by_key = lambda b, h, i, j, *places: (b, band.find_first(i, *places) + j, h)  # noqa: E731
+    places = () if window is None else (jnp.full((1,), first_query, jnp.int32),)
     kept = [
         pltpu.VMEM((group, SUBLANES, tiles.queries), jnp.float32),
         pltpu.VMEM((group, SUBLANES, tiles.queries), jnp.float32),
@@ -170,30 +177,31 @@ def flash_attention(
     kernel = functools.partial(
         _kernel,
         has_gain=bool(gains),
-        tiles=tiles,
+        band=band,
         width=width,
         factor=scale * math.log2(math.e),
         query_length=query_length,
-        key_length=key_length,
-        window=window,
     )
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct(query_BLC.shape, value_BLC.dtype),
-        grid=grid,
-        in_specs=[
-            pl.BlockSpec((None, tiles.queries, block), by_query),
-            pl.BlockSpec((None, tiles.keys, block), by_key),
-            pl.BlockSpec((None, tiles.keys, block), by_key),
-            *[pl.BlockSpec((None, tiles.queries, 1), lambda b, h, i, j: (b, i, 0)) for _ in gains],  # noqa: ARG005
-        ],
-        out_specs=pl.BlockSpec((None, tiles.queries, block), by_query),
-        scratch_shapes=[
-            pltpu.VMEM((group, tiles.queries, block), query_BLC.dtype),
-            pltpu.VMEM((SUBLANES, tiles.queries), jnp.float32),
-            *kept,
-            *kept,
-        ],
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=len(places),
+            grid=grid,
+            in_specs=[
+                pl.BlockSpec((None, tiles.queries, block), by_query),
+                pl.BlockSpec((None, tiles.keys, block), by_key),
+                pl.BlockSpec((None, tiles.keys, block), by_key),
+                *[pl.BlockSpec((None, tiles.queries, 1), lambda b, h, i, j, *_: (b, i, 0)) for _ in gains],  # noqa: ARG005
+            ],
+            out_specs=pl.BlockSpec((None, tiles.queries, block), by_query),
+            scratch_shapes=[
+                pltpu.VMEM((group, tiles.queries, block), query_BLC.dtype),
+                pltpu.VMEM((SUBLANES, tiles.queries), jnp.float32),
+                *kept,
+                *kept,
+            ],
+        ),
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel", "parallel", "arbitrary"), vmem_limit_bytes=vmem_bytes
         ),
@@ -203,14 +211,15 @@ def flash_attention(
                 heads=heads,
                 width=width,
                 queries=grid[2] * tiles.queries,
-                keys=count_keys(tiles, key_length),
+                keys=count_keys(tiles, key_length, window),
             ),
-            transcendentals=batch * heads * query_length * key_length,
-            bytes_accessed=2 * query_BLC.nbytes + grid[2] * (key_BLC.nbytes + value_BLC.nbytes),
+            transcendentals=batch * heads * query_length * band.count_seen(),
+            bytes_accessed=2 * query_BLC.nbytes
+            + int(grid[2] * band.visits * tiles.keys / key_BLC.shape[1] * (key_BLC.nbytes + value_BLC.nbytes)),
         ),
         interpret=interpret,
         name="flash_attention",
-    )(query_BLC, key_BLC, value_BLC, *gains)
+    )(*places, query_BLC, key_BLC, value_BLC, *gains)
 
 
 def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) -> int:
@@ -218,13 +227,19 @@ def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) 
     return 4 * batch * heads * queries * keys * max(LANES, choose_group(heads, width) * width)
 
 
-def count_keys(tiles: Tiles, key_length: int) -> int:
+def count_keys(tiles: Tiles, key_length: int, window: int | None = None) -> int:
     """Those that take as long, in steps of 512, as all that is done for a row of tiles."""
+    band = _Band(tiles=tiles, key_length=key_length, window=window)
+    if window is not None:  # some steps are masked at both ends; the keys that are new to a query are read twice
+        seen = min(key_length, band.count_seen() + tiles.step)
+        masked = min(seen, 2 * (tiles.queries + tiles.step))
+        raised = min(seen, tiles.queries + tiles.keys)
+        return int(seen + _MASKS * masked + _RAISE * raised) + _TILE_KEYS * band.visits + _ROW_KEYS
     whole = key_length // tiles.step
     cut = LANES * math.ceil(key_length % tiles.step / LANES)
     masks = int(_MASKS * cut) if key_length % LANES else 0
     saved = _STEP_KEYS * (whole * tiles.step // _STEPS[0] - whole)
-    return whole * tiles.step + cut + masks - saved + _TILE_KEYS * math.ceil(key_length / tiles.keys) + _ROW_KEYS
+    return whole * tiles.step + cut + masks - saved + _TILE_KEYS * band.visits + _ROW_KEYS
 
 
 def choose_group(heads: int, width: int) -> int:
@@ -233,13 +248,42 @@ def choose_group(heads: int, width: int) -> int:
     return next(fitting, heads)
 
 
-def center_keys(key_BLC: jax.Array) -> jax.Array:
-    """Keys less their mean: every logit of a query moves alike, so attention stays, and bf16 rounds less away.
+def center_keys(key_BLC: jax.Array, length: int | None = None) -> jax.Array:
+    """Keys less the mean of the first `length`: every logit of a query moves alike, so attention stays.
 
-    The first half of SageAttention's smoothing (Zhang et al. 2024).
+    What is left is smaller, so bf16 rounds less away. The first half of SageAttention's smoothing (Zhang et al. 2024).
     """
-    mean = key_BLC.mean(1, keepdims=True, dtype=jnp.float32)
+    mean = key_BLC[:, :length].mean(1, keepdims=True, dtype=jnp.float32)
     return (key_BLC.astype(jnp.float32) - mean).astype(key_BLC.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Band:
+    """Which tiles of keys a tile of queries sees: all, or with a window those around it."""
+
+    tiles: Tiles
+    key_length: int
+    window: int | None
+
+    @property
+    def visits(self) -> int:
+        """Tiles of keys for each of queries."""
+        most = pl.cdiv(self.key_length, self.tiles.keys)
+        if self.window is None:
+            return most
+        return min(most, pl.cdiv(self.tiles.queries + 2 * self.window - 1, self.tiles.keys) + 1)
+
+    def count_seen(self) -> int:
+        """Keys that some query of a tile sees."""
+        return self.key_length if self.window is None else min(self.key_length, self.tiles.queries + 2 * self.window)
+
+    def find_first(self, row: Any, place_ref: Any = None) -> Any:
+        """The first tile of keys for a tile of queries; `place_ref` holds where queries begin."""
+        if self.window is None:
+            return 0
+        most = pl.cdiv(self.key_length, self.tiles.keys)
+        earliest = place_ref[0] + row * self.tiles.queries - self.window
+        return jnp.clip(jax.lax.div(jnp.maximum(earliest, 0), self.tiles.keys), 0, most - self.visits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,26 +296,18 @@ class _Square:
     size: int
 
 
-def _kernel(
-    query_ref: Any,
-    key_ref: Any,
-    value_ref: Any,
-    *refs: Any,
-    has_gain: bool,
-    tiles: Tiles,
-    width: int,
-    factor: float,
-    query_length: int,
-    key_length: int,
-    window: int | None,
-) -> None:
+def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, query_length: int) -> None:
     """One tile of queries against one tile of keys; maxima, totals and sums of earlier keys are in VMEM.
 
     A maximum is the same in all sublanes; a total is the sum over its sublanes.
     """
-    gain_ref = refs[0] if has_gain else None
-    out_ref, scaled_ref, excess_ref, maximum_ref, total_ref, sum_ref, *saved_refs = refs[has_gain:]
+    tiles, key_length, window = band.tiles, band.key_length, band.window
+    place_refs, (query_ref, key_ref, value_ref, *others) = refs[: window is not None], refs[window is not None :]
+    gain_ref = others[0] if has_gain else None
+    out_ref, scaled_ref, excess_ref, maximum_ref, total_ref, sum_ref, *saved_refs = others[has_gain:]
     row, column, last = pl.program_id(2), pl.program_id(3), pl.num_programs(3) - 1
+    first_key = (band.find_first(row, *place_refs) + column) * tiles.keys
+    first_query = row * tiles.queries + (place_refs[0][0] if place_refs else 0)
     group = scaled_ref.shape[0]
     kept_refs = (maximum_ref, total_ref, sum_ref)
 
@@ -292,21 +328,21 @@ def _kernel(
         key, query = key_ref[pl.ds(first, count), :], scaled_ref[head, queries, :]
         logits = jax.lax.dot_general(key, query, _ROWS_BY_ROWS, preferred_element_type=jnp.float32)
         if is_masked:
-            logits = jnp.where(is_seen(column * tiles.keys + first, queries.start, logits.shape), logits, MASKED)
+            logits = jnp.where(is_seen(first_key + first, first_query + queries.start, logits.shape), logits, MASKED)
         return logits.reshape(count // SUBLANES, SUBLANES, -1)
 
-    def is_seen(first_key: Any, first_query: int, shape: tuple[int, ...]) -> jax.Array:
-        key_index = first_key + jax.lax.broadcasted_iota(jnp.int32, shape, 0)
+    def is_seen(from_key: Any, from_query: Any, shape: tuple[int, ...]) -> jax.Array:
+        key_index = from_key + jax.lax.broadcasted_iota(jnp.int32, shape, 0)
         if window is None:
             return key_index < key_length
-        query_index = row * tiles.queries + first_query + jax.lax.broadcasted_iota(jnp.int32, shape, 1)
+        query_index = from_query + jax.lax.broadcasted_iota(jnp.int32, shape, 1)
         return (key_index < key_length) & (jnp.abs(query_index - key_index) <= window)
 
     def read_values(first: Any, count: int, head: int, *, is_masked: bool) -> jax.Array:
         """(width, count), of one head."""
         value = value_ref[pl.ds(first, count), :]
         if is_masked:  # 0 * nan is nan
-            index = column * tiles.keys + first + jax.lax.broadcasted_iota(jnp.int32, (count, 1), 0)
+            index = first_key + first + jax.lax.broadcasted_iota(jnp.int32, (count, 1), 0)
             value = jnp.where(index < key_length, value, jnp.zeros_like(value))
         return value.T[head * width : (head + 1) * width]
 
@@ -375,29 +411,46 @@ def _kernel(
     def each_step(run: Callable[..., None]) -> None:
         """In a loop; of the last tile only what holds keys."""
         steps = tiles.keys // tiles.step
-        if window is not None:
-            jax.lax.fori_loop(0, steps, lambda step, _: run(step * tiles.step, tiles.step, is_masked=True), None)
-            return
         whole = jnp.where(column == last, rest // tiles.step, steps)
         jax.lax.fori_loop(0, whole, lambda step, _: run(step * tiles.step, tiles.step, is_masked=False), None)
         if rest % tiles.step:
             size = LANES * pl.cdiv(rest % tiles.step, LANES)
             pl.when(column == last)(lambda: run(rest // tiles.step * tiles.step, size, is_masked=is_cut))
 
+    def each_near_step(run: Callable[..., None], *, is_masked: bool = False) -> None:
+        """Those of which some query sees some keys; with masks where not all see all."""
+        assert window is not None
+        first, after = first_query - window - first_key, first_query + tiles.queries + window - first_key
+        until = jnp.minimum(pl.cdiv(key_length - first_key, tiles.step), tiles.keys // tiles.step)
+
+        def take(step: jax.Array, _: None) -> None:
+            start = step * tiles.step
+            if is_masked:
+                run(start, tiles.step, is_masked=True)
+                return
+            is_whole = (start >= first + tiles.queries - 1) & (start + tiles.step <= after - tiles.queries + 1)
+            is_whole &= first_key + start + tiles.step <= key_length
+            pl.when(is_whole)(lambda: run(start, tiles.step, is_masked=False))
+            pl.when(~is_whole)(lambda: run(start, tiles.step, is_masked=True))
+
+        start = jax.lax.div(jnp.maximum(first, 0), tiles.step)
+        stop = jnp.minimum(jax.lax.div(jnp.maximum(after, 0) + tiles.step - 1, tiles.step), until)
+        jax.lax.fori_loop(start, stop, take, None)
+
     def count_tile() -> None:
         """Relative to the maximum of the keys before; once more, after their own, where that was too far off."""
-        pl.when(column == 0)(lambda: raise_maximum(0, FIRST_KEYS, is_masked=is_cut))
-        if window is not None:  # a query may have seen no key before, so there is no maximum to start from
-            each_step(raise_maximum)
-            each_step(add_keys)
-            return
+        if window is None:
+            pl.when(column == 0)(lambda: raise_maximum(0, FIRST_KEYS, is_masked=is_cut))
+        else:  # a query that has seen no key yet has no maximum to start from
+            is_new = (column == 0) | (first_key <= first_query + tiles.queries - 1 - window)
+            pl.when(is_new)(lambda: each_near_step(raise_maximum, is_masked=True))
         for kept_ref, saved_ref in zip(kept_refs, saved_refs, strict=True):
             saved_ref[...] = kept_ref[...]
 
         def attempt(is_second: jax.Array) -> jax.Array:
             pl.when(is_second == 1)(restore)
             excess_ref[...] = jnp.zeros_like(excess_ref)
-            each_step(add_keys)
+            (each_step if window is None else each_near_step)(add_keys)
             return jnp.where((is_second == 0) & (excess_ref[...].max() > EXCESS), 1, 2)
 
         jax.lax.while_loop(lambda turn: turn < 2, attempt, jnp.int32(0))
@@ -414,16 +467,17 @@ def _kernel(
     if window is None:
         count_tile()
     else:
-        nearest = jnp.maximum(
-            row * tiles.queries - (column + 1) * tiles.keys + 1, column * tiles.keys - (row + 1) * tiles.queries + 1
-        )
-        pl.when(nearest <= window)(count_tile)
+        is_near = (first_key + tiles.keys > first_query - window) & (first_key < first_query + tiles.queries + window)
+        pl.when(is_near)(count_tile)
 
     @pl.when(column == last)
     def _finish() -> None:
         for head in range(group):
             rows = slice(head * width, (head + 1) * width)
-            sum_ref[rows, :] = sum_ref[rows, :] / total_ref[head].sum(axis=0, keepdims=True)
+            total = total_ref[head].sum(axis=0, keepdims=True)
+            if window is not None:  # tokens that only fill up may see no key
+                total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
+            sum_ref[rows, :] = sum_ref[rows, :] / total
         out_ref[...] = sum_ref[...].T.astype(out_ref.dtype)
 
 

@@ -22,7 +22,7 @@ from pipelines.runtime.rotary import rotate_pairs
 
 TOKENS = 16  # rows of a tile of bf16
 LANES = 128
-_ROWS = 256  # tokens a kernel holds at a time
+_ROWS = 256  # tokens a kernel holds at a time, of two bytes a number; half of them in fp32
 
 
 class Turn(NamedTuple):
@@ -72,20 +72,21 @@ def _cut(x_BLC: jax.Array, parts: int, turn: Turn | None, *, interpret: bool) ->
         x_BLC, turn = turn.apply(x_BLC), None
     if width % LANES:
         return x_BLC.reshape(batch, length, parts, width).swapaxes(1, 2)
-    by_part = pl.BlockSpec((None, _ROWS, width), lambda b, i, p: (b, i, p))
+    rows = 2 * _ROWS // x_BLC.dtype.itemsize
+    by_part = pl.BlockSpec((None, rows, width), lambda b, i, p: (b, i, p))
     kernel, inputs, specs = _copy_kernel, (x_BLC,), [by_part]
     if turn is not None:
         cos, sin = (jnp.tile(table, (1, LANES // table.shape[-1])) for table in (turn.cos, turn.sin))
         kernel, inputs = _turn_kernel, (x_BLC, cos, sin, turn.gain, turn.weight[None])
-        by_token = pl.BlockSpec((_ROWS, LANES), lambda b, i, p: (i, 0))  # noqa: ARG005 - Pallas's index maps
-        by_row = pl.BlockSpec((None, _ROWS, 1), lambda b, i, p: (b, i, 0))  # noqa: ARG005
+        by_token = pl.BlockSpec((rows, LANES), lambda b, i, p: (i, 0))  # noqa: ARG005 - Pallas's index maps
+        by_row = pl.BlockSpec((None, rows, 1), lambda b, i, p: (b, i, 0))  # noqa: ARG005
         by_feature = pl.BlockSpec((1, width), lambda b, i, p: (0, p))  # noqa: ARG005
         specs += [by_token, by_token, by_row, by_feature]
     return pl.pallas_call(
         kernel,
-        grid=(batch, pl.cdiv(length, _ROWS), parts),
+        grid=(batch, pl.cdiv(length, rows), parts),
         in_specs=specs,
-        out_specs=pl.BlockSpec((None, None, _ROWS, width), lambda b, i, p: (b, p, i, 0)),
+        out_specs=pl.BlockSpec((None, None, rows, width), lambda b, i, p: (b, p, i, 0)),
         out_shape=jax.ShapeDtypeStruct((batch, parts, length, width), x_BLC.dtype),
         interpret=interpret,
         name="cut_features",

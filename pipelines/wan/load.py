@@ -143,6 +143,7 @@ def build_parts(
         expands_timesteps=bool(index.get("expand_timesteps")),
         preview=PreviewMap(folder, learnt_previews, guess=guess_map(modules["vae"].module.config.z_dim)),
         dtype=dtype,
+        attention=model.attention,
     )
     _check_shapes(model, parts)
     for name, module in modules.items():

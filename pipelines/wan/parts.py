@@ -8,7 +8,7 @@ import jax
 from jax.sharding import Mesh
 from transformers import CLIPImageProcessorPil
 
-from pipelines.catalog import Shape
+from pipelines.catalog import AttentionOptions, Shape
 from pipelines.runtime.preview import PreviewMap
 from pipelines.runtime.torch_bridge import TracedModule
 
@@ -43,6 +43,7 @@ class Parts:
     expands_timesteps: bool
     preview: PreviewMap
     dtype: Any
+    attention: AttentionOptions = AttentionOptions()
 
     @property
     def text_width(self) -> int:

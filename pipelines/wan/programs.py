@@ -145,7 +145,14 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             dtype=parts.dtype,
             input_sharding=layout.rows,
             token_sharding=layout.tokens,
-            attention=AttentionAxes(mesh=parts.mesh, rows="dp", heads="tp", tokens="sp"),
+            attention=AttentionAxes(
+                mesh=parts.mesh,
+                rows="dp",
+                heads="tp",
+                tokens="sp",
+                smooths_keys=parts.attention.smooths_keys,
+                window=parts.attention.window,
+            ),
             running_layer=LayerPlacement(
                 mesh=parts.mesh,
                 rules=choose_transformer_rules(parts.config_of("transformer"), parts.mesh.shape["tp"]),

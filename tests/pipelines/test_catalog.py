@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import Model, Shape, load_catalog
+from pipelines.catalog import CATALOG_FILE, AttentionOptions, Model, Shape, load_catalog
 from pipelines.errors import ModelError
 
 
@@ -107,3 +107,36 @@ def test_an_incomplete_checkpoint_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", [one for one in load_catalog().models if one.repo], ids=lambda model: model.id)
 def test_weights_from_the_hub_are_those_of_one_commit(model: Model) -> None:
     assert re.fullmatch("[0-9a-f]{40}", model.revision)
+
+
+def write_catalog(file: Path, model_id: str, attention: str) -> Path:
+    """The shipped one with attention options of a model."""
+    line = f'id = "{model_id}"\n'
+    file.write_text(CATALOG_FILE.read_text("utf-8").replace(line, f"{line}attention = {attention}\n"), "utf-8")
+    return file
+
+
+def test_no_shipped_model_has_a_window_and_one_may_be_given(tmp_path: Path) -> None:
+    assert all(model.attention == AttentionOptions() for model in load_catalog().models)
+    file = write_catalog(tmp_path / "models.toml", "wan2.1-14b", "{ smooths_keys = true, window = 4096 }")
+    found = load_catalog(file=file).get("wan2.1-14b").attention
+    assert found == AttentionOptions(smooths_keys=True, window=4096)
+
+
+@pytest.mark.parametrize(
+    ("model_id", "attention", "reason"),
+    [
+        ("wan2.1-14b", "{ windows = 4096 }", "no attention option windows"),
+        ("wan2.1-14b", "{ window = 0 }", "no window of 0 tokens"),
+        ("wan2.1-14b", '{ window = "4096" }', "window cannot be '4096'"),
+        ("wan2.1-14b", "{ smooths_keys = 1 }", "smooths_keys cannot be 1"),
+        ("wan2.1-14b", "true", "attention is a table"),
+        ("flux2-dev", "{ window = 4096 }", "flux2-dev: .* before the tokens of a FLUX.2 picture"),
+        ("sdxl-base", "{ smooths_keys = true }", "sdxl-base: .* of the family wan"),
+    ],
+)
+def test_attention_options_that_cannot_be_are_refused(
+    tmp_path: Path, model_id: str, attention: str, reason: str
+) -> None:
+    with pytest.raises(ModelError, match=reason):
+        load_catalog(file=write_catalog(tmp_path / "models.toml", model_id, attention))

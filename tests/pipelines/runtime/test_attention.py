@@ -115,6 +115,7 @@ def test_rotated_attention_does_not_see_tokens_that_fill_up(mesh: str) -> None:
             heads=heads,
             scale=width**-0.5,
             axes=axes,
+            is_self=True,
             turns=turns,
             key_length=tokens,
             tiles=TILES,
@@ -140,8 +141,70 @@ def test_a_norm_of_the_queries_may_be_left_to_the_kernel_and_to_the_keys(mesh: s
             heads=heads,
             scale=width**-0.5,
             axes=axes,
+            is_self=False,
             query_gain=find_gain(query, 1e-6),
             tiles=TILES,
         )
     )
     np.testing.assert_allclose(run(query, key, value), expected, atol=5e-6)
+
+
+@pytest.mark.parametrize("trades_heads", [True, False], ids=["heads traded", "keys gathered"])
+@pytest.mark.parametrize("mesh", ["sp=1", "sp=4", "dp=2,sp=2,tp=2"])
+@pytest.mark.parametrize("window", [0, 5, 40])
+def test_a_window_goes_by_a_tokens_own_place_on_every_device(mesh: str, window: int, *, trades_heads: bool) -> None:
+    axes = AttentionAxes(
+        mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp", trades_heads=trades_heads, interprets=True
+    )
+    inputs = draw(4)
+    expected = attend(*inputs, mask=None, is_causal=False, scale=None, has_grouped_heads=False, window=window)
+    distance = jnp.abs(jnp.arange(96)[:, None] - jnp.arange(96))
+    masked = attend(*inputs, mask=distance <= window, is_causal=False, scale=None, has_grouped_heads=False)
+    np.testing.assert_allclose(expected, masked, atol=2e-6)
+    run = jax.jit(lambda *inputs: attend_long(*inputs, scale=8**-0.5, axes=axes, tiles=TILES, window=window))
+    np.testing.assert_allclose(run(*inputs), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("mesh", ["sp=1", "sp=4", "sp=2,tp=2", "sp=8"])
+def test_a_models_window_and_centred_keys_are_the_same_through_the_kernel(
+    mesh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.runtime.attention.LONG", 8)
+    rng = np.random.default_rng(1)
+    tokens, heads, width = 90, 4, 8
+    draw = lambda *shape: jnp.asarray(rng.standard_normal(shape), jnp.float32)  # noqa: E731
+    merged = [jnp.pad(draw(2, tokens, heads * width), [(0, 0), (0, 6), (0, 0)], constant_values=3.0) for _ in range(3)]
+    tables = [jnp.repeat(draw(tokens, width // 2), 2, axis=1) for _ in "cs"]
+    weights = [draw(heads * width) for _ in "qk"]
+    own = functools.partial(attend_rotated, *merged, *tables, *weights, heads=heads, eps=1e-6)
+    place = functools.partial(AttentionAxes, mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp", window=7)
+    plain = own(axes=place())[:, :tokens]
+    assert not np.allclose(plain, own(axes=None)[:, :tokens], atol=1e-2)
+    for axes in (place(interprets=True), place(interprets=True, smooths_keys=True), place(smooths_keys=True)):
+        found = jax.jit(lambda axes=axes: own(axes=axes))()
+        np.testing.assert_allclose(found[:, :tokens], plain, atol=5e-6)
+
+
+@pytest.mark.parametrize("interprets", [True, False], ids=["kernel", "plain"])
+@pytest.mark.parametrize("mesh", ["sp=1", "sp=4", "sp=8"])
+def test_keys_with_much_in_common_are_centred_before_they_are_rounded(
+    mesh: str, monkeypatch: pytest.MonkeyPatch, *, interprets: bool
+) -> None:
+    monkeypatch.setattr("pipelines.runtime.attention.LONG", 8)
+    rng = np.random.default_rng(1)
+    tokens, heads, width = 96, 4, 8
+    draw = lambda *shape: jnp.asarray(rng.standard_normal(shape), jnp.bfloat16)  # noqa: E731
+    query, key, value = (draw(1, tokens, heads * width) for _ in range(3))
+    key += 8 * draw(1, 1, heads * width)
+    tables = [jnp.full((tokens, width), fill, jnp.float32) for fill in (1.0, 0.0)]  # nothing turns
+    weights = [jnp.asarray(1 + rng.random(heads * width), jnp.float32) for _ in "qk"]
+    attend_own = functools.partial(attend_rotated, heads=heads, eps=1e-6)
+    merged = [x.astype(jnp.float32) for x in (query, key, value)]
+    expected = attend_own(*merged, *tables, *weights)
+    place = functools.partial(AttentionAxes, mesh=build_mesh(mesh), rows="dp", heads="tp", tokens="sp")
+    errors = []
+    for smooths_keys in (False, True):
+        axes = place(interprets=interprets, smooths_keys=smooths_keys)
+        run = jax.jit(lambda *inputs, axes=axes: attend_own(*inputs, *tables, *weights, axes=axes))
+        errors.append(float(jnp.linalg.norm(run(query, key, value) - expected) / jnp.linalg.norm(expected)))
+    assert errors[1] < 0.8 * errors[0]

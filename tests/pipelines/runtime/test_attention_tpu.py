@@ -1,5 +1,7 @@
 """Long attentions of a model end in the kernel, and the TPU compiler takes it on every chip there is a plan for."""
 
+import functools
+import re
 from typing import Any
 
 import jax
@@ -11,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from torch.nn import functional
 
 from pipelines.plan.topologies import find_devices, find_topology
-from pipelines.runtime.attention import AttentionAxes
+from pipelines.runtime.attention import AttentionAxes, attend_long
 from pipelines.runtime.mesh import build_mesh
 from pipelines.runtime.torch_bridge import TracedModule
 from pipelines.runtime.ulysses import Turn, gather_tokens
@@ -76,6 +78,19 @@ def test_an_autoencoder_has_the_kernel_where_a_chip_has_room_for_it(
     axes = AttentionAxes(mesh=mesh)
     text = compile_attention(mesh, width=width, length=3520, axes=axes, heads=1, dtype=jnp.float32)
     assert (KERNEL in text) == is_kernel
+
+
+@pytest.mark.parametrize("trades_heads", [True, False])
+def test_a_window_is_compiled_wherever_queries_begin(v6e_8: list[Any], *, trades_heads: bool) -> None:
+    mesh = build_mesh("dp=2,sp=4", devices=v6e_8)
+    axes = AttentionAxes(mesh=mesh, rows="dp", tokens="sp", trades_heads=trades_heads)
+    x = jax.ShapeDtypeStruct((2, 8, 18_432, 128), jnp.bfloat16, sharding=NamedSharding(mesh, P("dp", None, "sp")))
+    attend = functools.partial(attend_long, scale=0.1, axes=axes)
+    texts = [
+        jax.jit(functools.partial(attend, window=window)).lower(x, x, x).compile().as_text() for window in (512, None)
+    ]
+    near, whole = (sum(int(flops) for flops in re.findall(r'"flops":"(\d+)"', text)) for text in texts)
+    assert 0 < near < 0.7 * whole
 
 
 @pytest.mark.parametrize("name", ["v4-8", "v5e-1", "v5p-8"])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -93,6 +94,38 @@ def test_centered_keys_give_the_same_attention() -> None:
     assert abs(centered.mean(2)).max() < 1e-4
     found = attend_in_tiles(query, centered, value, scale=0.125)
     np.testing.assert_allclose(found, attend_exactly(query, key, value, scale=0.125), atol=1e-4)
+
+
+def measure_bf16(query: np.ndarray, key: np.ndarray, value: np.ndarray, expected: np.ndarray) -> float:
+    """The kernel's relative error in bf16."""
+    half = (np.asarray(jnp.asarray(x, jnp.bfloat16)) for x in (query, key, value))
+    found = attend_in_tiles(*half, scale=query.shape[-1] ** -0.5).astype(np.float64)
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+@pytest.mark.parametrize(("size", "most"), [(1.0, 0.004), (8.0, 0.008), (30.0, 0.013)])
+def test_bf16_rounds_little(size: float, most: float) -> None:
+    """Against fp64 on the inputs as bf16 holds them. The kernel rounds queries once more, multiplied by the scale."""
+    own = [draw(1, 1, length, 128, seed=seed) for seed, length in enumerate((128, 600, 600))]
+    query, key, value = (np.asarray(jnp.asarray(x, jnp.bfloat16), np.float32) for x in (size * own[0], *own[1:]))
+    assert measure_bf16(query, key, value, attend_exactly(query, key, value, scale=128**-0.5)) < most
+
+
+def test_keys_that_have_much_in_common_are_rounded_less_when_centered() -> None:
+    query, key, value = (draw(1, 1, length, 128, seed=seed) for seed, length in enumerate((128, 600, 600)))
+    key += 20 * draw(1, 1, 1, 128, seed=3)
+    expected = attend_exactly(query, key, value, scale=128**-0.5)
+    centered = np.asarray(center_keys(jnp.asarray(key[0])))[None]
+    before, after = (measure_bf16(query, one, value, expected) for one in (key, centered))
+    assert after < 0.004 < 0.02 < before
+
+
+@pytest.mark.parametrize(
+    ("chip", "mebibytes"),
+    [("TPU v3", 12), ("TPU v4", 12), ("TPU v5", 48), ("TPU v5 lite", 96), ("TPU v6 lite", 96), ("TPU v9", 12)],
+)
+def test_a_chip_that_is_not_known_is_taken_for_a_small_one(chip: str, mebibytes: int) -> None:
+    assert find_vmem_bytes(chip) == mebibytes * 2**20
 
 
 @pytest.mark.parametrize("length", [1024, 4096, 4608, 32_760, 75_600])
