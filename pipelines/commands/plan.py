@@ -65,10 +65,11 @@ def plan(
     from pipelines.plan.topologies import TOPOLOGIES, find_topology
 
     if search is not None:
-        others = {*context.params} - {"search", "as_json", "progress_json", "data_dir"}
+        others = {*context.params} - {"search", "topology", "as_json", "progress_json", "data_dir"}
         if any(str(context.get_parameter_source(name)).endswith("COMMANDLINE") for name in others):
-            raise RecipeError({"search": "goes with --json alone: it measures the kernel on v6e, not a model"})
-        _search(search, as_json=as_json)
+            raise RecipeError({"search": "goes with --topology and --json alone: it measures the kernel, not a model"})
+        is_given = str(context.get_parameter_source("topology")).endswith("COMMANDLINE")
+        _search(search, topology if is_given else "v6e-1", as_json=as_json)
         return
     for name, file in (("output", output), ("answers", answers)):
         if file is not None and not file.parent.is_dir():
@@ -146,19 +147,26 @@ def _name_command(model: str, lines: Sequence[Mapping[str, Any]], *, all_models:
     return f"python -m pipelines plan {models}{shapes} --topology {' or '.join(names)}"
 
 
-def _search(what: str, *, as_json: bool) -> None:
+def _search(what: str, topology: str, *, as_json: bool) -> None:
     """Heads of 128 features, as Wan's and FLUX.2's, and pairs of 64, as SDXL's."""
     if what != "attention":
         raise RecipeError({"search": f"{what!r} is not known; allowed: attention"})
-    from pipelines.plan.schedule import TOPOLOGY, search
+    from pipelines.plan.schedule import search
+    from pipelines.plan.topologies import find_topology
 
+    machine = find_topology(topology)
+    if machine.chip is None:
+        raise RecipeError({"topology": f"{topology} has no matrix units; allowed: v4-8, v5e-1, v5p-8, v6e-1"})
     found = []
     for heads, width in ((1, 128), (2, 64)):
-        for busy in search(heads=heads, width=width):
-            found.append({"width": width, **asdict(busy)})
+        for busy in search(heads=heads, width=width, topology=machine):
+            found.append({"width": width, **asdict(busy), "is_bound_by_units": busy.is_bound_by_units})
             if not as_json:
                 tiles = f"{busy.tiles.queries} queries, {busy.tiles.keys} keys, {busy.tiles.step} a step"
-                Console().print(f"{TOPOLOGY}, heads of {width}: {tiles}: {busy.utilisation:.1%} of the peak")
+                share = f"{busy.utilisation:.1%} of the peak"
+                if busy.is_bound_by_units:
+                    share = f"bound by the matrix units, which allow {min(1.0, busy.most):.0%} of the peak"
+                Console().print(f"{topology}, heads of {width}: {tiles}: {share}", soft_wrap=True)
     if as_json:
         options.print_json(found)
 

@@ -3,7 +3,8 @@
 The compiler's cost model does not look into Pallas kernels. But it can write down their final schedule, where every
 line is one cycle; the innermost loop is where a kernel stays. What is not in it: waiting for memory, which the kernel
 hides behind computing. The compiler takes its options from the environment when it is loaded, so each kernel is
-compiled in a process of its own (`python -m pipelines.plan.schedule QUERIES KEYS STEP HEADS WIDTH`).
+compiled in a process of its own (`python -m pipelines.plan.schedule TOPOLOGY QUERIES KEYS STEP HEADS WIDTH`). Where the
+loop has no more lines than the matrix units need cycles, they decide, and not the instructions around them.
 """
 
 import functools
@@ -20,8 +21,16 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from pipelines.errors import LumeshError
-from pipelines.plan.topologies import check_compiler, find_devices, find_topology
-from pipelines.runtime.flash import Tiles, choose_group, count_flops, flash_attention
+from pipelines.plan.topologies import V4, V5P, V6E, Chip, Topology, check_compiler, find_devices, find_topology
+from pipelines.runtime.flash import (
+    LANES,
+    Tiles,
+    choose_group,
+    count_flops,
+    count_vmem_bytes,
+    find_vmem_bytes,
+    flash_attention,
+)
 from pipelines.runtime.platform import extend_environment, prepare_compiler
 
 _BUNDLE = re.compile(r"^\s*(0x[0-9a-f]+|0)\s*([A-Z]{2})?:([\s>]*)\{")
@@ -31,32 +40,50 @@ CANDIDATES = tuple(
     Tiles(queries=queries, keys=4096 // step * step, step=step)
     for queries, step in ((512, 1024), (512, 2048), (1024, 512), (1024, 1024), (2048, 256), (2048, 512), (2048, 1024))
 )
+_TWO_CORES = (V4.name, V5P.name)  # each with half of the units
+_SIDES = {V6E.name: 256}  # of a matrix unit; the others have 128
 
 
 @dataclass(frozen=True, kw_only=True)
 class Busy:
-    """`cycles` of one step of keys, and the share of the peak at which its products run."""
+    """`cycles` of one step of keys, and the share of the peak at which its products run.
+
+    `most` is the share at which the units themselves do them, filled no better than heads of this width can.
+    """
 
     tiles: Tiles
     cycles: int
     utilisation: float
+    most: float
+
+    @property
+    def is_bound_by_units(self) -> bool:
+        """Whether the instructions around the products take no longer than the products."""
+        return self.utilisation >= self.most
 
 
-def search(*, heads: int, width: int) -> Iterator[Busy]:
-    """Every candidate, as it is measured. Raises LumeshError where the TPU compiler is not there, or fails."""
+def search(*, heads: int, width: int, topology: Topology) -> Iterator[Busy]:
+    """Every candidate that the chip has room for, as it is measured.
+
+    Raises LumeshError where the TPU compiler is not there, or fails.
+    """
     check_compiler()
-    for tiles in CANDIDATES:
-        yield measure(tiles, heads=heads, width=width)
-
-
-def measure(tiles: Tiles, *, heads: int, width: int) -> Busy:
-    """Compiles the kernel for one chip; seconds each. Raises LumeshError."""
-    topology = find_topology(TOPOLOGY)
     assert topology.chip is not None
+    vmem_bytes = find_vmem_bytes(topology.chip.name)
+    for tiles in CANDIDATES:
+        if count_vmem_bytes(tiles, group=choose_group(heads, width), width=width, itemsize=2) <= vmem_bytes:
+            yield measure(tiles, heads=heads, width=width, topology=topology)
+
+
+def measure(tiles: Tiles, *, heads: int, width: int, topology: Topology | None = None) -> Busy:
+    """Compiles the kernel for one chip; seconds each. Raises LumeshError."""
+    topology = topology or find_topology(TOPOLOGY)
+    chip = topology.chip
+    assert chip is not None
     with tempfile.TemporaryDirectory() as folder:
         dump = {"to": folder, "llo_text": "true", "llo_pass_label_regex": ".*final_bundles.*"}
         options = " ".join(f"--xla_jf_dump_{name}={value}" for name, value in dump.items())
-        sizes = (tiles.queries, tiles.keys, tiles.step, heads, width)
+        sizes = (topology.name, tiles.queries, tiles.keys, tiles.step, heads, width)
         done = subprocess.run(
             [sys.executable, "-m", "pipelines.plan.schedule", *map(str, sizes)],
             env=extend_environment(LIBTPU_INIT_ARGS=options),
@@ -72,11 +99,18 @@ def measure(tiles: Tiles, *, heads: int, width: int) -> Busy:
         cycles = count_loop_cycles(file.read_text("utf-8"))
     group = choose_group(heads, width)
     flops = count_flops(batch=1, heads=group, width=width, queries=tiles.queries, keys=tiles.step)
-    return Busy(
-        tiles=tiles,
-        cycles=cycles,
-        utilisation=flops * topology.chip.clock_hz / cycles / topology.chip.peak_flops,
-    )
+    cores = 2 if chip.name in _TWO_CORES else 1
+    utilisation = cores * flops * chip.clock_hz / cycles / chip.peak_flops
+    return Busy(tiles=tiles, cycles=cycles, utilisation=utilisation, most=find_most(chip, width=width))
+
+
+def find_most(chip: Chip, *, width: int) -> float:
+    """The share of the peak, as count_flops counts, that the units' own shape allows.
+
+    Logits fill LANES of a unit's rows; sums take only as long as a head has features.
+    """
+    logits, sums = max(1.0, _SIDES.get(chip.name, LANES) / LANES), min(width, LANES) / LANES
+    return 2 / (logits + sums)
 
 
 def count_loop_cycles(schedule: str) -> int:
@@ -96,21 +130,25 @@ def count_loop_cycles(schedule: str) -> int:
     return longest
 
 
-def _compile(tiles: Tiles, *, heads: int, width: int) -> None:
+def _compile(tiles: Tiles, *, heads: int, width: int, topology: Topology) -> None:
     """A few tiles each way, so that none is masked."""
-    sharding = SingleDeviceSharding(find_devices(find_topology(TOPOLOGY))[0])
+    device = find_devices(topology)[0]
+    sharding = SingleDeviceSharding(device)
     query, key = (
         jax.ShapeDtypeStruct((1, 2 * length, heads * width), jnp.bfloat16, sharding=sharding)
         for length in (tiles.queries, tiles.keys)
     )
-    attend = functools.partial(flash_attention, heads=heads, scale=1.0, tiles=tiles)
+    vmem_bytes = find_vmem_bytes(device.device_kind)
+    attend = functools.partial(flash_attention, heads=heads, scale=1.0, tiles=tiles, vmem_bytes=vmem_bytes)
     jax.jit(attend).lower(query, key, key).compile()
 
 
 if __name__ == "__main__":
     prepare_compiler(cpu_devices=1)
-    queries, keys, step, heads, width = map(int, sys.argv[1:])
+    name, *sizes = sys.argv[1:]
+    queries, keys, step, heads, width = map(int, sizes)
     try:
-        _compile(Tiles(queries=queries, keys=keys, step=step), heads=heads, width=width)
+        tiles = Tiles(queries=queries, keys=keys, step=step)
+        _compile(tiles, heads=heads, width=width, topology=find_topology(name))
     except (LumeshError, jax.errors.JaxRuntimeError) as error:
         sys.exit(" ".join(str(error).split()))

@@ -132,7 +132,8 @@ def test_without_the_tpu_compiler_no_kernel_is_measured(
         ("--model sdxl-base --dump-hlo /proc/texts", "dump_hlo: /proc/texts cannot be a folder"),
         ("--model sdxl-base --output /tmp", "output: /tmp is a folder; name a file in it"),
         ("--model sdxl-base --answers README.md", "README.md holds something else than answers"),
-        ("--search attention --topology v5e-1", "search: goes with --json alone"),
+        ("--search attention --model sdxl-base", "search: goes with --topology and --json alone"),
+        ("--search attention --topology cpu-1", "cpu-1 has no matrix units; allowed: v4-8"),
         ("--model sdxl-base --topology v6e-4 --mesh dp=8", "needs 8 devices; there are 4"),
     ],
 )

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import LumeshError
-from pipelines.plan.schedule import count_loop_cycles, measure
+from pipelines.plan.schedule import count_loop_cycles, find_most, measure
+from pipelines.plan.topologies import V5E, V6E, find_topology
 from pipelines.runtime.flash import Tiles, choose_tiles, find_vmem_bytes
 
 SCHEDULE = """\
@@ -30,7 +31,21 @@ def test_the_innermost_loop_is_counted() -> None:
 def test_the_tiles_of_a_long_video_run_near_the_two_thirds_of_the_peak_that_heads_of_128_allow() -> None:
     tiles = choose_tiles(75_600, 75_600, group=1, width=128, itemsize=2, vmem_bytes=find_vmem_bytes("TPU v6 lite"))
     assert tiles == Tiles(queries=2048, keys=16384, step=1024)
-    assert 0.54 < measure(tiles, heads=1, width=128).utilisation < 2 / 3
+    busy = measure(tiles, heads=1, width=128)
+    assert 0.54 < busy.utilisation < 2 / 3 == busy.most
+    assert not busy.is_bound_by_units
+
+
+@pytest.mark.tpu_aot
+@pytest.mark.parametrize("name", ["v5e-1", "v5p-8"])
+def test_units_of_128_are_what_the_kernel_waits_for(name: str) -> None:
+    tiles = Tiles(queries=1024, keys=1024, step=512)
+    assert measure(tiles, heads=1, width=128, topology=find_topology(name)).is_bound_by_units
+
+
+def test_large_units_are_filled_by_half_of_the_products_and_narrow_heads_need_less_of_them() -> None:
+    shares = [find_most(chip, width=width) for chip in (V6E, V5E) for width in (128, 64)]
+    assert shares == pytest.approx([2 / 3, 4 / 5, 1, 4 / 3])
 
 
 @pytest.mark.tpu_aot
