@@ -61,7 +61,9 @@ _STEP_KEYS = 18
 _TILE_KEYS = 100
 _ROW_KEYS = 300
 _MASKS = 0.4
-_RAISE = 0.65  # maxima alone, of keys with masks
+# With a window, masks go by two places: 90 % more, and 110 % of a key for the maximum of one that is masked.
+_BAND_MASKS = 0.9
+_RAISE = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +236,7 @@ def count_keys(tiles: Tiles, key_length: int, window: int | None = None) -> int:
         seen = min(key_length, band.count_seen() + tiles.step)
         masked = min(seen, 2 * (tiles.queries + tiles.step))
         raised = min(seen, tiles.queries + tiles.keys)
-        return int(seen + _MASKS * masked + _RAISE * raised) + _TILE_KEYS * band.visits + _ROW_KEYS
+        return int(seen + _BAND_MASKS * masked + _RAISE * raised) + _TILE_KEYS * band.visits + _ROW_KEYS
     whole = key_length // tiles.step
     cut = LANES * math.ceil(key_length % tiles.step / LANES)
     masks = int(_MASKS * cut) if key_length % LANES else 0

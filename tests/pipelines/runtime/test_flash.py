@@ -147,6 +147,8 @@ def test_what_is_done_beside_the_products_counts_as_keys() -> None:
     wan = choose_tiles(75_600, 75_600, group=1, width=128, itemsize=2, vmem_bytes=find_vmem_bytes("TPU v6 lite"))
     loop_cycles = 1827 / 512  # of a key, for 2048 queries
     assert count_keys(wan, 75_600) * loop_cycles == pytest.approx(73 * 3589 + 4291 + 5 * 340 + 1090, rel=0.005)
+    near = Tiles(queries=1280, keys=4096, step=512)
+    assert count_keys(near, 75_600, 4096) < count_keys(near, 75_600) / 3
     text = Tiles(queries=1280, keys=256, step=256)
     assert count_keys(text, 226) * loop_cycles * text.queries / 2048 == pytest.approx(1900, rel=0.15)
 
