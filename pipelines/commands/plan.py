@@ -1,7 +1,6 @@
 """`plan`: what a model would need and take on a TPU, from the TPU compiler itself, on a machine without one."""
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +22,13 @@ DumpHlo = Annotated[
 ]
 
 AllModels = Annotated[bool, typer.Option("--all", help="Every model of the catalogue, each in its default shape.")]
+Matrix = Annotated[
+    bool,
+    typer.Option(
+        "--matrix",
+        help="All that the page of plans holds: models, shapes, topologies and modes. With --answers, hours.",
+    ),
+]
 AllShapes = Annotated[bool, typer.Option("--all-shapes", help="Every shape that a model has.")]
 Search = Annotated[
     str | None, typer.Option(help="attention: instead of a plan, how well the kernel's tiles fill the matrix units.")
@@ -49,6 +55,7 @@ def plan(
     dump_hlo: DumpHlo = None,
     all_models: AllModels = False,
     all_shapes: AllShapes = False,
+    matrix: Matrix = False,
     search: Search = None,
     output: Output = None,
     answers: Answers = None,
@@ -62,11 +69,15 @@ def plan(
 
     What is not known yet takes minutes for a large model; the answers are kept in the data directory.
     """
+    from pipelines.plan.questions import MODES, Question, list_matrix
     from pipelines.plan.topologies import TOPOLOGIES, find_topology
+
+    def given(name: str) -> bool:
+        return str(context.get_parameter_source(name)).endswith("COMMANDLINE")
 
     if search is not None:
         others = {*context.params} - {"search", "topology", "as_json", "progress_json", "data_dir"}
-        if any(str(context.get_parameter_source(name)).endswith("COMMANDLINE") for name in others):
+        if any(map(given, others)):
             raise RecipeError({"search": "goes with --topology and --json alone: it measures the kernel, not a model"})
         is_given = str(context.get_parameter_source("topology")).endswith("COMMANDLINE")
         _search(search, topology if is_given else "v6e-1", as_json=as_json)
@@ -80,16 +91,26 @@ def plan(
         options.make_folder("dump_hlo", dump_hlo)
     place = options.Place(data_dir=data_dir)
     options.make_folder("data_dir", place.plan_cache_dir)
-    found = [one for one in TOPOLOGIES.values() if one.chip] if topology == "tpu" else [find_topology(topology)]
-    models = place.catalog.models if all_models else (_find_model(place, model),)
-    if shape is not None and (all_models or all_shapes):
-        raise RecipeError({"shape": "--all takes every model in its default shape, --all-shapes every shape"})
-    wanted = [(one, size) for one in models for size in (one.shapes if all_shapes else [_find_shape(one, shape)])]
-    if mode not in ("latency", "throughput"):
-        raise RecipeError({"mode": f"{mode!r} is not known; allowed: latency, throughput"})
+    if matrix:
+        if any(given(name) for name in ("model", "topology", "shape", "mode", "mesh", "all_models", "all_shapes")):
+            raise RecipeError({"matrix": "chooses models, shapes, topologies and modes itself"})
+        wanted = [*list_matrix(place.catalog.models)]
+    else:
+        found = [one for one in TOPOLOGIES.values() if one.chip] if topology == "tpu" else [find_topology(topology)]
+        models = place.catalog.models if all_models else (_find_model(place, model),)
+        if shape is not None and (all_models or all_shapes):
+            raise RecipeError({"shape": "--all takes every model in its default shape, --all-shapes every shape"})
+        if mode not in MODES:
+            raise RecipeError({"mode": f"{mode!r} is not known; allowed: {', '.join(MODES)}"})
+        wanted = [
+            Question(model=one, shape=size, topology=machine, mode=mode)
+            for one in models
+            for size in (one.shapes if all_shapes else [_find_shape(one, shape)])
+            for machine in found
+        ]
     from pipelines.runtime.platform import prepare_compiler
 
-    prepare_compiler(cpu_devices=max(one.chips for one in found))
+    prepare_compiler(cpu_devices=max(one.topology.chips for one in wanted))
     import jax
 
     from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe, read_lines
@@ -103,14 +124,14 @@ def plan(
     except (ValueError, KeyError, TypeError) as error:
         raise RecipeError({"answers": f"{answers} holds something else than answers of this command"}) from error
     plans, failures, advice = [], list[str](), ""
-    for (one, size), machine in itertools.product(wanted, found):
+    for one in wanted:
         with LineProgress() if progress_json else TerminalProgress(is_silent=as_json) as progress:
             try:
                 made = make_plan(
-                    one,
-                    machine,
-                    shape=size,
-                    mode=mode,
+                    one.model,
+                    one.topology,
+                    shape=one.shape,
+                    mode=one.mode,
                     mesh=mesh,
                     cache_dir=place.plan_cache_dir,
                     on_progress=progress,
@@ -118,7 +139,7 @@ def plan(
                     dump_dir=dump_hlo,
                 )
             except CompilerError as error:  # of one; the others are planned all the same
-                failures.append(f"{one.id} {size} on {machine.name}: {error.detail}")
+                failures.append(f"{one.model.id} {one.shape} on {one.topology.name}: {error.detail}")
                 advice = error.advice
                 continue
         plans.append(made)
@@ -126,25 +147,21 @@ def plan(
         # After each, so that what took minutes is not lost with what comes after.
         lines = add_lines(answers, [describe(made)]) if answers is not None else list(map(describe, plans))
         if output is not None:
-            command = _name_command(model, lines, all_models=all_models, all_shapes=all_shapes)
-            output.write_text(write_matrix(lines, command=command), "utf-8")
+            output.write_text(write_matrix(lines, command=_name_command(context.params, given)), "utf-8")
         if not as_json:
             print_plan(made, Console())
     if as_json and plans:
-        options.print_json([to_json(made) for made in plans] if len(wanted) * len(found) > 1 else to_json(plans[0]))
+        options.print_json([to_json(made) for made in plans] if len(wanted) > 1 else to_json(plans[0]))
     if failures:
         raise CompilerError(" ".join(failures), advice=advice)
 
 
-def _name_command(model: str, lines: Sequence[Mapping[str, Any]], *, all_models: bool, all_shapes: bool) -> str:
-    """Of a page that was put together topology by topology, as if it had been one run."""
-    from pipelines.plan.topologies import TOPOLOGIES
-
-    models, shapes = "--all" if all_models else f"--model {model}", " --all-shapes" if all_shapes else ""
-    names = list(dict.fromkeys(line["topology"] for line in lines))
-    if {name for name, topology in TOPOLOGIES.items() if topology.chip} <= {*names}:
-        names = ["tpu", *(name for name in names if TOPOLOGIES[name].chip is None)]
-    return f"python -m pipelines plan {models}{shapes} --topology {' or '.join(names)}"
+def _name_command(params: Mapping[str, Any], given: Callable[[str], bool]) -> str:
+    """With what decides over the plans; where they are written is left out."""
+    flags = {"all_models": "all", "matrix": "matrix", "all_shapes": "all-shapes"}
+    words = [f"--{flag}" for name, flag in flags.items() if params[name]]
+    words += [f"--{name} {params[name]}" for name in ("model", "topology", "shape", "mode", "mesh") if given(name)]
+    return " ".join(("python -m pipelines plan", *words))
 
 
 def _search(what: str, topology: str, *, as_json: bool) -> None:

@@ -1,0 +1,35 @@
+"""What to plan for: a model in a shape, on a topology, in a mode; and all of those on the page of plans (MATRIX.md)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pipelines.catalog import Model, Shape
+from pipelines.plan.topologies import TOPOLOGIES, Topology
+
+MODES = ("latency", "throughput")
+LARGEST = "v6e-8"  # every shape is planned for it
+_CROWDS = ("v5e-8", "v6e-8")  # machines that people share: there the throughput of pictures is planned for, too
+_MEMORY = "cpu-8"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One plan to make; `mode` is one of MODES."""
+
+    model: Model
+    shape: Shape
+    topology: Topology
+    mode: str = "latency"
+
+
+def list_matrix(catalogue: Sequence[Model]) -> Iterator[Question]:
+    """Default shapes on every topology, every shape on one, and pictures for a crowd; of the models that come along."""
+    models = [model for model in catalogue if model.is_demo or model.path is None]
+    for topology in TOPOLOGIES.values():
+        if topology.chip is None and topology.name != _MEMORY:
+            continue
+        for model in models:
+            shapes = model.shapes if topology.name == LARGEST else (model.default_shape,)
+            yield from (Question(model=model, shape=shape, topology=topology) for shape in shapes)
+            if topology.name in _CROWDS and not model.is_video and not model.is_demo:
+                yield Question(model=model, shape=model.default_shape, topology=topology, mode="throughput")

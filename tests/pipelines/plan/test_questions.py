@@ -1,0 +1,30 @@
+"""What the page of plans is about: every model everywhere, every shape once, pictures for a crowd."""
+
+from collections import Counter
+
+from pipelines.catalog import load_catalog
+from pipelines.plan.answers import SHIPPED, read_lines
+from pipelines.plan.questions import LARGEST, list_matrix
+from pipelines.plan.topologies import TOPOLOGIES
+
+
+def test_every_model_is_planned_on_every_topology_and_every_shape_on_the_largest() -> None:
+    models = load_catalog().models
+    asked = Counter((one.model.id, one.topology.name) for one in list_matrix(models) if one.mode == "latency")
+    names = {name for name, one in TOPOLOGIES.items() if one.chip} | {"cpu-8"}
+    assert {*asked} == {(model.id, name) for model in models for name in names}
+    for model in models:
+        assert asked[model.id, LARGEST] == len(model.shapes)
+        assert asked[model.id, "v5e-1"] == 1
+
+
+def test_pictures_are_planned_for_a_crowd_videos_are_not() -> None:
+    crowds = {(one.model.id, one.topology.name) for one in list_matrix(load_catalog().models) if one.mode != "latency"}
+    assert ("sdxl-base", "v6e-8") in crowds
+    assert not any("wan" in model for model, _ in crowds)
+
+
+def test_the_shipped_answers_are_the_whole_page() -> None:
+    asked = {(one.model.id, str(one.shape), one.topology.name, one.mode) for one in list_matrix(load_catalog().models)}
+    answered = {(line["model"], line["shape"], line["topology"], line["mode"]) for line in read_lines(SHIPPED)}
+    assert answered == asked
