@@ -155,12 +155,12 @@ def _print(results: dict[str, dict[str, Any]], *, title: str) -> None:
         "of which load": "load_s",
         "of which compile": "compile_s",
         "warm picture (median)": "warm_s",
-        "of which its prompt, at least": "encode_s",
+        "of which its prompt, at least": "encode_ms",
         "host time a chunk": "host_ms_per_chunk",
         "peak memory": "peak_rss_mb",
         "peak memory of the device": "peak_device_mb",
     }
-    units = {"_s": "s", "chunk": "ms", "_mb": "MB"}
+    units = {"_s": "s", "_ms": "ms", "chunk": "ms", "_mb": "MB"}
     for label, field in rows.items():
         unit = next(unit for ending, unit in units.items() if field.endswith(ending))
         table.add_row(label, *(f"{one[field]:.2f} {unit}" if field in one else "-" for one in results.values()))

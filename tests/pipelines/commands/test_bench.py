@@ -52,7 +52,7 @@ def test_both_sides_are_measured_alike(run: Run) -> None:
         assert figures["device"]
         assert figures["dtypes"] == dict.fromkeys(("text_encoder", "text_encoder_2", "unet", "vae"), "float32")
     for start in ("cold", "cached"):  # what is kept would come in microseconds
-        assert found["results"][f"lumesh, {start}"]["encode_s"] > 0.0003
+        assert found["results"][f"lumesh, {start}"]["encode_ms"] > 0.3
 
 
 def test_every_warm_output_has_a_prompt_of_its_own(draw_recipe: Callable[..., Recipe]) -> None:
