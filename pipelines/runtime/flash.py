@@ -52,13 +52,16 @@ _ROWS_BY_ROWS = (((1,), (1,)), ((), ()))
 _QUERIES = range(1024, 2048 + 1, SQUARE)
 _STEPS = range(512, 768 + 1, SQUARE)
 _LONG_STEP = 1024  # takes 2 % less than 512 for twice the code, which only videos' tokens are worth
-_LONG_KEYS = 16384  # of a step, and of a tile: what is kept to count a tile again is copied once a tile
+_LONG = 16384  # keys, from which on it is taken
+_MOST_KEYS = 32768  # of a tile: what is kept to count one again is copied for each but the first
 _FEW_KEYS = 4096  # a tile has no fewer while it could have fewer queries instead
 _SMALLEST = 256
 # What is done beside the products takes as long as so many keys of steps of 512: by the schedule for 2048 queries of a
-# head of 128 on v6e, 65 cycles a step, 340 a tile, 1090 a row of tiles, and 40 % more where keys of a step are masked.
+# head of 128 on v6e, 65 cycles a step, 170 a tile and as many for copies before each but the first, 1090 a row of
+# tiles, and 40 % more where keys of a step are masked.
 _STEP_KEYS = 18
-_TILE_KEYS = 100
+_TILE_KEYS = 50
+_COPY_KEYS = 50
 _ROW_KEYS = 300
 _MASKS = 0.4
 # With a window, masks go by two places: 90 % more, and 110 % of a key for the maximum of one that is masked.
@@ -89,11 +92,11 @@ def choose_tiles(
 ) -> Tiles:
     """Large and even, so that little is computed past the end, and no larger than there is room for.
 
-    75 600 tokens of 81 frames of 720p become 37 tiles of 2048 queries, 0.2 % more, and 5 tiles of keys.
+    75 600 tokens of 81 frames of 720p become 37 tiles of 2048 queries, 0.2 % more, and 3 tiles of keys.
     `group` heads of `width` features, each of `itemsize` bytes, lie side by side.
     """
-    queries, most_keys = _choose_tile(query_length, _QUERIES), _LONG_KEYS
-    step = _LONG_STEP if key_length >= _LONG_KEYS else _choose_tile(key_length, _STEPS)
+    queries, most_keys = _choose_tile(query_length, _QUERIES), _MOST_KEYS
+    step = _LONG_STEP if key_length >= _LONG else _choose_tile(key_length, _STEPS)
     while True:
         keys = step * min(most_keys // step, math.ceil(key_length / step))
         tiles = Tiles(queries=queries, keys=keys, step=step)
@@ -201,7 +204,7 @@ def flash_attention(
                 pltpu.VMEM((group, tiles.queries, block), query_BLC.dtype),
                 pltpu.VMEM((SUBLANES, tiles.queries), jnp.float32),
                 *kept,
-                *kept,
+                *(kept if band.visits > 1 else ()),
             ],
         ),
         compiler_params=pltpu.CompilerParams(
@@ -232,16 +235,17 @@ def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) 
 def count_keys(tiles: Tiles, key_length: int, window: int | None = None) -> int:
     """Those that take as long, in steps of 512, as all that is done for a row of tiles."""
     band = _Band(tiles=tiles, key_length=key_length, window=window)
+    beside = _TILE_KEYS * band.visits + _COPY_KEYS * (band.visits - 1) + _ROW_KEYS
     if window is not None:  # some steps are masked at both ends; the keys that are new to a query are read twice
         seen = min(key_length, band.count_seen() + tiles.step)
         masked = min(seen, 2 * (tiles.queries + tiles.step))
         raised = min(seen, tiles.queries + tiles.keys)
-        return int(seen + _BAND_MASKS * masked + _RAISE * raised) + _TILE_KEYS * band.visits + _ROW_KEYS
+        return int(seen + _BAND_MASKS * masked + _RAISE * raised) + beside
     whole = key_length // tiles.step
     cut = LANES * math.ceil(key_length % tiles.step / LANES)
     masks = int(_MASKS * cut) if key_length % LANES else 0
     saved = _STEP_KEYS * (whole * tiles.step // _STEPS[0] - whole)
-    return whole * tiles.step + cut + masks - saved + _TILE_KEYS * band.visits + _ROW_KEYS
+    return whole * tiles.step + cut + masks - saved + beside
 
 
 def choose_group(heads: int, width: int) -> int:
@@ -313,6 +317,10 @@ def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, 
     group = scaled_ref.shape[0]
     kept_refs = (maximum_ref, total_ref, sum_ref)
 
+    def clear() -> None:
+        total_ref[...] = jnp.zeros_like(total_ref)
+        sum_ref[...] = jnp.zeros_like(sum_ref)
+
     @pl.when(column == 0)
     def _start() -> None:
         query = query_ref[...].astype(jnp.float32) * (factor if gain_ref is None else factor * gain_ref[...])
@@ -322,8 +330,7 @@ def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, 
             is_own = (index < query_length) & (lane >= head * width) & (lane < (head + 1) * width)
             scaled_ref[head] = jnp.where(is_own, query, 0.0).astype(scaled_ref.dtype)
         maximum_ref[...] = jnp.full_like(maximum_ref, MASKED)
-        total_ref[...] = jnp.zeros_like(total_ref)
-        sum_ref[...] = jnp.zeros_like(sum_ref)
+        clear()
 
     def compute_logits(first: Any, count: int, head: int, queries: slice, *, is_masked: bool) -> jax.Array:
         """(count / 8, 8, queries), of the keys from `first` of the tile on."""
@@ -446,8 +453,8 @@ def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, 
         else:  # a query that has seen no key yet has no maximum to start from
             is_new = (column == 0) | (first_key <= first_query + tiles.queries - 1 - window)
             pl.when(is_new)(lambda: each_near_step(raise_maximum, is_masked=True))
-        for kept_ref, saved_ref in zip(kept_refs, saved_refs, strict=True):
-            saved_ref[...] = kept_ref[...]
+        if saved_refs:
+            pl.when(column > 0)(save)
 
         def attempt(is_second: jax.Array) -> jax.Array:
             pl.when(is_second == 1)(restore)
@@ -457,8 +464,19 @@ def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, 
 
         jax.lax.while_loop(lambda turn: turn < 2, attempt, jnp.int32(0))
 
+    def save() -> None:
+        for kept_ref, saved_ref in zip(kept_refs, saved_refs, strict=True):
+            saved_ref[...] = kept_ref[...]
+
     def restore() -> None:
         """Totals and sums as they were, relative to the maximum that is known by now."""
+        if saved_refs:
+            pl.when(column > 0)(bring_back)
+            pl.when(column == 0)(clear)
+        else:
+            clear()
+
+    def bring_back() -> None:
         saved_maximum_ref, saved_total_ref, saved_sum_ref = saved_refs
         for head in range(group):
             rows = slice(head * width, (head + 1) * width)

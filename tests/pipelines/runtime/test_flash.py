@@ -133,7 +133,7 @@ def test_tiles_fill_up_little(length: int) -> None:
     tiles = choose_tiles(length, length, group=1, width=128, itemsize=2, vmem_bytes=find_vmem_bytes("TPU v6 lite"))
     assert -length % tiles.queries <= 0.04 * length
     assert tiles.queries <= 2048
-    assert tiles.keys <= 16384
+    assert tiles.keys <= 32768
 
 
 def test_less_room_makes_tiles_of_keys_shorter_before_those_of_queries() -> None:
@@ -143,14 +143,15 @@ def test_less_room_makes_tiles_of_keys_shorter_before_those_of_queries() -> None
 
 
 def test_what_is_done_beside_the_products_counts_as_keys() -> None:
-    """By the schedule a row of Wan's 720p takes 267 900 cycles, and one of a text of 226 keys 1900."""
+    """By the schedule a row of Wan's 720p takes 268 200 cycles, and one of a text of 226 keys 1800."""
     wan = choose_tiles(75_600, 75_600, group=1, width=128, itemsize=2, vmem_bytes=find_vmem_bytes("TPU v6 lite"))
     loop_cycles = 1827 / 512  # of a key, for 2048 queries
-    assert count_keys(wan, 75_600) * loop_cycles == pytest.approx(73 * 3589 + 4291 + 5 * 340 + 1090, rel=0.005)
+    beside = 3 * 170 + 2 * 170 + 1090
+    assert count_keys(wan, 75_600) * loop_cycles == pytest.approx(73 * 3589 + 4291 + beside, rel=0.005)
     near = Tiles(queries=1280, keys=4096, step=512)
     assert count_keys(near, 75_600, 4096) < count_keys(near, 75_600) / 3
     text = Tiles(queries=1280, keys=256, step=256)
-    assert count_keys(text, 226) * loop_cycles * text.queries / 2048 == pytest.approx(1900, rel=0.15)
+    assert count_keys(text, 226) * loop_cycles * text.queries / 2048 == pytest.approx(1800, rel=0.15)
 
 
 @pytest.mark.parametrize("chip", ["TPU v4", "TPU v5", "TPU v5 lite", "TPU v6 lite"])
