@@ -199,14 +199,17 @@ function tableOf(plan) {
       ),
     ),
     ...plan.stages.map(collectivesOf).filter(Boolean),
-    ...plan.stages.filter(({ refusal }) => refusal).map(({ stage, refusal }) => el("p.lu-message", {}, t("common.named", { name: stage, value: said(refusal) }))),
+    ...plan.stages.filter(({ refusal }) => refusal).map(({ stage, refusal }) => el("p.lu-message", {}, t("common.named", { name: stageName(stage), value: said(refusal) }))),
   ];
 }
+
+/** A program of a plan (pipelines/plan/abstract.py) in the visitor's language. */
+const stageName = (stage) => t(`stage.${stage}`);
 
 /** How often the chips wait for each other, or would if nothing was computed meanwhile. */
 function collectivesOf({ stage, collectives }) {
   const counts = Object.entries(collectives).map(([kind, { count }]) => `${count} ${kind}`);
-  return counts.length && el("p.lu-model-note", {}, t("common.named", { name: stage, value: counts.join(", ") }));
+  return counts.length && el("p.lu-model-note", {}, t("common.named", { name: stageName(stage), value: counts.join(", ") }));
 }
 
 function rowOf({ stage, runs, fits, hbm_bytes, compile_s, estimated_ms, estimated_parts_ms: parts }) {
@@ -218,6 +221,6 @@ function rowOf({ stage, runs, fits, hbm_bytes, compile_s, estimated_ms, estimate
       ms === null ? "–" : milliseconds(ms),
     ),
   ];
-  const name = runs > 1 ? `${stage} × ${runs}` : stage;
+  const name = runs > 1 ? `${stageName(stage)} × ${runs}` : stageName(stage);
   return el("tr", {}, el("th", { scope: "row" }, name), ...cells.map((cell) => el("td.lu-num", {}, cell)));
 }
