@@ -40,6 +40,7 @@ _MOST_PIXELS = 1024  # held at a time: half as many again gain 4 % and are a thi
 _ENOUGH_PIXELS = 512  # with so many, wider blocks gain more than taller ones
 _WIDEST = 5  # blocks of outputs at a time
 _MOST_CODE = 3000  # cycles, and as many instructions, of what is unrolled
+_OF_ONE = 1.5  # times both, where one block of outputs is made at a time: Wan's largest layers take an eighth less
 _TURN = 200  # cycles in which the matrix units run dry between two turns of the loop
 
 
@@ -86,7 +87,6 @@ def choose_blocks(
     `blocks` of outputs are there (`pack_taps`).
     """
     columns = _pad_width(width, has_neighbours=True)
-    most = max(_MOST_PIXELS, columns)
 
     def count_rows(wide: int) -> int:
         def fits(rows: int) -> bool:
@@ -95,6 +95,7 @@ def choose_blocks(
             weight = 2 * time_taps * TAPS * _fill(inputs) * TAPS * LANES * wide
             sums = 4 * pixels * TAPS * LANES * wide
             out = 4 * pixels * LANES * wide
+            most = max(_MOST_PIXELS * _grow(wide), columns)
             # What is read and written is there twice, since the next block comes meanwhile; sums twice as they grow.
             return pixels <= most and 3 * taken + 2 * weight + 2 * sums + 2 * out <= vmem_bytes
 
@@ -107,6 +108,10 @@ def choose_blocks(
         if rows and rows * columns >= min(_ENOUGH_PIXELS, narrow * columns):
             return Blocks(rows=rows, wide=wide)
     return None
+
+
+def _grow(wide: int) -> float:
+    return _OF_ONE if wide == 1 else 1.0
 
 
 def _count_units(wide: int) -> int:
@@ -123,11 +128,11 @@ def choose_groups(total: int, *, lanes: int, pixels: int, wide: int) -> int:
     of_unit = pl.cdiv(pixels, SUBLANES) * 4 * _count_units(wide)
     per_unit = UNIT // lanes
 
-    def weigh(groups: int) -> tuple[int, int]:
+    def weigh(groups: int) -> tuple[float, int]:
         rest, turns = total % groups, total // groups
         own, first = (of_unit * pl.cdiv(count, per_unit) for count in (groups, rest))
         code = own + first
-        return max(code, _MOST_CODE), turns * (own + _TURN * (total != groups)) + first
+        return max(code, _MOST_CODE * _grow(wide)), turns * (own + _TURN * (total != groups)) + first
 
     return min((*range(per_unit, total, per_unit), total), key=weigh)
 

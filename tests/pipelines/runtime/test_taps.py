@@ -167,6 +167,11 @@ def test_one_turn_of_the_loop_holds_all_groups_where_that_is_little_code() -> No
     assert choose_groups(27, lanes=128, pixels=1440, wide=3) == 2
 
 
+def test_the_largest_layers_of_wan_make_eight_rows_at_a_time_without_a_loop() -> None:
+    assert choose(720, 160, inputs=96, blocks=1) == Blocks(rows=8, wide=1)
+    assert choose_groups(9, lanes=128, pixels=8 * 176, wide=1) == 9
+
+
 def test_what_is_read_at_a_time_has_room_twice_beside_the_weights() -> None:
     found, vmem_bytes = choose(720, 160, inputs=96, blocks=1, mib=48), 48 * MIB
     assert found
