@@ -40,7 +40,8 @@ _MOST_PIXELS = 1024  # held at a time: half as many again gain 4 % and are a thi
 _ENOUGH_PIXELS = 512  # with so many, wider blocks gain more than taller ones
 _WIDEST = 5  # blocks of outputs at a time
 _MOST_CODE = 3000  # cycles, and as many instructions, of what is unrolled
-_OF_ONE = 1.5  # times both, where one block of outputs is made at a time: Wan's largest layers take an eighth less
+_MOST_WHOLE = 4000  # where that is everything: no loop has to add to sums, and SDXL's largest layers take a sixth less
+_OF_ONE = 1.5  # times pixels and code, where one block of outputs is made at a time: a ninth less for Wan's largest
 _TURN = 200  # cycles in which the matrix units run dry between two turns of the loop
 
 
@@ -132,7 +133,8 @@ def choose_groups(total: int, *, lanes: int, pixels: int, wide: int) -> int:
         rest, turns = total % groups, total // groups
         own, first = (of_unit * pl.cdiv(count, per_unit) for count in (groups, rest))
         code = own + first
-        return max(code, _MOST_CODE * _grow(wide)), turns * (own + _TURN * (total != groups)) + first
+        most = max(_MOST_CODE * _grow(wide), _MOST_WHOLE * (groups == total))
+        return max(0, code - most), turns * (own + _TURN * (total != groups)) + first
 
     return min((*range(per_unit, total, per_unit), total), key=weigh)
 

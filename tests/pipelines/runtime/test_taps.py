@@ -172,6 +172,11 @@ def test_the_largest_layers_of_wan_make_eight_rows_at_a_time_without_a_loop() ->
     assert choose_groups(9, lanes=128, pixels=8 * 176, wide=1) == 9
 
 
+def test_the_largest_layers_of_sdxl_have_no_loop() -> None:
+    assert choose_groups(9, lanes=128, pixels=4 * 144, wide=3) == 9
+    assert choose_groups(9, lanes=128, pixels=6 * 144, wide=3) < 9
+
+
 def test_what_is_read_at_a_time_has_room_twice_beside_the_weights() -> None:
     found, vmem_bytes = choose(720, 160, inputs=96, blocks=1, mib=48), 48 * MIB
     assert found
