@@ -134,7 +134,7 @@ def test_the_goals_for_eight_chips_are_met_by_estimate(goal: tuple[str, str, str
     assert 1000 * found.run.total_s <= GOALS[goal]
 
 
-# Those that take more than 100 MB of code on eight v6e, nearly all of it XLA's own fusions (TRIED.md).
+# Those that take more than 100 MB of code on eight v6e. Of a picture's decoder most is XLA's own (TRIED.md).
 LONG_CODE = {("sdxl-base", "throughput", "denoise"), ("wan2.2-ti2v-5b", "latency", "decode")}
 
 

@@ -143,7 +143,7 @@ def test_less_room_makes_tiles_of_keys_shorter_before_those_of_queries() -> None
 
 
 def test_what_is_done_beside_the_products_counts_as_keys() -> None:
-    """By the schedule a row of Wan's 720p takes 268 200 cycles, and one of a text of 226 keys 1800."""
+    """A row of Wan's 720p takes 268 200 cycles, one of a text of 226 keys 1800: added up from the schedule's parts."""
     wan = choose_tiles(75_600, 75_600, group=1, width=128, itemsize=2, vmem_bytes=find_vmem_bytes("TPU v6 lite"))
     loop_cycles = 1827 / 512  # of a key, for 2048 queries
     beside = 3 * 170 + 2 * 170 + 1090
