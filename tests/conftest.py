@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# Of torch, before anything imports it: tests are one process a core, whose threads would spin while they wait.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import httpx
 import pytest
 from PIL import Image

@@ -18,8 +18,10 @@ from pipelines.runtime.platform import prepare_compiler
 # JAX and libtpu read the environment when they are imported.
 assert "jax" not in sys.modules, "set the number of devices before anything imports jax"
 # Tests compile much and run little: without LLVM's optimisations they take half of the processor time, and for eight
-# devices the emitters of fusions take half of what is left.
-COMPILE_FAST = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+# devices the emitters of fusions take half of what is left. Eight devices on a thread each are enough for two cores.
+COMPILE_FAST = (
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_multi_thread_eigen=false"
+)
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {COMPILE_FAST}".strip()
 prepare_compiler(cpu_devices=8)
 

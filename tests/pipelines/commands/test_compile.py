@@ -49,7 +49,12 @@ def run_apart(*arguments: str | Path) -> Any:
         capture_output=True,
         text=True,
         check=True,
-        env={"PATH": "", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"},
+        env={
+            "PATH": "",
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": "--xla_backend_optimization_level=0",
+            "OMP_NUM_THREADS": "1",
+        },
     )
     return json.loads(done.stdout)
 
