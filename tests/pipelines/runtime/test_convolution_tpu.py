@@ -58,6 +58,25 @@ def test_v4_has_no_room_for_a_thousand_channels_and_leaves_them_to_xla(v6e_8: li
 
 
 @pytest.mark.parametrize(
+    ("weight_shape", "height", "width"),
+    [((640, 960, 1, 3, 3), 128, 64), ((320, 160, 3, 3, 3), 176, 320)],
+    ids=["sdxl", "wan 2.2, encoding"],
+)
+def test_v4_has_room_for_rows_with_those_of_other_chips(
+    v6e_8: list[Any], weight_shape: tuple[int, ...], height: int, width: int
+) -> None:
+    """Sizes that once took all of it but for what the rows above and below take, which come twice as well."""
+    mesh = build_mesh(devices=find_devices(find_topology("v4-8")))
+    rows = PictureAxes(mesh=mesh, spec=P(None, None, None, COLUMNS))
+    split, whole = NamedSharding(mesh, rows.spec), NamedSharding(mesh, P())
+    outputs, inputs, *_ = weight_shape
+    x = jax.ShapeDtypeStruct((1, inputs, 1, height, width), jnp.bfloat16, sharding=split)
+    packed = jax.eval_shape(pack_taps, jax.ShapeDtypeStruct(weight_shape, jnp.bfloat16)).update(sharding=whole)
+    bias = jax.ShapeDtypeStruct((outputs,), jnp.float32, sharding=whole)
+    assert is_kernel("convolve_taps", functools.partial(convolve_split, axes=rows), x, packed, bias)
+
+
+@pytest.mark.parametrize(
     ("frames", "channels", "height", "width"), [(4, 384, 180, 320), (2, 1024, 88, 160)], ids=["wan 2.1", "wan 2.2"]
 )
 @pytest.mark.parametrize("name", CHIPS)
