@@ -158,7 +158,7 @@ def test_blocks_of_outputs_are_made_together_as_they_fill_the_matrix_units(block
 
 
 def test_where_room_is_short_one_block_of_outputs_at_a_time_leaves_more_for_pixels() -> None:
-    assert choose(180, 40, inputs=384, blocks=3, mib=12) == Blocks(rows=6, wide=1)
+    assert choose(180, 40, inputs=384, blocks=3, mib=12) == Blocks(rows=5, wide=1)
 
 
 def test_one_turn_of_the_loop_holds_all_groups_where_that_is_little_code() -> None:
