@@ -88,6 +88,7 @@ class PictureAxes:
             blocks=blocks,
             time_taps=time_taps,
             vmem_bytes=self.vmem_bytes,
+            has_rows=count_parts(self.mesh, tall) > 1,
         )
 
 

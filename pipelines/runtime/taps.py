@@ -42,7 +42,7 @@ _WIDEST = 5  # blocks of outputs at a time
 _MOST_CODE = 3000  # cycles, and as many instructions, of what is unrolled
 _MOST_WHOLE = 4000  # where that is everything: no loop has to add to sums, and SDXL's largest layers take a sixth less
 _OF_ONE = 1.5  # times pixels and code, where one block of outputs is made at a time: a ninth less for Wan's largest
-_STACK = 2**19  # bytes, of what the compiler keeps beside what the kernel asks for
+_STACK = 2**19  # bytes: so much more than is counted was taken, where other devices' rows come
 _TURN = 200  # cycles in which the matrix units run dry between two turns of the loop
 
 
@@ -82,11 +82,19 @@ class Blocks:
 
 
 def choose_blocks(
-    height: int, width: int, *, frames: int, inputs: int, blocks: int, time_taps: int, vmem_bytes: int
+    height: int,
+    width: int,
+    *,
+    frames: int,
+    inputs: int,
+    blocks: int,
+    time_taps: int,
+    vmem_bytes: int,
+    has_rows: bool = False,
 ) -> Blocks | None:
     """As wide as fills the matrix units best, and then as tall as there is room for. None where not even one row has.
 
-    `blocks` of outputs are there (`pack_taps`).
+    `blocks` of outputs are there (`pack_taps`). With `has_rows` the rows above and below come from other devices.
     """
     columns = _pad_width(width, has_neighbours=True)
 
@@ -94,14 +102,14 @@ def choose_blocks(
         def fits(rows: int) -> bool:
             pixels = rows * columns
             row = 2 * (frames + time_taps - 1) * columns * _fill(inputs)
-            taken, above_and_below = (rows + TAPS - 1) * row, (TAPS - 1) * row
+            taken = (rows + TAPS - 1) * row
             weight = 2 * time_taps * TAPS * _fill(inputs) * TAPS * LANES * wide
             sums = 4 * pixels * TAPS * LANES * wide
             out = 4 * pixels * LANES * wide
             most = max(_MOST_PIXELS * _grow(wide), columns)
             # What is read and written is there twice, since the next block comes meanwhile; sums twice as they grow.
-            streamed = 2 * (taken + above_and_below + weight + out)
-            return pixels <= most and taken + streamed + 2 * sums + _STACK <= vmem_bytes
+            given = has_rows * (2 * (TAPS - 1) * row + _STACK)
+            return pixels <= most and 3 * taken + given + 2 * weight + 2 * sums + 2 * out <= vmem_bytes
 
         return max((rows for rows in range(1, height + 1) if height % rows == 0 and fits(rows)), default=0)
 

@@ -145,8 +145,19 @@ def test_rows_at_a_time_divide_the_height_and_are_fewer_where_room_is_short(
     assert not any(height % one.rows for one in (few, many) if one)
 
 
-def choose(height: int, width: int, *, inputs: int, blocks: int, mib: int = 96, frames: int = 4) -> Blocks | None:
-    return choose_blocks(height, width, frames=frames, inputs=inputs, blocks=blocks, time_taps=3, vmem_bytes=mib * MIB)
+def choose(
+    height: int, width: int, *, inputs: int, blocks: int, mib: int = 96, frames: int = 4, has_rows: bool = False
+) -> Blocks | None:
+    return choose_blocks(
+        height,
+        width,
+        frames=frames,
+        inputs=inputs,
+        blocks=blocks,
+        time_taps=3,
+        vmem_bytes=mib * MIB,
+        has_rows=has_rows,
+    )
 
 
 @pytest.mark.parametrize(("blocks", "wide"), [(1, 1), (2, 2), (3, 3), (4, 2), (5, 5), (7, 1), (10, 2)])
@@ -158,7 +169,11 @@ def test_blocks_of_outputs_are_made_together_as_they_fill_the_matrix_units(block
 
 
 def test_where_room_is_short_one_block_of_outputs_at_a_time_leaves_more_for_pixels() -> None:
-    assert choose(180, 40, inputs=384, blocks=3, mib=12) == Blocks(rows=5, wide=1)
+    assert choose(180, 40, inputs=384, blocks=3, mib=12) == Blocks(rows=6, wide=1)
+
+
+def test_rows_of_other_devices_take_room_too() -> None:
+    assert choose(180, 40, inputs=384, blocks=3, mib=12, has_rows=True) == Blocks(rows=5, wide=1)
 
 
 def test_one_turn_of_the_loop_holds_all_groups_where_that_is_little_code() -> None:
