@@ -1,5 +1,6 @@
 """What tests share: a studio in a temporary folder, and waiting with a deadline instead of sleeping."""
 
+import gc
 import io
 import json
 import os
@@ -59,6 +60,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_of_family = item.path.parent.parent == FAMILIES and item.path.parent.name in ("sdxl", "flux2", "wan")
         group = item.path.parent if is_of_family else item.path
         item.add_marker(pytest.mark.xdist_group(group.relative_to(ROOT).as_posix()))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: nobody needs to look through it whenever a model is unloaded."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
