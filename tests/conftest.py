@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Of torch, before anything imports it: tests are one process a core, whose threads would spin while they wait.
+# Of torch, before anything imports it: there are more test processes than cores, and its threads spin while they wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import httpx
