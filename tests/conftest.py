@@ -268,9 +268,9 @@ class RunningStudio:
         self.process.stdout.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def start_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RunningStudio]]:
-    """Starts studios, each in a new data directory unless told, and ends them with the test run."""
+    """Starts studios, each in a new data directory unless told, and ends them with the file of tests."""
     started: list[RunningStudio] = []
 
     def start(data_dir: Path | None = None, *flags: str, environment: Mapping[str, str] | None = None) -> RunningStudio:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -99,6 +100,17 @@ print(sorted({name.split(".")[0] for name in sys.modules} & {"jax", "jaxlib", "t
 """
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_a_studio_that_nobody_uses_hardly_wakes(studio: Studio) -> None:
+    status = Path(f"/proc/{studio.process.pid}/status")
+
+    def count_wakes() -> int:
+        return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status.read_text(), re.MULTILINE)[1])
+
+    before = count_wakes()
+    time.sleep(1.0)
+    assert count_wakes() - before < 200, "Gradio's own queue alone would look for work a thousand times"
 
 
 def test_the_database_is_not_served(studio: Studio) -> None:
