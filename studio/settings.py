@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 import platformdirs
 
 from pipelines.catalog import Model, Shape
+from pipelines.errors import MeshError
+from pipelines.mesh_text import check_mesh
 from studio import access_settings
 from studio.access_settings import USERS_FILE, AccessSettings
 
@@ -244,7 +246,11 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument("--data-dir", "--data_dir", type=Path, help="jobs, outputs, models, caches and logs live here")
     parser.add_argument("--engine", type=_parse_engine, help="where the worker runs: local (ray is planned)")
     parser.add_argument("--model", help="id of the model to load while idle (default: the catalogue's first)")
-    parser.add_argument("--mesh", help="how to split the devices, such as dp=2,tp=4 (default: from their number)")
+    parser.add_argument(
+        "--mesh",
+        type=_parse_mesh,
+        help="how to split the devices, such as dp=2,tp=4 (default: from their number)",
+    )
     parser.add_argument(
         "--prewarm",
         type=_parse_prewarm,
@@ -328,6 +334,13 @@ def _parse_port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port; use a number from 1 to 65535")
     return int(text)
+
+
+def _parse_mesh(text: str) -> str | None:
+    try:
+        return check_mesh(text)
+    except MeshError as error:
+        raise argparse.ArgumentTypeError(f"{str(error).rstrip('.')}") from error
 
 
 def _parse_quota(text: str) -> int:

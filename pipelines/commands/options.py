@@ -15,6 +15,7 @@ import typer
 from pipelines.catalog import VIDEO_STRIDE, Catalog, Shape, load_catalog
 from pipelines.errors import RecipeError
 from pipelines.loras import SUFFIX, LoraFile, read_lora
+from pipelines.mesh_text import check_mesh
 from pipelines.recipe import Recipe, read_recipe, resolve
 
 DataDir = Annotated[
@@ -45,7 +46,8 @@ BatchSize = Annotated[int, typer.Option(help="Pictures at once, with seeds seed,
 MeshText = Annotated[
     str | None,
     typer.Option(
-        help="Devices per axis, such as dp=2,sp=4; `throughput` for an output a chip; chosen for one when left out."
+        callback=check_mesh,
+        help="Devices per axis, such as dp=2,sp=4; `throughput` for an output a chip; chosen for one when left out.",
     ),
 ]
 TextEncoderUrl = Annotated[

@@ -4,7 +4,6 @@
 A family names the axes it uses; all of them always exist, with size 1 when unused: sharding rules need no cases.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,24 +11,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from pipelines.batching import THROUGHPUT
 from pipelines.errors import MeshError
-
-AXES = ("dp", "sp", "tp")
-
-
-def parse_mesh(text: str) -> dict[str, int]:
-    """Reads `dp=2,tp=4`; raises MeshError for unknown axes and sizes below 1."""
-    sizes: dict[str, int] = {}
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part)
-        if match is None or match[1] not in AXES or match[1] in sizes or int(match[2]) < 1:
-            raise MeshError(
-                f"{text!r} is not a mesh.",
-                advice=f"Write axes and sizes such as dp=2,sp=4 (the axes are {', '.join(AXES)}), or {THROUGHPUT}.",
-            )
-        sizes[match[1]] = int(match[2])
-    return sizes
+from pipelines.mesh_text import AXES, parse_mesh
 
 
 def choose_sizes(device_count: int) -> dict[str, int]:

@@ -91,6 +91,8 @@ def test_packs_are_files_and_folders_and_the_data_directorys_own(tmp_path: Path)
         (["--engine", "ray"], {}, "ray is not available yet"),
         ([], {"LUMESH_ENGINE": "gpu"}, "'gpu' is not an engine"),
         (["--prot", "1"], {}, "--prot"),
+        (["--mesh", "dp=3x"], {}, "'dp=3x' is not a mesh"),
+        ([], {"LUMESH_MESH": "two"}, "'two' is not a mesh"),
         (["--prewarm", "512x512,large"], {}, "'large'"),
         ([], {"LUMESH_PREWARM": "512"}, "'512'"),
         (["--prewarm", "512x512+"], {}, "'512x512+': after the + stands a number of pictures"),

@@ -43,7 +43,7 @@ def test_there_must_be_room_for_the_layout_and_for_what_stays_free(tmp_path: Pat
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("load --mesh dp=3x", "lumesh: 'dp=3x' is not a mesh."),
+        ("load --mesh dp=64", "lumesh: The mesh dp=64 needs 64 devices; there are "),
         ("swap --model demo-sdxl --model demo-flux2 --mesh dp=3x", "lumesh: 'dp=3x' is not a mesh."),
         ("swap --model nope --model demo-sdxl", "lumesh: model: There is no model 'nope'. Known models: "),
     ],

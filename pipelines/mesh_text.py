@@ -1,0 +1,29 @@
+"""A mesh as people write it. Importable without jax, so that what is none is refused before anything starts."""
+
+import re
+
+from pipelines.batching import THROUGHPUT, asks_for_many
+from pipelines.errors import MeshError
+
+AXES = ("dp", "sp", "tp")
+
+
+def parse_mesh(text: str) -> dict[str, int]:
+    """Reads `dp=2,tp=4`; raises MeshError for unknown axes and sizes below 1."""
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part)
+        if match is None or match[1] not in AXES or match[1] in sizes or int(match[2]) < 1:
+            raise MeshError(
+                f"{text!r} is not a mesh.",
+                advice=f"Write axes and sizes such as dp=2,sp=4 (the axes are {', '.join(AXES)}), or {THROUGHPUT}.",
+            )
+        sizes[match[1]] = int(match[2])
+    return sizes
+
+
+def check_mesh(text: str | None) -> str | None:
+    """The same text, where one may also ask for an output a chip or for nothing; raises MeshError."""
+    if text and not asks_for_many(text):
+        parse_mesh(text)
+    return text
