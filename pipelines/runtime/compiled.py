@@ -89,7 +89,8 @@ def _switch_persistent_cache(*, is_used: bool) -> None:
 class Program:
     """What to compile: `arguments` are ShapeDtypeStructs with shardings, `donate` positions the caller gives up.
 
-    `vmem_share` is for what large products of matrices may use (compiler_options.py).
+    `vmem_share` is for what large products of matrices may use, `compact_vmem_bytes` for code that would be too long
+    (compiler_options.py).
     """
 
     key: tuple[Any, ...]
@@ -98,11 +99,12 @@ class Program:
     donate: tuple[int, ...] = ()
     out_shardings: Any = None
     vmem_share: float = 0.0
+    compact_vmem_bytes: int | None = None
 
     @property
     def options(self) -> dict[str, str]:
         """The compiler's (compiler_options.py)."""
-        return choose_options(self.arguments, vmem_share=self.vmem_share)
+        return choose_options(self.arguments, vmem_share=self.vmem_share, compact_vmem_bytes=self.compact_vmem_bytes)
 
     def describe(self, lowered: Any) -> str:
         """All that decides what the compiler makes of it: what differs is another program."""

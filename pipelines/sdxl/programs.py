@@ -127,10 +127,19 @@ def _encode_program(parts: Parts) -> Program:
     )
 
 
+def _choose_unet_vmem(parts: Parts) -> int | None:
+    """Bytes, of 16 MiB as usual, where the TPU compiler's code for a step would be over 100 MB (plan/TRIED.md)."""
+    if parts.mesh.devices.flat[0].device_kind in ("TPU v5", "TPU v5p"):
+        return 12 * 2**20
+    has_whole_pictures = parts.mesh.shape["sp"] == 1
+    return 15 * 2**20 if has_whole_pictures else None
+
+
 def _denoise_program(parts: Parts, layout: Layout) -> Program:
     latents = _abstract_latents(layout)
     return Program(
         key=layout.denoise_key,
+        compact_vmem_bytes=_choose_unet_vmem(parts),
         function=build_denoise_program(
             parts.modules["unet"],
             uses_cfg=layout.uses_cfg,

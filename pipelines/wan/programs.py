@@ -224,11 +224,18 @@ def _decode_program(parts: Parts, layout: Layout) -> Program:
     weights = parts.weights["vae"]
     return Program(
         key=layout.decode_key,
+        compact_vmem_bytes=_choose_decoder_vmem(parts),
         function=build_decode_program(
             parts.modules["vae"], dtype=next(iter(weights.values())).dtype, input_sharding=layout.pictures
         ),
         arguments=(abstract_weights(weights), _abstract_latents(layout)),
     )
+
+
+def _choose_decoder_vmem(parts: Parts) -> int:
+    """Bytes, of 16 MiB as usual, for short code (plan/TRIED.md). Units of v4 and v5 take more instructions."""
+    has_large_units = parts.mesh.devices.flat[0].device_kind in ("TPU v6 lite", "TPU7x")
+    return (12 if has_large_units else 8) * 2**20
 
 
 def _preview_program(parts: Parts, layout: Layout) -> Program:

@@ -30,6 +30,14 @@ def test_room_is_half_of_what_the_chip_has_if_that_is_more_than_usual(topology: 
 
 
 @pytest.mark.tpu_aot
+@pytest.mark.parametrize("topology", ["v6e-1", "v4-8"])
+def test_short_code_takes_less_room_than_usual(topology: str) -> None:
+    argument = draw_argument(find_devices(find_topology(topology))[0])
+    assert choose_options((argument,), compact_vmem_bytes=12 * 2**20)[VMEM] == "12288"
+    assert choose_options((draw_argument(jax.devices("cpu")[0]),), compact_vmem_bytes=12 * 2**20) == {}
+
+
+@pytest.mark.tpu_aot
 def test_options_make_another_program_that_compiles() -> None:
     argument = draw_argument(find_devices(find_topology("v6e-1"))[0])
     programs = [
