@@ -79,7 +79,8 @@ def test_a_client_that_is_gone_cancels_its_waiting_job(
     body["fn_index"] = next(one["id"] for one in config["dependencies"] if one["api_name"] == "generate")
     studio.client.post("/gradio_api/queue/join", json=body).raise_for_status()
     with studio.client.stream("GET", "/gradio_api/queue/data", params={"session_hash": "gone"}) as answer:
-        next(answer.iter_lines())
+        lines = answer.iter_lines()  # kept: with it the connection would go, before the call begins
+        next(lines)
         job = wait_for("the job", lambda: find_job(studio, "Left alone"))
 
     def is_cancelled() -> bool:

@@ -28,7 +28,8 @@ OPERATORS = (
     "pipelines/training/",
     "pipelines/stage_files.py",  # of the commands that run one stage
     "pipelines/plan/hlo.py",  # a compiler's output that is none
-    "pipelines/runtime/mesh.py",  # --mesh, when the worker starts
+    "pipelines/mesh_text.py",  # --mesh, when anything starts
+    "pipelines/runtime/mesh.py",  # the same, when the worker starts
     "pipelines/flux2/sharding.py",  # the same
     "pipelines/runtime/flash.py",  # a mistake of ours
     "pipelines/runtime/packs.py",  # logged: what a pack lacks is compiled
