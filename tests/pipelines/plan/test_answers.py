@@ -138,8 +138,11 @@ def test_the_goals_for_eight_chips_are_met_by_estimate(goal: tuple[str, str, str
     assert 1000 * found.run.total_s <= GOALS[goal]
 
 
-# More than 100 MB of code with all that keeps it short (TRIED.md): 109.
-LONG_CODE = {("wan2.1-14b", "v5p-8", "latency", "decode")}
+# More than 100 MB of code with all that keeps it short (TRIED.md): 109, and 100.5 on v5e-8.
+LONG_CODE = {
+    *((model, "v5p-8", "latency", "decode") for model in ("wan2.1-14b", "wan2.1-i2v-14b", "wan2.2-a14b")),
+    ("wan2.1-14b", "v5e-8", "latency", "decode"),
+}
 
 
 def test_programs_are_no_longer_than_they_may_be() -> None:
