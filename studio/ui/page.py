@@ -92,7 +92,7 @@ def _make_head() -> str:
     )
 
 
-LOOK_S = 0.05
+QUEUE_LOOK_S = 0.05
 
 # For gr.mount_gradio_app: since Gradio 6 looks belong to the mount, not to the Blocks.
 MOUNT_OPTIONS: dict[str, Any] = {
@@ -113,5 +113,5 @@ def build(settings: Settings, database: Database, catalog: Catalog, *, door: Doo
                 gr.HTML(catalogues.fill(panel.HTML), elem_id=f"panel-{name}", apply_default_css=False, js_on_load=None)
         actions.offer(settings, database, catalog, door=door, follow=follow)
     # Gradio's own queue, which only `gradio_client` uses, looks for calls a thousand times a second: 4 % of a core.
-    page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = LOOK_S  # noqa: SLF001 - no option sets it
+    page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = QUEUE_LOOK_S  # noqa: SLF001 - no option sets it
     return page
