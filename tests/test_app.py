@@ -29,9 +29,22 @@ Start = Callable[..., Studio]
 
 
 @pytest.fixture(scope="module")
-def studio(start_studio: Start) -> Studio:
-    """One studio for the tests that leave it running."""
-    return start_studio()
+def studio(
+    start_studio: Start, encode_picture: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory
+) -> Studio:
+    """One studio for the tests that leave it running; when it starts, there is a picture that nobody used in time."""
+    folder = tmp_path_factory.mktemp("studio")
+    with closing(open_database(folder / "jobs.db")) as database:
+        uploads.add(database, folder / "uploads", encode_picture(), owner="local")
+        with database.write() as tx:
+            tx.execute("UPDATE uploads SET created_at = 0")
+    return start_studio(folder)
+
+
+def read_states(studio: Studio) -> dict[str, str]:
+    """Of all jobs, where no studio runs."""
+    with closing(open_database(studio.data_dir / "jobs.db")) as database:
+        return {row["id"]: row["state"] for row in database.read("SELECT id, state FROM jobs")}
 
 
 def is_alive(pid: int) -> bool:
@@ -56,6 +69,11 @@ def test_the_page_is_served_with_its_files(studio: Studio) -> None:
     assert script, "the page loads its script"
     assert studio.client.get(f"/{script[1]}").is_success
     assert not studio.client.get(f"/{script[1].removesuffix('js/main.js')}../page.py").is_success
+
+
+def test_a_studio_that_starts_deletes_what_nobody_used_in_time(studio: Studio, wait_for: Callable[..., Any]) -> None:
+    uploaded = studio.data_dir / "uploads"
+    wait_for("the upload to go", lambda: not list(uploaded.iterdir()))
 
 
 def test_text_comes_compressed_and_streams_at_once(studio: Studio) -> None:
@@ -215,10 +233,13 @@ def test_a_killed_worker_fails_its_job_and_the_queue_goes_on(
 
 
 def test_a_killed_server_loses_nothing(start_studio: Start, wait_for: Callable[..., Any]) -> None:
+    """Three jobs, which are the cells of a grid: the next server makes its sheet."""
     before = start_studio()
-    done = before.submit(steps=1)
+    recipe = {"model": "demo-sdxl", "prompt": "A red boat", "shape": "128x128", "seed": 11}
+    cells = {"x": {"field": "steps", "values": "1, 100, 2"}, "recipe": recipe}
+    grid = before.client.post("/api/v1/grids", json=cells).raise_for_status().json()
+    done, running, waiting = grid["ids"]
     before.wait_for_state(done, "done")
-    running, waiting = before.submit(steps=100, seed=11), before.submit(steps=1)
     before.wait_for_step(running, 1)
     worker_pid = before.read("health")["engine"]["pid"]
     last_id = before.read("health")["last_event_id"]
@@ -232,6 +253,12 @@ def test_a_killed_server_loses_nothing(start_studio: Start, wait_for: Callable[.
     assert after.read(f"jobs/{done}")["state"] == "done"
     replayed = [event["id"] for event in itertools.islice(read_events(after, last_id), 3)]
     assert replayed == [last_id + 1, last_id + 2, last_id + 3]
+
+    made = wait_for("the sheet", lambda: (found := after.read(f"grids/{grid['id']}"))["output_id"] and found)
+    assert made["states"] == {"done": 2, "interrupted": 1}
+    sheet = after.client.get(f"/api/v1/outputs/{made['output_id']}/file")
+    with Image.open(io.BytesIO(sheet.content)) as picture:
+        assert "lumesh-grid" in picture.info
 
     after.client.post(f"/api/v1/jobs/{running}/retry").raise_for_status()
     after.wait_for_step(running, 1)
@@ -285,10 +312,7 @@ def test_ctrl_c_ends_everything_quickly_and_quietly(start_studio: Start) -> None
     assert not is_alive(worker_pid)
     lines = [line.split() for line in printed.splitlines() if line.strip()]
     assert [line[0] for line in lines] == ["Lumesh", "Page", "Data", "Device"]
-
-    again = start_studio(studio.data_dir)
-    assert again.read(f"jobs/{job_id}")["state"] == "interrupted"
-    again.stop()
+    assert read_states(studio) == {job_id: "interrupted"}
 
 
 def test_a_text_encoder_of_an_unknown_model_is_named(tmp_path: Path) -> None:
@@ -299,18 +323,6 @@ def test_a_text_encoder_of_an_unknown_model_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists(), "no worker was started"
 
 
-def test_a_studio_that_starts_deletes_what_nobody_used_in_time(
-    start_studio: Start, tmp_path: Path, encode_picture: Callable[..., bytes], wait_for: Callable[..., Any]
-) -> None:
-    with closing(open_database(tmp_path / "jobs.db")) as database:
-        uploads.add(database, tmp_path / "uploads", encode_picture(), owner="local")
-        with database.write() as tx:
-            tx.execute("UPDATE uploads SET created_at = 0")
-    studio = start_studio(tmp_path)
-    wait_for("the upload to go", lambda: not list((tmp_path / "uploads").iterdir()))
-    studio.close()
-
-
 def test_a_studio_that_is_told_to_stop_lets_a_short_job_finish(start_studio: Start) -> None:
     studio = start_studio()
     running, waiting = studio.submit(steps=8), studio.submit(steps=1)
@@ -319,46 +331,18 @@ def test_a_studio_that_is_told_to_stop_lets_a_short_job_finish(start_studio: Sta
     studio.stop(signal.SIGTERM)
     assert studio.process.returncode == 0
     assert not is_alive(worker_pid)
-    again = start_studio(studio.data_dir)
-    done = again.read(f"jobs/{running}")
-    assert (done["state"], len(done["outputs"])) == ("done", 1)
-    again.wait_for_state(waiting, "done")
-    again.stop()
+    assert read_states(studio) == {running: "done", waiting: "queued"}
+    assert len([*(studio.data_dir / "outputs").rglob("*.png")]) == 1
 
 
 def test_a_job_that_is_too_long_to_finish_goes_back_in_front(start_studio: Start) -> None:
     studio = start_studio(None, "--finish-timeout", "0.2")
-    running, waiting = studio.submit(steps=100, seed=11), studio.submit(steps=100)
+    running, waiting = studio.submit(steps=100), studio.submit(steps=100)
     studio.wait_for_step(running, 1)
     studio.stop(signal.SIGTERM)
     with closing(open_database(studio.data_dir / "jobs.db")) as database:
         rows = database.read("SELECT id, state, step, error FROM jobs ORDER BY position")
         assert [tuple(row) for row in rows] == [(running, "queued", 0, None), (waiting, "queued", 0, None)]
-    again = start_studio(studio.data_dir)
-    again.wait_for_step(running, 1)
-    assert again.read(f"jobs/{running}")["recipe"]["seed"] == 11
-    again.stop()
-
-
-def test_a_grid_of_a_server_that_was_killed_is_finished_by_the_next(
-    start_studio: Start, wait_for: Callable[..., Any]
-) -> None:
-    before = start_studio()
-    recipe = {"model": "demo-sdxl", "prompt": "A red boat", "shape": "128x128"}
-    axes = {"x": {"field": "steps", "values": "1, 40, 2"}, "y": {"field": "prompt", "values": "red, blue"}}
-    made = before.client.post("/api/v1/grids", json={**axes, "recipe": recipe}).raise_for_status().json()
-    before.wait_for_state(made["ids"][0], "done")
-    before.wait_for_step(made["ids"][1], 1)
-    before.kill()
-    after = start_studio(before.data_dir)
-    grid = wait_for(
-        "the sheet", lambda: (found := after.read(f"grids/{made['id']}"))["output_id"] and found, timeout_s=60
-    )
-    assert grid["states"] == {"done": 5, "interrupted": 1}
-    sheet = after.client.get(f"/api/v1/outputs/{grid['output_id']}/file")
-    with Image.open(io.BytesIO(sheet.content)) as picture:
-        assert "lumesh-grid" in picture.info
-    after.stop()
 
 
 def test_a_backup_of_a_running_studio_is_restored_into_another(start_studio: Start, tmp_path: Path) -> None:

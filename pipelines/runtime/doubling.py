@@ -11,15 +11,16 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-SUBLANES = 8  # of a tile of words
+SUBLANES, LANES = 8, 128  # of a tile of words
 _HALF = 16  # bits of a word
-_MOST_VALUES = 2**18  # held at a time: what the chips with the smallest vector memory have room for
+_MOST_VALUES = 2**18  # taken at a time, in whole lanes; with their doubles each needs 20 bytes
 
 
 def double_pixels(x_BHWC: jax.Array, *, interpret: bool = False) -> jax.Array:
     """(B, 2H, 2W, C) in bf16."""
     batch, height, width, channels = x_BHWC.shape
-    fitting = (rows for rows in range(2, height + 1) if height % rows == 0 and rows * width * channels <= _MOST_VALUES)
+    row = width * (channels + -channels % LANES)
+    fitting = (rows for rows in range(2, height + 1) if height % rows == 0 and rows * row <= _MOST_VALUES)
     rows = max(fitting, default=1)
     out = jax.ShapeDtypeStruct((batch, height, 2, 2 * width, channels), jnp.bfloat16)
     doubled = pl.pallas_call(

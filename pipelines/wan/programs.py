@@ -235,7 +235,7 @@ def _decode_program(parts: Parts, layout: Layout) -> Program:
 def _choose_decoder_vmem(parts: Parts) -> int:
     """Bytes, of 16 MiB as usual, for short code (plan/TRIED.md). Units of v4 and v5 take more instructions."""
     has_large_units = parts.mesh.devices.flat[0].device_kind in ("TPU v6 lite", "TPU v6e", "TPU7x")
-    return (12 if has_large_units else 8) * 2**20
+    return (12 if has_large_units else 6) * 2**20
 
 
 def _preview_program(parts: Parts, layout: Layout) -> Program:
