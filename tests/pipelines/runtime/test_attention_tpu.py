@@ -57,7 +57,6 @@ def test_long_attention_is_the_kernel_on_a_mesh(v6e_8: list[Any], width: int, *,
         ("v4-8", 64, 9001),
         ("v4-8", 128, 9001),
         ("v4-8", 64, 4096),  # divides into the largest tiles
-        ("v5e-1", 64, 9001),
         ("v5p-8", 128, 9001),
     ],
 )
@@ -68,7 +67,7 @@ def test_every_chip_has_room_for_the_kernel(v6e_8: list[Any], name: str, width: 
 
 @pytest.mark.parametrize(
     ("name", "width", "is_kernel"),
-    [("v4-8", 512, True), ("v5p-8", 512, True), ("v5p-8", 1024, True), ("v4-8", 1024, False)],
+    [("v4-8", 512, True), ("v5p-8", 1024, True), ("v4-8", 1024, False)],
 )
 def test_an_autoencoder_has_the_kernel_where_a_chip_has_room_for_it(
     v6e_8: list[Any], name: str, width: int, *, is_kernel: bool
@@ -93,10 +92,9 @@ def test_a_window_is_compiled_wherever_queries_begin(v6e_8: list[Any], *, trades
     assert 0 < near < 0.7 * whole
 
 
-@pytest.mark.parametrize("name", ["v4-8", "v5e-1", "v5p-8"])
-def test_every_chip_has_room_to_turn_the_widest_tokens(v6e_8: list[Any], name: str) -> None:
+def test_the_smallest_vector_memory_has_room_to_turn_the_widest_tokens(v6e_8: list[Any]) -> None:
     """Of Wan 14B, 40 heads of 128, all on one chip."""
-    one = SingleDeviceSharding(find_devices(find_topology(name))[0])
+    one = SingleDeviceSharding(find_devices(find_topology("v4-8"))[0])
     x = jax.ShapeDtypeStruct((1, 4096, 40 * 128), jnp.bfloat16, sharding=one)
     shapes = Turn((4096, 128), (4096, 128), (1, 4096, 1), (40 * 128,))
     turn = Turn(*(jax.ShapeDtypeStruct(shape, jnp.float32, sharding=one) for shape in shapes))

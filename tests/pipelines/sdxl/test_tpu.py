@@ -16,15 +16,16 @@ from pipelines.sdxl.programs import lay_out, list_programs
 pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]
 
 
-def test_every_program_compiles_for_v6e_8_with_the_guidance_pair_on_dp_and_rows_on_sp(
+def test_a_step_compiles_for_v6e_8_with_the_guidance_pair_on_dp_and_rows_on_sp(
     v6e_8: list[Any], local_catalog: Catalog
 ) -> None:
+    """The other programs are compiled where `plan` and `compile` are tested."""
     model = local_catalog.get("tiny")
     parts = describe_parts(model, build_mesh("dp=2,sp=4", devices=v6e_8))
     layout = lay_out(parts, model.default_shape, batch_size=1, uses_cfg=True)
-    compiled = {program.key[0]: lower(program).compile() for program in list_programs(parts, layout)}
-    assert compiled.keys() == {"encode", "condition", "denoise", "preview", "decode"}
-    text = compiled["denoise"].as_text()
+    programs = {program.key[0]: program for program in list_programs(parts, layout)}
+    assert programs.keys() == {"encode", "condition", "denoise", "preview", "decode"}
+    text = lower(programs["denoise"]).compile().as_text()
     assert "convolve_taps" in text
     assert parts.weights["unet"]["conv_in.weight"].ndim == FLAT_NDIM  # once when it is loaded, not at every job
     assert "collective-permute" in text  # the halos of convolutions over split rows
