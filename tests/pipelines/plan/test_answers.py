@@ -138,18 +138,11 @@ def test_the_goals_for_eight_chips_are_met_by_estimate(goal: tuple[str, str, str
     assert 1000 * found.run.total_s <= GOALS[goal]
 
 
-# More than 100 MB of code with all that keeps it short (TRIED.md): 109, and 100.5 on v5e-8.
-LONG_CODE = {
-    *((model, "v5p-8", "latency", "decode") for model in ("wan2.1-14b", "wan2.1-i2v-14b", "wan2.2-a14b")),
-    ("wan2.1-14b", "v5e-8", "latency", "decode"),
-}
-
-
 def test_programs_are_no_longer_than_they_may_be() -> None:
     too_long = {
-        (line["model"], line["topology"], line["mode"], stage["stage"])
+        (line["model"], line["shape"], line["topology"], line["mode"], stage["stage"])
         for line in read_lines(SHIPPED)
         for stage in line["stages"]
         if not line.get("is_earlier") and stage["answer"] and stage["answer"]["code_bytes"] > 100e6
     }
-    assert too_long == LONG_CODE
+    assert not too_long
