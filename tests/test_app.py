@@ -67,6 +67,7 @@ def test_the_page_is_served_with_its_files(studio: Studio) -> None:
     page = studio.client.get("/").text
     script = re.search(r'src="/?(\S*/js/main\.js)"', page.replace("\\", ""))
     assert script, "the page loads its script"
+    assert page.index("lumesh.theme") < page.index("<script", page.index("<script") + 1), "the theme is chosen first"
     assert studio.client.get(f"/{script[1]}").is_success
     assert not studio.client.get(f"/{script[1].removesuffix('js/main.js')}../page.py").is_success
 

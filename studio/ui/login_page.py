@@ -14,8 +14,9 @@ from fastapi.responses import HTMLResponse
 
 from studio.access_settings import Mode
 from studio.ui.catalogues import LANGUAGES, say
+from studio.ui.first_script import THEME_SCRIPT
 from studio.ui.icons import MARK
-from studio.ui.page import STATIC_DIR, THEME_SCRIPT
+from studio.ui.page import STATIC_DIR
 
 _TOKENS = re.sub(r"@font-face \{.*?\n\}", "", (STATIC_DIR / "css" / "tokens.css").read_text("utf-8"), flags=re.DOTALL)
 _STYLE = _TOKENS + (STATIC_DIR / "css" / "login.css").read_text("utf-8")

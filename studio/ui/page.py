@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from pipelines.catalog import Catalog
 from studio.access.door import Door
@@ -32,6 +33,7 @@ from studio.ui import (
     queue_panel,
     system_panel,
 )
+from studio.ui.first_script import FirstScript
 
 STATIC_DIR = Path(__file__).parent / "static"
 
@@ -67,22 +69,12 @@ PANELS = {
     "overlays": overlays,
 }
 
-# Before the first paint, or a dark page flashes white.
-THEME_SCRIPT = """
-(() => {
-  let chosen = null;
-  try { chosen = localStorage.getItem("lumesh.theme"); } catch { /* private mode: follow the system */ }
-  const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  document.documentElement.dataset.theme = dark ? "dark" : "light";
-})();
-"""
-
 
 def _make_head() -> str:
     base = STATIC_URL.removeprefix("/")  # relative to the page, so that a proxy's prefix does no harm
     links = "".join(f'<link rel="stylesheet" href="{base}/css/{name}.css">' for name in _STYLES)
     return (
-        f"<script>{THEME_SCRIPT}{catalogues.make_script(base)}</script>"
+        f"<script>{catalogues.make_script(base)}</script>"
         '<meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">'
         f'<link rel="preload" href="{base}/fonts/inter-latin.woff2" as="font" type="font/woff2" crossorigin>'
         f'{links}<link rel="icon" type="image/svg+xml" href="{base}/icons/lumesh.svg">'
@@ -102,6 +94,7 @@ MOUNT_OPTIONS: dict[str, Any] = {
     "footer_links": [],
     "run_history": False,
     "favicon_path": str(STATIC_DIR / "icons" / "lumesh.png"),
+    "app_kwargs": {"middleware": [Middleware(FirstScript)]},
 }
 
 

@@ -69,6 +69,29 @@ def test_generate_shows_phases_and_a_live_preview_then_the_result(open_page: Ope
     keep(page, "done-dark")
 
 
+COUNT_FRAMES = """
+const ask = window.requestAnimationFrame.bind(window);
+window.frames_asked = 0;
+window.requestAnimationFrame = (draw) => { window.frames_asked += 1; return ask(draw); };
+"""
+
+
+def test_a_page_that_nobody_touches_hardly_draws(browser: Any, studio: Any, wait_for: Callable[..., Any]) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_init_script(COUNT_FRAMES)
+    page.goto(studio.url)
+    expect(page.locator("#lu-prompt")).to_be_visible()
+
+    def count_frames() -> int:
+        before = page.evaluate("frames_asked")
+        page.wait_for_timeout(1000)
+        return page.evaluate("frames_asked") - before
+
+    wait_for("the page to rest: Gradio's own sign of loading asks for sixty a second", lambda: count_frames() < 10)
+    context.close()
+
+
 def test_a_refresh_in_the_middle_keeps_job_and_draft(open_page: OpenPage) -> None:
     page = open_page()
     _make(page, "A blue house in the snow at night", steps=24)
