@@ -16,7 +16,7 @@ THEME_SCRIPT = """
 })();
 """
 
-# Gradio's sign of loading, taken away long ago, counts on in every frame: 6 % of a core for each open tab. Whatever has
+# Gradio's sign of loading, taken away long ago, counts on in every frame: 5 % of a core for each open tab. Whatever has
 # asked for so many frames in a row, each from within the last, gets one a second from then on.
 FRAMES_SCRIPT = """
 (() => {
