@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-SUBLANES, LANES = 8, 128  # of a tile of words
+from pipelines.runtime.taps import LANES
+
+SUBLANES = 8  # of a tile of words
 _HALF = 16  # bits of a word
 _MOST_VALUES = 2**18  # taken at a time, in whole lanes; with their doubles each needs 20 bytes
 

@@ -40,7 +40,7 @@ _SCRIPT = f"<script>{THEME_SCRIPT}{FRAMES_SCRIPT}</script>".encode()
 
 
 class FirstScript:
-    """ASGI middleware of Gradio's app, which sends pages whole."""
+    """ASGI middleware of Gradio's app, which sends its page whole; what comes in parts is a file."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -55,9 +55,10 @@ class FirstScript:
                 start = message
                 return
             if start is not None:
-                body = message["body"].replace(_HEAD, _HEAD + _SCRIPT, 1)
-                MutableHeaders(scope=start)["Content-Length"] = str(len(body))
-                message = {**message, "body": body}
+                if not message.get("more_body") and _HEAD in (body := message.get("body", b"")):
+                    body = body.replace(_HEAD, _HEAD + _SCRIPT, 1)
+                    MutableHeaders(scope=start)["Content-Length"] = str(len(body))
+                    message = {**message, "body": body}
                 await send(start)
                 start = None
             await send(message)

@@ -60,7 +60,7 @@ def test_long_attention_is_the_kernel_on_a_mesh(v6e_8: list[Any], width: int, *,
         ("v5p-8", 128, 9001),
     ],
 )
-def test_every_chip_has_room_for_the_kernel(v6e_8: list[Any], name: str, width: int, length: int) -> None:
+def test_smaller_vector_memories_have_room_for_the_kernel(v6e_8: list[Any], name: str, width: int, length: int) -> None:
     mesh = build_mesh("dp=1", devices=find_devices(find_topology(name)))
     assert KERNEL in compile_attention(mesh, width=width, length=length, axes=AttentionAxes(mesh=mesh))
 

@@ -1,9 +1,12 @@
 """A page gets its first script on its way out; nothing else is touched."""
 
+from pathlib import Path
+
+import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
@@ -12,7 +15,8 @@ from studio.ui.first_script import FRAMES_SCRIPT, THEME_SCRIPT, FirstScript
 PAGE = "<!doctype html><html><head><script>later()</script></head><body>ä <head></body></html>"
 
 
-def _client() -> TestClient:
+@pytest.fixture
+def client(tmp_path: Path) -> TestClient:
     async def page(_request: Request) -> HTMLResponse:
         return HTMLResponse(PAGE)
 
@@ -22,17 +26,24 @@ def _client() -> TestClient:
     async def events(_request: Request) -> StreamingResponse:
         return StreamingResponse(iter(["data: <head>\n\n", "data: 2\n\n"]), media_type="text/event-stream")
 
-    routes = [Route("/", page), Route("/text", text), Route("/events", events)]
+    async def file(_request: Request) -> FileResponse:
+        return FileResponse(tmp_path / "page.html")
+
+    (tmp_path / "page.html").write_text(PAGE + "." * 2**17, "utf-8")
+    routes = [Route("/", page), Route("/text", text), Route("/events", events), Route("/file", file)]
     return TestClient(Starlette(routes=routes, middleware=[Middleware(FirstScript)]))
 
 
-def test_it_comes_before_every_other_script_and_once() -> None:
-    answer = _client().get("/")
+def test_it_comes_before_every_other_script_and_once(client: TestClient) -> None:
+    answer = client.get("/")
     scripts = f"<script>{THEME_SCRIPT}{FRAMES_SCRIPT}</script>"
     assert answer.text == PAGE.replace("<head>", f"<head>{scripts}", 1)
     assert answer.headers["content-length"] == str(len(answer.content))
 
 
-def test_what_is_no_page_stays_as_it_is() -> None:
-    assert _client().get("/text").json() == {"text": "<head>"}
-    assert _client().get("/events").text == "data: <head>\n\ndata: 2\n\n"
+def test_what_is_not_the_page_stays_as_it_is(client: TestClient) -> None:
+    assert client.get("/text").json() == {"text": "<head>"}
+    assert client.get("/events").text == "data: <head>\n\ndata: 2\n\n"
+    file = client.get("/file")
+    assert file.text == PAGE + "." * 2**17
+    assert file.headers["content-length"] == str(len(file.content))
