@@ -4,6 +4,8 @@
 the port opens before any model is loaded. This process never imports jax or torch.
 """
 
+import pipelines  # noqa: F401, I001 - first of all: it says so when this Python is too old
+
 import asyncio
 import os
 import signal

@@ -1,6 +1,8 @@
 """The layers of the source, read from its syntax trees: imports point down, the app stays light, files say why."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,3 +166,16 @@ def test_only_settings_and_start_up_read_the_environment() -> None:
     }
     readers = {file.relative_to(ROOT).as_posix() for file in list_sources() if "os.environ" in file.read_text("utf-8")}
     assert readers <= allowed
+
+
+def test_an_older_python_is_told_so_in_one_line() -> None:
+    """What it reads before it is told parses there too, and nothing is imported before."""
+    for name in ("app.py", "pipelines/__init__.py"):
+        tree = ast.parse((ROOT / name).read_text("utf-8"), feature_version=(3, 8))
+        assert next(iter(find_imports(tree, is_top_level_only=True))) == {"app.py": "pipelines"}.get(name, "sys")
+    code = "import sys; sys.version_info = (3, 10, 13, 'final', 0); import pipelines"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "needs Python 3.11 or newer" in ran.stderr
+    assert "is 3.10.13" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1

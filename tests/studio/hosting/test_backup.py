@@ -128,6 +128,17 @@ def rewrite(file: Path, contents: dict[str, bytes]) -> None:
             new.addfile(entry, io.BytesIO(content))
 
 
+def add_link(file: Path) -> None:
+    """A link that leads out of the data directory, and a file behind it."""
+    with tarfile.open(file, "a") as archive:
+        link = tarfile.TarInfo("outputs/way-out")
+        link.type, link.linkname = tarfile.SYMTYPE, "../.."
+        archive.addfile(link)
+        entry = tarfile.TarInfo("outputs/way-out/outside")
+        entry.size = 4
+        archive.addfile(entry, io.BytesIO(b"evil"))
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -136,6 +147,8 @@ def rewrite(file: Path, contents: dict[str, bytes]) -> None:
         lambda file: rewrite(file, {"jobs.db": b"no database" * 1000}),
         lambda file: rewrite(file, {MANIFEST: b"[]"}),
         lambda file: rewrite(file, {"../outside": b"evil"}),
+        lambda file: rewrite(file, {"/tmp/outside": b"evil"}),
+        lambda file: add_link(file),
         lambda file: file.unlink(),
     ],
 )
