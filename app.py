@@ -22,7 +22,7 @@ from rich.console import Console
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
-from pipelines.runtime.platform import collect_garbage_seldom
+from pipelines.runtime.devices.platform import collect_garbage_seldom
 from studio.access import commands, safety
 from studio.access.door import is_loopback
 from studio.access_settings import Mode

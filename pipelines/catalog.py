@@ -3,7 +3,7 @@
 A shape is a fixed resolution preset and means one compiled program; nothing outside a model's list ever runs, so
 nothing recompiles while people work. Read from `presets/models.toml`, plus every folder in diffusers layout under the
 data directory's `models/`.
-Not here: loading weights (runtime/weights.py), which programs are warm (the worker knows).
+Not here: loading weights (runtime/weights/stored.py), which programs are warm (the worker knows).
 """
 
 import functools

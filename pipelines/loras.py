@@ -3,7 +3,7 @@
 A LoRA is one `.safetensors` file in the data directory's `loras/`; its `ref` is the file's name without the ending.
 Only headers are read, and those are untrusted: people download these files from anywhere. Importable without jax, so
 the page and REST check recipes with it.
-Not here: what the tensors mean and how they change weights (runtime/lora.py).
+Not here: what the tensors mean and how they change weights (runtime/weights/lora.py).
 """
 
 import functools

@@ -1,7 +1,7 @@
 """From a catalogue entry to a loaded family. Imports jax and torch only when called.
 
 A new family is one folder and one name here: a package with `find` and `load`, and with `choose_sizes(model,
-device_count)` where it wants another mesh than runtime/mesh.py would choose.
+device_count)` where it wants another mesh than runtime/devices/mesh.py would choose.
 """
 
 import functools
@@ -63,7 +63,7 @@ def load(
     if asks_for_many(mesh):
         loaded.make_many_at_once()
     if packs:
-        from pipelines.runtime.packs import Packs
+        from pipelines.runtime.programs.aot_packs import Packs
 
         loaded.use_packs(Packs(packs, model_id=model.id, mesh=built))
     return loaded
@@ -87,7 +87,7 @@ def build_mesh_for(
 
     Of all devices here, or of these, which hold `hbm_bytes` each. Raises MeshError.
     """
-    from pipelines.runtime.mesh import build_mesh
+    from pipelines.runtime.devices.mesh import build_mesh
 
     if not asks_for_many(mesh):
         return build_mesh(mesh, devices=devices, choose=choose_sizes_for(model))
@@ -97,7 +97,7 @@ def build_mesh_for(
 
 def choose_sizes_for(model: Model) -> Callable[[int], dict[str, int]]:
     """Number of devices -> axes and sizes that this model runs best on; imports jax."""
-    from pipelines.runtime.mesh import choose_sizes
+    from pipelines.runtime.devices.mesh import choose_sizes
 
     family = _import_family(model.family)
     return functools.partial(family.choose_sizes, model) if hasattr(family, "choose_sizes") else choose_sizes
@@ -107,39 +107,39 @@ def start_jax(cache_dir: Path) -> None:
     """Imports jax on the right backend, quietly, with the compilation cache in `cache_dir`; safe to call again."""
     import sys
 
-    from pipelines.runtime import platform
+    from pipelines.runtime.devices import platform
 
     if "jax" not in sys.modules:
         platform.prepare_backend()
-    from pipelines.runtime.compiled import use_persistent_cache
+    from pipelines.runtime.programs.compiled import use_persistent_cache
 
     use_persistent_cache(cache_dir)
 
 
 def describe_devices() -> str:
     """The device line for people; imports jax."""
-    from pipelines.runtime import platform
+    from pipelines.runtime.devices import platform
 
     return platform.describe_devices()
 
 
 def measure_devices() -> list[dict[str, Any]]:
     """Each device with its memory, for JSON; imports jax."""
-    from pipelines.runtime import memory
+    from pipelines.runtime.devices import memory
 
     return memory.measure_devices()
 
 
 def count_chips() -> int:
     """What is paid for; imports jax."""
-    from pipelines.runtime import memory
+    from pipelines.runtime.devices import memory
 
     return memory.count_chips()
 
 
 def _check_memory() -> None:
     """One model at a time: what the last one left on the devices is a mistake of ours, worth a line in the log."""
-    from pipelines.runtime.memory import count_live_bytes
+    from pipelines.runtime.devices.memory import count_live_bytes
 
     left = count_live_bytes()
     if left > LEFTOVER_BYTES:

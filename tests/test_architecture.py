@@ -153,13 +153,13 @@ def test_only_the_bridge_touches_torchax() -> None:
         for file in list_sources()
         if any(name.split(".")[0] == "torchax" for name in find_imports(ast.parse(file.read_text("utf-8"))))
     ]
-    assert users == ["pipelines/runtime/torch_bridge.py"]
+    assert users == ["pipelines/runtime/bridge/modules.py"]
 
 
 def test_only_settings_and_start_up_read_the_environment() -> None:
     allowed = {
         "app.py",  # hands the environment to settings, and silences telemetry before gradio is imported
-        "pipelines/runtime/platform.py",  # chooses the backend before jax is imported
+        "pipelines/runtime/devices/platform.py",  # chooses the backend before jax is imported
         "pipelines/commands/bench_process.py",  # hands it on to the measured processes
         "studio/settings.py",
         "studio/worker/__main__.py",  # hands it to settings

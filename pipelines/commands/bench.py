@@ -62,7 +62,7 @@ def run(
         return
     if vs not in (None, "diffusers"):
         raise RecipeError({"vs": f"{vs!r} is not known; allowed: diffusers"})
-    place = options.Place(data_dir=data_dir)
+    place = options.DataDirectory(data_dir=data_dir)
     recipe = options.make_recipe(
         place.catalog,
         {"model": model, "prompt": PROMPT, "seed": 42, "shape": shape, "steps": num_inference_steps},

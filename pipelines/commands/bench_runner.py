@@ -189,7 +189,7 @@ def list_warm(recipe: Recipe, count: int) -> list[Recipe]:
 
 def find_platforms(_task: dict[str, Any]) -> dict[str, str]:
     """Where each side would compute: cpu, gpu or tpu."""
-    from pipelines.runtime import platform
+    from pipelines.runtime.devices import platform
 
     platform.prepare_backend()
     import jax

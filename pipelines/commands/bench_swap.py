@@ -29,7 +29,7 @@ def run(
 
     Example: python -m pipelines bench swap --model demo-sdxl --model my-model --swaps 20
     """
-    catalog = options.Place(data_dir=data_dir).catalog
+    catalog = options.DataDirectory(data_dir=data_dir).catalog
     models = [_find_model(catalog, name) for name in model or [one.id for one in catalog.models if one.is_demo]]
     if len(models) < 2:
         raise RecipeError({"model": "a swap takes two models or more: --model ID --model ID"})

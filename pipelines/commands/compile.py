@@ -46,7 +46,7 @@ def compile_programs(
     """
     from pipelines.plan.topologies import find_topology
 
-    place = options.Place(data_dir=data_dir)
+    place = options.DataDirectory(data_dir=data_dir)
     target = find_topology(topology)
     found = _find_model(place, model)
     shapes = _find_shapes(found, shape or [str(found.default_shape)])
@@ -54,7 +54,7 @@ def compile_programs(
         raise RecipeError({"batch_size": f"{model} makes at most {found.max_batch_size} at once"})
     file = output or place.packs_dir / f"{model}-{topology}.pack"
     _check_output(file)
-    from pipelines.runtime.platform import prepare_compiler
+    from pipelines.runtime.devices.platform import prepare_compiler
 
     prepare_compiler(cpu_devices=target.chips)
     from pipelines.plan.packing import make_pack
@@ -85,7 +85,7 @@ def _check_output(file: Path) -> None:
     options.make_folder("output", file.parent)
 
 
-def _find_model(place: options.Place, model_id: str) -> Model:
+def _find_model(place: options.DataDirectory, model_id: str) -> Model:
     try:
         return place.catalog.get(model_id)
     except ModelError as error:

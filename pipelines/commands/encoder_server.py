@@ -32,7 +32,7 @@ def serve(
     from pipelines import registry
     from pipelines.commands.encoder_app import build_app
 
-    place = options.Place(data_dir=data_dir)
+    place = options.DataDirectory(data_dir=data_dir)
     served = place.catalog.get(model)
     if host not in ("127.0.0.1", "::1", "localhost") and not token:
         raise RecipeError({"token": f"--host {host} lets other machines in; set --token too"})

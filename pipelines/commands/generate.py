@@ -67,7 +67,7 @@ def make(
 
     Example: python -m pipelines generate --model demo-sdxl --prompt "A red sailboat on the ocean at sunset" --seed 42
     """
-    place = options.Place(data_dir=data_dir)
+    place = options.DataDirectory(data_dir=data_dir)
     if remote_encoder and text_encoder_url is None:
         raise RecipeError({"remote_encoder": "needs --remote_url http://host:port too"})
     recipe = options.make_recipe(
@@ -95,8 +95,8 @@ def make(
     if profile is not None:
         options.make_folder("profile", profile)
     from pipelines import registry
-    from pipelines.runtime.pictures import open_picture
     from pipelines.runtime.remote_encoder import RemoteEncoder
+    from pipelines.runtime.sampling.pictures import open_picture
 
     for file in image or ():
         open_picture(file)  # refused here, before a large model is loaded
@@ -142,7 +142,7 @@ def make(
 
 def _generate_traced(family: Family, recipe: Recipe, folder: Path, *, on_progress: OnProgress) -> Outcome:
     """The seconds and the count of compiling are those of the whole, though the trace begins after it."""
-    from pipelines.runtime.profiling import describe_trace, trace_to
+    from pipelines.runtime.programs.profiling import describe_trace, trace_to
 
     compiles_before = family.compile_count()
     references = find_references(family.model, recipe)

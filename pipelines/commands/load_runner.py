@@ -22,7 +22,7 @@ from pipelines.errors import LumeshError
 if TYPE_CHECKING:
     import jax
 
-    from pipelines.runtime.torch_bridge import TracedModule
+    from pipelines.runtime.bridge.modules import TracedModule
 
 CONFIG = PRESETS_DIR / "configs" / "flux2-klein-4b" / "transformer" / "config.json"
 CONFIG_GB = 7.4
@@ -36,7 +36,7 @@ DTYPE_NAMES = {"bf16": "BF16", "fp32": "F32"}
 def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | None, stored: str) -> dict[str, Any]:
     """Makes the checkpoint and measures; imports jax. Raises MeshError, and LumeshError where there is no room."""
     from pipelines import registry
-    from pipelines.runtime import platform
+    from pipelines.runtime.devices import platform
 
     platform.split_cpu(DEVICES)
     registry.start_jax(folder / "jax")
@@ -44,9 +44,9 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
     import jax.numpy as jnp
 
     from pipelines.flux2 import sharding
-    from pipelines.runtime.components import load_component
-    from pipelines.runtime.layouts import SPARE_BYTES
-    from pipelines.runtime.mesh import build_mesh, describe_mesh
+    from pipelines.runtime.devices.mesh import build_mesh, describe_mesh
+    from pipelines.runtime.weights.components import load_component
+    from pipelines.runtime.weights.sharded_copies import SPARE_BYTES
     from pipelines.stages import ignore_progress
 
     module = build_module(gigabytes * ITEM_BYTES["bf16"] / ITEM_BYTES[stored])
@@ -110,7 +110,7 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
 
 
 def check_room(folder: Path, *, free: float, checkpoint: float, layout: float, spare: float) -> None:
-    """All in bytes; raises LumeshError. A layout is kept only where `spare` stays free (runtime/layouts.py)."""
+    """Checks bytes on the disk: a sharded copy is kept only where `spare` stays free. Raises LumeshError."""
     needed = checkpoint + layout + spare
     if free < needed:
         raise LumeshError(
@@ -125,7 +125,7 @@ def build_module(gigabytes: float) -> "TracedModule":
     from diffusers import Flux2Transformer2DModel
 
     from pipelines.flux2.sharding import scan_layers
-    from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
+    from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
 
     config = json.loads(CONFIG.read_text("utf-8"))
     wide = config["attention_head_dim"] * math.sqrt(gigabytes / CONFIG_GB)
@@ -141,7 +141,7 @@ def write_checkpoint(folder: Path, module: "TracedModule", stored: str) -> Itera
     """Random numbers under the names that diffusers writes, in files of a gigabyte, with their index."""
     import numpy as np
 
-    from pipelines.runtime.sharding import STACK
+    from pipelines.runtime.devices.sharding import STACK
 
     shapes: dict[str, tuple[int, ...]] = {}
     for name, shape in module.parameter_shapes().items():

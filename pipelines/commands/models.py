@@ -4,12 +4,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.commands.options import DATA_DIR, AsJson, DataDir, Place, print_json
+from pipelines.commands.options import DATA_DIR, AsJson, DataDir, DataDirectory, print_json
 
 
 def show_models(*, as_json: AsJson = False, data_dir: DataDir = DATA_DIR) -> None:
     """Lists the models of the catalogue and of the data directory."""
-    models = Place(data_dir=data_dir).catalog.models
+    models = DataDirectory(data_dir=data_dir).catalog.models
     if as_json:
         print_json(
             [

@@ -110,7 +110,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class DataDirectory:
     """The data directory's parts that the command line uses."""
 
     data_dir: Path

@@ -89,7 +89,7 @@ def plan(
             raise RecipeError({name: f"{file} is a folder; name a file in it"})
     if dump_hlo is not None:
         options.make_folder("dump_hlo", dump_hlo)
-    place = options.Place(data_dir=data_dir)
+    place = options.DataDirectory(data_dir=data_dir)
     options.make_folder("data_dir", place.plan_cache_dir)
     if matrix:
         if any(given(name) for name in ("model", "topology", "shape", "mode", "mesh", "all_models", "all_shapes")):
@@ -108,7 +108,7 @@ def plan(
             for size in (one.shapes if all_shapes else [_find_shape(one, shape)])
             for machine in found
         ]
-    from pipelines.runtime.platform import prepare_compiler
+    from pipelines.runtime.devices.platform import prepare_compiler
 
     prepare_compiler(cpu_devices=max(one.topology.chips for one in wanted))
     import jax
@@ -188,7 +188,7 @@ def _search(what: str, topology: str, *, as_json: bool) -> None:
         options.print_json(found)
 
 
-def _find_model(place: options.Place, model_id: str) -> Model:
+def _find_model(place: options.DataDirectory, model_id: str) -> Model:
     try:
         return place.catalog.get(model_id)
     except ModelError as error:

@@ -48,7 +48,7 @@ def encode(
 
     Example: python -m pipelines encode --model demo-sdxl --prompt "A lighthouse at night" --output_dir out
     """
-    place = options.Place(data_dir=data_dir)
+    place = options.DataDirectory(data_dir=data_dir)
     fields = {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "images": _name_images(image)}
     fields |= {"strength": strength, "loras": options.read_loras(lora)}
     recipe = options.make_recipe(place.catalog, fields | {"seed": 0})
@@ -100,7 +100,7 @@ def denoise(
 
     Example: python -m pipelines denoise --input_dir out --seed 7 --num_inference_steps 20
     """
-    place = options.Place(data_dir=data_dir)
+    place = options.DataDirectory(data_dir=data_dir)
     config = stage_files.read_config(input_dir)
     given = {
         "shape": options.choose_shape(shape, width, height, frames),
@@ -159,7 +159,7 @@ def decode(
 
     Example: python -m pipelines decode --input_dir out --output lighthouse.png
     """
-    place = options.Place(data_dir=data_dir)
+    place = options.DataDirectory(data_dir=data_dir)
     fields = _from_config(stage_files.read_config(input_dir))
     loras = fields.pop("loras", [])  # they made the latents, and need not be on this machine
     recipe = options.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
@@ -195,7 +195,7 @@ def choose_fields(config: dict[str, Any], given: dict[str, Any]) -> dict[str, An
 
 
 def _load(
-    place: options.Place,
+    place: options.DataDirectory,
     recipe: Recipe,
     stage: str,
     *,

@@ -17,7 +17,7 @@ from pipelines.stages import PhaseWatch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swap:
+class MeasuredSwap:
     """One turn: seconds of its parts, and what is left after it in megabytes (1e6 bytes).
 
     `load_s` finds the files and builds the modules, `shard_s` reads the weights, each device its own slices.
@@ -36,12 +36,12 @@ class Swap:
 
 def run_swaps(
     recipes: Sequence[Recipe], catalog: Catalog, *, swaps: int, mesh: str | None, cache_dir: Path
-) -> list[Swap]:
+) -> list[MeasuredSwap]:
     """`swaps` turns through the recipes' models, each unloaded before the next one is loaded."""
     from pipelines import registry
     from pipelines.generate import generate
-    from pipelines.runtime.compiled import counter
-    from pipelines.runtime.memory import count_live_bytes
+    from pipelines.runtime.devices.memory import count_live_bytes
+    from pipelines.runtime.programs.compiled import counter
 
     registry.start_jax(cache_dir)
     turns = []
@@ -57,7 +57,7 @@ def run_swaps(
         family.unload()
         del family
         turns.append(
-            Swap(
+            MeasuredSwap(
                 model=recipe.model,
                 load_s=family_load_s - shard_s,
                 shard_s=shard_s,

@@ -34,10 +34,10 @@ def train_model(
         raise RecipeError({"model": f"{model} cannot be trained here; allowed: {', '.join(TRAINABLE)}"})
     from pipelines import registry
 
-    registry.start_jax(options.Place(data_dir=data_dir).cache_dir)
+    registry.start_jax(options.DataDirectory(data_dir=data_dir).cache_dir)
     import jax
 
-    from pipelines.runtime.mesh import build_mesh
+    from pipelines.runtime.devices.mesh import build_mesh
     from pipelines.training.deadline import Unfinished
     from pipelines.training.demo_flux2.run import train_demo_flux2
     from pipelines.training.demo_sdxl.run import train_demo_sdxl

@@ -23,7 +23,7 @@ from pipelines.errors import LumeshError
 from pipelines.fake.landscape import draw_landscape
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
-from pipelines.runtime.pictures import open_picture
+from pipelines.runtime.sampling.pictures import open_picture
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 LOAD_S = 0.3

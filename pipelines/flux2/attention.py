@@ -1,8 +1,8 @@
 """Attention as FLUX.2's blocks do it, for diffusers' own hook: a block's `processor`.
 
-What diffusers' processors do, but for how pairs are rotated (runtime/rotary.py): taken apart and stacked again as they
-do it, pairs cost a TPU an eighth of a step. Heads are counted from what the projections give, for a device may have
-only some of them.
+What diffusers' processors do, but for how pairs are rotated (runtime/kernels/rotary.py): taken apart and stacked again
+as they do it, pairs cost a TPU an eighth of a step. Heads are counted from what the projections give, for a device may
+have only some of them.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional
 
 from pipelines.flux2.tokens import order_tables
-from pipelines.runtime.rotary import rotate_pairs
-from pipelines.runtime.torch_bridge import call_jax
+from pipelines.runtime.bridge.modules import call_jax
+from pipelines.runtime.kernels.rotary import rotate_pairs
 
 Tables = tuple[torch.Tensor, ...]
 

@@ -1,8 +1,8 @@
 """The denoising loop as one compiled program with run-time bounds.
 
-A chunk runs steps `start` to `stop` of a schedule table (runtime/schedules.py): transformer, guidance and scheduler
-update together, so the host only counts chunks. The state is a picture of tokens (B, C, H, W) in fp32; the transformer
-sees it as H * W tokens. With classic guidance the batch holds [negative, positive] halves.
+A chunk runs steps `start` to `stop` of a schedule table (runtime/sampling/schedules.py): transformer, guidance and
+scheduler update together, so the host only counts chunks. The state is a picture of tokens (B, C, H, W) in fp32; the
+transformer sees it as H * W tokens. With classic guidance the batch holds [negative, positive] halves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from jax.sharding import Mesh, NamedSharding
 from pipelines.flux2.references import TIME_STEP
 from pipelines.flux2.sharding import call_transformer
 from pipelines.flux2.variants import Guidance
-from pipelines.runtime.schedules import Schedule, build_schedule
-from pipelines.runtime.solver import State, advance, read_row
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.sampling.schedules import Schedule, build_schedule
+from pipelines.runtime.sampling.solver import State, advance, read_row
 
 MAX_CHUNK = 8  # steps
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from pipelines.flux2.parts import Parts
-from pipelines.runtime.torch_bridge import TracedModule, call_for_layers, scan_if_long
+from pipelines.runtime.bridge.modules import TracedModule, call_for_layers, scan_if_long
 
 
 def tokenize(parts: Parts, prompts: Sequence[str]) -> np.ndarray:

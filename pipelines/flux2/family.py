@@ -15,11 +15,11 @@ from pipelines.flux2.references import read_references
 from pipelines.flux2.variants import Guidance
 from pipelines.recipe import Recipe
 from pipelines.references import References
-from pipelines.runtime.compiled import Program
 from pipelines.runtime.loaded import LoadedModel, fill_rows, spread_rows
-from pipelines.runtime.noise import NoiseSource
-from pipelines.runtime.preview import PreviewMap
-from pipelines.runtime.solver import State
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.noise import NoiseSource
+from pipelines.runtime.sampling.preview import PreviewMap
+from pipelines.runtime.sampling.solver import State
 from pipelines.stages import Embeddings, OnProgress
 
 

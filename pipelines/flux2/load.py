@@ -19,9 +19,12 @@ from pipelines.flux2.loras import rename
 from pipelines.flux2.parts import COMPONENTS, STAGES_OF, Parts
 from pipelines.flux2.preview import guess_map
 from pipelines.flux2.variants import MAX_TEXT_LENGTH, VARIANT_OF_PIPELINE, Variant, find_guidance
-from pipelines.runtime import hub
-from pipelines.runtime.autoencoder import split_halvings
-from pipelines.runtime.components import (
+from pipelines.runtime.bridge.autoencoder import split_halvings
+from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
+from pipelines.runtime.devices.offload import Offloader
+from pipelines.runtime.sampling.preview import PreviewMap, read_map
+from pipelines.runtime.weights import hub
+from pipelines.runtime.weights.components import (
     ComponentLoader,
     PlaceWeights,
     choose_dtype,
@@ -29,10 +32,7 @@ from pipelines.runtime.components import (
     read_json,
     told_as_incomplete,
 )
-from pipelines.runtime.preview import PreviewMap, read_map
-from pipelines.runtime.room import Room
-from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
-from pipelines.runtime.weights import StoredTensor
+from pipelines.runtime.weights.stored import StoredTensor
 from pipelines.stages import STAGES, OnProgress
 
 # Where a language model's weights stand in what transformers has saved over time: klein's, dev's now, dev's before.
@@ -63,20 +63,20 @@ def load(
     verify_weights: bool = False,
     layouts: Path | None = None,
     dtype: Any = None,
-    room: Room | None = None,
+    offloader: Offloader | None = None,
 ) -> Flux2Family:
     """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
 
     With fewer `stages` only their weights are read, and only their methods may be called. In `layouts` weights are kept
-    as they lie on the mesh. `dtype` is what the large modules compute in, in place of what suits the devices, `room`
-    what they have room for.
+    as they lie on the mesh. `dtype` is what the large modules compute in, in place of what suits the devices,
+    `offloader` what they have room for.
     """
     started = time.perf_counter()
     folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
     with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
         tokenizer, text_length = _load_tokenizer(folder, _read_variant(folder))
     loader = ComponentLoader(
-        variant=model.variant, room=room or Room.of_mesh(mesh), on_progress=on_progress, layouts=layouts
+        variant=model.variant, offloader=offloader or Offloader.of_mesh(mesh), on_progress=on_progress, layouts=layouts
     )
     parts = build_parts(
         folder,

@@ -5,7 +5,7 @@ from typing import cast
 from diffusers.loaders import Flux2LoraLoaderMixin
 
 from pipelines.loras import LoraFile
-from pipelines.runtime.lora import Tensors
+from pipelines.runtime.weights.lora import Tensors
 
 # What a name begins with when its trainer put no prefix before it -> the prefix that the converter reads.
 _BARE = {

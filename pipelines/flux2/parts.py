@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from pipelines.catalog import Shape
 from pipelines.flux2.variants import Guidance, Variant
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")
 # The autoencoder decodes pictures, and reads the references that denoising starts from.

@@ -1,4 +1,4 @@
-"""The picture to come, small, by one linear map from latents to colours (runtime/preview.py).
+"""The picture to come, small, by one linear map from latents to colours (runtime/sampling/preview.py).
 
 Until a map is known, the first three channels stand for red, green and blue.
 """
@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from pipelines.flux2.parts import PATCH
-from pipelines.runtime.preview import LatentsToRgb
+from pipelines.runtime.sampling.preview import LatentsToRgb
 
 _UNLEARNT_GAIN = 0.3
 

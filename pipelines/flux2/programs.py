@@ -19,11 +19,11 @@ from pipelines.flux2.preview import build_preview_program
 from pipelines.flux2.references import build_reference_program
 from pipelines.flux2.variants import Guidance
 from pipelines.references import References
-from pipelines.runtime.compiled import Program
-from pipelines.runtime.components import abstract_input, abstract_weights
-from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
-from pipelines.runtime.sharding import batch_class, split_pictures
-from pipelines.runtime.solver import State
+from pipelines.runtime.devices.sharding import batch_class, split_pictures
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
+from pipelines.runtime.sampling.solver import State
+from pipelines.runtime.weights.components import abstract_input, abstract_weights
 
 Key = tuple[Any, ...]
 

@@ -18,10 +18,10 @@ from pipelines.catalog import Model
 from pipelines.flux2.decode import read_statistics
 from pipelines.flux2.parts import PATCH
 from pipelines.references import References, choose_references
-from pipelines.runtime.autoencoder import prepare_pictures
-from pipelines.runtime.convolution import PictureAxes
-from pipelines.runtime.pictures import fit_picture, open_picture
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.autoencoder import prepare_pictures
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.kernels.convolution import PictureAxes
+from pipelines.runtime.sampling.pictures import fit_picture, open_picture
 
 TIME_STEP = 10  # between references along the first axis of places
 

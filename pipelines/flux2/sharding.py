@@ -2,9 +2,9 @@
 
 The transformer runs inside `shard_map` over `tp`: each device calls the unmodified module with its slice of the
 weights, which is the same module with fewer heads and narrower gates, and what the last projection of a branch gives is
-summed over the devices. For that the packed projections are dealt out at load (runtime/packed.py). Between the branches
-every device has some of the tokens, where they divide and rows are not split (tokens.py). `dp` and `sp` are left to the
-compiler, and so is the text encoder, whose projections are not packed.
+summed over the devices. For that the packed projections are dealt out at load (runtime/weights/permuted.py). Between
+the branches every device has some of the tokens, where they divide and rows are not split (tokens.py). `dp` and `sp`
+are left to the compiler, and so is the text encoder, whose projections are not packed.
 """
 
 import logging
@@ -21,12 +21,12 @@ from pipelines.catalog import Model
 from pipelines.errors import MeshError
 from pipelines.flux2.parts import COMPONENTS, PATCH
 from pipelines.flux2.tokens import gather_for_branches, split_tokens, sum_own
-from pipelines.runtime.attention import AttentionAxes
-from pipelines.runtime.components import read_json, told_as_incomplete
-from pipelines.runtime.packed import PackedTensor
-from pipelines.runtime.sharding import Rules, apply_rules
-from pipelines.runtime.torch_bridge import TracedModule, scan_if_long
-from pipelines.runtime.weights import StoredTensor, WeightSource
+from pipelines.runtime.bridge.modules import TracedModule, scan_if_long
+from pipelines.runtime.devices.sharding import Rules, apply_rules
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.weights.components import read_json, told_as_incomplete
+from pipelines.runtime.weights.permuted import PermutedTensor
+from pipelines.runtime.weights.stored import StoredTensor, WeightSource
 from pipelines.sources import find_configs
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, StoredTenso
         for name, tensor in stored.items():
             if (found := find_blocks(name)) is not None:
                 axis, blocks = found
-                arranged[name] = PackedTensor(stored=tensor, axis=axis, blocks=blocks, parts=mesh.shape["tp"])
+                arranged[name] = PermutedTensor(stored=tensor, axis=axis, blocks=blocks, parts=mesh.shape["tp"])
         return arranged
 
     return arrange

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import torch
 
-from pipelines.runtime.torch_bridge import TracedModule, call_jax
+from pipelines.runtime.bridge.modules import TracedModule, call_jax
 
 AXIS = "tp"
 _BRANCHES = r"^(single_)?transformer_blocks\.\w+\.(attn|ff|ff_context)$"

@@ -17,9 +17,9 @@ from pipelines.flux2 import programs as flux2_programs
 from pipelines.flux2.load import build_parts as build_flux2
 from pipelines.flux2.variants import MAX_TEXT_LENGTH
 from pipelines.references import choose_references
-from pipelines.runtime.compiled import Program
-from pipelines.runtime.components import describe_component, read_json
-from pipelines.runtime.schedules import COLUMNS, build_schedule
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.schedules import COLUMNS, build_schedule
+from pipelines.runtime.weights.components import describe_component, read_json
 from pipelines.sdxl import programs as sdxl_programs
 from pipelines.sdxl.load import build_parts as build_sdxl
 from pipelines.sources import find_configs

@@ -28,9 +28,9 @@ from pipelines.errors import LumeshError
 from pipelines.plan.estimate import Estimate, estimate
 from pipelines.plan.hlo import Module
 from pipelines.plan.topologies import Topology
-from pipelines.runtime.compiled import Program, lower, without_persistent_cache
-from pipelines.runtime.packs import name_program
-from pipelines.runtime.platform import list_flags
+from pipelines.runtime.devices.platform import list_flags
+from pipelines.runtime.programs.aot_packs import name_program
+from pipelines.runtime.programs.compiled import Program, lower, without_persistent_cache
 
 log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from pipelines.plan.hlo import (
 from pipelines.plan.topologies import Chip
 
 ESTIMATOR = 2  # one more when the same program would be estimated otherwise: what was kept is then worth nothing
-CONVOLUTION = "convolve_taps"  # what runtime/taps.py calls its kernel
+CONVOLUTION = "convolve_taps"  # what runtime/kernels/conv3x3.py calls its kernel
 # Of peak, in the innermost loop by the kernel's own schedule: `plan --search attention`. What the attention kernel does
-# outside of it is in the FLOPs that it says of itself (runtime/flash.py, count_keys).
+# outside of it is in the FLOPs that it says of itself (runtime/kernels/flash.py, count_keys).
 PALLAS_UTILISATION = 0.56
 LATENCY_S = 5e-6  # of a collective that nothing hides
 

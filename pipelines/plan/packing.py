@@ -1,4 +1,4 @@
-"""A model's programs compiled for another machine and packed, so that its worker need not compile (runtime/packs.py).
+"""A model's programs compiled for another machine into a pack (runtime/programs/aot_packs.py), which its worker loads.
 
 The model comes from its configs alone, as for a plan; its programs are those that the worker would list.
 """
@@ -19,9 +19,9 @@ from pipelines.plan.abstract import describe_parts
 from pipelines.plan.topologies import Topology, find_devices
 from pipelines.references import References, name_programs
 from pipelines.registry import build_mesh_for
-from pipelines.runtime.compiled import Program, Programs, without_persistent_cache
-from pipelines.runtime.packs import Manifest, describe_target, write_pack
-from pipelines.runtime.sharding import count_at_once
+from pipelines.runtime.devices.sharding import count_at_once
+from pipelines.runtime.programs.aot_packs import Manifest, describe_target, write_pack
+from pipelines.runtime.programs.compiled import Program, Programs, without_persistent_cache
 from pipelines.sdxl import programs as sdxl_programs
 from pipelines.stages import OnProgress, Progress
 from pipelines.wan import programs as wan_programs

@@ -1,9 +1,9 @@
 """What to do when a model does not fit on the chips all at once: the least change that helps.
 
 In the order in which they cost a user: everything stays on the chips; the text encoder leaves when the others need its
-room; components take turns, both of which runtime/room.py does by itself, and which is counted here as it does it; the
-text encoder runs elsewhere; a smaller shape, or more chips. The last two are reckoned from what the compiler said of
-this shape on these chips: nobody has compiled them.
+room; components take turns, both of which runtime/devices/offload.py does by itself, and which is counted here as it
+does it; the text encoder runs elsewhere; a smaller shape, or more chips. The last two are reckoned from what the
+compiler said of this shape on these chips: nobody has compiled them.
 
 Decoding in tiles is not offered. Of all plans in answers.jsonl decoding is too large in one, wan2.2-ti2v-5b on a v5e-1,
 and there denoising does not fit either.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pipelines.catalog import Model, Shape
 from pipelines.plan.topologies import TOPOLOGIES, Topology
-from pipelines.runtime.room import USABLE, Turns
+from pipelines.runtime.devices.offload import USABLE, OffloadPolicy
 
 # From the host to a chip. An assumption: three quarters of the 16 GB/s that
 # https://jax-ml.github.io/scaling-book/tpus gives for a chip's PCIe (for v6e it gives 32); nothing was measured.
@@ -128,12 +128,12 @@ def recommend(
 
 
 def count_moves(needs: Sequence[Need], weights: Mapping[str, int], *, limit_bytes: int) -> Moves:
-    """As a Room would do it from the second prompt on; `weights` are in the order in which they are loaded.
+    """As a Offloader would do it from the second prompt on; `weights` are in the order in which they are loaded.
 
     Only what comes back takes time: of what leaves the host has a copy already.
     """
     returned: list[str] = []
-    turns = Turns(
+    turns = OffloadPolicy(
         limit_bytes=limit_bytes, measure=weights.__getitem__, on_leave=lambda _name: None, on_return=returned.append
     )
     for name, size in weights.items():

@@ -18,9 +18,9 @@ from pipelines.plan.packing import outputs_at_once
 from pipelines.plan.placement import Need, Placement, recommend
 from pipelines.plan.topologies import Topology, find_devices
 from pipelines.registry import build_mesh_for
-from pipelines.runtime.chunks import CHUNK_TARGET_S
-from pipelines.runtime.mesh import describe_mesh
-from pipelines.runtime.room import measure
+from pipelines.runtime.devices.mesh import describe_mesh
+from pipelines.runtime.devices.offload import measure
+from pipelines.runtime.sampling.chunks import CHUNK_TARGET_S
 from pipelines.stages import OnProgress, Progress
 
 MODES = ("latency", "throughput")

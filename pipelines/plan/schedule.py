@@ -22,7 +22,8 @@ from jax.sharding import SingleDeviceSharding
 
 from pipelines.errors import LumeshError
 from pipelines.plan.topologies import V4, V5P, V6E, Chip, Topology, check_compiler, find_devices, find_topology
-from pipelines.runtime.flash import (
+from pipelines.runtime.devices.platform import extend_environment, prepare_compiler
+from pipelines.runtime.kernels.flash import (
     LANES,
     Tiles,
     choose_group,
@@ -31,7 +32,6 @@ from pipelines.runtime.flash import (
     find_vmem_bytes,
     flash_attention,
 )
-from pipelines.runtime.platform import extend_environment, prepare_compiler
 
 _BUNDLE = re.compile(r"^\s*(0x[0-9a-f]+|0)\s*([A-Z]{2})?:([\s>]*)\{")
 TOPOLOGY = "v6e-1"

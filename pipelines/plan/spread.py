@@ -11,9 +11,9 @@ import jax
 
 from pipelines.catalog import Model
 from pipelines.plan.abstract import describe_parts
-from pipelines.runtime.memory import find_limit
-from pipelines.runtime.mesh import build_mesh
-from pipelines.runtime.room import measure
+from pipelines.runtime.devices.memory import find_limit
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.devices.offload import measure
 
 _WEIGHTS_SHARE = 0.6  # of a chip's memory that a model's weights may take before they are split
 

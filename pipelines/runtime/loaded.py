@@ -16,18 +16,18 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
-from pipelines.runtime.chunks import run_chunks
-from pipelines.runtime.compiled import CacheIndex, Program, Programs, counter
-from pipelines.runtime.components import ComponentLoader
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.devices.mesh import describe_mesh
+from pipelines.runtime.devices.offload import Offloader
+from pipelines.runtime.devices.sharding import count_at_once
 from pipelines.runtime.embedding_cache import EmbeddingCache
-from pipelines.runtime.lora import Rename
-from pipelines.runtime.lora_state import LoraState, refuse_on_text_encoder
-from pipelines.runtime.mesh import describe_mesh
-from pipelines.runtime.packs import Packs
+from pipelines.runtime.programs.aot_packs import Packs
+from pipelines.runtime.programs.compiled import CacheIndex, Program, Programs, counter
 from pipelines.runtime.remote_encoder import RemoteEncoder
-from pipelines.runtime.room import Room
-from pipelines.runtime.sharding import count_at_once
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.sampling.chunks import run_chunks
+from pipelines.runtime.weights.components import ComponentLoader
+from pipelines.runtime.weights.lora import Rename
+from pipelines.runtime.weights.lora_state import LoraState, refuse_on_text_encoder
 from pipelines.sources import fingerprint_code, fingerprint_configs
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
@@ -60,7 +60,7 @@ class LoadedModel(abc.ABC):
         self._packs: Packs | None = None
         self._loras: LoraState | None = None
         self._replicated = NamedSharding(mesh, PartitionSpec())
-        self._room = Room(limit_bytes=None)
+        self._offloader = Offloader(limit_bytes=None)
         self._embeddings = EmbeddingCache()
         self._numbers: dict[int, jax.Array] = {}
         device = mesh.devices.flat[0]
@@ -102,7 +102,7 @@ class LoadedModel(abc.ABC):
 
         And components take turns in the loader's room.
         """
-        self._room = loader.room
+        self._offloader = loader.offloader
         self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, rename=rename)
 
     def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
@@ -147,7 +147,7 @@ class LoadedModel(abc.ABC):
         for component in self._weights.values():
             for array in component.values():
                 array.delete()
-        self._room.clear()
+        self._offloader.clear()
         self._weights.clear()
         gc.collect()
 
@@ -226,7 +226,7 @@ class LoadedModel(abc.ABC):
 
     def _take(self, program: Any, *components: str) -> list[dict[str, jax.Array]]:
         """The weights of these, on the devices, to call the program with."""
-        self._room.use(*components, program=program)
+        self._offloader.use(*components, program=program)
         return [self._weights[name] for name in components]
 
     def _put(self, value: Any) -> jax.Array:

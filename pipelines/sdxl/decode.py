@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from pipelines.runtime.autoencoder import prepare_pictures
-from pipelines.runtime.convolution import PictureAxes
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.autoencoder import prepare_pictures
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.kernels.convolution import PictureAxes
 
 
 def build_decode_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:

@@ -1,9 +1,9 @@
 """The denoising loop as one compiled program with run-time bounds.
 
-A chunk runs steps `start` to `stop` of a schedule table (runtime/schedules.py): UNet, guidance and scheduler update
-together, so the host only counts chunks. With guidance the batch holds [negative, positive] halves and the `dp` axis
-carries them; at a scale of 1 or less a second program runs a single forward. The state stays in fp32 whatever the UNet
-computes in.
+A chunk runs steps `start` to `stop` of a schedule table (runtime/sampling/schedules.py): UNet, guidance and scheduler
+update together, so the host only counts chunks. With guidance the batch holds [negative, positive] halves and the `dp`
+axis carries them; at a scale of 1 or less a second program runs a single forward. The state stays in fp32 whatever the
+UNet computes in.
 """
 
 import re
@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from pipelines.runtime.attention import AttentionAxes
-from pipelines.runtime.convolution import PictureAxes
-from pipelines.runtime.solver import State, advance, read_row
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.convolution import PictureAxes
+from pipelines.runtime.sampling.solver import State, advance, read_row
 
 _TEXT_PROJECTION = re.compile(r"\.attn2\.to_[kv]\.weight$")
 MAX_CHUNK = 8  # steps; bounds the noise that an ancestral scheduler needs on the devices at a time

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from transformers import CLIPTokenizer
 
-from pipelines.runtime.torch_bridge import TracedModule, call_for_layers
+from pipelines.runtime.bridge.modules import TracedModule, call_for_layers
 
 
 def tokenize(tokenizers: tuple[CLIPTokenizer, ...], prompt: str, negative_prompt: str) -> np.ndarray:

@@ -9,12 +9,12 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
 from pipelines.references import References
-from pipelines.runtime.compiled import Program
 from pipelines.runtime.loaded import LoadedModel, fill_rows, spread_rows
-from pipelines.runtime.noise import NoiseSource
-from pipelines.runtime.pictures import fit_picture, open_picture
-from pipelines.runtime.schedules import build_schedule
-from pipelines.runtime.solver import State
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.noise import NoiseSource
+from pipelines.runtime.sampling.pictures import fit_picture, open_picture
+from pipelines.runtime.sampling.schedules import build_schedule
+from pipelines.runtime.sampling.solver import State
 from pipelines.sdxl.denoise import MAX_CHUNK, make_time_ids
 from pipelines.sdxl.encode import tokenize
 from pipelines.sdxl.parts import Parts

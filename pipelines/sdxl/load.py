@@ -13,9 +13,13 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.runtime import hub
-from pipelines.runtime.autoencoder import split_halvings
-from pipelines.runtime.components import (
+from pipelines.runtime.bridge.autoencoder import split_halvings
+from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, scan_if_long
+from pipelines.runtime.devices.offload import Offloader
+from pipelines.runtime.kernels.convolution import has_kernels, list_plain_convolutions
+from pipelines.runtime.sampling.preview import SDXL_LATENTS_TO_RGB, read_map
+from pipelines.runtime.weights import hub
+from pipelines.runtime.weights.components import (
     ComponentLoader,
     PlaceWeights,
     choose_dtype,
@@ -23,10 +27,6 @@ from pipelines.runtime.components import (
     read_json,
     told_as_incomplete,
 )
-from pipelines.runtime.convolution import has_kernels, list_plain_convolutions
-from pipelines.runtime.preview import SDXL_LATENTS_TO_RGB, read_map
-from pipelines.runtime.room import Room
-from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta, scan_if_long
 from pipelines.sdxl import sharding
 from pipelines.sdxl.family import SdxlFamily
 from pipelines.sdxl.loras import TEXT_ENCODERS, rename
@@ -64,20 +64,20 @@ def load(
     verify_weights: bool = False,
     layouts: Path | None = None,
     dtype: Any = None,
-    room: Room | None = None,
+    offloader: Offloader | None = None,
 ) -> SdxlFamily:
     """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
 
     With fewer `stages` only their weights are read, and only their methods may be called. In `layouts` weights are kept
-    as they lie on the mesh. `dtype` is what the large modules compute in, in place of what suits the devices, `room`
-    what they have room for.
+    as they lie on the mesh. `dtype` is what the large modules compute in, in place of what suits the devices,
+    `offloader` what they have room for.
     """
     started = time.perf_counter()
     folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
     with told_as_incomplete(folder, title="SDXL", components=COMPONENTS):
         tokenizers = tuple(CLIPTokenizer.from_pretrained(folder / name) for name in ("tokenizer", "tokenizer_2"))
     loader = ComponentLoader(
-        variant=model.variant, room=room or Room.of_mesh(mesh), on_progress=on_progress, layouts=layouts
+        variant=model.variant, offloader=offloader or Offloader.of_mesh(mesh), on_progress=on_progress, layouts=layouts
     )
     parts = build_parts(
         folder,

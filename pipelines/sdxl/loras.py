@@ -7,8 +7,8 @@ from diffusers.loaders import StableDiffusionXLLoraLoaderMixin
 from diffusers.utils import state_dict_utils
 
 from pipelines.loras import LoraFile
-from pipelines.runtime.lora import Tensors
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.weights.lora import Tensors
 
 TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
 _TEXT_NAMES = state_dict_utils.DIFFUSERS_OLD_TO_PEFT | state_dict_utils.DIFFUSERS_TO_PEFT

@@ -9,8 +9,8 @@ from jax.sharding import Mesh
 from transformers import CLIPTokenizer
 
 from pipelines.catalog import Shape
-from pipelines.runtime.preview import LatentsToRgb
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.sampling.preview import LatentsToRgb
 
 COMPONENTS = ("text_encoder", "text_encoder_2", "unet", "vae", "tokenizer", "tokenizer_2", "scheduler")
 # The autoencoder decodes pictures, and reads the one that denoising starts from.

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
-from pipelines.runtime.attention import AttentionAxes
-from pipelines.runtime.compiled import Program
-from pipelines.runtime.components import abstract_input, abstract_weights
-from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
-from pipelines.runtime.sharding import batch_class, split_pictures
-from pipelines.runtime.solver import State
+from pipelines.runtime.devices.sharding import batch_class, split_pictures
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
+from pipelines.runtime.sampling.solver import State
+from pipelines.runtime.weights.components import abstract_input, abstract_weights
 from pipelines.sdxl.condition import build_condition_program
 from pipelines.sdxl.decode import build_decode_program
 from pipelines.sdxl.denoise import MAX_CHUNK, build_denoise_program

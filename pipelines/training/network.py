@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import torch
 
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 diffusers' processor rotates queries and keys by writing every other element of an empty tensor: traced, that is a
 scatter, which costs a TPU some 600 ms a step at 720p and mixes fp32 tables into bf16. Here it is done along with the
-norms of queries and keys, where they are read anyway (runtime/attention.py). And the text's length is told, not taken
-to be 512.
+norms of queries and keys, where they are read anyway (runtime/kernels/attention.py). And the text's length is told, not
+taken to be 512.
 """
 
 import functools
@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from pipelines.runtime.attention import attend_rotated, attend_text
-from pipelines.runtime.torch_bridge import call_jax, find_attention_axes
+from pipelines.runtime.bridge.modules import call_jax, find_attention_axes
+from pipelines.runtime.kernels.attention import attend_rotated, attend_text
 
 
 @dataclass(frozen=True, kw_only=True)

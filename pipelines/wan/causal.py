@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import torch
 from diffusers.models.autoencoders.autoencoder_kl_wan import patchify, unpatchify
 
-from pipelines.runtime.autoencoder import prepare_pictures
-from pipelines.runtime.convolution import PictureAxes
-from pipelines.runtime.torch_bridge import TracedModule, find_picture_axes
+from pipelines.runtime.bridge.autoencoder import prepare_pictures
+from pipelines.runtime.bridge.modules import TracedModule, find_picture_axes
+from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.wan.convolutions import SplitCausalConv3d
 
 Caches = dict[str, jax.Array]

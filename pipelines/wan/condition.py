@@ -1,6 +1,6 @@
 """A first picture as the transformer takes it: the autoencoder's latents of it, and what an image encoder sees in it.
 
-The picture is encoded on the devices by programs of fixed size; runtime/pictures.py brings it to that size.
+The picture is encoded on the devices by programs of fixed size; runtime/sampling/pictures.py brings it to that size.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from pipelines.runtime.convolution import PictureAxes
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.wan.causal import encode_frames
 from pipelines.wan.decode import read_statistics
 

@@ -1,4 +1,4 @@
-"""The autoencoder's convolutions of 3 x 3 pixels as TPU runs them fastest (runtime/convolution.py).
+"""The autoencoder's convolutions of 3 x 3 pixels as TPU runs them fastest (runtime/kernels/convolution.py).
 
 diffusers' modules with another forward where they are told of pictures on a mesh of TPUs; else their own.
 """
@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import torch
 from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
 
-from pipelines.runtime.autoencoder import split_halvings
-from pipelines.runtime.convolution import PictureAxes, convolve_split
-from pipelines.runtime.taps import TAPS
-from pipelines.runtime.torch_bridge import call_jax, find_picture_axes
+from pipelines.runtime.bridge.autoencoder import split_halvings
+from pipelines.runtime.bridge.modules import call_jax, find_picture_axes
+from pipelines.runtime.kernels.conv3x3 import TAPS
+from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split
 
 
 class SplitCausalConv3d(WanCausalConv3d):

@@ -1,8 +1,8 @@
 """The denoising loop as one compiled program with run-time bounds.
 
-A chunk runs steps `start` to `stop` of a schedule table (runtime/schedules.py): transformer, guidance and scheduler
-update together. With guidance the batch holds [negative, positive] halves and the `dp` axis carries them. The state
-stays in fp32 and has what UniPC remembers, for both schedulers, so that one program serves them.
+A chunk runs steps `start` to `stop` of a schedule table (runtime/sampling/schedules.py): transformer, guidance and
+scheduler update together. With guidance the batch holds [negative, positive] halves and the `dp` axis carries them. The
+state stays in fp32 and has what UniPC remembers, for both schedulers, so that one program serves them.
 
 Three kinds of models see a first picture in three ways; `Condition` is what each takes besides the text:
 none                 text to video
@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from pipelines.runtime.attention import AttentionAxes
-from pipelines.runtime.solver import State, advance, read_row
-from pipelines.runtime.torch_bridge import LayerPlacement, TracedModule
+from pipelines.runtime.bridge.modules import LayerPlacement, TracedModule
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.sampling.solver import State, advance, read_row
 
 MAX_CHUNK = 8  # steps between two looks of the host
 

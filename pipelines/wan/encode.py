@@ -13,7 +13,7 @@ import numpy as np
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 from transformers import PreTrainedTokenizerBase
 
-from pipelines.runtime.torch_bridge import LayerPlacement, TracedModule
+from pipelines.runtime.bridge.modules import LayerPlacement, TracedModule
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: list[str], *, length: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,12 +10,12 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.recipe import Recipe
 from pipelines.references import References
-from pipelines.runtime.compiled import Program
 from pipelines.runtime.loaded import LoadedModel, fill_rows, spread_rows
-from pipelines.runtime.noise import NoiseSource
-from pipelines.runtime.pictures import fit_picture, open_picture
-from pipelines.runtime.schedules import COLUMNS, Schedule, build_schedule
-from pipelines.runtime.solver import State
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.noise import NoiseSource
+from pipelines.runtime.sampling.pictures import fit_picture, open_picture
+from pipelines.runtime.sampling.schedules import COLUMNS, Schedule, build_schedule
+from pipelines.runtime.sampling.solver import State
 from pipelines.stages import Embeddings, OnProgress
 from pipelines.wan.denoise import MAX_CHUNK, Channels, Condition, FirstFrame
 from pipelines.wan.encode import tokenize

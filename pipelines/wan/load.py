@@ -20,8 +20,12 @@ from transformers import (
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.runtime import hub
-from pipelines.runtime.components import (
+from pipelines.runtime.bridge.modules import SCAN_FROM, TracedModule, parameters_on_meta, scan_if_long
+from pipelines.runtime.devices.offload import Offloader
+from pipelines.runtime.devices.sharding import Rules
+from pipelines.runtime.sampling.preview import PreviewMap
+from pipelines.runtime.weights import hub
+from pipelines.runtime.weights.components import (
     ComponentLoader,
     PlaceWeights,
     choose_dtype,
@@ -29,10 +33,6 @@ from pipelines.runtime.components import (
     read_json,
     told_as_incomplete,
 )
-from pipelines.runtime.preview import PreviewMap
-from pipelines.runtime.room import Room
-from pipelines.runtime.sharding import Rules
-from pipelines.runtime.torch_bridge import SCAN_FROM, TracedModule, parameters_on_meta, scan_if_long
 from pipelines.stages import STAGES, OnProgress
 from pipelines.wan import sharding
 from pipelines.wan.attention import RotaryAttention
@@ -72,20 +72,20 @@ def load(
     verify_weights: bool = False,
     layouts: Path | None = None,
     dtype: Any = None,
-    room: Room | None = None,
+    offloader: Offloader | None = None,
 ) -> WanFamily:
     """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
 
     With fewer `stages` only their weights are read, and only their methods may be called. In `layouts` weights are kept
-    as they lie on the mesh. `dtype` is what the large modules compute in, in place of what suits the devices, `room`
-    what they have room for.
+    as they lie on the mesh. `dtype` is what the large modules compute in, in place of what suits the devices,
+    `offloader` what they have room for.
     """
     started = time.perf_counter()
     folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
     with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
         tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
     loader = ComponentLoader(
-        variant=model.variant, room=room or Room.of_mesh(mesh), on_progress=on_progress, layouts=layouts
+        variant=model.variant, offloader=offloader or Offloader.of_mesh(mesh), on_progress=on_progress, layouts=layouts
     )
     parts = build_parts(
         folder,

@@ -12,7 +12,7 @@ from typing import cast
 from diffusers.loaders import WanLoraLoaderMixin
 
 from pipelines.loras import LoraFile
-from pipelines.runtime.lora import Tensors
+from pipelines.runtime.weights.lora import Tensors
 from pipelines.wan.parts import EXPERTS
 
 _PEFT = "base_model.model."

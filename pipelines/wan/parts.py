@@ -9,8 +9,8 @@ from jax.sharding import Mesh
 from transformers import CLIPImageProcessorPil
 
 from pipelines.catalog import AttentionOptions, Shape
-from pipelines.runtime.preview import PreviewMap
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.sampling.preview import PreviewMap
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")
 # The autoencoder decodes frames, and reads the picture that some start from.

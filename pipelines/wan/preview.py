@@ -1,4 +1,4 @@
-"""A few frames of the video to come, by one linear map from latents to colours (runtime/preview.py).
+"""A few frames of the video to come, by one linear map from latents to colours (runtime/sampling/preview.py).
 
 Until a map is known, the first three channels stand for red, green and blue.
 """
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pipelines.runtime.preview import LatentsToRgb
+from pipelines.runtime.sampling.preview import LatentsToRgb
 
 MAX_FRAMES = 5
 CELLS = 2  # a learnt map draws 2 x 2 pixels for the 8 x 8 or 16 x 16 that a latent stands for

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
-from pipelines.runtime.attention import AttentionAxes
-from pipelines.runtime.compiled import Program
-from pipelines.runtime.components import abstract_input, abstract_weights
-from pipelines.runtime.schedules import COLUMNS, MAX_STEPS
-from pipelines.runtime.sharding import batch_class, split_pictures
-from pipelines.runtime.solver import State
-from pipelines.runtime.torch_bridge import LayerPlacement
+from pipelines.runtime.bridge.modules import LayerPlacement
+from pipelines.runtime.devices.sharding import batch_class, split_pictures
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
+from pipelines.runtime.sampling.solver import State
+from pipelines.runtime.weights.components import abstract_input, abstract_weights
 from pipelines.wan.condition import build_condition_program, build_image_program
 from pipelines.wan.decode import build_decode_program
 from pipelines.wan.denoise import Channels, Condition, FirstFrame, build_denoise_program

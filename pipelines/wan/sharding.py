@@ -6,7 +6,7 @@ the projections to query, key, value and the feed-forward's first layer are spli
 inputs. The autoencoder is replicated and splits its pictures instead (programs.py).
 
 What a device keeps of layers that run as a scan is less than what it runs: an equal part of every matrix, over all
-axes, so that of the 14B models' 28 GB 8 chips keep 4 each. A layer is gathered as its turn comes (torch_bridge.py).
+axes, so that of the 14B models' 28 GB 8 chips keep 4 each. A layer is gathered as its turn comes (bridge/modules.py).
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Any
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from pipelines.runtime.sharding import STACK, Rules
+from pipelines.runtime.devices.sharding import STACK, Rules
 
 REPLICATED = ((r"", P()),)
 _FREE = ("dp", "sp")

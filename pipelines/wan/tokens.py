@@ -1,9 +1,9 @@
 """Wan's blocks on tokens that fill whole tiles of every device.
 
 81 frames of 720p are 75 600 tokens, 18 900 for each of four devices: half a tile too many, and joining what the four
-sent would copy all of it (runtime/ulysses.py). So a few tokens are put behind before the blocks and cut off after them.
-Attention does not see them (runtime/attention.py: the rotary tables say how many tokens there are), and nothing else in
-a block looks at another token.
+sent would copy all of it (runtime/kernels/ulysses.py). So a few tokens are put behind before the blocks and cut off
+after them. Attention does not see them (runtime/kernels/attention.py: the rotary tables say how many tokens there are),
+and nothing else in a block looks at another token.
 """
 
 from typing import Any
@@ -12,8 +12,8 @@ import torch
 from jax.sharding import Mesh
 from torch.nn import functional
 
-from pipelines.runtime.torch_bridge import ScannedLayers, call_jax
-from pipelines.runtime.ulysses import TOKENS
+from pipelines.runtime.bridge.modules import ScannedLayers, call_jax
+from pipelines.runtime.kernels.ulysses import TOKENS
 
 
 class EvenTokens(ScannedLayers):

@@ -14,11 +14,12 @@ from typing import NoReturn
 
 from studio.api.access import Studio
 from studio.jobs import grids
-from studio.jobs.grids import Cell, GridRow
+from studio.jobs.grids import Cell as GridCell
+from studio.jobs.grids import GridRow
 from studio.jobs.states import JobState
 from studio.library import records
 from studio.library.files import poster_of
-from studio.library.sheet import Place, Table, save_sheet
+from studio.library.sheet import Cell, Table, save_sheet
 
 POLL_S = 1.0
 NOTES = {
@@ -102,9 +103,9 @@ def describe(grid: GridRow) -> str:
     )
 
 
-def _find_place(studio: Studio, cell: Cell) -> Place:
+def _find_place(studio: Studio, cell: GridCell) -> Cell:
     output = records.read_output(studio.database, cell.output_id) if cell.output_id else None
     if output is None:
-        return Place(file=None, note=NOTES.get(cell.state, NOTES[grids.GONE]))
+        return Cell(file=None, note=NOTES.get(cell.state, NOTES[grids.GONE]))
     file: Path = studio.settings.outputs_dir / (poster_of(output.file) if output.kind == "video" else output.file)
-    return Place(file=file, note="") if file.is_file() else Place(file=None, note=NOTES[grids.GONE])
+    return Cell(file=file, note="") if file.is_file() else Cell(file=None, note=NOTES[grids.GONE])

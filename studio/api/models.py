@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from pipelines.runtime.hub import is_here
+from pipelines.runtime.weights.hub import is_here
 from studio.api.access import Visitor
 from studio.jobs.estimates import describe_models
 

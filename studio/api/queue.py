@@ -11,7 +11,7 @@ from studio.jobs import arrange
 router = APIRouter(tags=["queue"])
 
 
-class Place(BaseModel):
+class MoveBefore(BaseModel):
     """Where a job goes: right before this one of your waiting jobs; null is the end of your line."""
 
     model_config = ConfigDict(extra="forbid")
@@ -39,7 +39,7 @@ def resume_queue(visit: Visitor) -> dict[str, Any]:
 
 
 @router.post("/jobs/{job_id}/move")
-def move_job(job_id: str, place: Place, visit: Visitor) -> dict[str, Any]:
+def move_job(job_id: str, place: MoveBefore, visit: Visitor) -> dict[str, Any]:
     """Puts a waiting job elsewhere in your line; 409 when it, or the one in `before`, waits no longer.
 
     What is placed by hand keeps its place: saving a model switch no longer moves your other jobs past it.

@@ -17,7 +17,7 @@ from studio.jobs.engine import Engine
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """`devices` are as pipelines/runtime/memory.py measures them; `mesh` is the resident model's."""
+    """`devices` are as pipelines/runtime/devices/memory.py measures them; `mesh` is the resident model's."""
 
     chips: int
     chip_price: float | None

@@ -40,7 +40,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class PlaceInLine:
     """A waiting job at its place in line, with the reason when that is not its place of arrival.
 
     `together_with` is the job before it whose batch it joins.
@@ -75,7 +75,7 @@ def plan_turns(
     switch_s: float | None = None,
     *,
     join: Join = lambda _first, _others: (),
-) -> list[Turn]:
+) -> list[PlaceInLine]:
     """The whole line in the order in which it will run if nobody else comes; `switch_s` is what a model switch costs.
 
     Who joins a batch makes nobody wait longer, so it overtakes nobody.
@@ -85,7 +85,7 @@ def plan_turns(
     own = _group(line)
     overtaken = {job.id: job.overtaken for job in line.jobs}
     passed = _Passed({job.id: place for place, job in enumerate(line.jobs)})
-    planned: list[Turn] = []
+    planned: list[PlaceInLine] = []
     while ran := _choose(_take_turns(own), resident, overtaken, owners=len(own)):
         *waited, chosen = ran
         planned.append(passed.explain(chosen, switch_s=switch_s))
@@ -93,14 +93,14 @@ def plan_turns(
             overtaken[job.id] += 1
         _serve(own, chosen)
         along = join(chosen, _take_turns(own))
-        planned += [Turn(job_id=job.id, model=job.model, reason="", together_with=chosen.id) for job in along]
+        planned += [PlaceInLine(job_id=job.id, model=job.model, reason="", together_with=chosen.id) for job in along]
         passed.note(chosen, waited, along=len(along))
         for job in sorted(along, key=lambda job: job.owner):  # all are served at the same moment
             _serve(own, job)
         resident = chosen.model
     served = set(line.owners)
     paused = [job for job in line.jobs if job.owner not in served]
-    return planned + [Turn(job_id=job.id, model=job.model, reason=PAUSED) for job in paused]
+    return planned + [PlaceInLine(job_id=job.id, model=job.model, reason=PAUSED) for job in paused]
 
 
 def _serve(own: dict[str, list[Waiting]], job: Waiting) -> None:
@@ -164,7 +164,7 @@ class _Passed:
             self._for_model[job.id].append(chosen)
             self._along[job.id] += along
 
-    def explain(self, job: Waiting, *, switch_s: float | None) -> Turn:
+    def explain(self, job: Waiting, *, switch_s: float | None) -> PlaceInLine:
         """The job's turn, with the reason why it comes no sooner."""
         for_model = self._for_model[job.id]
         reasons: list[str] = []
@@ -174,7 +174,7 @@ class _Passed:
             saved = f"saves a {switch_s:.0f} s switch" if switch_s and switch_s >= 1 else "saves a model switch"
             count = len(for_model) + self._along[job.id]
             reasons.append(f"{_count(count, f'{for_model[0].model} job')} first: {saved}")
-        return Turn(job_id=job.id, model=job.model, reason="; ".join(reasons))
+        return PlaceInLine(job_id=job.id, model=job.model, reason="; ".join(reasons))
 
     def _count_others(self, job: Waiting, for_model: Sequence[Waiting]) -> int:
         """Jobs of other owners that arrived later and ran before, but for those that did so for their model."""

@@ -28,7 +28,7 @@ PAPER, INK, FAINT, EMPTY = "#ffffff", "#191a1d", "#5b5e66", "#ececea"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Cell:
     """One cell: a picture, or why there is none."""
 
     file: Path | None
@@ -39,7 +39,7 @@ class Place:
 class Table:
     """What a sheet shows; `places` are page by page, row by row. One row or page without a label is no axis."""
 
-    places: Sequence[Place]
+    places: Sequence[Cell]
     columns: Sequence[str]
     rows: Sequence[str] = ("",)
     pages: Sequence[str] = ("",)
@@ -47,7 +47,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Layout:
+class _Geometry:
     """Sizes in pixels."""
 
     cell: tuple[int, int]
@@ -113,7 +113,7 @@ def draw_sheet(table: Table) -> Image.Image:
     return sheet
 
 
-def _fit_layout(table: Table) -> _Layout:
+def _fit_layout(table: Table) -> _Geometry:
     width, height = _measure_cells(table.places)
     layout = _lay_out(table, (width, height))
     sheet_width, sheet_height = layout.size(table)
@@ -124,7 +124,7 @@ def _fit_layout(table: Table) -> _Layout:
     return layout
 
 
-def _lay_out(table: Table, cell: tuple[int, int]) -> _Layout:
+def _lay_out(table: Table, cell: tuple[int, int]) -> _Geometry:
     short = min(cell)
     letters = Lettering(min(LARGEST_PX, max(SMALLEST_PX, round(LETTERS * short))))
     gap = max(2, round(GAP * short))
@@ -134,7 +134,7 @@ def _lay_out(table: Table, cell: tuple[int, int]) -> _Layout:
     margin = 2 * gap
     content = side + len(table.columns) * (cell[0] + gap) - gap
     captions = len(letters.wrap(table.caption, width_px=content, lines=HEAD_LINES))
-    return _Layout(
+    return _Geometry(
         cell=cell,
         letters=letters,
         gap=gap,
@@ -146,7 +146,7 @@ def _lay_out(table: Table, cell: tuple[int, int]) -> _Layout:
     )
 
 
-def _measure_cells(places: Sequence[Place]) -> tuple[int, int]:
+def _measure_cells(places: Sequence[Cell]) -> tuple[int, int]:
     """The largest width and the largest height; smaller pictures stand in the middle of their cells."""
     sizes = [size for place in places if place.file and (size := _read_size(place.file))]
     if not sizes:
@@ -162,14 +162,14 @@ def _read_size(file: Path) -> tuple[int, int] | None:
         return None
 
 
-def _draw_head(canvas: ImageDraw.ImageDraw, layout: _Layout, label: str, *, left: int, bottom: int) -> None:
+def _draw_head(canvas: ImageDraw.ImageDraw, layout: _Geometry, label: str, *, left: int, bottom: int) -> None:
     lines = layout.letters.wrap(label, width_px=layout.cell[0], lines=HEAD_LINES)
     for number, line in enumerate(reversed(lines), start=1):
         middle = left + (layout.cell[0] - layout.letters.measure(line)) / 2
         layout.letters.draw(canvas, line, at=(middle, bottom - number * layout.letters.line_px), fill=INK)
 
 
-def _draw_side(canvas: ImageDraw.ImageDraw, layout: _Layout, label: str, *, top: int) -> None:
+def _draw_side(canvas: ImageDraw.ImageDraw, layout: _Geometry, label: str, *, top: int) -> None:
     """In the middle of its row, at the left."""
     room = max(1, layout.cell[1] // layout.letters.line_px)
     lines = layout.letters.wrap(label, width_px=layout.side - 2 * layout.gap, lines=room) if layout.side else []
@@ -179,13 +179,13 @@ def _draw_side(canvas: ImageDraw.ImageDraw, layout: _Layout, label: str, *, top:
         layout.letters.draw(canvas, line, at=at, fill=INK)
 
 
-def _draw_line(canvas: ImageDraw.ImageDraw, layout: _Layout, text: str, *, at: tuple[int, int]) -> None:
+def _draw_line(canvas: ImageDraw.ImageDraw, layout: _Geometry, text: str, *, at: tuple[int, int]) -> None:
     width = layout.side + layout.cell[0]
     for line in layout.letters.wrap(text, width_px=width, lines=1):
         layout.letters.draw(canvas, line, at=at, fill=INK)
 
 
-def _draw_place(sheet: Image.Image, layout: _Layout, place: Place, *, at: tuple[int, int]) -> None:
+def _draw_place(sheet: Image.Image, layout: _Geometry, place: Cell, *, at: tuple[int, int]) -> None:
     width, height = layout.cell
     note = place.note
     if place.file is not None:

@@ -17,7 +17,7 @@ from studio.access.passwords import MAX_CHARS
 from studio.access.sessions import COOKIE, SESSION_S
 from studio.access_settings import Mode
 from studio.ui import catalogues
-from studio.ui.login_page import Visit, show_login
+from studio.ui.login_page import LoginForm, show_login
 
 Next = Annotated[str, Query(alias="next", max_length=2000)]
 
@@ -42,7 +42,7 @@ def make_router(door: Door) -> APIRouter:
     def show(request: Request, onward: Next = "") -> Response:
         if _is_known(door, request):
             return _go(onward)
-        return show_login(mode, Visit(language=_choose_language(request), onward=onward))
+        return show_login(mode, LoginForm(language=_choose_language(request), onward=onward))
 
     if mode is Mode.PROXY:
         return router
@@ -71,7 +71,7 @@ def _add_password(router: APIRouter, door: Door) -> None:
     ) -> Response:
         address = door.find_address(request.headers, request.client.host if request.client else None)
         language = _choose_language(request)
-        visit = Visit(language=language, onward=onward, name=name)
+        visit = LoginForm(language=language, onward=onward, name=name)
         try:
             session = door.log_in(name, password, address)
         except RateError as error:
@@ -92,7 +92,7 @@ def _add_hub(router: APIRouter, door: Door, logins: HubLogins) -> None:
         try:
             url, cookie = await logins.begin(onward)
         except HubLoginError as error:
-            visit = Visit(language=_choose_language(request), onward=onward, problem=str(error))
+            visit = LoginForm(language=_choose_language(request), onward=onward, problem=str(error))
             return show_login(Mode.HUGGINGFACE, visit, status=502)
         answer = RedirectResponse(url, status_code=303)
         answer.set_cookie(STATE_COOKIE, cookie, max_age=int(STATE_S), **_cookie_flags(door, request))
@@ -104,7 +104,7 @@ def _add_hub(router: APIRouter, door: Door, logins: HubLogins) -> None:
             account, onward = await logins.finish(request.query_params, request.cookies.get(STATE_COOKIE, ""))
         except HubLoginError as error:
             door.audit.note("login.failed", by="huggingface", reason=error.detail)
-            visit = Visit(language=_choose_language(request), problem=str(error))
+            visit = LoginForm(language=_choose_language(request), problem=str(error))
             return show_login(Mode.HUGGINGFACE, visit, status=401)
         name = account.preferred_username
         session = door.sessions.open(owner=account.owner, name=name, stamp=Mode.HUGGINGFACE)

@@ -29,7 +29,7 @@ if (window.top === window) for (const link of document.querySelectorAll("a[targe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Visit:
+class LoginForm:
     """What the page is made of: `onward` is where to go afterwards, relative to it; `name` was typed before."""
 
     language: str
@@ -38,7 +38,7 @@ class Visit:
     name: str = ""
 
 
-def show_login(mode: Mode, visit: Visit, *, status: int = 200) -> HTMLResponse:
+def show_login(mode: Mode, visit: LoginForm, *, status: int = 200) -> HTMLResponse:
     """The page for this mode."""
     nonce = secrets.token_urlsafe(16)
     language, problem = visit.language, visit.problem
@@ -71,7 +71,7 @@ def show_login(mode: Mode, visit: Visit, *, status: int = 200) -> HTMLResponse:
     return HTMLResponse(content, status_code=status, headers=headers)
 
 
-def _make_form(visit: Visit) -> str:
+def _make_form(visit: LoginForm) -> str:
     described = ' aria-describedby="problem" aria-invalid="true"' if visit.problem else ""
     focus = ("", " autofocus") if visit.name else (" autofocus", "")
     return f"""<form method="post" action="login">
@@ -86,7 +86,7 @@ def _make_form(visit: Visit) -> str:
 </form>"""
 
 
-def _make_link(visit: Visit) -> str:
+def _make_link(visit: LoginForm) -> str:
     """The hub's own page does not show in a frame, so from inside one it opens beside."""
     query = f"?{urlencode({'next': visit.onward})}" if visit.onward else ""
     link = (
@@ -96,5 +96,5 @@ def _make_link(visit: Visit) -> str:
     return f"<p>{say('login.hubNote', visit.language)}</p>{link}"
 
 
-def _make_notice(visit: Visit) -> str:
+def _make_notice(visit: LoginForm) -> str:
     return f"<p>{say('login.proxyNote', visit.language)}</p>"

@@ -105,7 +105,7 @@ def _choose_trace(settings: Settings) -> Trace | None:
     """How to write the trace that `--profile` asks for; the fake family has nothing to show in one."""
     if settings.profile is None or settings.fake:
         return None
-    from pipelines.runtime.profiling import trace_to  # it imports jax
+    from pipelines.runtime.programs.profiling import trace_to  # it imports jax
 
     return functools.partial(trace_to, settings.profile)
 

@@ -16,7 +16,7 @@ from studio.worker.resident import Resident
 INTERVAL_S = 2.0
 
 MeasureDevices = Callable[[], list[dict[str, Any]]]
-"""Each device with its memory, as pipelines/runtime/memory.py measures it."""
+"""Each device with its memory, as pipelines/runtime/devices/memory.py measures it."""
 
 FAKE_DEVICE = {
     "id": 0,

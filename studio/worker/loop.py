@@ -23,7 +23,7 @@ from pipelines.errors import Cancelled, LumeshError
 from pipelines.generate import find_references, generate_together, uses_cfg
 from pipelines.recipe import Recipe
 from pipelines.references import References, choose_programs, name_programs
-from pipelines.runtime.pictures import open_picture
+from pipelines.runtime.sampling.pictures import open_picture
 from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress
 from studio import events
 from studio.access import hooks

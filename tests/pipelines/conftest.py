@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.runtime.platform import prepare_compiler
+from pipelines.runtime.devices.platform import prepare_compiler
 
 # JAX and libtpu read the environment when they are imported.
 assert "jax" not in sys.modules, "set the number of devices before anything imports jax"
@@ -80,8 +80,8 @@ SDXL_SCHEDULER = {
 }
 
 
-# What runtime/platform.py silences for users (JAX narrows torch's int64 positions to int32), and what diffusers'
-# schedulers say when numpy 2 reads a torch tensor.
+# What runtime/devices/platform.py silences for users (JAX narrows torch's int64 positions to int32), and what
+# diffusers' schedulers say when numpy 2 reads a torch tensor.
 HARMLESS_WARNINGS = (
     "ignore:Explicitly requested dtype:UserWarning",
     "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning",
@@ -174,7 +174,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    from pipelines.runtime import compiled
+    from pipelines.runtime.programs import compiled
 
     shared, use = tmp_path_factory.mktemp("cache"), compiled.use_persistent_cache
 
@@ -244,7 +244,7 @@ def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
     import torch
     from diffusers import StableDiffusionXLPipeline
 
-    from pipelines.runtime.schedules import build_scheduler
+    from pipelines.runtime.sampling.schedules import build_scheduler
 
     torch.set_num_threads(1)  # these tensors are too small to share, and threads wait for each other on a busy machine
     loaded: dict[Path, tuple[Any, dict[str, Any]]] = {}
@@ -295,7 +295,7 @@ def interpret_attention() -> Callable[[Any], AbstractContextManager[set[str]]]:
 
     What is compiled within keeps it, so a family that other tests share must not be. `kernels` are those it used.
     """
-    from pipelines.runtime import attention
+    from pipelines.runtime.kernels import attention
 
     @contextmanager
     def interpret(module: Any) -> Iterator[set[str]]:
@@ -310,7 +310,7 @@ def interpret_attention() -> Callable[[Any], AbstractContextManager[set[str]]]:
 @pytest.fixture
 def interpret_pictures() -> Callable[[Any], AbstractContextManager[set[str]]]:
     """The same for what `module` does to pictures: `with interpret_pictures(module) as kernels`."""
-    from pipelines.runtime.convolution import PictureAxes
+    from pipelines.runtime.kernels.convolution import PictureAxes
 
     @dataclass(frozen=True, kw_only=True)
     class Interpreted(PictureAxes):

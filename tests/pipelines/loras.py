@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
-from pipelines.runtime.lora import list_places
+from pipelines.runtime.weights.lora import list_layer_weights
 
 Pairs = dict[str, tuple[np.ndarray, np.ndarray]]
 """`component.module` -> its `up` (out, rank[, 1, 1]) and `down` (rank, in[, height, width])."""
@@ -23,7 +23,7 @@ def draw_pairs(family: Any, *components: str, seed: int = 0, size: float = 0.2) 
     rng = np.random.default_rng(seed)
     pairs: Pairs = {}
     for component in components:
-        for name, place in list_places(family.parts.modules[component]).items():
+        for name, place in list_layer_weights(family.parts.modules[component]).items():
             module, _, ending = name.rpartition(".")
             if ending != "weight" or len(place.shape) < 2 or "embedding" in module.rpartition(".")[2]:
                 continue

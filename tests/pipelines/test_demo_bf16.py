@@ -14,7 +14,7 @@ from pipelines.catalog import Model, load_catalog
 from pipelines.flux2 import decode
 from pipelines.generate import generate, uses_cfg
 from pipelines.recipe import Recipe, resolve
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import STAGES, ignore_progress
 
 MIN_PSNR_DB = 35

@@ -15,7 +15,7 @@ from diffusers import EulerDiscreteScheduler
 from safetensors.numpy import load_file, save_file
 from transformers import CLIPTokenizer
 
-from pipelines.runtime.preview import LatentsToRgb, write_map
+from pipelines.runtime.sampling.preview import LatentsToRgb, write_map
 from pipelines.training.demo_sdxl import architecture
 from pipelines.training.network import save_module, take_part
 from pipelines.training.stills.architecture import build_vae

@@ -18,7 +18,7 @@ from diffusers import AutoencoderKLWan
 from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
 from jax.sharding import Mesh
 
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.training.demo_wan.architecture import build_vae
 from pipelines.training.motions import FRAMES, draw_clip, render_clip
 from pipelines.training.optimizer import Course

@@ -13,7 +13,7 @@ import numpy as np
 from diffusers import UniPCMultistepScheduler
 from transformers import AutoTokenizer
 
-from pipelines.runtime.preview import LatentsToRgb, write_map
+from pipelines.runtime.sampling.preview import LatentsToRgb, write_map
 from pipelines.training.demo_wan import architecture
 from pipelines.training.network import save_module, take_part
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 from transformers import AutoTokenizer
 
-from pipelines.runtime.preview import LatentsToRgb, fit_map
+from pipelines.runtime.sampling.preview import LatentsToRgb, fit_map
 from pipelines.training.deadline import Deadline
 from pipelines.training.demo import train_network
 from pipelines.training.demo_wan import architecture, autoencoder

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 from pipelines.training.motions.clip import STILL, Clip
 from pipelines.training.postcards import Scene
 from pipelines.training.postcards.canvas import SUPERSAMPLING, Canvas
-from pipelines.training.postcards.layout import Layout, lay_out
+from pipelines.training.postcards.layout import Composition, compose
 from pipelines.training.postcards.light import LIGHTS, Light, find_light, mix_lights
 from pipelines.training.postcards.rendering import LOW_SUN, paint_landscape, place_sun
 from pipelines.training.postcards.subjects import Spot, draw_subject, find_spot
@@ -57,7 +57,7 @@ def render_clip(clip: Clip, width: int, height: int, frames: int = FRAMES) -> np
 
 
 def _render_still(scene: Scene, width: int, height: int) -> np.ndarray:
-    layout = lay_out(scene)
+    layout = compose(scene)
     canvas = _paint_background(scene, layout, width, height, light=find_light(scene))
     for subject, x in zip(scene.subjects, layout.subject_x, strict=True):
         spot = find_spot(canvas, subject, layout, x)
@@ -65,13 +65,13 @@ def _render_still(scene: Scene, width: int, height: int) -> np.ndarray:
     return canvas.finish()
 
 
-def _paint_background(scene: Scene, layout: Layout, width: int, height: int, *, light: Light) -> Canvas:
+def _paint_background(scene: Scene, layout: Composition, width: int, height: int, *, light: Light) -> Canvas:
     return paint_landscape(scene, width, height, light=light, sun=place_sun(scene, layout, width, height))
 
 
 def _move_subject(clip: Clip, width: int, height: int, shares: np.ndarray) -> np.ndarray:
     scene, (subject,) = clip.scene, clip.scene.subjects
-    layout = lay_out(scene)
+    layout = compose(scene)
     background = _paint_background(scene, layout, width, height, light=find_light(scene))
     home = find_spot(background, subject, layout, 0.5)
     course = _find_course(clip, layout, home.y / background.height)
@@ -87,7 +87,7 @@ def _move_subject(clip: Clip, width: int, height: int, shares: np.ndarray) -> np
     return np.stack(frames)
 
 
-def _find_course(clip: Clip, layout: Layout, y: float) -> Course:
+def _find_course(clip: Clip, layout: Composition, y: float) -> Course:
     jitter, stretch = np.random.default_rng((clip.scene.layout, 1)).uniform(-1, 1, size=2)
     if clip.motion == "balloon rises":
         x = layout.subject_x[0]
@@ -112,7 +112,7 @@ SUNRISE_DISC = (255, 226, 96)
 
 
 def _render_sun(clip: Clip, width: int, height: int, share: float) -> np.ndarray:
-    scene, layout = clip.scene, lay_out(clip.scene)
+    scene, layout = clip.scene, compose(clip.scene)
     climbed = share if clip.motion == "sun rises" else 1 - share
     lowest = layout.horizon * height - (LOW_SUN[scene.place] - DIP) * min(width, height)
     if scene.time == "noon":
@@ -188,7 +188,7 @@ def _blink(scene: Scene, width: int, height: int, frames: int) -> np.ndarray:
 
 
 def _render_lamps(scene: Scene, width: int, height: int, level: float) -> np.ndarray:
-    layout, light = lay_out(scene), find_light(scene)
+    layout, light = compose(scene), find_light(scene)
     gain = UNLIT_GAIN + (1 - UNLIT_GAIN) * level
     red, green, blue = light.subject_gain
     light = replace(light, lamps=level, subject_gain=(gain * red, gain * green, gain * blue))

@@ -14,7 +14,7 @@ from pipelines.training.postcards.scene import Scene
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class Composition:
     """What no caption says: a few fixed variants and narrow jitters, drawn from the scene's layout seed."""
 
     is_mirrored: bool
@@ -27,7 +27,7 @@ class Layout:
     sun_x: float
 
 
-def lay_out(scene: Scene) -> Layout:
+def compose(scene: Scene) -> Composition:
     rng = np.random.default_rng(scene.layout)
     mirrored, ridge, clouds, stars, slot, side = (int(rng.integers(n)) for n in (2, 3, 3, 3, 3, 2))
     jitter = rng.uniform(-1, 1, size=4)
@@ -38,7 +38,7 @@ def lay_out(scene: Scene) -> Layout:
         sun_x = (0.66, (0.2, 0.8)[side], 0.34)[slot]
     else:
         subject_x, sun_x = (), (0.36, 0.5, 0.64)[slot]
-    return Layout(
+    return Composition(
         is_mirrored=bool(mirrored),
         ridge=ridge,
         clouds=clouds,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from pipelines.training.postcards.canvas import Canvas, Point
-from pipelines.training.postcards.layout import Layout
+from pipelines.training.postcards.layout import Composition
 from pipelines.training.postcards.light import mix
 
 
-def _hill(canvas: Canvas, layout: Layout, *, base: float, swing: float, waves: float, shift: float) -> list[Point]:
+def _hill(canvas: Canvas, layout: Composition, *, base: float, swing: float, waves: float, shift: float) -> list[Point]:
     """A smooth ridge line; the layout's variant only moves its phase."""
     steps = np.linspace(0, 1, 25)
     along = (1 - steps if layout.is_mirrored else steps) * waves + shift + layout.ridge / 3
@@ -17,7 +17,7 @@ def _hill(canvas: Canvas, layout: Layout, *, base: float, swing: float, waves: f
     return [(float(t) * canvas.width, base - swing * canvas.unit * float(y)) for t, y in zip(steps, rise, strict=True)]
 
 
-def _paint_ocean(canvas: Canvas, layout: Layout, horizon: float) -> None:
+def _paint_ocean(canvas: Canvas, layout: Composition, horizon: float) -> None:
     far, near = canvas.light.sea
     canvas.slope([(0, horizon), (canvas.width, horizon)], far, near)
     unit = canvas.unit
@@ -30,7 +30,7 @@ def _paint_ocean(canvas: Canvas, layout: Layout, horizon: float) -> None:
         canvas.bar((x - half, y), (x + half, y + thick), crest, radius=thick / 2)
 
 
-def draw_glitter(canvas: Canvas, layout: Layout, horizon: float) -> None:
+def draw_glitter(canvas: Canvas, layout: Composition, horizon: float) -> None:
     far, near = canvas.light.sea
     depth = canvas.height - horizon
     for step, (width, shift) in enumerate(
@@ -51,7 +51,7 @@ PEAKS = (
 )
 
 
-def _paint_mountains(canvas: Canvas, layout: Layout, horizon: float) -> None:
+def _paint_mountains(canvas: Canvas, layout: Composition, horizon: float) -> None:
     unit = canvas.unit
     far = _hill(canvas, layout, base=horizon - 0.10 * unit, swing=0.035, waves=1.5, shift=0.2)
     canvas.slope(far, canvas.land((112, 140, 176), 0.45), canvas.land((112, 140, 176), 0.65))
@@ -76,7 +76,7 @@ def _paint_mountains(canvas: Canvas, layout: Layout, horizon: float) -> None:
     canvas.slope(near, canvas.land((92, 158, 100)), canvas.land((46, 104, 80)))
 
 
-def _paint_desert(canvas: Canvas, layout: Layout, horizon: float) -> None:
+def _paint_desert(canvas: Canvas, layout: Composition, horizon: float) -> None:
     unit = canvas.unit
     for x, half, tall in ((0.16, 0.15, 0.13), (0.88, 0.11, 0.10)):
         x = (1 - x if layout.is_mirrored else x) * canvas.width
@@ -94,7 +94,7 @@ def _paint_desert(canvas: Canvas, layout: Layout, horizon: float) -> None:
         canvas.slope(dune, canvas.land(top), canvas.land(bottom))
 
 
-def _paint_meadow(canvas: Canvas, layout: Layout, horizon: float) -> None:
+def _paint_meadow(canvas: Canvas, layout: Composition, horizon: float) -> None:
     unit = canvas.unit
     for lower, swing, waves, shift, top, bottom, depth in (
         (-0.06, 0.030, 1.2, 0.15, (120, 188, 130), (120, 188, 110), 0.30),
@@ -124,7 +124,7 @@ SKYLINES = (
 )  # fmt: skip
 
 
-def _paint_city(canvas: Canvas, layout: Layout, horizon: float) -> None:
+def _paint_city(canvas: Canvas, layout: Composition, horizon: float) -> None:
     unit, wide = canvas.unit, canvas.width
     foot = horizon + 0.12 * unit
 
@@ -160,7 +160,7 @@ def _paint_city(canvas: Canvas, layout: Layout, horizon: float) -> None:
     canvas.bar((0, foot), (wide, foot + 0.02 * unit), kerb)
 
 
-def _paint_snowy_hills(canvas: Canvas, layout: Layout, horizon: float) -> None:
+def _paint_snowy_hills(canvas: Canvas, layout: Composition, horizon: float) -> None:
     unit = canvas.unit
     for lower, swing, waves, shift, top, bottom, depth in (
         (-0.09, 0.040, 1.3, 0.10, (206, 222, 244), (190, 210, 238), 0.22),

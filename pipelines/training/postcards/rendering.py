@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipelines.training.postcards.canvas import SUPERSAMPLING, Canvas, Point
-from pipelines.training.postcards.layout import Layout, lay_out
+from pipelines.training.postcards.layout import Composition, compose
 from pipelines.training.postcards.light import Light, find_light
 from pipelines.training.postcards.places import PLACE_PAINTERS, draw_glitter
 from pipelines.training.postcards.scene import Scene, SceneError
@@ -20,7 +20,7 @@ LOW_SUN = {"ocean": 0.045, "mountains": 0.27, "desert": 0.13, "meadow": 0.13, "c
 
 def render(scene: Scene, width: int, height: int) -> np.ndarray:
     """The scene as uint8 (height, width, 3); the same scene and size give the same picture."""
-    layout = lay_out(scene)
+    layout = compose(scene)
     sun = place_sun(scene, layout, width, height)
     canvas = paint_landscape(scene, width, height, light=find_light(scene), sun=sun)
     for subject, x in zip(scene.subjects, layout.subject_x, strict=True):
@@ -28,7 +28,7 @@ def render(scene: Scene, width: int, height: int) -> np.ndarray:
     return canvas.finish()
 
 
-def place_sun(scene: Scene, layout: Layout, width: int, height: int) -> Point:
+def place_sun(scene: Scene, layout: Composition, width: int, height: int) -> Point:
     """Where the sun or moon stands, in pixels of the finished picture."""
     low = layout.horizon * height - LOW_SUN[scene.place] * min(width, height)
     return layout.sun_x * width, low if scene.time in ("sunrise", "sunset") else 0.15 * height
@@ -38,7 +38,7 @@ def paint_landscape(scene: Scene, width: int, height: int, *, light: Light, sun:
     """All that stands behind the subjects."""
     if min(width, height) < SHORTEST_SIDE:
         raise SceneError(f"{width=} {height=}: both must be at least {SHORTEST_SIDE}")
-    layout = lay_out(scene)
+    layout = compose(scene)
     canvas = Canvas(shade_sky(width, height, light=light, horizon=layout.horizon, sun=sun), light)
     sun = (sun[0] * SUPERSAMPLING, sun[1] * SUPERSAMPLING)
     if scene.time == "night" and scene.weather == "clear":

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from pipelines.training.postcards.canvas import Canvas, Point
-from pipelines.training.postcards.layout import Layout
+from pipelines.training.postcards.layout import Composition
 from pipelines.training.postcards.light import Light
 
 
@@ -32,7 +32,7 @@ STAR_FIELDS = (
 )  # fmt: skip
 
 
-def draw_stars(canvas: Canvas, layout: Layout, moon: Point) -> None:
+def draw_stars(canvas: Canvas, layout: Composition, moon: Point) -> None:
     for index, (x, y) in enumerate(STAR_FIELDS[layout.stars]):
         x = 1 - x if layout.is_mirrored else x
         centre = (x * canvas.width, y * canvas.height)
@@ -59,7 +59,7 @@ CLOUD_FIELDS = (
 )
 
 
-def draw_clouds(canvas: Canvas, layout: Layout) -> None:
+def draw_clouds(canvas: Canvas, layout: Composition) -> None:
     light = canvas.light
     for x, y, size in CLOUD_FIELDS[layout.clouds]:
         cx = (1 - x if layout.is_mirrored else x) * canvas.width

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipelines.training.postcards.canvas import Canvas, Point
-from pipelines.training.postcards.layout import Layout
+from pipelines.training.postcards.layout import Composition
 from pipelines.training.postcards.light import SUBJECT_COLOURS, SUBJECT_SHADES, Rgb, mix
 from pipelines.training.postcards.scene import Scene, Subject
 
@@ -41,7 +41,7 @@ class _Coat:
     shade: Rgb
 
 
-def find_spot(canvas: Canvas, subject: Subject, layout: Layout, x: float) -> Spot:
+def find_spot(canvas: Canvas, subject: Subject, layout: Composition, x: float) -> Spot:
     """Where the subject stands, `x` of the way from the left edge; a balloon hangs in the sky."""
     y = 0.40 if subject.kind == "hot-air balloon" else 0.86
     return Spot(x=x * canvas.width, y=y * canvas.height, size=layout.subject_scale * canvas.unit)

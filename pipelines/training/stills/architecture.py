@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from diffusers import AutoencoderKL
 
-from pipelines.runtime.torch_bridge import TracedModule, parameters_on_meta
+from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
 
 LATENT_CHANNELS = 16
 SHALLOW_CHANNELS = 4

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.training.optimizer import Course
 from pipelines.training.postcards import draw_scene, render
 from pipelines.training.stills.architecture import SHALLOW_CHANNELS, build_shallow_vae, trace_and_initialise

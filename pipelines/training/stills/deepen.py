@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.training.optimizer import Course
 from pipelines.training.stills import architecture
 from pipelines.training.stills.autoencoder import (

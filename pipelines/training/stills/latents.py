@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pipelines.runtime.preview import LatentsToRgb, fit_map
+from pipelines.runtime.sampling.preview import LatentsToRgb, fit_map
 from pipelines.training.deadline import Deadline
 from pipelines.training.postcards import render
 from pipelines.training.stills import architecture

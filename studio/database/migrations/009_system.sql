@@ -11,7 +11,7 @@ CREATE TABLE machine (
     chips INTEGER NOT NULL DEFAULT 0,
     chip_price REAL,                              -- US dollars for a chip and an hour
     mesh TEXT NOT NULL DEFAULT '',                -- of the resident model
-    devices TEXT NOT NULL DEFAULT '[]',           -- JSON: pipelines/runtime/memory.py
+    devices TEXT NOT NULL DEFAULT '[]',           -- JSON: pipelines/runtime/devices/memory.py
     host TEXT NOT NULL DEFAULT '{}',              -- JSON: bytes of the worker and of the whole machine
     compiling INTEGER NOT NULL DEFAULT 0,         -- programs, in the background too
     measured_at REAL NOT NULL DEFAULT 0,

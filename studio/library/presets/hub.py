@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.errors import LumeshError
-from pipelines.runtime.online import is_hub_reachable
+from pipelines.runtime.weights.online import is_hub_reachable
 from studio.library.presets.files import (
     MAX_FILE_BYTES,
     MAX_PACK_FILES,

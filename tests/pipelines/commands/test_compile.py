@@ -16,8 +16,8 @@ from pipelines.catalog import Catalog
 from pipelines.errors import Cancelled
 from pipelines.generate import generate
 from pipelines.registry import load
-from pipelines.runtime.compiled import counter
-from pipelines.runtime.packs import read_manifest
+from pipelines.runtime.programs.aot_packs import read_manifest
+from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import Progress, ignore_progress
 
 ROOT = Path(__file__).resolve().parents[3]

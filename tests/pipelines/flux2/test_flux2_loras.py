@@ -10,7 +10,7 @@ from pipelines.flux2.loras import rename
 from pipelines.generate import generate
 from pipelines.loras import get_lora
 from pipelines.recipe import Recipe
-from pipelines.runtime.lora import list_places, read_updates
+from pipelines.runtime.weights.lora import list_layer_weights, read_updates
 from tests.pipelines.loras import RANK, Pairs, draw_pairs, save_tensors, write_kohya, write_peft
 
 MAX_DIFFERENCE = 2
@@ -74,7 +74,7 @@ def read(family: Any, ref: str) -> dict[str, np.ndarray]:
         get_lora(ref, family.model.loras_dir),
         scale=1.0,
         rename=rename,
-        places={"transformer": list_places(family.parts.modules["transformer"])},
+        places={"transformer": list_layer_weights(family.parts.modules["transformer"])},
         model=family.model,
     )
     return {name: one.compute((slice(0, None),) * one.down.ndim) for name, one in updates["transformer"].items()}

@@ -16,8 +16,8 @@ from pipelines.errors import MeshError, ModelError
 from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
 from pipelines.registry import load
-from pipelines.runtime.memory import count_live_bytes
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.memory import count_live_bytes
+from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import ignore_progress
 
 Try = Callable[..., Any]

@@ -18,9 +18,9 @@ from pipelines.flux2.sharding import TRANSFORMER_RULES, check_heads
 from pipelines.generate import generate, generate_together
 from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
-from pipelines.runtime.compiled import lower
-from pipelines.runtime.mesh import AXES, build_mesh
-from pipelines.runtime.sharding import apply_rules
+from pipelines.runtime.devices.mesh import AXES, build_mesh
+from pipelines.runtime.devices.sharding import apply_rules
+from pipelines.runtime.programs.compiled import lower
 
 
 @pytest.mark.parametrize(

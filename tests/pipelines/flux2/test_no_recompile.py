@@ -11,8 +11,8 @@ from pipelines.catalog import Catalog
 from pipelines.errors import Cancelled
 from pipelines.generate import generate
 from pipelines.recipe import Recipe
-from pipelines.runtime.compiled import counter
-from pipelines.runtime.memory import count_live_bytes
+from pipelines.runtime.devices.memory import count_live_bytes
+from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import PHASES, Progress, ignore_progress
 
 SUBJECTS = ("a red boat", "zwölf Boxkämpfer", "日本の山", "😀", "a house " * 60, "")

@@ -9,9 +9,9 @@ from pipelines.catalog import Catalog
 from pipelines.flux2 import programs
 from pipelines.flux2.preview import guess_map
 from pipelines.plan.abstract import describe_parts
-from pipelines.runtime.compiled import lower
-from pipelines.runtime.mesh import build_mesh
-from pipelines.runtime.preview import write_map
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.programs.compiled import lower
+from pipelines.runtime.sampling.preview import write_map
 
 
 def describe_programs(parts: Any, model: Any) -> dict[str, str]:

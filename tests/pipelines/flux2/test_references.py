@@ -13,7 +13,7 @@ from pipelines.errors import RecipeError
 from pipelines.generate import generate
 from pipelines.recipe import Recipe
 from pipelines.references import References
-from pipelines.runtime.compiled import counter
+from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import Progress
 
 MAX_DIFFERENCE = 2

@@ -11,8 +11,8 @@ from jax.sharding import NamedSharding
 
 from pipelines.flux2.parts import Parts
 from pipelines.flux2.programs import lay_out, list_programs
-from pipelines.runtime.compiled import lower
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.programs.compiled import lower
 
 # Programs for chips that are not here are compiled, cached, but not read back: JAX warns and compiles again.
 pytestmark = [pytest.mark.tpu_aot, pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")]

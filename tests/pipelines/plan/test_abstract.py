@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.catalog import Model, load_catalog
 from pipelines.plan.abstract import count_parameters, describe_parts, list_stages
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.mesh import build_mesh
 
 # Billions, as published with the models; the text encoders of FLUX.2 end at the last layer that is read, the image
 # encoder of Wan before its last one (0.631 with it).
@@ -86,8 +86,8 @@ def test_every_stage_is_listed_in_the_order_of_a_job(model_id: str, names: list[
 def test_describing_the_largest_model_takes_no_memory_for_its_weights() -> None:
     code = (
         "import resource, sys; sys.path.insert(0, '.');"
-        "from pipelines.runtime.platform import prepare_compiler; prepare_compiler(cpu_devices=1);"
-        "from pipelines.catalog import load_catalog; from pipelines.runtime.mesh import build_mesh;"
+        "from pipelines.runtime.devices.platform import prepare_compiler; prepare_compiler(cpu_devices=1);"
+        "from pipelines.catalog import load_catalog; from pipelines.runtime.devices.mesh import build_mesh;"
         "from pipelines.plan.abstract import describe_parts;"
         "describe_parts(load_catalog().get('flux2-dev'), build_mesh('dp=1'));"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"

@@ -22,7 +22,7 @@ from pipelines.plan.estimate import Cost, Estimate
 from pipelines.plan.matrix import write_matrix
 from pipelines.plan.planner import Plan, choose_mesh, make_plan
 from pipelines.plan.topologies import TOPOLOGIES
-from pipelines.runtime.compiled import lower
+from pipelines.runtime.programs.compiled import lower
 from pipelines.stages import Progress
 
 pytestmark = pytest.mark.filterwarnings("ignore:Error reading persistent compilation cache")

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.plan.compiler import Compiler, CompilerError, is_about_memory, read_versions, read_wanted_bytes
 from pipelines.plan.topologies import TOPOLOGIES
-from pipelines.runtime.compiled import Program, lower
+from pipelines.runtime.programs.compiled import Program, lower
 
 NUMBERS = jax.ShapeDtypeStruct((8,), jnp.float32)
 

@@ -16,7 +16,7 @@ from pipelines.plan.hlo import (
     count_pallas_flops,
     read_bytes,
 )
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.mesh import build_mesh
 
 EXCERPTS = Path(__file__).parent / "hlo"
 

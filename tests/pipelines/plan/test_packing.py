@@ -9,8 +9,8 @@ from pipelines.catalog import load_catalog
 from pipelines.plan.abstract import describe_parts
 from pipelines.plan.packing import list_programs, outputs_at_once
 from pipelines.references import choose_programs
-from pipelines.runtime.mesh import build_mesh
-from pipelines.runtime.packs import name_program
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.programs.aot_packs import name_program
 
 
 @pytest.mark.parametrize(

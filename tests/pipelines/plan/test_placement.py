@@ -10,7 +10,7 @@ import pytest
 from pipelines.catalog import load_catalog
 from pipelines.plan.placement import HOST_BYTES_PER_S, Need, Placement, count_moves, recommend
 from pipelines.plan.topologies import GIB, TOPOLOGIES, find_topology
-from pipelines.runtime.room import USABLE, Parked, Room
+from pipelines.runtime.devices.offload import USABLE, Offloader, Parked
 
 CATALOG = load_catalog()
 FITTING = {"text_encoder": 4.0, "transformer": 8.0}
@@ -178,8 +178,8 @@ class Working:
 
 
 def drive(needs: list[Need], weights: Mapping[str, int], *, limit_bytes: int) -> list[list[str]]:
-    """What comes back to the devices of a real Room for each of two prompts."""
-    room, components = Room(limit_bytes=limit_bytes), dict[str, dict[str, jax.Array]]()
+    """What comes back to the devices of a real Offloader for each of two prompts."""
+    room, components = Offloader(limit_bytes=limit_bytes), dict[str, dict[str, jax.Array]]()
     for name, size in weights.items():
         own = {"w": jax.device_put(np.zeros(size, np.int8))}
         room.prepare(name, own)

@@ -19,8 +19,8 @@ from pipelines.plan.placement import Placement
 from pipelines.plan.planner import Plan, StagePlan, choose_mesh, to_json
 from pipelines.plan.report import print_plan
 from pipelines.plan.topologies import TOPOLOGIES
-from pipelines.runtime.compiled import Program
-from pipelines.runtime.mesh import describe_mesh
+from pipelines.runtime.devices.mesh import describe_mesh
+from pipelines.runtime.programs.compiled import Program
 
 
 @pytest.mark.tpu_aot

@@ -7,7 +7,7 @@ import pytest
 from pipelines.errors import LumeshError
 from pipelines.plan.schedule import count_loop_cycles, find_most, measure
 from pipelines.plan.topologies import V5E, V6E, find_topology
-from pipelines.runtime.flash import Tiles, choose_tiles, find_vmem_bytes
+from pipelines.runtime.kernels.flash import Tiles, choose_tiles, find_vmem_bytes
 
 SCHEDULE = """\
 = control target key start

@@ -12,8 +12,8 @@ from pipelines.catalog import load_catalog
 from pipelines.errors import RecipeError
 from pipelines.generate import generate
 from pipelines.recipe import Recipe, resolve
-from pipelines.runtime.compiled import counter
-from pipelines.runtime.schedules import build_scheduler
+from pipelines.runtime.programs.compiled import counter
+from pipelines.runtime.sampling.schedules import build_scheduler
 from pipelines.stages import Progress
 
 MAX_DIFFERENCE = 2

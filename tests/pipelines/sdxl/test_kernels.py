@@ -13,10 +13,10 @@ from jax.sharding import PartitionSpec as P
 from pipelines.generate import uses_cfg
 from pipelines.recipe import Recipe
 from pipelines.registry import load
-from pipelines.runtime.components import load_component
-from pipelines.runtime.convolution import PictureAxes, list_plain_convolutions
-from pipelines.runtime.mesh import build_mesh
-from pipelines.runtime.taps import FLAT_NDIM
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.kernels.conv3x3 import FLAT_NDIM
+from pipelines.runtime.kernels.convolution import PictureAxes, list_plain_convolutions
+from pipelines.runtime.weights.components import load_component
 from pipelines.sdxl import programs, sharding
 from pipelines.stages import ignore_progress
 

@@ -14,7 +14,7 @@ from pipelines.errors import Cancelled, ModelError
 from pipelines.generate import generate
 from pipelines.recipe import Recipe
 from pipelines.registry import load
-from pipelines.runtime.memory import count_live_bytes
+from pipelines.runtime.devices.memory import count_live_bytes
 from pipelines.stages import Progress, ignore_progress
 
 Try = Callable[..., Any]

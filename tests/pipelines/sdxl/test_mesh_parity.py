@@ -15,7 +15,7 @@ from pipelines.generate import generate, generate_together
 from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
 from pipelines.registry import choose_sizes_for
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.mesh import build_mesh
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from pipelines.catalog import Catalog
 from pipelines.errors import Cancelled
 from pipelines.generate import generate
 from pipelines.recipe import Recipe
-from pipelines.runtime.compiled import counter
-from pipelines.runtime.memory import count_live_bytes
+from pipelines.runtime.devices.memory import count_live_bytes
+from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import PHASES, Progress, ignore_progress
 
 SUBJECTS = ("a red sailboat", "zwölf Boxkämpfer", "日本の山", "😀", "a house " * 60)
@@ -82,8 +82,8 @@ def test_prompts_are_read_while_the_other_programs_get_ready(
     local_catalog: Catalog, draw_recipe: Callable[..., Recipe], cache_dir: Path, family: Any
 ) -> None:
     from pipelines.registry import load
-    from pipelines.runtime.compiled import Program
-    from pipelines.runtime.packs import Packs
+    from pipelines.runtime.programs.aot_packs import Packs
+    from pipelines.runtime.programs.compiled import Program
 
     release = threading.Event()
 

@@ -11,8 +11,8 @@ from pipelines.errors import Cancelled, ModelError, RemoteEncoderError
 from pipelines.generate import generate
 from pipelines.loras import get_lora
 from pipelines.recipe import Lora, Recipe
-from pipelines.runtime.lora import list_places, read_updates
 from pipelines.runtime.remote_encoder import RemoteEncoder
+from pipelines.runtime.weights.lora import list_layer_weights, read_updates
 from pipelines.sdxl.loras import rename
 from pipelines.stages import Progress, ignore_progress
 from tests.pipelines.loras import RANK, Pairs, draw_pairs, save_tensors, write_kohya, write_peft
@@ -168,7 +168,7 @@ def read(family: Any, ref: str) -> dict[str, dict[str, np.ndarray]]:
         get_lora(ref, family.model.loras_dir),
         scale=1.0,
         rename=lambda tensors, file: rename(tensors, file, modules=modules),
-        places={component: list_places(module) for component, module in modules.items()},
+        places={component: list_layer_weights(module) for component, module in modules.items()},
         model=family.model,
     )
     return {

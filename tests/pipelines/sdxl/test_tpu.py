@@ -7,9 +7,9 @@ import pytest
 from pipelines.catalog import Catalog
 from pipelines.plan.abstract import describe_parts
 from pipelines.plan.topologies import find_devices, find_topology
-from pipelines.runtime.compiled import lower
-from pipelines.runtime.mesh import build_mesh
-from pipelines.runtime.taps import FLAT_NDIM
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.kernels.conv3x3 import FLAT_NDIM
+from pipelines.runtime.programs.compiled import lower
 from pipelines.sdxl.programs import lay_out, list_programs
 
 # Programs for chips that are not here are compiled, cached, but not read back: JAX warns and compiles again.

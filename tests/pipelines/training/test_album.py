@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.training.album import AlbumSize, keep_latents, take_turns
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.training.checkpoint import KEPT, load_checkpoint, save_checkpoint
 from pipelines.training.optimizer import Course, build_optimizer
 from pipelines.training.trainer import Task, train

@@ -204,7 +204,7 @@ def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
     import torch
     from PIL import Image
 
-    from pipelines.runtime.schedules import build_scheduler
+    from pipelines.runtime.sampling.schedules import build_scheduler
 
     torch.set_num_threads(1)  # these tensors are too small to share
     loaded: dict[tuple[str, str], tuple[Any, dict[str, Any]]] = {}

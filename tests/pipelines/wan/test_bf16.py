@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pipelines.recipe import Recipe
-from pipelines.runtime.components import describe_component, load_component
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.weights.components import describe_component, load_component
 from pipelines.stages import ignore_progress
 from pipelines.wan.family import WanFamily
 from pipelines.wan.load import list_precise

@@ -15,9 +15,9 @@ import torch
 from diffusers import AutoencoderKLWan
 from jax.sharding import PartitionSpec as P
 
-from pipelines.runtime.convolution import PictureAxes
-from pipelines.runtime.mesh import build_mesh
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.wan.causal import decode_frames, encode_frames
 from pipelines.wan.convolutions import split_convolutions
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from diffusers import WanTransformer3DModel
 
-from pipelines.runtime.mesh import build_mesh
-from pipelines.runtime.torch_bridge import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.wan.attention import RotaryAttention
 from pipelines.wan.tokens import EvenTokens
 

@@ -17,7 +17,7 @@ from pipelines.generate import generate
 from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
 from pipelines.registry import load
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stage_files import EMBEDDINGS_FILE, LATENTS_FILE, read_tensors, write_tensors
 from pipelines.stages import ignore_progress
 

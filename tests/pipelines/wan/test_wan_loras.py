@@ -12,7 +12,7 @@ from pipelines import wan
 from pipelines.generate import generate
 from pipelines.loras import get_lora
 from pipelines.recipe import Lora, Recipe
-from pipelines.runtime.lora import list_places, read_updates
+from pipelines.runtime.weights.lora import list_layer_weights, read_updates
 from pipelines.stages import ignore_progress
 from pipelines.wan.loras import choose_experts, rename
 from tests.pipelines.loras import RANK, Pairs, draw_pairs, save_tensors, write_kohya, write_peft
@@ -86,7 +86,7 @@ def test_parts_of_layers_in_a_stack_get_their_updates(
 def test_each_weight_keeps_its_precision_and_its_place(
     load_wan: Callable[..., Any], pairs_of: Callable[..., Pairs], cache_dir: Path
 ) -> None:
-    from pipelines.runtime.mesh import build_mesh
+    from pipelines.runtime.devices.mesh import build_mesh
 
     model = load_wan("t2v").model
     mesh = build_mesh("dp=2,tp=2", choose=lambda _count: {})
@@ -110,7 +110,7 @@ def read(family: Any, ref: str) -> dict[str, np.ndarray]:
         get_lora(ref, family.model.loras_dir),
         scale=1.0,
         rename=lambda tensors, file: rename(tensors, file, components=["transformer"]),
-        places={"transformer": list_places(family.parts.modules["transformer"])},
+        places={"transformer": list_layer_weights(family.parts.modules["transformer"])},
         model=family.model,
     )
     return {name: one.compute((slice(0, None),) * one.down.ndim) for name, one in updates["transformer"].items()}

@@ -16,9 +16,9 @@ from pipelines.generate import generate, generate_together
 from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
 from pipelines.registry import choose_sizes_for
-from pipelines.runtime.compiled import lower
-from pipelines.runtime.mesh import AXES, build_mesh
-from pipelines.runtime.sharding import apply_rules
+from pipelines.runtime.devices.mesh import AXES, build_mesh
+from pipelines.runtime.devices.sharding import apply_rules
+from pipelines.runtime.programs.compiled import lower
 from pipelines.wan.programs import list_programs
 from pipelines.wan.sharding import keep_encoder, keep_transformer
 

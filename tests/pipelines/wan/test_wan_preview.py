@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.runtime.preview import FILE_NAME, LatentsToRgb, PreviewMap, write_map
+from pipelines.runtime.sampling.preview import FILE_NAME, LatentsToRgb, PreviewMap, write_map
 from pipelines.wan.preview import build_preview_program, choose_frames, guess_map, pair_frames
 
 CHANNELS = 6

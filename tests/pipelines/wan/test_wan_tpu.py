@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import NamedSharding
 
-from pipelines.runtime.compiled import lower
-from pipelines.runtime.mesh import build_mesh
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.programs.compiled import lower
 from pipelines.wan.parts import Parts
 from pipelines.wan.programs import lay_out, list_programs
 

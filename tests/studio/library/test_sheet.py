@@ -7,16 +7,16 @@ from PIL import Image
 
 from studio.library import lettering
 from studio.library.lettering import Lettering
-from studio.library.sheet import EMPTY, MAX_PIXELS, Place, Table, draw_sheet
+from studio.library.sheet import EMPTY, MAX_PIXELS, Cell, Table, draw_sheet
 
 COLOURS = ("red", "green", "blue", "yellow", "cyan", "magenta", "black", "orange")
 
 
-def make_places(folder: Path, count: int, *, size: tuple[int, int] = (80, 60)) -> list[Place]:
+def make_places(folder: Path, count: int, *, size: tuple[int, int] = (80, 60)) -> list[Cell]:
     places = []
     for colour in COLOURS[:count]:
         Image.new("RGB", size, colour).save(folder / f"{colour}.png")
-        places.append(Place(file=folder / f"{colour}.png"))
+        places.append(Cell(file=folder / f"{colour}.png"))
     return places
 
 
@@ -58,9 +58,9 @@ def test_a_missing_picture_is_an_empty_cell_that_says_why(tmp_path: Path) -> Non
     (tmp_path / "torn.png").write_bytes(b"no picture")
     places = [
         *make_places(tmp_path, 1),
-        Place(file=None, note="cancelled"),
-        Place(file=None),
-        Place(file=tmp_path / "torn.png"),
+        Cell(file=None, note="cancelled"),
+        Cell(file=None),
+        Cell(file=tmp_path / "torn.png"),
     ]
     sheet = draw_sheet(Table(places=places, columns=["a", "b"], rows=["1", "2"]))
     red, empty = find_boxes(sheet, "red", EMPTY)
@@ -72,7 +72,7 @@ def test_a_missing_picture_is_an_empty_cell_that_says_why(tmp_path: Path) -> Non
 def test_pictures_of_several_sizes_stand_in_the_middle(tmp_path: Path) -> None:
     Image.new("RGB", (40, 90), "red").save(tmp_path / "tall.png")
     Image.new("RGB", (120, 50), "blue").save(tmp_path / "wide.png")
-    places = [Place(file=tmp_path / "tall.png"), Place(file=tmp_path / "wide.png")]
+    places = [Cell(file=tmp_path / "tall.png"), Cell(file=tmp_path / "wide.png")]
     tall, wide = find_boxes(draw_sheet(Table(places=places, columns=["a", "b"])), "red", "blue")
     assert (tall[2] - tall[0], tall[3] - tall[1], wide[2] - wide[0], wide[3] - wide[1]) == (40, 90, 120, 50)
     assert (tall[1] + tall[3]) // 2 == (wide[1] + wide[3]) // 2
@@ -113,7 +113,7 @@ def test_any_text_can_be_measured_and_drawn() -> None:
         "\x00\x07\u202e\ufeff",
         "\ud7ff\U0010ffff",
     ):
-        sheet = draw_sheet(Table(places=[Place(file=None, note=text)], columns=[text], rows=[text], caption=text))
+        sheet = draw_sheet(Table(places=[Cell(file=None, note=text)], columns=[text], rows=[text], caption=text))
         assert sheet.width > 0
         assert letters.measure(lettering.clean(text)) >= 0
     assert lettering.clean("line\nbreak\x07") == "line break"

@@ -24,7 +24,7 @@ SINKS: dict[str, frozenset[int | str]] = {
     "make_error": frozenset({"title", "detail", "advice"}),
     "Refusal": frozenset({"detail"}),
     "NotPublicError": frozenset({0}),
-    "Turn": frozenset({1}),
+    "PlaceInLine": frozenset({1}),
 }
 ERROR_WORDS: frozenset[int | str] = frozenset({0, "detail", "title", "advice"})
 LISTS = frozenset({"notes", "advice", "reasons"})  # what stands in them, or is appended to them

@@ -29,10 +29,10 @@ OPERATORS = (
     "pipelines/stage_files.py",  # of the commands that run one stage
     "pipelines/plan/hlo.py",  # a compiler's output that is none
     "pipelines/mesh_text.py",  # --mesh, when anything starts
-    "pipelines/runtime/mesh.py",  # the same, when the worker starts
+    "pipelines/runtime/devices/mesh.py",  # the same, when the worker starts
     "pipelines/flux2/sharding.py",  # the same
-    "pipelines/runtime/flash.py",  # a mistake of ours
-    "pipelines/runtime/packs.py",  # logged: what a pack lacks is compiled
+    "pipelines/runtime/kernels/flash.py",  # a mistake of ours
+    "pipelines/runtime/programs/aot_packs.py",  # logged: what a pack lacks is compiled
     "studio/access/commands.py",
     "studio/access/safety.py",  # when the server starts
     "studio/access/users.py",  # `app.py users`, and the file that it writes
@@ -98,7 +98,7 @@ def write_example(message: str) -> str:
 def test_the_source_is_read() -> None:
     files = {one.file for one in list_messages()}
     assert len(list_messages()) > 500
-    assert {"pipelines/runtime/hub.py", "studio/jobs/queue.py", "studio/library/foreign/fit.py"} <= files
+    assert {"pipelines/runtime/weights/hub.py", "studio/jobs/queue.py", "studio/library/foreign/fit.py"} <= files
     texts = {write_example(one.text) for one in list_messages()}
     assert "7 of your jobs wait already, 7 more do not fit; 7 may wait at a time." in texts
     assert "there is no ControlNet here" in texts

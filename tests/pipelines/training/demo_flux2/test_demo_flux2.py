@@ -13,7 +13,7 @@ import torch
 
 from pipelines.catalog import Catalog, Shape, load_catalog
 from pipelines.recipe import Recipe, resolve
-from pipelines.runtime.preview import LatentsToRgb
+from pipelines.runtime.sampling.preview import LatentsToRgb
 from pipelines.training.demo_flux2 import architecture
 from pipelines.training.demo_flux2.denoiser import STAGES, build_loss, fold_patches
 from pipelines.training.demo_flux2.export import export

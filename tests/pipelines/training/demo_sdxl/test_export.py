@@ -11,7 +11,7 @@ import torch
 from safetensors.numpy import load_file
 
 from pipelines.catalog import load_catalog
-from pipelines.runtime.preview import LatentsToRgb, read_map
+from pipelines.runtime.sampling.preview import LatentsToRgb, read_map
 from pipelines.training.demo_sdxl.export import export
 from pipelines.training.demo_sdxl.network import build_network
 from pipelines.training.stills.architecture import LATENT_CHANNELS, build_vae, trace_and_initialise

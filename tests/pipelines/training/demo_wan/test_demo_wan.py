@@ -12,7 +12,7 @@ import torch
 
 from pipelines.catalog import Catalog, Shape, load_catalog
 from pipelines.recipe import Recipe, resolve
-from pipelines.runtime.preview import LatentsToRgb
+from pipelines.runtime.sampling.preview import LatentsToRgb
 from pipelines.training.demo_wan import architecture, autoencoder
 from pipelines.training.demo_wan.captions import EXAM, QUESTIONS, label
 from pipelines.training.demo_wan.export import export

@@ -1,0 +1,394 @@
+"""Unmodified diffusers and transformers modules as pure JAX functions.
+
+The only file that touches torchax. A module is built once without weights (parameters on the meta device), then called
+through `torch.func.functional_call` inside `jax.jit` with every parameter and buffer passed as an argument: nothing is
+enabled globally, and nothing is closed over, so no weight is baked into a program.
+
+Attention, norms, convolutions and resizing are ours (attention.py, operators.py) in place of torchax's.
+"""
+
+import contextlib
+import contextvars
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import torch
+import torchax.tensor
+from jax.sharding import Mesh, NamedSharding
+from torch.utils._pytree import tree_map_only
+from torchax.ops import mappings, ops_registry
+
+from pipelines.runtime.devices.sharding import Rules, apply_rules
+from pipelines.runtime.kernels import operators
+from pipelines.runtime.kernels.attention import AttentionAxes, attend
+from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
+from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
+
+# Fewer layers stay as they are: little to gain, and a scan copies each layer's weights, which a CPU feels.
+SCAN_FROM = 5
+
+
+@contextlib.contextmanager
+def parameters_on_meta() -> Iterator[None]:
+    """Inside, modules are built without memory for parameters; buffers keep their values.
+
+    Tables such as position ids are not in checkpoints, so a plain `torch.device("meta")` would lose them.
+    """
+    register = torch.nn.Module.register_parameter
+
+    def register_on_meta(self: torch.nn.Module, name: str, param: torch.nn.Parameter | None) -> None:
+        if param is not None and not param.is_meta:
+            param = torch.nn.Parameter(param.to("meta"), requires_grad=False)
+        register(self, name, param)
+
+    torch.nn.Module.register_parameter = register_on_meta
+    try:
+        yield
+    finally:
+        torch.nn.Module.register_parameter = register
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerPlacement:
+    """How one layer's weights lie on the mesh while it runs; where that is more than a device keeps, it is gathered.
+
+    `rules` speak of names within the layer, after a dot. Gathered layer by layer, a device holds but those under way.
+    """
+
+    mesh: Mesh
+    rules: Rules
+
+    def place(self, weights: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        shapes = {f".{name}": weight.shape for name, weight in weights.items()}
+        shardings = apply_rules(self.rules, shapes, self.mesh)
+        return {name: jax.lax.with_sharding_constraint(value, shardings[f".{name}"]) for name, value in weights.items()}
+
+
+class TracedModule:
+    """A torch module as `call(weights, ...)`, for use inside `jax.jit`."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module: Any = module.eval().requires_grad_(requires_grad=False)
+        _environment()  # which builds two small programs: now, when none is counted
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape of everything a checkpoint must provide."""
+        names = self.module.state_dict(keep_vars=True)
+        return {name: tuple(value.shape) for name, value in names.items()}
+
+    def constant_buffers(self) -> dict[str, jax.Array]:
+        """Buffers that are not in checkpoints (position ids, rotary tables); part of the weights passed to `call`."""
+        saved = self.module.state_dict()
+        buffers = {name: value for name, value in self.module.named_buffers() if name not in saved}
+        return {name: jnp.asarray(value.numpy()) for name, value in buffers.items()}
+
+    def call_after(self, pattern: str, function: Callable[[jax.Array], jax.Array]) -> None:
+        """From now on, what submodules of a matching name give passes through `function`."""
+
+        def run(_module: torch.nn.Module, _args: Any, output: Any) -> Any:
+            environment = _environment()
+            return environment.j2t_iso(function(environment.t2j_iso(output)))
+
+        for name, submodule in self.module.named_modules():
+            if re.search(pattern, name):
+                submodule.register_forward_hook(run)
+
+    def call_before(self, pattern: str, function: Callable[[jax.Array], jax.Array]) -> None:
+        """From now on, hidden states that submodules of a matching name take pass through `function`."""
+
+        def run(_module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+            states = {name: value for name, value in kwargs.items() if name.endswith("hidden_states")}
+            args, states = (
+                tree_map_only(torch.Tensor, functools.partial(call_jax, function), own) for own in (args, states)
+            )
+            return args, kwargs | states
+
+        for name, submodule in self.module.named_modules():
+            if re.search(pattern, name):
+                submodule.register_forward_pre_hook(run, with_kwargs=True)
+
+    def call(
+        self,
+        weights: Mapping[str, jax.Array],
+        *args: Any,
+        method: Callable[..., Any] | None = None,
+        input_shardings: Mapping[str, NamedSharding] | None = None,
+        attention: AttentionAxes | None = None,
+        pictures: PictureAxes | None = None,
+        running_layer: LayerPlacement | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Runs `forward`, or `method(module, ...)`, on JAX arrays and returns JAX arrays in the same structure.
+
+        `input_shardings` says how the first argument of the submodules named there lies on the mesh, `attention` how
+        long attentions do, `pictures` how what is convolved does, `running_layer` how the weights of one layer of a
+        scan do while it runs.
+        """
+        environment = _environment()
+        weights_t, args_t, kwargs_t = environment.j2t_iso((dict(weights), args, kwargs))
+        run = method or type(self.module).__call__
+        with (
+            environment,
+            torch.nn.utils.stateless._reparametrize_module(self.module, weights_t),  # noqa: SLF001 - functional_call reaches only forward
+            _inputs_constrained(self.module, input_shardings or {}),
+            _set(_attention_axes, attention),
+            _set(_picture_axes, pictures),
+            _set(_running_layer, running_layer),
+        ):
+            result = run(self.module, *args_t, **kwargs_t)
+        return environment.t2j_iso(result)
+
+
+class ScannedLayers(torch.nn.Module):
+    """A list of identical layers that runs as one `jax.lax.scan`, so that a program holds one layer and not all.
+
+    Takes the place of the ModuleList in a model whose forward goes through it with `for layer in layers`, or through a
+    slice that leaves nothing out. A parameter `layers.0.x`, `layers.1.x`, ... becomes one `layers.every_layer.x` with
+    the layers along its first axis. `carried` names the inputs that each layer hands to the next, in the order in which
+    it returns them.
+    """
+
+    def __init__(self, layers: torch.nn.ModuleList, *, carried: tuple[str, ...]) -> None:
+        super().__init__()
+        self.every_layer = layers[0]
+        self._count = len(layers)
+        self._carried = carried
+        self._signature = inspect.signature(layers[0].forward)
+        self._outputs: list[Any] | None = None
+        for module in self.every_layer.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                stacked = torch.empty((len(layers), *parameter.shape), device="meta", dtype=parameter.dtype)
+                module.register_parameter(name, torch.nn.Parameter(stacked, requires_grad=False))
+
+    def __iter__(self) -> Iterator["ScannedLayers"]:
+        yield self
+
+    def __getitem__(self, index: slice) -> "ScannedLayers":
+        assert len(range(*index.indices(self._count))) == self._count, "a stack runs as a whole"
+        return self
+
+    @contextlib.contextmanager
+    def outputs_kept(self) -> Iterator[list[Any]]:
+        """Inside, a call puts what each layer returned first into this list."""
+        self._outputs = []
+        try:
+            yield self._outputs
+        finally:
+            self._outputs = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        environment = _environment()
+        bound = self._signature.bind(*args, **kwargs)
+        extra = bound.arguments.pop("kwargs", {})
+        inputs = {**bound.arguments, **extra}
+        carry = environment.t2j_iso(tuple(inputs.pop(name) for name in self._carried))
+        stacked = environment.t2j_iso(dict(self.every_layer.named_parameters()))
+
+        keeps_outputs = self._outputs is not None
+
+        def step(carry: tuple[jax.Array, ...], weights: dict[str, jax.Array]) -> tuple[tuple[jax.Array, ...], Any]:
+            if (placement := _running_layer.get()) is not None:
+                weights = placement.place(weights)
+            carry_t, weights_t = environment.j2t_iso((carry, weights))
+            carried = dict(zip(self._carried, carry_t, strict=True))
+            with torch.nn.utils.stateless._reparametrize_module(self.every_layer, weights_t):  # noqa: SLF001 - as in TracedModule
+                result = self.every_layer(**carried, **inputs)
+            carry = environment.t2j_iso(result if isinstance(result, tuple) else (result,))
+            return carry, carry[0] if keeps_outputs else None
+
+        last, outputs = jax.lax.scan(step, carry, stacked)
+        if self._outputs is not None:
+            self._outputs += environment.j2t_iso([outputs[layer] for layer in range(self._count)])
+        result = environment.j2t_iso(last)
+        return result if len(result) > 1 else result[0]
+
+
+def scan_if_long(
+    layers: torch.nn.ModuleList, *, carried: tuple[str, ...] = ("hidden_states",), at_least: int = SCAN_FROM
+) -> torch.nn.ModuleList | ScannedLayers:
+    """What a model's list of layers should be: a scan, or itself when it is short."""
+    return ScannedLayers(layers, carried=carried) if len(layers) >= at_least else layers
+
+
+def call_for_layers(model: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """A transformers model's output, and its hidden states in transformers' own count: embeddings first.
+
+    transformers collects them from hooks on each layer, which a scan runs into only once. The last one may be the
+    model's last hidden state, normed; of a scan, embeddings are not among them.
+    """
+    stack = next((module for module in model.modules() if isinstance(module, ScannedLayers)), None)
+    if stack is None:
+        output = model(*args, output_hidden_states=True, **kwargs)
+        return output, output.hidden_states
+    with stack.outputs_kept() as outputs:
+        output = model(*args, **kwargs)
+    return output, (None, *outputs[:-1], output.last_hidden_state)
+
+
+@contextlib.contextmanager
+def _inputs_constrained(module: torch.nn.Module, shardings: Mapping[str, NamedSharding]) -> Iterator[None]:
+    def constrain(
+        sharding: NamedSharding, _module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        environment = _environment()
+        place = lambda value: environment.j2t_iso(  # noqa: E731
+            jax.lax.with_sharding_constraint(environment.t2j_iso(value), sharding)
+        )
+        if args:
+            return (place(args[0]), *args[1:]), kwargs
+        name = next(iter(kwargs))
+        return args, kwargs | {name: place(kwargs[name])}
+
+    handles = [
+        module.get_submodule(name).register_forward_pre_hook(functools.partial(constrain, sharding), with_kwargs=True)
+        for name, sharding in shardings.items()
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+_attention_axes: contextvars.ContextVar[AttentionAxes | None] = contextvars.ContextVar("attention_axes", default=None)
+_picture_axes: contextvars.ContextVar[PictureAxes | None] = contextvars.ContextVar("picture_axes", default=None)
+_running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.ContextVar("running_layer", default=None)
+_linear_layers: contextvars.ContextVar[Callable[..., jax.Array] | None] = contextvars.ContextVar(
+    "linear_layers", default=None
+)
+
+
+@contextlib.contextmanager
+def _set(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def find_attention_axes() -> AttentionAxes | None:
+    """How attentions of the module that is being called lie on the mesh."""
+    return _attention_axes.get()
+
+
+def find_picture_axes() -> PictureAxes | None:
+    """How pictures inside the module that is being called lie on the mesh."""
+    return _picture_axes.get()
+
+
+def linear_layers_as(function: Callable[..., jax.Array]) -> contextlib.AbstractContextManager[None]:
+    """Inside, `function(input, weight, bias)` is every traced linear layer."""
+    return _set(_linear_layers, function)
+
+
+def call_jax(function: Callable[..., jax.Array], *tensors: torch.Tensor) -> Any:
+    """A JAX function on tensors of a traced module, for what is written in its place."""
+    environment = _environment()
+    return environment.j2t_iso(function(*environment.t2j_iso(tensors)))
+
+
+READY_NDIM = 3
+"""A linear layer's weight (B, L, O) is what the layer gives, whatever it is called with: made once for many calls."""
+
+
+def to_jax_dtype(dtype: torch.dtype) -> Any:
+    return mappings.t2j_dtype(dtype)
+
+
+_cached_environment: torchax.tensor.Environment | None = None
+
+
+def _environment() -> torchax.tensor.Environment:
+    """One environment a process; its dispatch modes are entered per call and are thread-local."""
+    global _cached_environment  # noqa: PLW0603 - torchax registers some 800 operators each time one is built
+    if _cached_environment is None:
+        with jax.ensure_compile_time_eval():  # its random key would become part of the program that is being traced
+            _cached_environment = torchax.tensor.Environment()
+        for function, implementation in _OVERRIDES.items():
+            _override(_cached_environment, function, implementation)
+    return _cached_environment
+
+
+def _override(environment: torchax.tensor.Environment, function: Any, implementation: Callable[..., Any]) -> None:
+    environment._ops[function] = ops_registry.Operator(  # noqa: SLF001 - override_op_definition cannot take JAX functions
+        function,
+        implementation,
+        is_jax_function=True,
+        is_user_defined=True,
+        needs_env=False,
+        is_view_op=False,
+    )
+
+
+def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+    if (replacement := _linear_layers.get()) is not None:
+        return replacement(input, weight, bias)
+    if weight.ndim == READY_NDIM:
+        return weight
+    # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
+    precision = jax.lax.Precision.HIGHEST if input.dtype == weight.dtype == jnp.float32 else None
+    out = jnp.einsum("...i,oi->...o", input, weight, precision=precision)
+    return out if bias is None else out + bias
+
+
+def _scaled_dot_product_attention(  # noqa: PLR0917 - PyTorch's own signature
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    attn_mask: jax.Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,  # noqa: FBT001, FBT002
+    scale: float | None = None,
+    enable_gqa: bool = False,  # noqa: FBT001, FBT002
+) -> jax.Array:
+    assert not dropout_p, "inference and our trainer use no attention dropout"
+    return attend(
+        query,
+        key,
+        value,
+        mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        has_grouped_heads=enable_gqa,
+        axes=_attention_axes.get(),
+    )
+
+
+def _convolve(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *args: Any, **kwargs: Any):
+    if weight.ndim == FLAT_NDIM:
+        weight = unflatten_taps(weight)
+    if weight.ndim == BLOCKED_NDIM:
+        axes = _picture_axes.get()
+        assert axes is not None and bias is not None, "block_convolutions is for calls that tell of pictures"
+        return convolve_split(input[:, :, None], weight, bias, axes=axes)[:, :, 0]
+    return operators.convolve(input, weight, bias, *args, **kwargs)
+
+
+def _interpolate(input: jax.Array, *args: Any, **kwargs: Any) -> jax.Array:
+    axes = _picture_axes.get()
+    if axes is not None and axes.takes_kernels and operators.is_doubling(input, *args, **kwargs):
+        return double_split(input, axes=axes)
+    try:
+        return operators.interpolate(input, *args, **kwargs)
+    except NotImplementedError as error:
+        raise torchax.tensor.OperatorNotFound(str(error)) from error  # torchax's own is taken then
+
+
+_OVERRIDES: dict[Any, Callable[..., Any]] = {
+    torch.nn.functional.linear: _linear,
+    torch.nn.functional.scaled_dot_product_attention: _scaled_dot_product_attention,
+    torch.nn.functional.group_norm: operators.group_norm,
+    torch.nn.functional.layer_norm: operators.layer_norm,
+    torch.nn.functional.conv2d: _convolve,
+    torch.conv2d: _convolve,
+    torch.nn.functional.conv3d: operators.convolve,
+    torch.conv3d: operators.convolve,
+    torch.nn.functional.interpolate: _interpolate,
+}

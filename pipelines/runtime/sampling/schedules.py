@@ -1,0 +1,175 @@
+"""diffusers' schedulers as tables of numbers, so that one compiled program runs them all.
+
+Every scheduler here moves the latents by linear rules. With the basis (latents, output, previous x0, the x0 before it,
+anchor):
+
+    input   = in_scale * latents                        what the denoiser sees
+    x0      = x0_latents * latents + x0_output * output  the picture it now expects
+    anchor  = anchor_* . basis                           UniPC's corrected latents; zero for the others
+    latents = by_* . basis + by_noise * noise
+
+so the coefficients are read off diffusers' own `step` with unit vectors, rather than derived again: whatever the
+scheduler's config asks for (spacing, prediction type, Karras sigmas, flow shift, final step) is right by construction.
+The tables are run-time inputs in fp32; step count and scheduler never recompile anything. runtime/sampling/solver.py
+applies them on the devices.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import diffusers
+import numpy as np
+import torch
+
+MAX_STEPS = 128  # rows of the table; the catalogue allows fewer
+
+BASIS = ("latents", "output", "x0", "older_x0", "anchor")
+COLUMNS = (
+    "timestep",
+    "in_scale",
+    "x0_latents",
+    "x0_output",
+    *(f"anchor_{name}" for name in BASIS),
+    *(f"by_{name}" for name in BASIS),
+    "by_noise",
+)
+
+SCHEDULERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "euler": ("EulerDiscreteScheduler", {}),
+    "euler_ancestral": ("EulerAncestralDiscreteScheduler", {}),
+    "dpmpp_2m": ("DPMSolverMultistepScheduler", {"algorithm_type": "dpmsolver++", "solver_order": 2}),
+    # Clipping is not linear; latents are not bounded by 1 either, and SDXL's own config turns it off.
+    "ddim": ("DDIMScheduler", {"clip_sample": False}),
+    "flow_match_euler": ("FlowMatchEulerDiscreteScheduler", {}),
+    "unipc": (
+        "UniPCMultistepScheduler",
+        {"solver_order": 2, "prediction_type": "flow_prediction", "use_flow_sigmas": True},
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """`table` is (MAX_STEPS, len(COLUMNS)) fp32, rows past `steps` zero; `initial_scale` multiplies the first noise.
+
+    `picture_scale` does so with the latents of a picture that lies under it; 0 where there is none.
+    """
+
+    steps: int
+    table: np.ndarray
+    initial_scale: float
+    has_noise: bool
+    picture_scale: float = 0.0
+
+
+def build_scheduler(name: str, config: Mapping[str, Any], *, flow_shift: float | None = None) -> Any:
+    """The diffusers scheduler `name`, from the checkpoint's own scheduler config.
+
+    `flow_shift` moves the steps of the two flow schedulers towards the noise; None keeps the checkpoint's own.
+    """
+    class_name, overrides = SCHEDULERS[name]
+    # The two flow schedulers have different names for one number, and either may start from the other's config.
+    shift = flow_shift if flow_shift is not None else config.get("flow_shift", config.get("shift"))
+    shifts = {"flow_match_euler": "shift", "unipc": "flow_shift"}
+    if name in shifts and shift is not None:
+        overrides = overrides | {shifts[name]: shift}
+    return getattr(diffusers, class_name).from_config(dict(config), **overrides)
+
+
+def build_schedule(
+    name: str,
+    config: Mapping[str, Any],
+    *,
+    steps: int,
+    last_steps: int | None = None,
+    flow_shift: float | None = None,
+    sigmas: Sequence[float] | None = None,
+    mu: float | None = None,
+) -> Schedule:
+    """The table of `steps` steps; with `last_steps` of only so many of them, which start from a picture under noise.
+
+    `sigmas` and `mu` are passed on to diffusers' `set_timesteps`.
+    """
+    scheduler = build_scheduler(name, config, flow_shift=flow_shift)
+    extra = {"sigmas": sigmas, "mu": mu}
+    extra = {argument: value for argument, value in extra.items() if value is not None}
+    if sigmas is None:
+        scheduler.set_timesteps(steps, **extra)
+    else:
+        scheduler.set_timesteps(**extra)
+    timesteps = scheduler.timesteps
+    picture_scale, noise_scale = 0.0, float(getattr(scheduler, "init_noise_sigma", 1.0))
+    if last_steps is not None:
+        skipped = len(timesteps) - last_steps
+        timesteps = timesteps[skipped:]
+        if hasattr(scheduler, "set_begin_index"):
+            scheduler.set_begin_index(skipped)
+        picture_scale, noise_scale = _probe_start(scheduler, timesteps[:1])
+    table = np.zeros((MAX_STEPS, len(COLUMNS)), np.float32)
+    for index, timestep in enumerate(timesteps):
+        table[index] = _probe_step(scheduler, timestep)
+    return Schedule(
+        steps=len(timesteps),
+        table=table,
+        initial_scale=noise_scale,
+        has_noise=bool(table[:, COLUMNS.index("by_noise")].any()),
+        picture_scale=picture_scale,
+    )
+
+
+def _probe_start(scheduler: Any, timestep: torch.Tensor) -> tuple[float, float]:
+    """How much of a picture and how much of noise diffusers' `add_noise` takes for a first step like this (1,)."""
+    one, none = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
+    return float(scheduler.add_noise(one, none, timestep)), float(scheduler.add_noise(none, one, timestep))
+
+
+def _probe_step(scheduler: Any, timestep: torch.Tensor) -> list[float]:
+    """One row of the table; advances the scheduler by a step."""
+    # One position more than the basis has: the last stays zero and shows the noise alone. UniPC wants a batch axis.
+    unit_vectors = torch.eye(len(BASIS) + 1, dtype=torch.float64)[: len(BASIS), None]
+    latents, output, x0, older_x0, anchor = unit_vectors
+    _replace_memory(scheduler, x0=x0, older_x0=older_x0, anchor=anchor)
+    scale = 1.0
+    if hasattr(scheduler, "scale_model_input"):
+        scale = float(scheduler.scale_model_input(torch.ones(1, dtype=torch.float64), timestep)[0])
+    takes_noise = isinstance(scheduler, diffusers.EulerAncestralDiscreteScheduler)
+    arguments = {"generator": torch.Generator("cpu").manual_seed(0)} if takes_noise else {}
+    sigma = _flow_sigma(scheduler, timestep)
+    result = scheduler.step(output, timestep, latents, **arguments)
+    after = result.prev_sample.double()
+    by_noise = 0.0
+    if takes_noise:
+        noise = torch.randn(after.shape, generator=torch.Generator("cpu").manual_seed(0), dtype=output.dtype).double()
+        by_noise = float(after[0, -1] / noise[0, -1])
+        after = after - by_noise * noise
+    if hasattr(scheduler, "model_outputs"):
+        expected = scheduler.model_outputs[-1]
+    else:
+        expected = latents - sigma * output if sigma is not None else result.pred_original_sample
+    corrected = getattr(scheduler, "last_sample", None)
+    anchors = [0.0] * len(BASIS) if corrected is None else corrected[0, : len(BASIS)].tolist()
+    moves = after[0, : len(BASIS)].tolist()
+    return [float(timestep), scale, *expected[0, :2].tolist(), *anchors, *moves, by_noise]
+
+
+def _replace_memory(scheduler: Any, *, x0: torch.Tensor, older_x0: torch.Tensor, anchor: torch.Tensor) -> None:
+    """Puts unit vectors where the scheduler remembers earlier steps."""
+    if not hasattr(scheduler, "model_outputs"):
+        return
+    assert len(scheduler.model_outputs) == 2, "the tables hold two earlier pictures"
+    for index, vector in ((-1, x0), (-2, older_x0)):
+        if scheduler.model_outputs[index] is not None:
+            scheduler.model_outputs[index] = vector
+    if getattr(scheduler, "last_sample", None) is not None:
+        scheduler.last_sample = anchor
+
+
+def _flow_sigma(scheduler: Any, timestep: torch.Tensor) -> float | None:
+    """The noise level before this step, for the flow scheduler that does not tell what picture it expects."""
+    if not isinstance(scheduler, diffusers.FlowMatchEulerDiscreteScheduler):
+        return None
+    flow: Any = scheduler
+    if flow.step_index is None:
+        flow._init_step_index(timestep)  # noqa: SLF001 - `step` itself would do it first thing
+    return float(flow.sigmas[flow.step_index])

@@ -1,0 +1,235 @@
+"""A checkpoint folder in diffusers layout: its configs, and each component's weights straight onto the mesh."""
+
+import contextlib
+import functools
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from pipelines.catalog import Model
+from pipelines.errors import ModelError
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.devices.offload import Offloader
+from pipelines.runtime.devices.sharding import Rules, apply_rules
+from pipelines.runtime.kernels.conv3x3 import find_flat_shape
+from pipelines.runtime.kernels.cudnn import AMPERE, find_capability
+from pipelines.runtime.weights import hub
+from pipelines.runtime.weights.checksums import verify_weights
+from pipelines.runtime.weights.lora_merge import LowRank, adapt
+from pipelines.runtime.weights.permuted import stack_layers, turn_convolutions
+from pipelines.runtime.weights.shard_load import find_sources, load_weights
+from pipelines.runtime.weights.sharded_copies import ShardedCopy
+from pipelines.runtime.weights.stored import StoredTensor, WeightSource, find_weight_files, read_headers
+from pipelines.stages import OnProgress, Progress
+
+
+def choose_dtype(mesh: Mesh) -> Any:
+    """What big modules compute in: bf16, and fp32 on a CPU or a GPU older than Ampere, which have no fast bf16.
+
+    Not fp16 on those: FLUX.2's and UMT5's activations exceed it.
+    """
+    device = mesh.devices.flat[0]
+    if device.platform == "cpu":
+        return jnp.float32
+    capability = find_capability(device) if device.platform == "gpu" else None
+    return jnp.float32 if capability is not None and capability < AMPERE else jnp.bfloat16
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text("utf-8"))
+
+
+@contextlib.contextmanager
+def told_as_incomplete(folder: Path, *, title: str, components: Sequence[str]) -> Iterator[None]:
+    """Turns a missing or damaged file into a ModelError that says what such a checkpoint consists of."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"{folder} is not a complete {title} checkpoint: {error}.",
+            advice=f"It needs model_index.json, {', '.join(components)}.",
+        ) from error
+
+
+def find_checkpoint(
+    model: Model,
+    *,
+    components: Sequence[str],
+    stages_of: Mapping[str, Sequence[str]],
+    stages: Sequence[str],
+    is_verified: bool,
+    on_progress: OnProgress,
+) -> Path:
+    """The model's folder, downloaded when need be, and its weights compared with their checksums when asked.
+
+    Of a component whose `stages_of` are none of these `stages` only the settings are needed. Raises ModelError.
+    """
+    without_weights = [name for name, used in stages_of.items() if not {*used} & {*stages}]
+    folder = hub.locate(
+        model,
+        components=tuple(components),
+        on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+        without_weights=without_weights,
+    )
+    on_progress(Progress(phase="loading"))
+    if is_verified:
+        verify_weights(
+            folder,
+            [name for name in components if name not in without_weights],
+            on_bytes=lambda done, total: on_progress(
+                Progress(phase="loading", done=done, total=total, detail="checksums")
+            ),
+        )
+    return folder
+
+
+PlaceWeights = Callable[..., dict[str, Any]]
+"""A `ComponentLoader`; or `describe_component`, for compiling without a checkpoint."""
+
+
+class ComponentLoader:
+    """Loads components, and remembers how, so that some of their weights can be read again with updates or without.
+
+    What `offloader` has no place for beside the next component leaves the devices first. In `layouts` weights are kept
+    as they lie on the mesh (sharded_copies.py).
+    """
+
+    def __init__(
+        self, *, variant: str, offloader: Offloader, on_progress: OnProgress, layouts: Path | None = None
+    ) -> None:
+        self.offloader = offloader
+        self._variant = variant
+        self._layouts = layouts
+        self._on_progress = on_progress
+        self._reads: dict[str, list[tuple[Callable[..., dict[str, jax.Array]], Collection[str] | None]]] = {}
+
+    def __call__(
+        self, folder: Path, module: TracedModule, *, names: Collection[str] | None = None, **how: Any
+    ) -> dict[str, jax.Array]:
+        """As `load_component`."""
+        read = functools.partial(load_component, folder, module, variant=self._variant, layouts=self._layouts, **how)
+        self._reads.setdefault(folder.name, []).append((read, names))
+        self.offloader.prepare(folder.name, describe_component(folder, module, names=names, **how))
+        weights = read(names=names, on_progress=self._on_progress)
+        self.offloader.add(folder.name, weights)
+        return weights
+
+    def load_again(
+        self,
+        component: str,
+        names: Collection[str],
+        *,
+        updates: Mapping[str, Sequence[LowRank]],
+        on_progress: OnProgress,
+    ) -> dict[str, jax.Array]:
+        """These parameters as they were placed, with the `updates` added; of two reads of a name the later one counts.
+
+        `updates` are named as in the module, layers of a stack each on their own.
+        """
+        weights: dict[str, jax.Array] = {}
+        for read, own in reversed(self._reads[component]):
+            chosen = [name for name in names if name not in weights and (own is None or name in own)]
+            if chosen:
+                weights |= read(names=chosen, updates=updates, on_progress=on_progress)
+        return weights
+
+
+def load_component(
+    folder: Path,
+    module: TracedModule,
+    *,
+    mesh: Mesh,
+    rules: Rules,
+    dtype: Any,
+    variant: str,
+    on_progress: OnProgress,
+    optional_prefix: str = "",
+    arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] | None = None,
+    taps: Collection[str] = (),
+    names: Collection[str] | None = None,
+    updates: Mapping[str, Sequence[LowRank]] | None = None,
+    layouts: Path | None = None,
+) -> dict[str, jax.Array]:
+    """Parameters and constants of one component, each placed by the first rule that matches its name.
+
+    `arrange` may rename what the files hold, or put it into another order (runtime/weights/permuted.py). Convolutions
+    in `taps` lie as their kernel takes them. With `names` only those parameters are read. `updates` are added to what
+    the files hold, under the names there; without any, weights come from the folder `layouts` if they were kept there
+    as they lie on the mesh, and are kept there if not.
+    """
+    detail = folder.name.replace("_", " ")
+    own = _choose_shapes(module, names)
+    shapes = _turn(own, taps)
+    files = find_weight_files(folder, variant=variant)
+    stored = adapt(read_headers(files), updates or {}, optional_prefix=optional_prefix)
+    layers = stack_layers(arrange(stored) if arrange else stored, own, optional_prefix=optional_prefix)
+    sources = find_sources(turn_convolutions(layers, own, taps), shapes, optional_prefix)
+    shardings = apply_rules(rules, shapes, mesh)
+    load = functools.partial(
+        load_weights,
+        shapes=shapes,
+        shardings=shardings,
+        dtype=dtype,
+        on_tensor=lambda done, total: on_progress(Progress(phase="sharding", done=done, total=total, detail=detail)),
+    )
+    if layouts is not None and updates is None and sources:
+        layout = ShardedCopy(
+            layouts, component=folder.name, files=files, sources=sources, shardings=shardings, dtype=dtype
+        )
+        weights = layout.load(sources, load)
+    else:
+        weights = load(sources)
+    if names is not None:
+        return weights
+    replicated = NamedSharding(mesh, PartitionSpec())
+    return weights | {name: jax.device_put(value, replicated) for name, value in module.constant_buffers().items()}
+
+
+def describe_component(
+    _folder: Path,
+    module: TracedModule,
+    *,
+    mesh: Mesh,
+    rules: Rules,
+    dtype: Any,
+    taps: Collection[str] = (),
+    names: Collection[str] | None = None,
+    **_how_to_read: Any,
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """What `load_component` would give, as shapes, dtypes and placements: nothing is read, and no device is needed."""
+    shapes = _turn(_choose_shapes(module, names), taps)
+    weights = {
+        name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding)
+        for name, sharding in apply_rules(rules, shapes, mesh).items()
+    }
+    if names is not None:
+        return weights
+    return weights | {
+        name: abstract_input(mesh, value.shape, value.dtype) for name, value in module.constant_buffers().items()
+    }
+
+
+def _choose_shapes(module: TracedModule, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
+    shapes = module.parameter_shapes()
+    return shapes if names is None else {name: shape for name, shape in shapes.items() if name in names}
+
+
+def _turn(shapes: Mapping[str, tuple[int, ...]], taps: Collection[str]) -> dict[str, tuple[int, ...]]:
+    return {name: find_flat_shape(shape) if name in taps else shape for name, shape in shapes.items()}
+
+
+def abstract_weights(weights: Mapping[str, jax.Array]) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes, dtypes and placements, for compiling ahead."""
+    return {
+        name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding) for name, array in weights.items()
+    }
+
+
+def abstract_input(mesh: Mesh, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    """An input that every device has whole."""
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, PartitionSpec()))

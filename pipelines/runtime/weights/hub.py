@@ -1,0 +1,158 @@
+"""Where a model's files are: a folder, or a pinned revision of a hub repository, downloaded once.
+
+huggingface_hub does the work (resumes, checks, caches); this file turns its exceptions into words people can act on and
+its progress into ours.
+"""
+
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import httpx2
+from huggingface_hub import snapshot_download, try_to_load_from_cache
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from tqdm.auto import tqdm
+
+from pipelines.catalog import Model
+from pipelines.errors import ModelError
+from pipelines.runtime.weights.online import is_hub_reachable
+
+PRINTED = ("json", "txt", "model", "jinja", "safetensors")  # endings of what a fingerprint covers
+PIECES = 64
+PATIENCE_S = 15.0  # for the hub's answer, where there is nothing without it
+PIECE_BYTES = 2**16
+
+
+def locate(
+    model: Model,
+    *,
+    components: tuple[str, ...],
+    on_bytes: Callable[[int, int], None],
+    without_weights: Collection[str] = (),
+) -> Path:
+    """The model's folder in diffusers layout, downloaded when need be; `on_bytes(done, total)` may raise to stop.
+
+    Of the components named in `without_weights` only the settings are downloaded.
+    Raises ModelError for a gated or unknown repository, a missing token, and a network that is not there.
+    """
+    if model.path is not None:
+        if not (model.path / "model_index.json").exists():
+            raise ModelError(
+                f"{model.id} should be in {model.path}, but there is no model_index.json.",
+                advice="Check that the folder was copied whole.",
+            )
+        return model.path
+    download = functools.partial(
+        snapshot_download,
+        model.repo,
+        revision=model.revision,
+        allow_patterns=_choose_files(components, model.variant, without_weights),
+        tqdm_class=_report_to(on_bytes),
+    )
+    try:
+        if is_hub_reachable():
+            return Path(download())
+        try:
+            return Path(download(local_files_only=True))
+        except LocalEntryNotFoundError:  # nothing to fall back on: a slow hub is worth a longer wait
+            if not is_hub_reachable(timeout_s=PATIENCE_S):
+                raise
+            return Path(download())
+    except GatedRepoError as error:
+        raise ModelError(
+            f"{model.repo} is gated: its owner asks you to accept a licence.",
+            advice=f"Accept it at huggingface.co/{model.repo}, then set HF_TOKEN to a token of the same account.",
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ModelError(
+            f"{model.repo} has no revision {model.revision}.",
+            advice="Update the revision in presets/models.toml.",
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"The hub knows no repository {model.repo}, or it is private.",
+            advice="Check the name; for a private one set HF_TOKEN to a token that may read it.",
+        ) from error
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, httpx2.TransportError, ConnectionError) as error:
+        raise ModelError(
+            f"{model.repo} is not on this machine and the hub cannot be reached.",
+            advice="Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or put the diffusers folder into the data "
+            "directory's models/. A broken download goes on where it stopped.",
+        ) from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else "no"
+        raise ModelError(
+            f"The hub answered {status} for {model.repo}.",
+            advice="401 or 403: set HF_TOKEN. 429 or 5xx: try again in a few minutes; the download goes on.",
+        ) from error
+    except OSError as error:
+        raise ModelError(
+            f"{model.repo} could not be stored: {error}.",
+            advice="Free some disk space, or set HF_HOME to a larger disk.",
+        ) from error
+
+
+def is_here(model: Model) -> bool:
+    """Whether its weights lie on this machine; asks nobody. Part of them may still be missing."""
+    if model.path is not None:
+        return (model.path / "model_index.json").exists()
+    index = try_to_load_from_cache(model.repo, "model_index.json", revision=model.revision)
+    return isinstance(index, str) and any(Path(index).parent.glob("*/*.safetensors"))
+
+
+def find_revision(folder: Path) -> str:
+    """Which weights lie in a model's folder: the hub's commit, or a fingerprint of its files (`local-...`).
+
+    Of large files the fingerprint has their size and pieces all over them: reading gigabytes would cost more than a
+    load, and weights that were trained on differ everywhere.
+    """
+    if folder.parent.name == "snapshots" and re.fullmatch(r"[0-9a-f]{40}", folder.name):
+        return folder.name
+    digest = hashlib.sha256()
+    for file in sorted(file for ending in PRINTED for file in folder.rglob(f"*.{ending}")):
+        size = file.stat().st_size
+        digest.update(f"{file.relative_to(folder).as_posix()} {size}\n".encode())
+        with file.open("rb") as stream:
+            for start in range(0, size, max(PIECE_BYTES, size // PIECES)):
+                stream.seek(start)
+                digest.update(stream.read(PIECE_BYTES))
+    return f"local-{digest.hexdigest()[:16]}"
+
+
+def _choose_files(components: tuple[str, ...], variant: str, without_weights: Collection[str] = ()) -> list[str]:
+    """Patterns for the components used, in one precision only (a repository often holds several)."""
+    patterns = ["model_index.json"]
+    for component in components:
+        patterns += [f"{component}/*.{ending}" for ending in ("json", "txt", "model", "jinja")]
+        if component not in without_weights:
+            patterns.append(f"{component}/*.{variant}*.safetensors" if variant else f"{component}/*.safetensors")
+    return patterns
+
+
+def _report_to(on_bytes: Callable[[int, int], None]) -> type[tqdm]:
+    class Reported(tqdm):
+        """Adds up the byte bars of all files; stays silent itself."""
+
+        def __init__(self, *args, **kwargs) -> None:
+            kwargs.pop("name", None)
+            kwargs["disable"] = True
+            super().__init__(*args, **kwargs)
+            self.is_bytes = kwargs.get("unit") == "B"
+            self.total_bytes = kwargs.get("total") or 0
+            self.done_bytes = kwargs.get("initial") or 0
+
+        def update(self, n: float | None = 1) -> None:
+            if self.is_bytes:
+                self.done_bytes += int(n or 0)
+                on_bytes(self.done_bytes, max(int(self.total or self.total_bytes), self.done_bytes))
+
+    return Reported

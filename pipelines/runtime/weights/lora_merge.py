@@ -1,0 +1,67 @@
+"""A stored weight that is read with low-rank updates added to it.
+
+The sum is made in fp32 for just the slice that is asked for, while it is read: whatever the order in which slices are
+put together afterwards (permuted.py) and wherever they go (shard_load.py), none of that has to know of updates.
+Not here: what a LoRA file says (lora.py), which updates a model has now (lora_state.py).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipelines.runtime.weights.stored import Destination, Read, StoredTensor, find_key
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LowRank:
+    """What is added to a weight: `scale` times `up` (out, rank) times `down` (rank, in, ...), both in fp32."""
+
+    up: np.ndarray
+    down: np.ndarray
+    scale: float
+
+    def compute(self, index: tuple[slice, ...]) -> np.ndarray:
+        """A slice of it."""
+        rows, *rest = index
+        down = self.down[:, *rest]
+        return self.scale * (self.up[rows] @ down.reshape(len(down), -1)).reshape(-1, *down.shape[1:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptedTensor(StoredTensor):
+    """A stored tensor and what is added to it."""
+
+    updates: Sequence[LowRank]
+
+    def plan(self, destinations: Sequence[Destination]) -> Iterator[Read]:
+        for read in super().plan(destinations):
+            yield _AdaptedRead(stored=self, destinations=read.destinations, updates=self.updates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _AdaptedRead(Read):
+    updates: Sequence[LowRank]
+
+    def run(self) -> None:
+        exact = [Destination(index=one.index, array=np.empty(one.array.shape, np.float32)) for one in self.destinations]
+        Read(stored=self.stored, destinations=exact).run()
+        for destination, read in zip(self.destinations, exact, strict=True):
+            for update in self.updates:
+                np.add(read.array, update.compute(destination.index), out=read.array)
+            np.copyto(destination.array, read.array, casting="unsafe")
+
+
+def adapt(
+    stored: Mapping[str, StoredTensor], updates: Mapping[str, Sequence[LowRank]], *, optional_prefix: str
+) -> dict[str, StoredTensor]:
+    """`stored`, with the weights that have `updates` in place of what they were; names as in `load_weights`."""
+    adapted = dict(stored)
+    for name, own in updates.items():
+        key = find_key(name, stored, optional_prefix)
+        assert key is not None, f"{name} was read before"
+        tensor = stored[key]
+        adapted[key] = AdaptedTensor(
+            file=tensor.file, dtype=tensor.dtype, shape=tensor.shape, offset=tensor.offset, updates=own
+        )
+    return adapted

@@ -1,0 +1,126 @@
+"""Which LoRAs a loaded model's weights have now, and how they get others.
+
+Updates are merged into the weights, which are arguments of the compiled programs: nothing compiles, and a step costs
+what it costs without. Only weights whose updates change are read again from the checkpoint, so taking a LoRA away gives
+back the very bits. An old array is freed before its successor is placed; whatever ends the work in between, the next
+call knows which weights were lost and reads them too.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import jax
+
+from pipelines.catalog import Model
+from pipelines.errors import ModelError
+from pipelines.loras import TITLE, LoraFile, get_lora
+from pipelines.recipe import Lora
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.weights.components import ComponentLoader
+from pipelines.runtime.weights.lora import Rename, list_layer_weights, read_updates
+from pipelines.runtime.weights.lora_merge import LowRank
+from pipelines.stages import OnProgress, Progress
+
+Identity = tuple[Path, int, int, float]
+"""A file as it was when it was read (time and size), and the scale."""
+
+_LOST: tuple[Identity, ...] = ((Path(), -1, -1, 0.0),)
+
+
+class LoraState:
+    """Of one loaded model; `weights` is the dictionary that its programs are called with.
+
+    `modules` are the components that a LoRA of the family may change, also those whose weights are not loaded here.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        weights: dict[str, dict[str, jax.Array]],
+        *,
+        modules: Mapping[str, TracedModule],
+        loader: ComponentLoader,
+        rename: Rename,
+    ) -> None:
+        self._model = model
+        self._weights = weights
+        self._modules = modules
+        self._loader = loader
+        self._rename = rename
+        self._wanted: frozenset[Identity] | None = frozenset()
+        self._touched: dict[Identity, frozenset[str]] = {}
+        self._merged: dict[tuple[str, str], tuple[Identity, ...]] = {}
+
+    def become(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+        """Raises ModelError, before any weight changes, for a LoRA that is gone or does not fit."""
+        files = {_identify(file, lora.scale): file for lora in loras for file in [self._find(lora)]}
+        if self._wanted == frozenset(files):
+            return
+        detail = f"LoRA {', '.join(file.ref for file in files.values())}" if files else "without LoRAs"
+        on_progress(Progress(phase="loading", detail=detail))
+        places = {name: list_layer_weights(module) for name, module in self._modules.items()}
+        updates: dict[str, dict[str, list[LowRank]]] = {}
+        wanted: dict[tuple[str, str], tuple[Identity, ...]] = {}
+        touched: dict[Identity, frozenset[str]] = {}
+        for identity, file in sorted(files.items()):  # in one order, so that sums round alike
+            found = read_updates(file, scale=identity[-1], rename=self._rename, places=places, model=self._model)
+            touched[identity] = frozenset(found)
+            for component, changes in found.items():
+                for name, update in changes.items():
+                    updates.setdefault(component, {}).setdefault(name, []).append(update)
+                parameters = {places[component][name].parameter for name in changes}
+                for key in ((component, parameter) for parameter in parameters):
+                    wanted[key] = (*wanted.get(key, ()), identity)
+        self._wanted, self._touched = None, touched
+        for component in self._weights:
+            self._change(component, wanted, updates.get(component, {}), detail=detail, on_progress=on_progress)
+        self._wanted = frozenset(files)
+
+    def find_touching(self, components: Sequence[str]) -> frozenset[Identity]:
+        """Those of the merged LoRAs that change one of these components."""
+        return frozenset(identity for identity, touched in self._touched.items() if touched & {*components})
+
+    def _find(self, lora: Lora) -> LoraFile:
+        return get_lora(lora.ref, self._model.loras_dir)
+
+    def _change(
+        self,
+        component: str,
+        wanted: Mapping[tuple[str, str], tuple[Identity, ...]],
+        updates: Mapping[str, Sequence[LowRank]],
+        *,
+        detail: str,
+        on_progress: OnProgress,
+    ) -> None:
+        weights = self._weights[component]
+        keys = [(component, name) for name in weights]
+        changed = [key for key in keys if wanted.get(key, ()) != self._merged.get(key, ())]
+        if not changed:
+            return
+        names = [name for _, name in changed]
+        self._loader.offloader.use(component)
+        self._loader.offloader.forget_copies(component, names)
+        self._merged |= dict.fromkeys(changed, _LOST)
+        for name in names:
+            weights[name].delete()
+
+        def report(progress: Progress) -> None:
+            on_progress(Progress(phase="loading", done=progress.done, total=progress.total, detail=detail))
+
+        weights |= self._loader.load_again(component, names, updates=updates, on_progress=report)
+        self._merged |= {key: wanted.get(key, ()) for key in changed}
+
+
+def refuse_on_text_encoder(touching: Collection[Identity]) -> None:
+    """Raises ModelError when there is a LoRA `touching` text encoders that run on another machine."""
+    if touching:
+        raise ModelError(
+            "A LoRA of this recipe changes the text encoder, which is on another machine.",
+            advice="Read prompts on this machine, or leave the LoRA out.",
+            title=TITLE,
+        )
+
+
+def _identify(file: LoraFile, scale: float) -> Identity:
+    status = file.path.stat()
+    return file.path, status.st_mtime_ns, status.st_size, scale

@@ -1,0 +1,229 @@
+"""Checkpoint files: which there are, where each tensor lies in them, and slices of it read to where they belong.
+
+Reads what diffusers and transformers write: one safetensors file, or several with an index; fp32, fp16 or bf16, with or
+without a variant in the name. Bytes go from the file straight into the memory of the array where a slice is one piece,
+else through a few rows of scratch memory, so the host never holds a second copy of a weight.
+Not here: downloading (hub.py), arrays and devices (shard_load.py), which slice goes where (sharding.py).
+"""
+
+import json
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import ml_dtypes
+import numpy as np
+
+from pipelines.errors import ModelError
+
+OTHER_ARCHITECTURE = "It is of another architecture than its config.json says; check that both belong together."
+STEMS = ("diffusion_pytorch_model", "model")
+READ_BYTES = 2**24
+
+DTYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "I64": np.int64,
+    "I32": np.int32,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """A slice of a weight, every bound written out, and the memory it goes to, of that slice's shape."""
+
+    index: tuple[slice, ...]
+    array: np.ndarray
+
+
+class WeightSource(Protocol):
+    """What a weight is read from."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def plan(self, destinations: Sequence[Destination]) -> Iterator["Read"]:
+        """The reads, in any order and on any threads, that fill all destinations."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTensor:
+    """Where a tensor lies on disk."""
+
+    file: Path
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+    def plan(self, destinations: Sequence[Destination]) -> Iterator["Read"]:
+        """A read for every few rows, so that one large tensor keeps several threads busy."""
+        if not self.shape:
+            destinations = [
+                Destination(index=(slice(0, 1),), array=destination.array.reshape(1)) for destination in destinations
+            ]
+        rows, *rest = self.shape or (1,)
+        step = max(1, READ_BYTES // max(1, math.prod(rest) * self.dtype.itemsize))
+        for start in range(0, rows, step):
+            stop = min(start + step, rows)
+            inside = [part for destination in destinations if (part := _cut(destination, start, stop)) is not None]
+            if inside:
+                yield Read(stored=self, destinations=inside)
+
+
+def _cut(destination: Destination, start: int, stop: int) -> Destination | None:
+    """The part of a destination that lies in some rows."""
+    rows = destination.index[0]
+    start, stop = max(start, rows.start), min(stop, rows.stop)
+    if start >= stop:
+        return None
+    array = destination.array[start - rows.start : stop - rows.start]
+    return Destination(index=(slice(start, stop), *destination.index[1:]), array=array)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """Some rows of a stored tensor, and where parts of them go."""
+
+    stored: StoredTensor
+    destinations: Sequence[Destination]
+
+    def run(self) -> None:
+        """Fills the destinations; raises ModelError when the file has become shorter."""
+        with self.stored.file.open("rb", buffering=0) as stream:
+            scattered = []
+            for destination in self.destinations:
+                if self._is_one_piece(destination):
+                    self._fill(stream, destination.index[0].start, destination.array)
+                else:
+                    scattered.append(destination)
+            if scattered:
+                self._scatter(stream, scattered)
+
+    def _is_one_piece(self, destination: Destination) -> bool:
+        """Whether the bytes can go from the file to the destination as they are."""
+        whole = all(
+            part == slice(0, size) for part, size in zip(destination.index[1:], self.stored.shape[1:], strict=True)
+        )
+        return whole and destination.array.dtype == self.stored.dtype and destination.array.flags.c_contiguous
+
+    def _scatter(self, stream: BinaryIO, destinations: Sequence[Destination]) -> None:
+        """Reads all rows once, and copies each destination's part of them."""
+        start = min(destination.index[0].start for destination in destinations)
+        stop = max(destination.index[0].stop for destination in destinations)
+        rows = _borrow_memory(self.stored.dtype, (stop - start, *self.stored.shape[1:]))
+        self._fill(stream, start, rows)
+        for destination in destinations:
+            own = destination.index[0]
+            part = rows[own.start - start : own.stop - start, *destination.index[1:]]
+            if part.dtype == destination.array.dtype:  # as plain numbers, which numpy copies faster than bf16
+                plain = np.dtype(f"u{part.itemsize}")
+                np.copyto(destination.array.view(plain), part.view(plain))
+            else:
+                np.copyto(destination.array, part, casting="unsafe")
+
+    def _fill(self, stream: BinaryIO, row: int, array: np.ndarray) -> None:
+        stream.seek(self._find_offset(row))
+        left = array.reshape(-1).view(np.uint8).data
+        while left:
+            count = stream.readinto(left)  # pyright: ignore[reportAttributeAccessIssue] - unbuffered files have it
+            if not count:
+                raise _truncated(self.stored.file)
+            left = left[count:]
+
+    def _find_offset(self, row: int) -> int:
+        return self.stored.offset + row * math.prod(self.stored.shape[1:]) * self.stored.dtype.itemsize
+
+
+_memory = threading.local()
+
+
+def _borrow_memory(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """This thread's own scratch memory, until it borrows again: fresh pages for every read would cost more than it."""
+    size = math.prod(shape) * dtype.itemsize
+    if getattr(_memory, "bytes", np.empty(0)).nbytes < size:
+        _memory.bytes = np.empty(size, np.uint8)
+    return _memory.bytes[:size].view(dtype).reshape(shape)
+
+
+def find_weight_files(folder: Path, *, variant: str = "") -> list[Path]:
+    """The safetensors files of one component; raises ModelError when there are none or one of several is missing."""
+    for suffix in dict.fromkeys((f".{variant}" if variant else "", "")):
+        for stem in STEMS:
+            single = folder / f"{stem}{suffix}.safetensors"
+            if single.exists():
+                return [single]
+            index = folder / f"{stem}.safetensors.index{suffix}.json"
+            if index.exists():
+                return _files_of_index(index)
+    raise ModelError(
+        f"{folder} holds no safetensors weights.",
+        advice="Save the model with save_pretrained(..., safe_serialization=True), or download it again.",
+    )
+
+
+def _files_of_index(index: Path) -> list[Path]:
+    names = json.loads(index.read_text("utf-8"))["weight_map"].values()
+    files = [index.parent / name for name in sorted(set(names))]
+    for file in files:
+        if file.parent != index.parent or not file.exists():
+            raise ModelError(
+                f"{index} names {file.name}, which is not there.",
+                advice="The download is incomplete: start it again, it goes on where it stopped.",
+            )
+    return files
+
+
+def read_headers(files: list[Path]) -> dict[str, StoredTensor]:
+    """Name -> place of every tensor; raises ModelError for a file that is truncated or not safetensors."""
+    tensors: dict[str, StoredTensor] = {}
+    for file in files:
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if size < 8 or length > min(size - 8, 100_000_000):
+                raise _truncated(file)
+            try:
+                header = json.loads(stream.read(length))
+            except ValueError as error:
+                raise _truncated(file) from error
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            begin, end = entry["data_offsets"]
+            if 8 + length + end > size:
+                raise _truncated(file)
+            if entry["dtype"] not in DTYPES:
+                raise ModelError(
+                    f"{name} in {file} is stored as {entry['dtype']}, which cannot be read here.",
+                    advice="Use a checkpoint in fp32, fp16 or bf16.",
+                )
+            dtype = np.dtype(DTYPES[entry["dtype"]])
+            shape = tuple(entry["shape"])
+            if end - begin != int(np.prod(shape)) * dtype.itemsize:
+                raise _truncated(file)
+            tensors[name] = StoredTensor(file=file, dtype=dtype, shape=shape, offset=8 + length + begin)
+    return tensors
+
+
+def _truncated(file: Path) -> ModelError:
+    return ModelError(
+        f"{file} is truncated or not a safetensors file.",
+        advice="Delete it and download it again; an interrupted copy is the usual cause.",
+    )
+
+
+def locate(name: str, stored: Mapping[str, WeightSource], prefix: str) -> WeightSource | None:
+    """By its name, with the prefix before it or without."""
+    key = find_key(name, stored, prefix)
+    return None if key is None else stored[key]
+
+
+def find_key(name: str, stored: Mapping[str, WeightSource], prefix: str) -> str | None:
+    """What a weight is called in `stored`."""
+    return next((key for key in (name, prefix + name, name.removeprefix(prefix)) if key in stored), None)

@@ -1,0 +1,114 @@
+"""Convolutions and doublings of pictures split over a mesh are those of the whole picture, kernels interpreted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.kernels.conv3x3 import block_taps
+from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
+
+BATCH, INPUTS, OUTPUTS, FRAMES = 2, 6, 10, 2
+SPLITS = {
+    "columns": P(None, None, None, None, ("dp", "sp")),
+    "rows": P(None, None, None, ("dp", "sp")),
+    "batch": P("dp"),
+    "batch and columns": P("dp", None, None, None, "sp"),
+    "batch and rows": P("dp", None, None, "sp"),
+    "nothing": P(),
+}
+
+
+def lay(split: str) -> PictureAxes:
+    return PictureAxes(mesh=build_mesh("dp=2,sp=4"), spec=SPLITS[split], interprets=True)
+
+
+def draw(*shape: int, seed: int, scale: float = 1.0) -> jax.Array:
+    """Values that bf16 has, in fp32."""
+    values = scale * np.random.default_rng(seed).standard_normal(shape)
+    return jnp.asarray(values, jnp.bfloat16).astype(jnp.float32)
+
+
+def draw_weight(*, time_taps: int = 3) -> tuple[jax.Array, jax.Array]:
+    weight = draw(OUTPUTS, INPUTS, time_taps, 3, 3, seed=1, scale=(9 * time_taps * INPUTS) ** -0.5)
+    return weight, draw(OUTPUTS, seed=2)
+
+
+def convolve_causally(x_BCFHW: jax.Array, weight: jax.Array, bias: jax.Array, before: jax.Array | None) -> np.ndarray:
+    """XLA's own of the whole, with zeros for frames that are missing."""
+    frames = x_BCFHW.shape[2]
+    seen = x_BCFHW if before is None else jnp.concatenate([before, x_BCFHW], 2)
+    missing = frames + weight.shape[2] - 1 - seen.shape[2]
+    out = jax.lax.conv_general_dilated(
+        seen,
+        weight,
+        window_strides=(1, 1, 1),
+        padding=((missing, 0), (1, 1), (1, 1)),
+        precision=jax.lax.Precision.HIGHEST,
+    )
+    return np.asarray(out + bias[:, None, None, None])
+
+
+def check_convolution(
+    axes: PictureAxes, *, height: int = 8, width: int = 16, before_frames: int = 0, time_taps: int = 3, is_kernel: bool
+) -> None:
+    x = draw(BATCH, INPUTS, FRAMES, height, width, seed=0)
+    before = draw(BATCH, INPUTS, before_frames, height, width, seed=3) if before_frames else None
+    weight, bias = draw_weight(time_taps=time_taps)
+    traced = jax.jit(convolve_split, static_argnames="axes").trace(x, block_taps(weight), bias, before, axes=axes)
+    assert ("convolve_taps" in str(traced.jaxpr)) == is_kernel
+    found = traced.lower().compile()(x, block_taps(weight), bias, before)
+    np.testing.assert_allclose(found, convolve_causally(x, weight, bias, before), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("split", "before_frames"),
+    [("columns", 0), ("columns", 1), ("columns", 2), ("rows", 2), ("batch and columns", 1)],
+)
+def test_three_frames_of_a_split_picture_are_convolved_as_one(split: str, before_frames: int) -> None:
+    check_convolution(lay(split), before_frames=before_frames, is_kernel=True)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_frame_alone_is_convolved_wherever_it_is_split(split: str) -> None:
+    check_convolution(lay(split), time_taps=1, is_kernel=True)
+
+
+@pytest.mark.parametrize(
+    ("split", "height", "width", "before_frames"),
+    [("columns", 8, 12, 0), ("rows", 12, 8, 1), ("batch and columns", 8, 6, 2)],
+)
+def test_what_does_not_divide_is_xlas_own(split: str, height: int, width: int, before_frames: int) -> None:
+    check_convolution(lay(split), height=height, width=width, before_frames=before_frames, is_kernel=False)
+
+
+def test_what_has_no_room_is_xlas_own() -> None:
+    axes = lay("columns")
+    assert axes.choose_blocks((1, 384, 2, 180, 320), blocks=3, time_taps=3)
+    assert axes.choose_blocks((1, 16384, 2, 180, 320), blocks=3, time_taps=3) is None
+
+
+def test_results_are_of_the_biass_dtype() -> None:
+    x, (weight, bias) = draw(BATCH, INPUTS, FRAMES, 8, 16, seed=0), draw_weight()
+    found = convolve_split(x, block_taps(weight), bias.astype(jnp.bfloat16), axes=lay("columns"))
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_allclose(found.astype(jnp.float32), convolve_causally(x, weight, bias, None), rtol=2**-7)
+
+
+@pytest.mark.parametrize(("height", "width"), [(8, 24), (12, 8)])
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_split_picture_doubles_as_one(split: str, height: int, width: int) -> None:
+    """Also where the mesh does not divide it."""
+    x = draw(BATCH, INPUTS, height, width, seed=0)
+    found = jax.jit(double_split, static_argnames="axes")(x, axes=lay(split))
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(found, x.repeat(2, axis=2).repeat(2, axis=3))
+
+
+def test_attentions_between_convolutions_split_a_frames_pixels_as_it_lies() -> None:
+    for split in ("columns", "rows"):
+        assert lay(split).attention.tokens == ("dp", "sp")
+    assert lay("batch and rows").attention.rows == "dp"
+    assert lay("nothing").attention.tokens is None

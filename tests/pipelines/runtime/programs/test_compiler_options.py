@@ -1,0 +1,50 @@
+"""XLA for TPU hides collectives and gives large products the room that a chip has; a CPU is asked nothing."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import SingleDeviceSharding
+
+from pipelines.plan.topologies import find_devices, find_topology
+from pipelines.runtime.programs.compiled import Program, lower
+from pipelines.runtime.programs.compiler_options import choose_options
+
+VMEM = "xla_tpu_scoped_vmem_limit_kib"
+
+
+def draw_argument(device: jax.Device) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((8, 128), jnp.float32, sharding=SingleDeviceSharding(device))
+
+
+def test_a_cpu_is_asked_nothing() -> None:
+    assert choose_options((draw_argument(jax.devices("cpu")[0]),), vmem_share=0.75) == {}
+    assert choose_options((jax.ShapeDtypeStruct((8,), jnp.float32),), vmem_share=0.75) == {}
+
+
+@pytest.mark.tpu_aot
+@pytest.mark.parametrize(("topology", "kib"), [("v6e-1", "65536"), ("v5p-8", "32768"), ("v4-8", None)])
+def test_room_is_half_of_what_the_chip_has_if_that_is_more_than_usual(topology: str, kib: str | None) -> None:
+    argument = draw_argument(find_devices(find_topology(topology))[0])
+    assert choose_options(({"weight": argument},), vmem_share=0.5).get(VMEM) == kib
+    assert VMEM not in choose_options((argument,))
+
+
+@pytest.mark.tpu_aot
+@pytest.mark.parametrize("topology", ["v6e-1", "v4-8"])
+def test_short_code_takes_less_room_than_usual(topology: str) -> None:
+    argument = draw_argument(find_devices(find_topology(topology))[0])
+    assert choose_options((argument,), compact_vmem_bytes=12 * 2**20)[VMEM] == "12288"
+    assert choose_options((draw_argument(jax.devices("cpu")[0]),), compact_vmem_bytes=12 * 2**20) == {}
+
+
+@pytest.mark.tpu_aot
+def test_options_make_another_program_that_compiles() -> None:
+    argument = draw_argument(find_devices(find_topology("v6e-1"))[0])
+    programs = [
+        Program(key=("double",), function=lambda x: 2 * x, arguments=(argument,), vmem_share=share)
+        for share in (0.0, 0.5)
+    ]
+    lowered = [lower(program) for program in programs]
+    assert lowered[0].as_text() == lowered[1].as_text()
+    assert len({program.describe(own) for program, own in zip(programs, lowered, strict=True)}) == 2
+    assert "HloModule" in lowered[1].compile().as_text()

@@ -1,0 +1,188 @@
+"""Every scheduler table moves latents exactly as diffusers' own `step` does, whatever the model answers."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from pipelines.runtime.sampling import solver
+from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS, Schedule, build_schedule, build_scheduler
+
+# the scheduler configs of SDXL base and of the demo model
+CONFIGS: dict[str, dict[str, Any]] = {
+    "epsilon": {
+        "beta_end": 0.012,
+        "beta_schedule": "scaled_linear",
+        "beta_start": 0.00085,
+        "clip_sample": False,
+        "interpolation_type": "linear",
+        "num_train_timesteps": 1000,
+        "prediction_type": "epsilon",
+        "set_alpha_to_one": False,
+        "skip_prk_steps": True,
+        "steps_offset": 1,
+        "timestep_spacing": "leading",
+        "use_karras_sigmas": False,
+    },
+    "v_prediction": {
+        "num_train_timesteps": 1000,
+        "beta_schedule": "linear",
+        "beta_start": 1e-4,
+        "beta_end": 0.02,
+        "prediction_type": "v_prediction",
+        "timestep_spacing": "trailing",
+        "steps_offset": 0,
+    },
+}
+# Wan's own scheduler config, and FLUX.2's
+FLOW_CONFIGS: dict[str, dict[str, Any]] = {
+    "wan": {
+        "num_train_timesteps": 1000,
+        "prediction_type": "flow_prediction",
+        "use_flow_sigmas": True,
+        "flow_shift": 3.0,
+        "solver_order": 2,
+        "solver_type": "bh2",
+        "lower_order_final": True,
+    },
+    "flux2": {
+        "num_train_timesteps": 1000,
+        "shift": 3.0,
+        "use_dynamic_shifting": True,
+        "time_shift_type": "exponential",
+        "base_shift": 0.5,
+        "max_shift": 1.15,
+    },
+}
+NOISE_TO_DATA = ("euler", "euler_ancestral", "dpmpp_2m", "ddim")
+
+
+def predict(latents: torch.Tensor, timestep: float) -> torch.Tensor:
+    """Stands for the UNet: neither linear in the latents nor independent of time."""
+    return torch.tanh(latents * 1.3 + timestep / 700)
+
+
+def run_diffusers(scheduler: Any, *, skipped: int = 0, latents: torch.Tensor | None = None) -> torch.Tensor:
+    """The loop of a diffusers pipeline after `set_timesteps`, from noise or from `latents` after `skipped` steps."""
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.randn(1, 64, generator=generator)
+    latents = noise * getattr(scheduler, "init_noise_sigma", 1.0) if latents is None else latents
+    arguments = {"generator": generator} if "EulerAncestral" in type(scheduler).__name__ else {}
+    for timestep in scheduler.timesteps[skipped:]:
+        seen = scheduler.scale_model_input(latents, timestep) if hasattr(scheduler, "scale_model_input") else latents
+        latents = scheduler.step(predict(seen, float(timestep)), timestep, latents, **arguments).prev_sample
+    return latents
+
+
+def run_table(schedule: Schedule, *, has_memory: bool = False, latents: torch.Tensor | None = None) -> torch.Tensor:
+    """As the compiled program runs it, one step at a time."""
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.randn(1, 64, generator=generator)
+    latents = noise * schedule.initial_scale if latents is None else latents
+    nothing = [jnp.zeros((1, 64)) for _ in range(3 if has_memory else 1)]
+    state = solver.State(jnp.asarray(latents), *nothing)
+    for index in range(schedule.steps):
+        row = solver.read_row(jnp.asarray(schedule.table), jnp.int32(index))
+        seen = torch.from_numpy(np.array(row["in_scale"] * state.latents))
+        output = jnp.asarray(predict(seen, float(row["timestep"])))
+        noise = jnp.asarray(torch.randn(1, 64, generator=generator)) if schedule.has_noise else None
+        state = solver.advance(row, state, output, noise)
+    return torch.from_numpy(np.array(state.latents))
+
+
+def prepare(name: str, config: dict[str, Any], steps: int) -> Any:
+    scheduler = build_scheduler(name, config)
+    scheduler.set_timesteps(steps)
+    return scheduler
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 30, 60])
+@pytest.mark.parametrize("prediction", CONFIGS)
+@pytest.mark.parametrize("name", NOISE_TO_DATA)
+def test_a_table_does_what_diffusers_does(name: str, prediction: str, steps: int) -> None:
+    config = CONFIGS[prediction]
+    schedule = build_schedule(name, config, steps=steps)
+    assert schedule.steps == steps
+    torch.testing.assert_close(run_table(schedule), run_diffusers(prepare(name, config, steps)), atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", NOISE_TO_DATA)
+def test_the_expected_picture_is_diffusers_own(name: str) -> None:
+    config = CONFIGS["v_prediction"]
+    scheduler = build_scheduler(name, config)
+    scheduler.set_timesteps(5)
+    row = dict(zip(COLUMNS, map(float, build_schedule(name, config, steps=5).table[0]), strict=True))
+    latents = torch.linspace(-2, 2, 16) * scheduler.init_noise_sigma
+    output = predict(latents, 1.0)
+    step = scheduler.step(output, scheduler.timesteps[0], latents)
+    expected = scheduler.model_outputs[-1] if name == "dpmpp_2m" else step.pred_original_sample
+    torch.testing.assert_close(row["x0_latents"] * latents + row["x0_output"] * output, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_only_the_ancestral_scheduler_draws_noise_at_each_step() -> None:
+    noisy = [name for name in NOISE_TO_DATA if build_schedule(name, CONFIGS["epsilon"], steps=4).has_noise]
+    assert noisy == ["euler_ancestral"]
+
+
+def test_tables_have_one_size_for_every_step_count() -> None:
+    tables = [build_schedule("euler", CONFIGS["epsilon"], steps=steps).table for steps in (1, 100)]
+    assert {table.shape for table in tables} == {(MAX_STEPS, len(COLUMNS))}
+    assert not tables[0][1:].any()
+
+
+def test_karras_sigmas_of_a_checkpoint_are_kept() -> None:
+    config = CONFIGS["epsilon"] | {"use_karras_sigmas": True}
+    torch.testing.assert_close(
+        run_table(build_schedule("euler", config, steps=8)),
+        run_diffusers(prepare("euler", config, 8)),
+        atol=2e-4,
+        rtol=1e-4,
+    )
+
+
+@pytest.mark.parametrize("prediction", CONFIGS)
+@pytest.mark.parametrize("name", NOISE_TO_DATA)
+def test_the_last_steps_start_from_a_picture_under_noise_as_in_diffusers(name: str, prediction: str) -> None:
+    scheduler = prepare(name, CONFIGS[prediction], 9)
+    if name != "ddim":
+        scheduler.set_begin_index(5)
+    generator = torch.Generator().manual_seed(3)
+    picture, noise = torch.linspace(-2, 2, 64)[None], torch.randn(1, 64, generator=generator)
+    latents = scheduler.add_noise(picture, noise, scheduler.timesteps[5:6])
+    schedule = build_schedule(name, CONFIGS[prediction], steps=9, last_steps=4)
+    mixed = schedule.picture_scale * picture + schedule.initial_scale * noise
+    torch.testing.assert_close(mixed, latents, atol=1e-5, rtol=1e-5)
+    assert (schedule.steps, schedule.table[4:].any()) == (4, False)
+    expected = run_diffusers(scheduler, skipped=5, latents=latents)
+    torch.testing.assert_close(run_table(schedule, latents=mixed), expected, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 8, 50])
+@pytest.mark.parametrize("flow_shift", [None, 1.0, 5.0])
+@pytest.mark.parametrize("name", ["unipc", "flow_match_euler"])
+def test_wans_two_schedulers_move_as_diffusers_does(name: str, flow_shift: float | None, steps: int) -> None:
+    config = FLOW_CONFIGS["wan"]
+    scheduler = build_scheduler(name, config, flow_shift=flow_shift)
+    scheduler.set_timesteps(steps)
+    schedule = build_schedule(name, config, steps=steps, flow_shift=flow_shift)
+    torch.testing.assert_close(run_table(schedule, has_memory=True), run_diffusers(scheduler), atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 4, 28])
+def test_flux_2_passes_its_own_noise_levels_and_shift(steps: int) -> None:
+    levels = np.linspace(1.0, 1 / steps, steps)
+    scheduler = build_scheduler("flow_match_euler", FLOW_CONFIGS["flux2"])
+    scheduler.set_timesteps(sigmas=levels, mu=1.7)
+    schedule = build_schedule("flow_match_euler", FLOW_CONFIGS["flux2"], steps=steps, sigmas=levels, mu=1.7)
+    assert schedule.steps == steps
+    torch.testing.assert_close(run_table(schedule), run_diffusers(scheduler), atol=2e-5, rtol=1e-5)
+
+
+def test_the_picture_a_flow_expects_is_the_latents_without_their_noise() -> None:
+    schedule = build_schedule("flow_match_euler", FLOW_CONFIGS["wan"], steps=4, flow_shift=3.0)
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in schedule.table[:4].tolist()]
+    assert [row["x0_latents"] for row in rows] == [1.0] * 4
+    for row in rows:
+        assert row["x0_output"] == pytest.approx(-row["timestep"] / 1000, rel=1e-5)

@@ -1,0 +1,321 @@
+"""Downloads against a hub of our own: the answers of the real API, given by a small HTTP server on this machine.
+
+huggingface_hub reads HF_ENDPOINT when it is imported, so each download runs in a process of its own.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.runtime.weights.hub import find_revision
+
+ROOT = Path(__file__).resolve().parents[4]
+REPO = "someone/some-sdxl"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+FILES = {
+    "model_index.json": b'{"_class_name": "StableDiffusionXLPipeline"}',
+    "README.md": b"# words",
+    "unet/config.json": b"{}",
+    # huggingface_hub stores 10 MiB at a time; what it has not stored cannot be resumed
+    "unet/diffusion_pytorch_model.fp16.safetensors": bytes(range(256)) * (25 * 2**20 // 256),
+    "unet/diffusion_pytorch_model.safetensors": b"twice as large",
+    "unet/diffusion_pytorch_model.bin": b"a pickle",
+    "tokenizer/vocab.json": b'{"a": 0}',
+    "tokenizer/merges.txt": b"#version: 0.2",
+    "vae_1_0/config.json": b"{}",
+}
+WEIGHTS = "unet/diffusion_pytorch_model.fp16.safetensors"
+
+DOWNLOAD = """
+import json, sys
+from pipelines.catalog import Model, Shape
+from pipelines.errors import LumeshError
+from pipelines.runtime.weights import hub
+
+seen = []
+def watch(done, total):
+    seen.append((done, total))
+    if sys.argv[2] == "stop":
+        raise KeyboardInterrupt
+
+square = Shape(width=64, height=64)
+model = Model(id="m", title="m", family="sdxl", shapes=(square,), default_shape=square, steps=1, guidance_scale=1.0,
+              scheduler="euler", schedulers=("euler",), repo=sys.argv[1], revision=sys.argv[3], variant="fp16")
+try:
+    skipped = ("unet",) if sys.argv[2] == "settings" else ()
+    was_here = hub.is_here(model)
+    folder = hub.locate(model, components=("unet", "tokenizer"), on_bytes=watch, without_weights=skipped)
+    print(json.dumps({"folder": str(folder), "seen": seen, "here": [was_here, hub.is_here(model)]}))
+except LumeshError as error:
+    print(json.dumps({"error": error.detail, "advice": error.advice, "kind": type(error).__name__}))
+"""
+
+
+@dataclass(kw_only=True)
+class Hub:
+    """What the stub serves, how it misbehaves, and what it was asked."""
+
+    url: str = ""
+    refusal: tuple[int, dict[str, str]] | None = None
+    breaks_after: int | None = None  # bytes of the weights after which the connection breaks, each time
+    breaks_left: int = 0
+    asked: list[tuple[str, str, str | None]] = field(default_factory=list)  # method, path, Range
+
+    def fetched(self) -> set[str]:
+        prefix = f"/{REPO}/resolve/{COMMIT}/"
+        return {
+            path.removeprefix(prefix) for method, path, _ in self.asked if method == "GET" and path.startswith(prefix)
+        }
+
+    def ranges(self) -> list[str | None]:
+        return [wanted for method, path, wanted in self.asked if method == "GET" and path.endswith(WEIGHTS)]
+
+
+def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """The three routes snapshot_download asks for: the revision, its tree, and the files."""
+
+        def do_HEAD(self) -> None:
+            self._answer()
+
+        def do_GET(self) -> None:
+            self._answer()
+
+        def log_message(self, *_arguments: Any) -> None:
+            """Keeps the test run quiet."""
+
+        def _answer(self) -> None:
+            path = self.path.partition("?")[0]
+            hub.asked.append((self.command, path, self.headers.get("Range")))
+            if hub.refusal is not None:
+                status, headers = hub.refusal
+                self._send(status, b'{"error": "refused"}', headers)
+            elif path.startswith(f"/api/models/{REPO}/revision/") and path.endswith((COMMIT, "/main")):
+                self._send(200, json.dumps({"id": REPO, "sha": COMMIT, "siblings": []}).encode())
+            elif path.startswith(f"/api/models/{REPO}/tree/{COMMIT}"):
+                self._send(200, json.dumps(_list_tree()).encode())
+            elif path.startswith(f"/{REPO}/resolve/{COMMIT}/"):
+                self._send_file(path.removeprefix(f"/{REPO}/resolve/{COMMIT}/"))
+            elif path.startswith(f"/api/models/{REPO}/"):
+                self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
+            else:
+                # the real hub answers 401 for what does not exist, so that private names do not leak
+                self._send(401, b"{}", {"X-Error-Code": "RepoNotFound"})
+
+        def _send_file(self, name: str) -> None:
+            content = FILES[name]
+            headers = {"ETag": f'"{_digest(content)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+            start = 0
+            if wanted := self.headers.get("Range"):
+                start = int(wanted.removeprefix("bytes=").partition("-")[0])
+                headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            part = content[start:]
+            must_break = name == WEIGHTS and self.command == "GET" and hub.breaks_left > 0
+            if must_break:
+                hub.breaks_left -= 1
+            self._send(206 if wanted else 200, part, headers, sent=hub.breaks_after if must_break else None)
+
+        def _send(
+            self, status: int, content: bytes, headers: dict[str, str] | None = None, *, sent: int | None = None
+        ) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content if sent is None else content[:sent])
+            self.close_connection = sent is not None
+
+    return Handler
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha1(content).hexdigest()
+
+
+def _list_tree() -> list[dict[str, Any]]:
+    return [
+        {"type": "file", "path": path, "size": len(content), "oid": _digest(content)} for path, content in FILES.items()
+    ]
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    hub = Hub()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(hub))
+    server.daemon_threads = True
+    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(destination=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield hub
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def download(hub: Hub, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Locates the model in a new process, with the cache in this test's folder."""
+
+    def run(repo: str = REPO, *, revision: str = COMMIT, does: str = "go on", **environment: str) -> dict[str, Any]:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))},
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1",
+            **environment,
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", DOWNLOAD, repo, does, revision],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.stdout, done.stderr[-2000:]
+        return json.loads(done.stdout.splitlines()[-1]) | {"log": done.stderr}
+
+    return run
+
+
+def test_only_the_files_needed_are_fetched_once(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    needed = {"model_index.json", "unet/config.json", WEIGHTS, "tokenizer/vocab.json", "tokenizer/merges.txt"}
+    folder = Path(download()["folder"])
+    assert {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()} == needed
+    assert all((folder / name).read_bytes() == FILES[name] for name in needed)
+    assert hub.fetched() == needed
+
+    hub.asked.clear()
+    assert download()["folder"] == str(folder)
+    assert hub.fetched() == set()
+
+
+def test_of_a_part_that_is_not_used_only_the_settings_come(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    download(does="settings")
+    assert hub.fetched() == {"model_index.json", "unet/config.json", "tokenizer/vocab.json", "tokenizer/merges.txt"}
+
+
+def test_what_is_here_is_known_without_asking(download: Callable[..., dict[str, Any]]) -> None:
+    assert download(does="settings")["here"] == [False, False]
+    assert download()["here"] == [False, True]
+    assert download()["here"] == [True, True]
+
+
+def test_progress_ends_at_the_size_of_all_files(download: Callable[..., dict[str, Any]]) -> None:
+    seen = download()["seen"]
+    needed = ("model_index.json", "unet/config.json", WEIGHTS, "tokenizer/vocab.json", "tokenizer/merges.txt")
+    total = sum(len(FILES[name]) for name in needed)
+    assert max(done for done, _ in seen) == seen[-1][1] == total
+    assert all(0 <= done <= of for done, of in seen)
+
+
+def test_a_broken_connection_goes_on_where_it_stopped(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    hub.breaks_after, hub.breaks_left = 12 * 2**20, 1
+    folder = Path(download()["folder"])
+    assert (folder / WEIGHTS).read_bytes() == FILES[WEIGHTS]
+    assert hub.ranges() == [None, f"bytes={10 * 2**20}-"]
+
+
+def test_a_connection_that_breaks_again_and_again_ends_in_advice(
+    hub: Hub, download: Callable[..., dict[str, Any]]
+) -> None:
+    hub.breaks_after, hub.breaks_left = 1000, 100
+    answer = download()
+    assert answer["error"] == f"{REPO} is not on this machine and the hub cannot be reached."
+    assert "goes on where it stopped" in answer["advice"]
+    kept = hub.fetched() - {WEIGHTS}
+
+    hub.breaks_left = 0
+    hub.asked.clear()
+    folder = Path(download()["folder"])
+    assert (folder / WEIGHTS).read_bytes() == FILES[WEIGHTS]
+    assert not hub.fetched() & kept
+
+
+def test_a_gated_model_tells_how_to_get_in(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    hub.refusal = (403, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to this model is restricted."})
+    answer = download()
+    assert (answer["kind"], answer["error"]) == (
+        "ModelError",
+        f"{REPO} is gated: its owner asks you to accept a licence.",
+    )
+    assert f"huggingface.co/{REPO}" in answer["advice"]
+    assert "HF_TOKEN" in answer["advice"]
+
+
+def test_an_unknown_or_private_repository_is_named(download: Callable[..., dict[str, Any]]) -> None:
+    answer = download("someone/nothing")
+    assert "no repository someone/nothing, or it is private" in answer["error"]
+    assert "HF_TOKEN" in answer["advice"]
+
+
+def test_a_wrong_token_is_told_as_such(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    hub.refusal = (401, {"X-Error-Message": "Invalid credentials in Authorization header"})
+    answer = download(HF_TOKEN="hf_wrong")
+    assert answer["error"] == f"The hub answered 401 for {REPO}."
+    assert "HF_TOKEN" in answer["advice"]
+
+
+def test_an_unknown_revision_is_named(download: Callable[..., dict[str, Any]]) -> None:
+    answer = download(revision="f" * 40)
+    assert answer["error"] == f"{REPO} has no revision {'f' * 40}."
+
+
+def test_without_a_network_the_advice_is_to_check_it(download: Callable[..., dict[str, Any]]) -> None:
+    answer = download(HF_HUB_OFFLINE="1")
+    assert answer["error"] == f"{REPO} is not on this machine and the hub cannot be reached."
+    assert "HF_HUB_OFFLINE" in answer["advice"]
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(download: Callable[..., dict[str, Any]]) -> None:
+    """huggingface_hub alone would ask again and again, for 23 s."""
+    answer = download(HF_ENDPOINT="http://127.0.0.1:9")
+    assert answer["error"] == f"{REPO} is not on this machine and the hub cannot be reached."
+    assert "Retry" not in answer["log"]
+
+
+def test_what_is_downloaded_works_while_the_hub_does_not_answer(download: Callable[..., dict[str, Any]]) -> None:
+    folder = download()["folder"]
+    assert download(HF_ENDPOINT="http://127.0.0.1:9")["folder"] == folder
+
+
+def test_the_revision_of_a_download_is_its_commit(download: Callable[..., dict[str, Any]]) -> None:
+    assert find_revision(Path(download(revision="main")["folder"])) == COMMIT
+
+
+def test_the_revision_of_a_folder_tells_its_weights_and_settings(tmp_path: Path) -> None:
+    weights = tmp_path / "a" / "unet" / "model.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(bytes(2**23))
+    (tmp_path / "a" / "model_index.json").write_text("{}")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    revision = find_revision(tmp_path / "a")
+    assert revision == find_revision(tmp_path / "b")
+    assert re.fullmatch(r"local-[0-9a-f]{16}", revision)
+    (tmp_path / "a" / "notes.md").write_text("words")
+    assert find_revision(tmp_path / "a") == revision
+    (tmp_path / "a" / "model_index.json").write_text("{ }")
+    (tmp_path / "b" / "unet" / "model.safetensors").write_bytes(bytes(2**22) + bytes([1]) * 2**22)
+    assert len({revision, find_revision(tmp_path / "a"), find_revision(tmp_path / "b")}) == 3
+
+
+def test_what_is_downloaded_works_offline(download: Callable[..., dict[str, Any]]) -> None:
+    folder = download()["folder"]
+    assert download(HF_HUB_OFFLINE="1")["folder"] == folder

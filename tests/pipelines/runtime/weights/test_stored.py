@@ -1,0 +1,194 @@
+"""Checkpoint files become device arrays slice by slice; whatever is wrong with a file is said in one sentence."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from jax.sharding import NamedSharding, PartitionSpec
+from safetensors.torch import save_file
+
+from pipelines.errors import Cancelled, ModelError
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.weights.shard_load import load_weights
+from pipelines.runtime.weights.stored import Destination, find_weight_files, read_headers
+
+VALUES = {
+    "proj.weight": torch.linspace(-2, 2, 8 * 6).reshape(8, 6),
+    "proj.bias": torch.linspace(0, 1, 8),
+    "scale": torch.tensor(3.0),
+}
+SHAPES = {name: tuple(value.shape) for name, value in VALUES.items()}
+
+
+def ignore(_done: int, _total: int) -> None:
+    pass
+
+
+def load(folder: Path, *, mesh: str = "dp=1", **options: Any) -> dict[str, jax.Array]:
+    """The three values of `folder`, with the weight's rows split over `tp`."""
+    specs = {"proj.weight": PartitionSpec("tp")}
+    shapes = options.pop("shapes", SHAPES)
+    shardings = {name: NamedSharding(build_mesh(mesh), specs.get(name, PartitionSpec())) for name in shapes}
+    stored = read_headers(find_weight_files(folder, variant=options.pop("variant", "")))
+    return load_weights(stored, shapes, shardings, **{"dtype": jnp.float32, "on_tensor": ignore} | options)
+
+
+def save(folder: Path, values: Mapping[str, torch.Tensor] = VALUES, name: str = "model.safetensors") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({key: value.contiguous() for key, value in values.items()}, folder / name)
+    return folder / name
+
+
+def save_sharded(folder: Path) -> None:
+    """Two files and an index, as diffusers writes large models."""
+    names = list(VALUES)
+    files = {names[0]: "model-00001-of-00002.safetensors"}
+    files |= dict.fromkeys(names[1:], "model-00002-of-00002.safetensors")
+    for file in set(files.values()):
+        save(folder, {name: VALUES[name] for name in names if files[name] == file}, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.float16, torch.bfloat16])
+def test_every_precision_is_read(tmp_path: Path, stored: torch.dtype) -> None:
+    save(tmp_path, {name: value.to(stored) for name, value in VALUES.items()})
+    for name, array in load(tmp_path).items():
+        assert array.dtype == jnp.float32
+        np.testing.assert_array_equal(array, VALUES[name].to(stored).float().numpy())
+
+
+def test_weights_are_narrowed_when_asked(tmp_path: Path) -> None:
+    save(tmp_path)
+    array = load(tmp_path, dtype=jnp.bfloat16)["proj.weight"]
+    assert array.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(np.asarray(array, np.float32), VALUES["proj.weight"].bfloat16().float().numpy())
+
+
+def test_each_device_holds_only_its_slice(tmp_path: Path) -> None:
+    save(tmp_path)
+    array = load(tmp_path, mesh="tp=4")["proj.weight"]
+    for rank, shard in enumerate(array.addressable_shards):
+        np.testing.assert_array_equal(shard.data, VALUES["proj.weight"][2 * rank : 2 * rank + 2].numpy())
+
+
+def test_only_the_bytes_of_a_slice_are_read(tmp_path: Path) -> None:
+    place = read_headers([save(tmp_path)])["proj.weight"]
+    found = np.zeros((2, 6), np.float32)
+    (read,) = place.plan([Destination(index=(slice(2, 4), slice(0, 6)), array=found)])
+    read.run()
+    np.testing.assert_array_equal(found, VALUES["proj.weight"][2:4].numpy())
+
+
+def test_several_files_with_an_index_are_one_model(tmp_path: Path) -> None:
+    save_sharded(tmp_path)
+    for name, array in load(tmp_path).items():
+        np.testing.assert_array_equal(array, VALUES[name].numpy())
+
+
+def test_a_missing_one_of_several_files_is_named(tmp_path: Path) -> None:
+    save_sharded(tmp_path)
+    (tmp_path / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"names model-00002-of-00002\.safetensors, which is not there"):
+        load(tmp_path)
+
+
+def test_an_index_cannot_point_out_of_its_folder(tmp_path: Path) -> None:
+    save(tmp_path, name="outside.safetensors")
+    (tmp_path / "unet").mkdir()
+    index = {"weight_map": dict.fromkeys(VALUES, "../outside.safetensors")}
+    (tmp_path / "unet" / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match="which is not there"):
+        load(tmp_path / "unet")
+
+
+def test_the_wanted_variant_goes_first_and_the_plain_file_is_second_best(tmp_path: Path) -> None:
+    plain = save(tmp_path, name="diffusion_pytorch_model.safetensors")
+    assert find_weight_files(tmp_path, variant="fp16") == [plain]
+    small = save(tmp_path, name="diffusion_pytorch_model.fp16.safetensors")
+    assert find_weight_files(tmp_path, variant="fp16") == [small]
+    assert find_weight_files(tmp_path) == [plain]
+
+
+def test_a_folder_without_weights_says_how_to_make_them(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"holds no safetensors weights.*save_pretrained"):
+        find_weight_files(tmp_path)
+
+
+# in the length of the header, in the header, right after it, in the middle of the values, one byte before the end
+@pytest.mark.parametrize("kept", [0, 5, 8, 40, -200, -1])
+def test_a_truncated_file_is_refused(tmp_path: Path, kept: int) -> None:
+    file = save(tmp_path)
+    content = file.read_bytes()
+    file.write_bytes(content[: kept if kept >= 0 else len(content) + kept])
+    with pytest.raises(ModelError, match=r"model\.safetensors is truncated or not a safetensors file"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"<html>Not found</html>" * 20, bytes(64), b"version https://git-lfs.github.com/spec/v1\n"]
+)
+def test_something_else_under_that_name_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(ModelError, match="truncated or not a safetensors file|lacks 3 of 3 weights"):
+        load(tmp_path)
+
+
+def test_a_header_that_lies_about_sizes_is_refused(tmp_path: Path) -> None:
+    header = json.dumps({"scale": {"dtype": "F32", "shape": [4], "data_offsets": [0, 4]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(ModelError, match="truncated or not"):
+        load(tmp_path)
+
+
+def test_a_precision_we_cannot_read_is_named(tmp_path: Path) -> None:
+    save(tmp_path, VALUES | {"scale": torch.zeros(4, dtype=torch.float8_e4m3fn)})
+    with pytest.raises(ModelError, match=r"scale in .* is stored as F8_E4M3"):
+        load(tmp_path)
+
+
+def test_a_missing_weight_is_named(tmp_path: Path) -> None:
+    save(tmp_path, {name: value for name, value in VALUES.items() if name != "proj.bias"})
+    with pytest.raises(ModelError, match=r"lacks 1 of 3 weights, proj\.bias first.*another architecture"):
+        load(tmp_path)
+
+
+def test_a_weight_of_another_shape_is_named_with_both_shapes(tmp_path: Path) -> None:
+    save(tmp_path, VALUES | {"proj.weight": torch.zeros(6, 8)})
+    with pytest.raises(
+        ModelError, match=r"proj\.weight has shape \(6, 8\) in the checkpoint; the model expects \(8, 6\)"
+    ):
+        load(tmp_path)
+
+
+def test_more_weights_than_needed_are_passed_over(tmp_path: Path) -> None:
+    save(tmp_path, VALUES | {"position_ids": torch.arange(4)})
+    assert load(tmp_path).keys() == VALUES.keys()
+
+
+@pytest.mark.parametrize("stored_prefix", ["", "text_model."])
+@pytest.mark.parametrize("wanted_prefix", ["", "text_model."])
+def test_clip_is_read_with_and_without_its_old_prefix(tmp_path: Path, stored_prefix: str, wanted_prefix: str) -> None:
+    save(tmp_path, {stored_prefix + name: value for name, value in VALUES.items()})
+    shapes = {wanted_prefix + name: shape for name, shape in SHAPES.items()}
+    loaded = load(tmp_path, shapes=shapes, optional_prefix="text_model.")
+    np.testing.assert_array_equal(loaded[f"{wanted_prefix}proj.bias"], VALUES["proj.bias"].numpy())
+
+
+def test_progress_counts_weights_and_may_stop_the_reading(tmp_path: Path) -> None:
+    save(tmp_path)
+    seen: list[tuple[int, int]] = []
+    load(tmp_path, on_tensor=lambda done, total: seen.append((done, total)))
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+    def stop(done: int, _total: int) -> None:
+        if done == 1:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        load(tmp_path, on_tensor=stop)
