@@ -23,6 +23,7 @@ LAYERS = (
     ("studio.access_settings",),
     ("pipelines.__main__",),
     ("pipelines.commands",),
+    ("pipelines.demos",),
     ("pipelines.training", "pipelines.plan"),
     ("pipelines.generate", "pipelines.registry"),
     ("pipelines.sdxl", "pipelines.flux2", "pipelines.wan", "pipelines.fake"),
@@ -107,6 +108,15 @@ def test_imports_point_down() -> None:
             if there[0] <= here[0]:
                 wrong.append(f"{file.relative_to(ROOT)} imports {imported}")
     assert not wrong
+
+
+def test_no_product_path_imports_the_demos_own_making() -> None:
+    users = {
+        file.relative_to(ROOT).as_posix()
+        for file in list_sources()
+        if any(name.startswith("pipelines.demos") for name in find_imports(ast.parse(file.read_text("utf-8"))))
+    }
+    assert {file for file in users if not file.startswith("pipelines/demos/")} == {"pipelines/commands/train.py"}
 
 
 def test_every_module_belongs_to_a_layer() -> None:

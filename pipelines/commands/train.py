@@ -37,11 +37,11 @@ def train_model(
     registry.start_jax(options.DataDirectory(data_dir=data_dir).cache_dir)
     import jax
 
+    from pipelines.demos.demo_flux2.run import train_demo_flux2
+    from pipelines.demos.demo_sdxl.run import train_demo_sdxl
+    from pipelines.demos.demo_wan.run import train_demo_wan
     from pipelines.runtime.devices.mesh import build_mesh
     from pipelines.training.deadline import Unfinished
-    from pipelines.training.demo_flux2.run import train_demo_flux2
-    from pipelines.training.demo_sdxl.run import train_demo_sdxl
-    from pipelines.training.demo_wan.run import train_demo_wan
 
     folder = folder or data_dir / "training" / model
     output = output or folder / "model"

@@ -1,1 +1,1 @@
-"""Training on the same mesh and through the same bridge as inference: data, trainer, and the demo models' recipes."""
+"""Training on the same mesh and through the same bridge as inference: trainer, optimizer, checkpoints, flows."""

@@ -163,7 +163,7 @@ def v6e_8() -> list[Any]:
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory whose `models/` holds the checkpoints `tiny` and `middle`."""
-    from pipelines.training.demo_sdxl.tokenizer import build_tokenizer
+    from pipelines.demos.demo_sdxl.tokenizer import build_tokenizer
 
     folder = tmp_path_factory.mktemp("data")
     build_tokenizer(folder / "tokenizer", captions=300)

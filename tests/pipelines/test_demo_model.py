@@ -1,6 +1,6 @@
 """The shipped demo models: small, readable by plain diffusers, and the same picture here and there.
 
-Not here: how well they follow prompts (pipelines/training/stills/quality.py scores that).
+Not here: how well they follow prompts (pipelines/demos/stills/quality.py scores that).
 """
 
 from collections.abc import Callable
@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from pipelines.catalog import Model, load_catalog
+from pipelines.demos.demo_flux2.architecture import OUT_LAYERS, TEXT_LENGTH
+from pipelines.demos.demo_wan.architecture import TEXT_LENGTH as WAN_TEXT_LENGTH
 from pipelines.generate import generate
 from pipelines.recipe import Recipe, resolve
-from pipelines.training.demo_flux2.architecture import OUT_LAYERS, TEXT_LENGTH
-from pipelines.training.demo_wan.architecture import TEXT_LENGTH as WAN_TEXT_LENGTH
 
 CATALOG = load_catalog()
 STEPS = 5  # so few show a difference as well

@@ -80,7 +80,7 @@ def encoder_url(load_flux2: Callable[..., Any], draw_recipe: Callable[..., Recip
     app = build_app(family, flux2_catalog, token="secret")
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(destination=server.run, kwargs={"sockets": [listener]})
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True

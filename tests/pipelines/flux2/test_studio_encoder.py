@@ -146,7 +146,7 @@ def stub() -> Iterator[Stub]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         told = Stub(url=f"http://127.0.0.1:{server.server_address[1]}")
         told.answers.set()
-        thread = threading.Thread(destination=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield told
         told.answers.set()
@@ -211,7 +211,7 @@ def test_a_job_is_cancelled_while_the_server_hangs(
     stub.answers.clear()
     worker = open_worker(text_encoder_urls={"flux2": stub.url})
     job = queue.submit(database, draw_recipe(model="distilled"), owner="local")
-    running = threading.Thread(destination=worker.run_next)
+    running = threading.Thread(target=worker.run_next)
     running.start()
     wait_for("the encoding", lambda: queue.read_job(database, job.id).phase == "encoding", timeout_s=SERVER_DEADLINE_S)
     queue.cancel(database, job.id)

@@ -25,6 +25,7 @@ VALUE = "7"  # stands for a count as well as for a name
 # Read only by who runs Lumesh, at a terminal or in a log.
 OPERATORS = (
     "pipelines/commands/",
+    "pipelines/demos/",
     "pipelines/training/",
     "pipelines/stage_files.py",  # of the commands that run one stage
     "pipelines/plan/hlo.py",  # a compiler's output that is none

@@ -159,7 +159,7 @@ def hub() -> Iterator[Hub]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(hub))
     server.daemon_threads = True
     hub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(destination=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield hub
     server.shutdown()

@@ -1,0 +1,99 @@
+"""A stage of a denoiser's training: which postcards a step learns from, and what it reads under each.
+
+Captions are drawn anew each step; some are dropped to train classifier-free guidance.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jax.sharding import Mesh
+
+from pipelines.demos.album import AlbumSize, take_turns
+from pipelines.demos.postcards import describe
+from pipelines.demos.reading import Tokenize
+from pipelines.demos.stills.album import Album, Encode, draw_album
+from pipelines.demos.stills.captions import draw_caption
+from pipelines.training.optimizer import Course, IsHidden
+from pipelines.training.trainer import Batch, Loss, Task, train
+
+DROPPED_SHARE = 0.08  # captions not shown at all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """`channel_weights` say how much of the loss each latent channel is.
+
+    `crowded_share` of a batch, besides those drawn anyway, show two subjects: which of two colours is whose takes
+    longest to learn.
+    """
+
+    name: str
+    sizes: tuple[AlbumSize, ...]
+    course: Course
+    channel_weights: tuple[float, ...]
+    crowded_share: float = 0.2
+
+
+def train_stage(
+    stage: Stage,
+    initial: Mapping[str, np.ndarray],
+    *,
+    frozen: Mapping[str, np.ndarray],
+    encode: Encode,
+    albums: Path,
+    tokenize: Tokenize,
+    loss: Loss,
+    is_hidden: IsHidden,
+    mesh: Mesh,
+    folder: Path,
+    stop_after_s: float | None = None,
+) -> dict[str, np.ndarray]:
+    """Returns the EMA parameters; resumes from `folder`. Batches: `latents`, `is_kept`, `size` and the tokens."""
+    drawn = [draw_album(size, encode, folder=albums) for size in stage.sizes]
+    draw = take_turns(
+        stage.sizes,
+        drawn,
+        lambda album, rows, step: draw_batch(
+            album, tokenize, batch_size=rows, step=step, crowded_share=stage.crowded_share
+        ),
+        mesh=mesh,
+    )
+    return train(
+        Task(
+            name=stage.name,
+            loss=loss,
+            draw_batch=draw,
+            course=stage.course,
+            is_hidden=is_hidden,
+            frozen=frozen,
+            seed=3,
+        ),
+        initial,
+        mesh=mesh,
+        folder=folder,
+        stop_after_s=stop_after_s,
+    )
+
+
+def draw_batch(album: Album, tokenize: Tokenize, *, batch_size: int, step: int, crowded_share: float = 0.0) -> Batch:
+    """`latents` fp32 (B, C, h, w), `is_kept` (B,) 0 where the caption is dropped, `size` (B, 2) height and width."""
+    rng = np.random.default_rng((5, step))
+    chosen = np.where(
+        rng.random(batch_size) < crowded_share,
+        rng.choice(album.crowded_scenes, size=batch_size),
+        rng.integers(len(album.scenes), size=batch_size),
+    )
+    captions = []
+    for row, choice in enumerate(chosen):
+        caption, is_about_scene = draw_caption(lambda scene=album.scenes[choice]: describe(scene, rng), rng)
+        captions.append(caption)
+        if not is_about_scene:
+            chosen[row] = rng.choice(album.empty_scenes)
+    return {
+        "latents": album.latents[chosen].astype(np.float32),
+        "is_kept": (rng.random(batch_size) >= DROPPED_SHARE).astype(np.float32),
+        "size": np.tile(np.asarray([album.height, album.width], np.float32), (batch_size, 1)),
+        **tokenize(captions),
+    }
