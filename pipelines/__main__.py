@@ -10,18 +10,8 @@ import sys
 import typer
 from typer.main import get_command
 
-from pipelines.commands import (
-    bench,
-    bench_load,
-    bench_swap,
-    compile,
-    encoder_server,
-    generate,
-    models,
-    plan,
-    stages,
-    train,
-)
+from pipelines.commands import compile, encoder_server, generate, models, plan, stages, train
+from pipelines.commands.bench import compare, load, swap
 from pipelines.errors import LumeshError, MeshError, RecipeError
 
 app = typer.Typer(
@@ -42,9 +32,9 @@ app.command("decode")(stages.decode)
 app.command("train")(train.train_model)
 app.command("plan")(plan.plan)
 app.command("compile")(compile.compile_programs)
-benches = typer.Typer(callback=bench.run, invoke_without_command=True, rich_markup_mode=None)
-benches.command("swap")(bench_swap.run)
-benches.command("load")(bench_load.run)
+benches = typer.Typer(callback=compare.run, invoke_without_command=True, rich_markup_mode=None)
+benches.command("swap")(swap.run)
+benches.command("load")(load.run)
 app.add_typer(benches, name="bench")
 app.command("encoder-server")(encoder_server.serve)
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from pipelines.recipe import Recipe
 
-THROUGHPUT = "throughput"  # in the place of a mesh's axes: an output a chip, or on as few as hold the weights
-
 # Prompts and seeds are rows of arrays; the frame rate only counts when a video is written.
 _OWN = {"prompt": "", "negative_prompt": None, "seed": None, "batch_size": 1, "fps": None, "revision": None}
 
@@ -19,11 +17,6 @@ _OWN = {"prompt": "", "negative_prompt": None, "seed": None, "batch_size": 1, "f
 def find_kind(recipe: Recipe) -> Hashable:
     """Alike for resolved recipes that can share a batch; None for one that runs alone, as it starts from pictures."""
     return None if recipe.images else recipe.model_copy(update=_OWN).model_dump_json()
-
-
-def asks_for_many(mesh: str | None) -> bool:
-    """Whether chips are to make outputs of their own."""
-    return mesh == THROUGHPUT
 
 
 def join(recipes: Sequence[Recipe]) -> Recipe:

@@ -2,10 +2,10 @@
 
 import re
 
-from pipelines.batching import THROUGHPUT, asks_for_many
 from pipelines.errors import MeshError
 
 AXES = ("dp", "sp", "tp")
+THROUGHPUT = "throughput"  # in place of the axes: an output a chip, or on as few chips as hold the weights
 
 
 def parse_mesh(text: str) -> dict[str, int]:
@@ -27,3 +27,8 @@ def check_mesh(text: str | None) -> str | None:
     if text and not asks_for_many(text):
         parse_mesh(text)
     return text
+
+
+def asks_for_many(mesh: str | None) -> bool:
+    """Whether chips are to make outputs of their own."""
+    return mesh == THROUGHPUT

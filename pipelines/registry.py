@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.batching import asks_for_many
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.runtime.remote_encoder import RemoteEncoder
+from pipelines.families.remote_encoder import RemoteEncoder
+from pipelines.mesh_text import asks_for_many
 from pipelines.stages import STAGES, Family, OnProgress
 
 FAMILIES = ("sdxl", "flux2", "wan")
@@ -149,4 +149,4 @@ def _check_memory() -> None:
 def _import_family(family: str) -> Any:
     if family not in FAMILIES:
         raise ModelError(f"No code here runs the family {family!r}.", advice="Check presets/models.toml.")
-    return importlib.import_module(f"pipelines.{family}")
+    return importlib.import_module(f"pipelines.families.{family}")

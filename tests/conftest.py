@@ -23,7 +23,7 @@ from PIL import Image
 from xdist.scheduler import LoadGroupScheduling
 
 from pipelines.catalog import Catalog, Model, Shape, load_catalog
-from pipelines.fake import FakeFamily
+from pipelines.families.fake import FakeFamily
 from pipelines.recipe import Recipe, resolve
 from pipelines.stages import OnProgress
 from studio.database import Database, open_database
@@ -49,7 +49,7 @@ CLIPS = Model(
 )
 
 ROOT = Path(__file__).resolve().parent.parent
-FAMILIES = ROOT / "tests" / "pipelines"
+FAMILIES = ROOT / "tests" / "pipelines" / "families"
 DEADLINE_S = 20.0
 START_DEADLINE_S = 120.0  # two interpreters and Gradio, on a machine that may be busy
 

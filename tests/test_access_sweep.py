@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Mount
 
 from app import create_app
 from pipelines.catalog import Catalog, load_catalog
-from pipelines.fake import FakeFamily
+from pipelines.families.fake import FakeFamily
 from pipelines.recipe import Recipe, resolve
 from studio.access.sessions import COOKIE
 from studio.access.users import Users

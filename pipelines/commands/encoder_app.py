@@ -17,7 +17,7 @@ from safetensors.numpy import save
 from pipelines.catalog import Catalog
 from pipelines.commands import options
 from pipelines.errors import RecipeError
-from pipelines.runtime.remote_encoder import ENCODE_PATH
+from pipelines.families.remote_encoder import ENCODE_PATH
 from pipelines.stages import Family
 
 

@@ -12,11 +12,11 @@ from pipelines.catalog import Model
 from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
+from pipelines.files.metadata import make_png_chunks
+from pipelines.files.video import write_mp4
 from pipelines.generate import find_references, generate, uses_cfg
-from pipelines.metadata import make_png_chunks
 from pipelines.recipe import Recipe
 from pipelines.stages import Family, OnProgress, Outcome
-from pipelines.video import write_mp4
 
 Output = Annotated[
     Path | None,
@@ -95,7 +95,7 @@ def make(
     if profile is not None:
         options.make_folder("profile", profile)
     from pipelines import registry
-    from pipelines.runtime.remote_encoder import RemoteEncoder
+    from pipelines.families.remote_encoder import RemoteEncoder
     from pipelines.runtime.sampling.pictures import open_picture
 
     for file in image or ():

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from pipelines import stage_files
 from pipelines.commands import options
 from pipelines.commands.generate import check_output, save_outputs, suffix_of
 from pipelines.commands.progress import TerminalProgress
+from pipelines.files import stage_files
 from pipelines.generate import find_references, uses_cfg
 from pipelines.recipe import Recipe, read_recipe
 

@@ -13,19 +13,19 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pipelines.catalog import Model, Shape
-from pipelines.flux2 import programs as flux2_programs
-from pipelines.flux2.load import build_parts as build_flux2
-from pipelines.flux2.variants import MAX_TEXT_LENGTH
+from pipelines.families.flux2 import programs as flux2_programs
+from pipelines.families.flux2.load import build_parts as build_flux2
+from pipelines.families.flux2.variants import MAX_TEXT_LENGTH
+from pipelines.families.sdxl import programs as sdxl_programs
+from pipelines.families.sdxl.load import build_parts as build_sdxl
+from pipelines.families.wan import programs as wan_programs
+from pipelines.families.wan.load import build_parts as build_wan
 from pipelines.references import choose_references
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.sampling.schedules import COLUMNS, build_schedule
 from pipelines.runtime.weights.components import describe_component, read_json
-from pipelines.sdxl import programs as sdxl_programs
-from pipelines.sdxl.load import build_parts as build_sdxl
 from pipelines.sources import find_configs
 from pipelines.stages import STAGES
-from pipelines.wan import programs as wan_programs
-from pipelines.wan.load import build_parts as build_wan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,12 @@ from typing import Any
 
 import jax
 
-from pipelines.batching import asks_for_many
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
-from pipelines.flux2 import programs as flux2_programs
+from pipelines.families.flux2 import programs as flux2_programs
+from pipelines.families.sdxl import programs as sdxl_programs
+from pipelines.families.wan import programs as wan_programs
+from pipelines.mesh_text import asks_for_many
 from pipelines.plan.abstract import describe_parts
 from pipelines.plan.topologies import Topology, find_devices
 from pipelines.references import References, name_programs
@@ -22,9 +24,7 @@ from pipelines.registry import build_mesh_for
 from pipelines.runtime.devices.sharding import count_at_once
 from pipelines.runtime.programs.aot_packs import Manifest, describe_target, write_pack
 from pipelines.runtime.programs.compiled import Program, Programs, without_persistent_cache
-from pipelines.sdxl import programs as sdxl_programs
 from pipelines.stages import OnProgress, Progress
-from pipelines.wan import programs as wan_programs
 
 _PROGRAMS: Mapping[str, ModuleType] = {"sdxl": sdxl_programs, "flux2": flux2_programs, "wan": wan_programs}
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from pipelines.batching import THROUGHPUT
 from pipelines.catalog import Model, Shape
+from pipelines.mesh_text import THROUGHPUT
 from pipelines.plan.abstract import Stage, describe_parts, list_stages
 from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
 from pipelines.plan.estimate import Estimate, count_chunks

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import FileResponse, Response
 
-from pipelines.video import encode_animation, read_mp4
+from pipelines.files.video import encode_animation, read_mp4
 from studio.api.access import NotFoundError, Visit, Visitor
 from studio.library.files import poster_of
 from studio.library.records import Output

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipelines.batching import asks_for_many
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError, ModelError, RecipeError
+from pipelines.mesh_text import asks_for_many
 from pipelines.plan.topologies import TOPOLOGIES
 from studio import VERSION
 from studio.api.access import Visit, Visitor, only_operators

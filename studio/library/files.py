@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from PIL import Image
 
-from pipelines.metadata import make_png_chunks
+from pipelines.files.metadata import make_png_chunks
+from pipelines.files.video import write_mp4
 from pipelines.recipe import Recipe
-from pipelines.video import write_mp4
 
 THUMB_SIDE_PX = 384
 # Of the gallery's pictures, enlarged to 1024x1024, one takes 0.05 s; 0.12 s without Z_RLE, and 0.19 s at PIL's default

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipelines.video import read_mp4
+from pipelines.files.video import read_mp4
 from studio.library.records import Output
 
 WHITE = 255.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from pipelines.metadata import GRID_KEY, make_png_chunks
+from pipelines.files.metadata import GRID_KEY, make_png_chunks
 from pipelines.recipe import Recipe
 from studio.library.files import PNG_LEVEL, SavedFile, save_thumb, write_whole
 from studio.library.lettering import Lettering

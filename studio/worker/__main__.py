@@ -13,10 +13,10 @@ import sys
 import threading
 from dataclasses import dataclass
 
-from pipelines import fake
-from pipelines.batching import asks_for_many
 from pipelines.catalog import Model, load_catalog
 from pipelines.errors import LumeshError
+from pipelines.families import fake
+from pipelines.mesh_text import asks_for_many
 from pipelines.stages import Family, OnProgress
 from studio.access.hooks import load_hook
 from studio.database import Database, open_database
@@ -137,7 +137,7 @@ def _open_devices(settings: Settings) -> _Devices:
         )
 
     from pipelines import registry  # here, not above: its families import jax, which takes seconds and the devices
-    from pipelines.runtime.remote_encoder import RemoteEncoder
+    from pipelines.families.remote_encoder import RemoteEncoder
 
     def load(model: Model, on_progress: OnProgress) -> Family:
         url = settings.find_text_encoder(model)

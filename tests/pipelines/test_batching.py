@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.batching import find_kind, join, list_seeds, stack_embeddings
 from pipelines.catalog import Catalog, load_catalog
-from pipelines.fake import FakeFamily
+from pipelines.families.fake import FakeFamily
 from pipelines.generate import generate, generate_together
 from pipelines.recipe import Recipe, resolve
 

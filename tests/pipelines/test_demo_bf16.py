@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipelines.catalog import Model, load_catalog
-from pipelines.flux2 import decode
+from pipelines.families.flux2 import decode
 from pipelines.generate import generate, uses_cfg
 from pipelines.recipe import Recipe, resolve
 from pipelines.runtime.devices.mesh import build_mesh
@@ -39,7 +39,7 @@ def load_demo(cache_dir: Path) -> Callable[..., Any]:
     """A demo model on one device."""
 
     def load(model: Model, dtype: Any, *, stages: tuple[str, ...] = STAGES) -> Any:
-        family = importlib.import_module(f"pipelines.{model.family}")
+        family = importlib.import_module(f"pipelines.families.{model.family}")
         mesh = build_mesh("dp=1")
         loaded = family.load(
             model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress, dtype=dtype, stages=stages

@@ -5,7 +5,7 @@ import pytest
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import Cancelled
-from pipelines.fake import FakeFamily
+from pipelines.families.fake import FakeFamily
 from pipelines.generate import generate, uses_cfg
 from pipelines.recipe import Recipe, resolve
 from pipelines.stages import PHASES, Progress

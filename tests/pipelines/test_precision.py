@@ -27,7 +27,7 @@ def test_diffusers_asks_for_nothing_where_every_weight_is_narrowed(module: type)
 
 
 def test_diffusers_asks_for_what_wan_keeps() -> None:
-    """What of it is a weight is read in fp32 (tests/pipelines/wan/test_bf16.py); `rope` is a table of our own."""
+    """The weights among them are read in fp32 (families/wan/test_bf16.py); `rope` is a table of our own."""
     kept = {"rope", "time_embedder", "scale_shift_table", "norm1", "norm2", "norm3"}
     assert set(WanTransformer3DModel._keep_in_fp32_modules) == kept
 

@@ -15,7 +15,7 @@ from pipelines.demos.demo_flux2.architecture import PATCH, TEXT_LENGTH
 from pipelines.demos.demo_flux2.network import embed
 from pipelines.demos.demo_flux2.tokenizer import tokenize
 from pipelines.demos.stills.course import Stage
-from pipelines.flux2.denoise import make_image_ids, make_text_ids, pack
+from pipelines.families.flux2.denoise import make_image_ids, make_text_ids, pack
 from pipelines.training.flow import add_noise
 from pipelines.training.network import Network
 from pipelines.training.optimizer import Course

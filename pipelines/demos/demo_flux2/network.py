@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from pipelines.demos.demo_flux2 import architecture
 from pipelines.demos.stills.architecture import trace_and_initialise
-from pipelines.flux2.encode import build_encode_program
+from pipelines.families.flux2.encode import build_encode_program
 from pipelines.training.network import Network
 
 # Not a hidden layer's matrix: embeddings, and the first and last layers of the transformer.

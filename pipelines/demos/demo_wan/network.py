@@ -7,9 +7,9 @@ import jax
 
 from pipelines.demos.demo_wan import architecture
 from pipelines.demos.stills.architecture import trace_and_initialise
+from pipelines.families.wan.attention import RotaryAttention
+from pipelines.families.wan.encode import embed_tokens
 from pipelines.training.network import Network
-from pipelines.wan.attention import RotaryAttention
-from pipelines.wan.encode import embed_tokens
 
 # Not a hidden layer's matrix: embeddings, and the first and last layers of the transformer.
 _OUTER = ("shared", "relative_attention_bias", "patch_embedding", "text_embedder", "time_embedder", "proj_out", "table")

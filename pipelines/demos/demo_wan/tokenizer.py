@@ -13,7 +13,7 @@ from transformers import T5Tokenizer
 
 from pipelines.demos.demo_wan.architecture import TEXT_LENGTH
 from pipelines.demos.motions import vocabulary_text
-from pipelines.wan.encode import tokenize as tokenize_as_wan
+from pipelines.families.wan.encode import tokenize as tokenize_as_wan
 
 SPECIAL = (("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -2.0))
 WORD_SCORE, LETTER_SCORE = -1.0, -8.0  # a whole word is always likelier than its letters

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.catalog import Catalog, Model
 from pipelines.errors import RecipeError
-from pipelines.metadata import GRID_KEY
+from pipelines.files.metadata import GRID_KEY
 from pipelines.recipe import Recipe, read_recipe
 from studio.library.foreign.a1111 import read_a1111
 from studio.library.foreign.bounded import Fields, clean, read_object, shorten

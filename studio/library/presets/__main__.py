@@ -16,7 +16,7 @@ from PIL import Image
 from rich.console import Console
 
 from pipelines.catalog import PRESETS_DIR, Shape, load_catalog
-from pipelines.video import read_mp4
+from pipelines.files.video import read_mp4
 from studio.library.presets.files import draw_thumbnail
 from studio.library.presets.preset import Preset, make_schema
 from studio.library.presets.shipped import GALLERY_DIR, read_shipped, thumb_of

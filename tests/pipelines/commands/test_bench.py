@@ -16,10 +16,10 @@ from jax.sharding import Mesh
 
 from pipelines.__main__ import main
 from pipelines.catalog import Model, load_catalog
-from pipelines.commands.bench import check_platforms, describe_dtypes, list_diffusers_sides
-from pipelines.commands.bench_checkpoint import check_room, count_parameters
-from pipelines.commands.bench_process import measure
-from pipelines.commands.bench_runner import find_dtype, list_warm, load_diffusers
+from pipelines.commands.bench.checkpoint import check_room, count_parameters
+from pipelines.commands.bench.compare import check_platforms, describe_dtypes, list_diffusers_sides
+from pipelines.commands.bench.compare_runner import find_dtype, list_warm, load_diffusers
+from pipelines.commands.bench.process import measure
 from pipelines.errors import LumeshError
 from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
@@ -89,7 +89,7 @@ def test_a_checkpoint_without_room_is_refused() -> None:
 def test_what_a_process_refuses_is_said_as_it_says_it(tmp_path: Path) -> None:
     task = {"model": "none", "models_dir": str(tmp_path), "folder": str(tmp_path), "is_cut": True, "on_gpu": False}
     with pytest.raises(LumeshError, match=r"^There is no model 'none'\. Known models: "):
-        measure("pipelines.commands.bench_checkpoint", task, what="random weights")
+        measure("pipelines.commands.bench.checkpoint", task, what="random weights")
 
 
 def test_where_pytorch_has_a_gpu_diffusers_is_measured_compiled_too() -> None:
@@ -132,7 +132,7 @@ COMPARE = """
 import sys
 import numpy as np, torch
 from diffusers import DiffusionPipeline
-from pipelines.commands.bench_runner import compile_modules
+from pipelines.commands.bench.compare_runner import compile_modules
 
 pipeline = DiffusionPipeline.from_pretrained(sys.argv[1], dtype=torch.float32)
 pipeline.set_progress_bar_config(disable=True)

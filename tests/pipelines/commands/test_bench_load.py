@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.__main__ import main
-from pipelines.commands.load_runner import check_room
+from pipelines.commands.bench.load_runner import check_room
 from pipelines.errors import LumeshError
 
 # Of host memory beyond the arrays, at its peak. Measured at 0.24 to 0.55 GB: 7.8 % of the size in bf16, 16.3 % in fp32,

@@ -21,8 +21,8 @@ from safetensors.numpy import load_file
 
 from pipelines.__main__ import main
 from pipelines.commands.stages import choose_fields
-from pipelines.metadata import read_recipe_of
-from pipelines.stage_files import write_tensors
+from pipelines.files.metadata import read_recipe_of
+from pipelines.files.stage_files import write_tensors
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = "--num_inference_steps 4 --guidance_scale 4 --mesh dp=1"

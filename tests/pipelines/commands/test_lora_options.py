@@ -12,8 +12,8 @@ from PIL import Image
 
 from pipelines.__main__ import main
 from pipelines.commands.options import read_loras
+from pipelines.files.metadata import read_recipe_of
 from pipelines.generate import generate
-from pipelines.metadata import read_recipe_of
 from pipelines.recipe import Lora, Recipe
 from tests.pipelines.loras import draw_pairs, save_tensors, write_peft
 

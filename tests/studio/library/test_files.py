@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.metadata import format_parameters, read_recipe_of
+from pipelines.files.metadata import format_parameters, read_recipe_of
 from pipelines.recipe import Recipe
 from studio.library.files import THUMB_SIDE_PX, forget_torn, poster_of, save_outputs, write_whole
 

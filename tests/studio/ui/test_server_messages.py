@@ -27,11 +27,11 @@ OPERATORS = (
     "pipelines/commands/",
     "pipelines/demos/",
     "pipelines/training/",
-    "pipelines/stage_files.py",  # of the commands that run one stage
+    "pipelines/files/stage_files.py",  # of the commands that run one stage
     "pipelines/plan/hlo.py",  # a compiler's output that is none
     "pipelines/mesh_text.py",  # --mesh, when anything starts
     "pipelines/runtime/devices/mesh.py",  # the same, when the worker starts
-    "pipelines/flux2/sharding.py",  # the same
+    "pipelines/families/flux2/sharding.py",  # the same
     "pipelines/runtime/kernels/flash.py",  # a mistake of ours
     "pipelines/runtime/programs/aot_packs.py",  # logged: what a pack lacks is compiled
     "studio/access/commands.py",

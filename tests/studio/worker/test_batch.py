@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pipelines.fake import FakeFamily
-from pipelines.metadata import read_recipe_of
+from pipelines.families.fake import FakeFamily
+from pipelines.files.metadata import read_recipe_of
 from pipelines.recipe import Recipe
 from pipelines.stages import OnProgress, Progress, SwapCost, ignore_progress
 from studio import events

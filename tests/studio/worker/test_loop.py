@@ -14,8 +14,8 @@ from PIL import Image
 
 from pipelines.catalog import Model, Shape
 from pipelines.errors import ModelError
-from pipelines.fake import FakeFamily
-from pipelines.metadata import read_recipe_of
+from pipelines.families.fake import FakeFamily
+from pipelines.files.metadata import read_recipe_of
 from pipelines.stages import Family, OnProgress, Progress
 from studio import events
 from studio.database import Database

@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from pipelines.catalog import Catalog
-from pipelines.fake import FakeFamily
+from pipelines.families.fake import FakeFamily
 from studio.database import Database
 from studio.jobs.job import Job
 from studio.library import records

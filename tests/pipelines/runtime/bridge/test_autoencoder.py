@@ -16,7 +16,7 @@ from pipelines.runtime.bridge.autoencoder import HalvingConv2d, prepare_pictures
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels.convolution import PictureAxes
-from tests.pipelines.flux2.conftest import make_vae
+from tests.pipelines.families.flux2.conftest import make_vae
 
 MAX_RELATIVE_ERROR = 0.015
 KERNEL = "name=convolve_taps"

@@ -11,14 +11,14 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Catalog
+from pipelines.families.sdxl.load import load as load_sdxl
+from pipelines.families.wan.load import load as load_wan
 from pipelines.generate import generate
 from pipelines.recipe import Recipe, resolve
 from pipelines.registry import choose_sizes_for
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.devices.offload import Offloader, Parked, measure
-from pipelines.sdxl.load import load as load_sdxl
 from pipelines.stages import ignore_progress
-from pipelines.wan.load import load as load_wan
 from tests.pipelines.loras import draw_pairs, write_peft
 
 MESH = "dp=2,tp=4"

@@ -14,7 +14,9 @@ from diffusers import UNet2DConditionModel
 from jax.sharding import PartitionSpec as P
 
 from pipelines.catalog import load_catalog
-from pipelines.flux2 import sharding as flux2
+from pipelines.families.flux2 import sharding as flux2
+from pipelines.families.sdxl.sharding import UNET_RULES
+from pipelines.families.wan import sharding as wan
 from pipelines.plan.abstract import describe_parts
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
 from pipelines.runtime.devices.mesh import build_mesh
@@ -25,8 +27,6 @@ from pipelines.runtime.devices.sharding import (
     batch_class,
     count_at_once,
 )
-from pipelines.sdxl.sharding import UNET_RULES
-from pipelines.wan import sharding as wan
 
 # unet/config.json of stabilityai/stable-diffusion-xl-base-1.0
 SDXL_BASE_UNET = {

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines.metadata import make_png_chunks
+from pipelines.files.metadata import make_png_chunks
+from pipelines.files.video import encode_animation, write_mp4
 from pipelines.recipe import Recipe
-from pipelines.video import encode_animation, write_mp4
 from studio.library.foreign import containers
 from studio.library.foreign.bounded import MAX_DEPTH
 from studio.library.foreign.containers import MAX_BYTES, read_texts

@@ -14,10 +14,10 @@ from PIL import Image
 
 from pipelines.catalog import Catalog, Model, load_catalog
 from pipelines.errors import RecipeError
+from pipelines.files.metadata import make_png_chunks
+from pipelines.files.video import encode_animation
 from pipelines.loras import LoraFile
-from pipelines.metadata import make_png_chunks
 from pipelines.recipe import Recipe, resolve
-from pipelines.video import encode_animation
 from studio.library.foreign import find_recipe, fit, read_file
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import MAX_LISTED, Found, FoundLora

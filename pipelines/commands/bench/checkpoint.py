@@ -1,0 +1,175 @@
+"""Writes a checkpoint of random weights from a model's configs, in a process of its own, to measure speed without it.
+
+Every module begins as its training did, so values keep their scale. Sizes are the model's, or for `mid` a quarter of
+its layers at full width. The vocabulary is the demo's of the same family, prompts are as long as the model's.
+"""
+
+import importlib
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pipelines.catalog import Model, load_catalog
+from pipelines.commands.bench.process import answer
+from pipelines.errors import LumeshError
+from pipelines.sources import find_configs
+
+LAYERS = (
+    "num_layers",
+    "num_single_layers",
+    "num_hidden_layers",
+    "transformer_layers_per_block",
+    "text_encoder_out_layers",
+)
+QUARTER = 4
+SPARE = 1.1  # of memory, for what is computed with the weights
+STORED_BYTES = 2  # bf16
+SEED = 0
+# FLUX.2 dev's prompts are lists of parts, which the demo's template does not read.
+DEV_CHAT = "{% for message in messages %}{{ message.content[0].text }}{% endfor %}"
+
+
+def write_random(model: Model, folder: Path, *, is_cut: bool, on_gpu: bool) -> dict[str, int]:
+    """Component -> parameters, written into `folder`; raises LumeshError before that when there is no room."""
+    import torch
+
+    source = find_configs(model)
+    index = _read_json(source / "model_index.json")
+    demo = next(one.path for one in load_catalog().models if one.is_demo and one.family == model.family)
+    assert demo is not None
+    configs = _read_configs(source, index, is_cut=is_cut)
+    counts = count_parameters(model, is_cut=is_cut)
+    _check_room(sum(counts.values()), folder, on_gpu=on_gpu)
+    for name, config in configs.items():
+        torch.manual_seed(SEED)
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            _build(index[name], config).save_pretrained(folder / name)
+        finally:
+            torch.set_default_dtype(before)
+    shutil.copytree(source / "scheduler", folder / "scheduler")
+    if (preview := source / "preview.json").exists():
+        shutil.copy(preview, folder)
+    for name in (name for name in index if name.startswith("tokenizer")):
+        _copy_tokenizer(source / name, demo / name, folder / name, is_dev=index["_class_name"] == "Flux2Pipeline")
+        index[name] = _read_json(demo / "model_index.json")[name]
+    (folder / "model_index.json").write_text(json.dumps(index), "utf-8")
+    return counts
+
+
+def count_parameters(model: Model, *, is_cut: bool) -> dict[str, int]:
+    """Component -> parameters of the checkpoint that would be written."""
+    import torch
+
+    source = find_configs(model)
+    index = _read_json(source / "model_index.json")
+    with torch.device("meta"):
+        return {
+            name: sum(math.prod(parameter.shape) for parameter in _build(index[name], config).parameters())
+            for name, config in _read_configs(source, index, is_cut=is_cut).items()
+        }
+
+
+def _read_configs(source: Path, index: Mapping[str, Any], *, is_cut: bool) -> dict[str, dict[str, Any]]:
+    """Component -> config, of those that have weights."""
+    configs = {
+        name: _read_json(file)
+        for name, entry in index.items()
+        if isinstance(entry, list) and entry[0] and (file := source / name / "config.json").exists()
+    }
+    if not is_cut:
+        return configs
+    if index["_class_name"].startswith("Flux2"):
+        text = configs["text_encoder"].get("text_config", configs["text_encoder"])
+        text.setdefault("text_encoder_out_layers", _list_read_layers(index["_class_name"]))
+    return {name: config if name == "vae" else cut_layers(config) for name, config in configs.items()}
+
+
+def _list_read_layers(pipeline_class: str) -> list[int]:
+    from pipelines.families.flux2.variants import VARIANT_OF_PIPELINE
+
+    return list(VARIANT_OF_PIPELINE[pipeline_class].out_layers)
+
+
+def cut_layers(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A quarter of the layers, at least one of each kind, and no width."""
+
+    def cut(name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return cut_layers(value)
+        if name == "layer_types":
+            return value[: _divide(len(value))]
+        if name not in LAYERS:
+            return value
+        return [_divide(one) for one in value] if isinstance(value, list) else _divide(value)
+
+    return {name: cut(name, value) for name, value in config.items()}
+
+
+def _divide(count: int) -> int:
+    return max(1, count // QUARTER)
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text("utf-8"))
+
+
+def _build(entry: tuple[str, str], config: Mapping[str, Any]) -> Any:
+    """A module of diffusers or transformers, its weights drawn."""
+    library, name = entry
+    built: Any = getattr(importlib.import_module(library), name)
+    return built.from_config(config) if library == "diffusers" else built(built.config_class.from_dict(config))
+
+
+def _copy_tokenizer(source: Path, demo: Path, folder: Path, *, is_dev: bool) -> None:
+    """The model's own where its files are there, else the demo's with the model's length of a prompt."""
+    own = [file for file in source.iterdir() if file.name != "tokenizer_config.json"]
+    shutil.copytree(source if own else demo, folder)
+    if own:
+        return
+    length = _read_json(source / "tokenizer_config.json")["model_max_length"]
+    settings = _read_json(demo / "tokenizer_config.json") | {"model_max_length": length}
+    if is_dev:
+        settings["padding_side"] = "left"
+        (folder / "chat_template.jinja").write_text(DEV_CHAT, "utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), "utf-8")
+
+
+def _check_room(parameters: int, folder: Path, *, on_gpu: bool) -> None:
+    """Raises LumeshError; on a CPU weights are computed in fp32, and on one GPU diffusers has all of them at once."""
+    import torch
+
+    stored = STORED_BYTES * parameters
+    rooms = [
+        (f"the disk of {folder.parent}", stored, shutil.disk_usage(folder.parent).free),
+        ("memory", SPARE * stored * (1 if on_gpu else 2), psutil.virtual_memory().available),
+    ]
+    if on_gpu and torch.cuda.is_available():
+        rooms.append(("the GPU's memory", SPARE * stored, torch.cuda.mem_get_info()[0]))
+    check_room(parameters, rooms)
+
+
+def check_room(parameters: int, rooms: list[tuple[str, float, float]]) -> None:
+    """Places with the bytes needed and the bytes free there; raises LumeshError for the first that is too small."""
+    for place, needed, free in rooms:
+        if needed > free:
+            raise LumeshError(
+                f"{parameters / 1e9:.1f} billion parameters need {needed / 1e9:.1f} GB of {place}; "
+                f"{free / 1e9:.1f} GB are free.",
+                advice="Use --size mid or a smaller model; TMPDIR names another disk.",
+            )
+
+
+def run(task: dict[str, Any]) -> dict[str, int]:
+    model = load_catalog(Path(task["models_dir"])).get(task["model"])
+    return write_random(model, Path(task["folder"]), is_cut=task["is_cut"], on_gpu=task["on_gpu"])
+
+
+if __name__ == "__main__":
+    answer(run)

@@ -1,0 +1,254 @@
+"""What every loaded model does alike: hold weights and compiled programs, say what is warm, let go of it all."""
+
+import abc
+import functools
+import gc
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from pipelines.catalog import Model, Shape
+from pipelines.families.embedding_cache import EmbeddingCache
+from pipelines.families.remote_encoder import RemoteEncoder
+from pipelines.recipe import Lora, Recipe
+from pipelines.references import References, name_programs
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.devices.mesh import describe_mesh
+from pipelines.runtime.devices.offload import Offloader
+from pipelines.runtime.devices.sharding import count_at_once
+from pipelines.runtime.programs.aot_packs import Packs
+from pipelines.runtime.programs.compiled import CacheIndex, Program, Programs, counter
+from pipelines.runtime.sampling.chunks import run_chunks
+from pipelines.runtime.weights.components import ComponentLoader
+from pipelines.runtime.weights.lora import Rename
+from pipelines.runtime.weights.lora_state import LoraState, refuse_on_text_encoder
+from pipelines.sources import fingerprint_code, fingerprint_configs
+from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
+
+log = logging.getLogger(__name__)
+
+Weights = dict[str, dict[str, jax.Array]]
+"""Component -> parameter name -> array on the mesh, or Parked; the dictionary of the model's Parts itself."""
+
+TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
+
+
+class LoadedModel(abc.ABC):
+    """The part of `stages.Family` that does not depend on the family.
+
+    What a shape needs is in the family's own Layout: `denoise_key` and `decode_key` of its main programs, and `name`,
+    under which the cache index knows it.
+    """
+
+    def __init__(self, model: Model, weights: Weights, *, mesh: Mesh, cache_dir: Path, load_s: float) -> None:
+        self.model = model
+        self.load_s = load_s
+        self.host_ms_per_chunk = 0.0
+        self.outputs_at_once = 1
+        self.revision = ""
+        self.mesh = describe_mesh(mesh)
+        self._mesh = mesh
+        self.remote_encoder: RemoteEncoder | None = None
+        self._weights = weights
+        self._programs = Programs()
+        self._packs: Packs | None = None
+        self._loras: LoraState | None = None
+        self._replicated = NamedSharding(mesh, PartitionSpec())
+        self._offloader = Offloader(limit_bytes=None)
+        self._embeddings = EmbeddingCache()
+        self._numbers: dict[int, jax.Array] = {}
+        device = mesh.devices.flat[0]
+        made_of = f"{model.id}@{model.revision} {fingerprint_configs(model)} {fingerprint_code()}"
+        self._index = CacheIndex(cache_dir, context=f"{made_of} {dict(mesh.shape)} {device.device_kind}")
+
+    def warm(
+        self,
+        shape: Shape,
+        *,
+        batch_size: int,
+        uses_cfg: bool,
+        references: References | None = None,
+        stage: str | None = None,
+        on_progress: OnProgress,
+    ) -> float:
+        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg, references=references)
+        return self._warm(layout, title=name_programs(shape, references), stage=stage, on_progress=on_progress)
+
+    def make_many_at_once(self) -> None:
+        """From now on programs are made for as many outputs as cost no more than one; before anything is warm."""
+        uses_cfg = self.model.guidance_scale > 1
+        self.outputs_at_once = count_at_once(
+            self._mesh, lambda count: self._lay_out(self.model.default_shape, count, uses_cfg=uses_cfg)
+        )
+        if self.outputs_at_once == 1:
+            log.info("%s has no devices to spare for a second output on %s", self.model.title, self.mesh)
+
+    def count_compiling(self) -> int:
+        return self._programs.unfinished
+
+    def use_packs(self, packs: Packs) -> None:
+        """From now on programs are loaded from there rather than compiled; before anything is warm."""
+        self._packs = packs
+        self._programs = Programs(packs.find)
+
+    def use_loader(self, loader: ComponentLoader, *, modules: Mapping[str, TracedModule], rename: Rename) -> None:
+        """From now on LoRAs can be merged into `modules`: `loader` read them, `rename` reads the family's LoRAs.
+
+        And components take turns in the loader's room.
+        """
+        self._offloader = loader.offloader
+        self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, rename=rename)
+
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+        if self._loras is not None:
+            self._loras.become(loras, on_progress=on_progress)
+        else:
+            assert not loras, "a model that was not loaded from files has none to read again"
+
+    def shape_state(
+        self, shape: Shape, references: References | None = None, *, batch_size: int = 1, uses_cfg: bool | None = None
+    ) -> str:
+        uses_cfg = self.model.guidance_scale > 1 if uses_cfg is None else uses_cfg
+        layout = self._lay_out(shape, batch_size, uses_cfg=uses_cfg, references=references)
+        keys = (layout.denoise_key, layout.decode_key)
+        if all(self._programs.has(*key) for key in keys):
+            return "warm"
+        if self._packs is not None and self._packs.has(*keys):
+            return "disk"
+        return "disk" if self._index.has(*layout.name) else "cold"
+
+    def compile_count(self) -> int:
+        return counter.compiled
+
+    def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:
+        """The prompt's embeddings, made now or kept from the last time; raises RemoteEncoderError."""
+        encode = self._encode
+        touching = self._loras.find_touching(TEXT_ENCODERS) if self._loras is not None else frozenset()
+        if self.remote_encoder is not None:
+            refuse_on_text_encoder(touching)
+            encode = functools.partial(
+                self.remote_encoder.encode,
+                shapes=self.embedding_shapes(),
+                on_wait=lambda: on_progress(Progress(phase="encoding", total=1)),
+            )
+        key = (recipe.prompt, recipe.negative_prompt, touching)
+        return self._embeddings.get(key, lambda: encode(recipe))
+
+    def unload(self) -> None:
+        self._programs.clear()
+        self._embeddings.clear()
+        self._numbers.clear()
+        for component in self._weights.values():
+            for array in component.values():
+                array.delete()
+        self._offloader.clear()
+        self._weights.clear()
+        gc.collect()
+
+    @abc.abstractmethod
+    def embedding_shapes(self) -> dict[str, tuple[int, ...]]: ...
+
+    @abc.abstractmethod
+    def _encode(self, recipe: Recipe) -> Embeddings: ...
+
+    @abc.abstractmethod
+    def _lay_out(
+        self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
+    ) -> Any: ...
+
+    @abc.abstractmethod
+    def _list_programs(self, layout: Any) -> Sequence[Program]: ...
+
+    @abc.abstractmethod
+    def _draw_preview(self, layout: Any, x0: jax.Array, /) -> np.ndarray: ...
+
+    def _choose_layout(
+        self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
+    ) -> Any:
+        """One forward a step when guidance is off, unless only the guided program is warm.
+
+        At a scale of 1 that one gives the same output, for a second forward instead of a compilation.
+        """
+        single, guided = (
+            self._lay_out(shape, batch_size, uses_cfg=value, references=references) for value in (False, True)
+        )
+        is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
+        return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
+
+    def _warm(self, layout: Any, *, title: str, stage: str | None, on_progress: OnProgress) -> float:
+        """Makes what is missing, returns the seconds it took, and remembers what the cache then has.
+
+        With a `stage` it waits only for that stage's programs; the next call waits for the others.
+        """
+        programs = self._list_programs(layout)
+        if all(self._programs.has(*program.key) for program in programs):
+            return 0.0
+        awaited = [program for program in programs if stage in (None, program.key[0])]
+        is_cached = self._index.has(*layout.name)
+
+        def report(done: int) -> None:
+            ready = self._packs.describe(programs) if self._packs is not None else ""
+            sources = [title, ready, "from the cache" if is_cached else ""]
+            detail = " ".join(filter(None, sources))
+            on_progress(Progress(phase="compiling", done=done, total=len(programs), detail=detail))
+
+        started = time.perf_counter()
+        self._programs.compile_all(programs, awaited=awaited, on_wait=report)
+        seconds = time.perf_counter() - started
+        is_whole = len(awaited) == len(programs)
+        if is_whole and not is_cached and (self._packs is None or not self._packs.has_loaded(programs)):
+            self._index.add(*layout.name)
+        return seconds
+
+    def _run_steps(
+        self,
+        run: Callable[[int, int], jax.Array],
+        layout: Any,
+        *,
+        steps: int,
+        max_chunk: int,
+        batch_size: int,
+        on_progress: OnProgress,
+    ) -> None:
+        """Drives `run(start, stop)`, which queues steps and gives the picture expected after them (chunks.py)."""
+
+        def report(done: int, picture: jax.Array) -> None:
+            draw = lambda: self._draw_preview(layout, picture)[:batch_size]  # noqa: E731
+            on_progress(Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
+
+        self.host_ms_per_chunk = run_chunks(run, steps=steps, max_chunk=max_chunk, on_done=report)
+
+    def _take(self, program: Any, *components: str) -> list[dict[str, jax.Array]]:
+        """The weights of these, on the devices, to call the program with."""
+        self._offloader.use(*components, program=program)
+        return [self._weights[name] for name in components]
+
+    def _put(self, value: Any) -> jax.Array:
+        """On every device alike."""
+        return jax.device_put(value, self._replicated)
+
+    def _number(self, value: int) -> jax.Array:
+        """An int32 on the devices, put there once: step numbers come back with every chunk."""
+        if value not in self._numbers:
+            self._numbers[value] = self._put(np.int32(value))
+        return self._numbers[value]
+
+
+def spread_rows(rows: Any, count: int) -> np.ndarray:
+    """One row for all outputs, or one for each, as the `count` rows of a full batch class; the last one fills it."""
+    values = np.asarray(rows)
+    return values[np.minimum(np.arange(count), len(values) - 1)]
+
+
+def fill_rows(latents: Any, rows: int) -> Any:
+    """Latents read from a file hold only the outputs asked for; the program takes a full batch class."""
+    missing = rows - len(latents)
+    if not missing:
+        return latents
+    return np.concatenate([latents, np.zeros((missing, *latents.shape[1:]), np.float32)])

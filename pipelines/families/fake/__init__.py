@@ -1,0 +1,204 @@
+"""A family without weights or jax: it draws a landscape from prompt and seed and takes its time like a model.
+
+`--fake` serves every catalogue entry with it, so page, queue, files and restarts can be worked on and tested in
+seconds. It behaves like the real families where they can be seen: it loads, compiles each shape once, steps, previews,
+can be cancelled between steps. Pictures to start from tint the landscape with their mean colour, LoRAs with one of
+their own.
+Two prompts are test hooks, of this family only: one that contains "crash worker" kills its own process in the middle of
+denoising, as the kernel does when memory runs out; one that contains "fail please" raises a LumeshError.
+"""
+
+import os
+import signal
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.catalog import Model, Shape
+from pipelines.errors import LumeshError
+from pipelines.families.fake.landscape import draw_landscape
+from pipelines.recipe import Lora, Recipe
+from pipelines.references import References, name_programs
+from pipelines.runtime.sampling.pictures import open_picture
+from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
+
+LOAD_S = 0.3
+COMPILE_S = 1.0
+UNLOAD_S = 0.3
+STEP_S = 0.15
+AT_ONCE = 8  # outputs, where devices would make outputs of their own
+PREVIEW_SCALE = 4  # a preview pixel covers this many output pixels, as a latent does
+COMPILE_TICKS = 10
+LORA_TINT = 0.3  # how much of its colour a LoRA gives at a scale of 1
+TINT = 0.6  # how much of the mean colour of its input pictures a drawing has
+
+
+def load(model: Model, *, outputs_at_once: int = 1, on_progress: OnProgress) -> "FakeFamily":
+    """Pretends to read `model`."""
+    started = time.perf_counter()
+    for done in range(3):
+        on_progress(Progress(phase="loading", done=done, total=3, detail=model.title))
+        time.sleep(LOAD_S / 3)
+    return FakeFamily(model, load_s=time.perf_counter() - started, outputs_at_once=outputs_at_once)
+
+
+class FakeFamily:
+    """Family (pipelines/stages.py) without weights; its latents are float pictures, BCHW with three channels.
+
+    A video is one picture that drifts to the left.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        load_s: float = 0.0,
+        compile_s: float = COMPILE_S,
+        step_s: float = STEP_S,
+        outputs_at_once: int = 1,
+    ) -> None:
+        self.model = model
+        self.load_s = load_s
+        self.revision = ""
+        self.mesh = ""
+        self.host_ms_per_chunk = 0.0
+        self.outputs_at_once = outputs_at_once
+        self._compile_s = compile_s
+        self._step_s = step_s
+        self._warm: set[str] = set()
+        self._loras: tuple[Lora, ...] = ()
+
+    def warm(
+        self,
+        shape: Shape,
+        *,
+        batch_size: int,  # noqa: ARG002
+        uses_cfg: bool,  # noqa: ARG002
+        references: References | None = None,
+        stage: str | None = None,  # noqa: ARG002
+        on_progress: OnProgress,
+    ) -> float:
+        """Takes `compile_s` the first time a shape is asked for with such references, whatever the batch."""
+        name = name_programs(shape, references)
+        if name in self._warm:
+            return 0.0
+        started = time.perf_counter()
+        for done in range(COMPILE_TICKS):
+            on_progress(Progress(phase="compiling", done=done, total=COMPILE_TICKS, detail=name))
+            time.sleep(self._compile_s / COMPILE_TICKS)
+        self._warm.add(name)
+        return time.perf_counter() - started
+
+    def count_compiling(self) -> int:
+        return 0
+
+    def shape_state(
+        self,
+        shape: Shape,
+        references: References | None = None,
+        *,
+        batch_size: int = 1,  # noqa: ARG002
+        uses_cfg: bool | None = None,  # noqa: ARG002
+    ) -> str:
+        return "warm" if name_programs(shape, references) in self._warm else "cold"
+
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+        if tuple(loras) != self._loras:
+            on_progress(Progress(phase="loading", detail=f"LoRA {', '.join(lora.ref for lora in loras)}"))
+            self._loras = tuple(loras)
+
+    def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:  # noqa: ARG002
+        """The pictures that denoising will reveal, one for each seed of the batch."""
+        if "fail please" in recipe.prompt.lower():
+            raise LumeshError(
+                "The prompt asked the fake model to fail.", advice="Write another prompt.", title="Failed as asked"
+            )
+        shape = recipe.parsed_shape
+        pictures = [
+            draw_landscape(recipe.prompt, seed=seed, width=shape.width, height=shape.height) for seed in recipe.seeds
+        ]
+        tinted = _colour(_tint(np.stack(pictures), recipe), self._loras)
+        return {"prompt_embeds": tinted.transpose(0, 3, 1, 2)}
+
+    def denoise(
+        self,
+        recipe: Recipe,
+        embeddings: Mapping[str, Any],
+        *,
+        seeds: Sequence[int] | None = None,
+        on_progress: OnProgress,
+    ) -> np.ndarray:
+        """Fades the noise out, `step_s` a step."""
+        steps = recipe.denoising_steps
+        pictures = embeddings["prompt_embeds"]
+        draws = [np.random.default_rng(seed) for seed in seeds or recipe.seeds]
+        noise = np.stack([draw.normal(0.5, 0.4, pictures.shape[1:]) for draw in draws])
+        latents = noise
+        on_progress(Progress(phase="denoising", total=steps))
+        for done in range(1, steps + 1):
+            time.sleep(self._step_s)
+            if done == 2 and "crash worker" in recipe.prompt.lower():
+                os.kill(os.getpid(), signal.SIGKILL)
+            share = (done / steps) ** 1.5
+            latents = share * pictures + (1 - share) * noise
+            draw = _previewer(latents, frames=recipe.parsed_shape.frames)
+            on_progress(Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
+        return latents
+
+    def decode(self, recipe: Recipe, latents_BCHW: np.ndarray) -> np.ndarray:
+        return _to_frames(_to_pixels(latents_BCHW), recipe.parsed_shape.frames)
+
+    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {}  # its embeddings are pictures of any size
+
+    def latents_shape(self, shape: Shape) -> tuple[int, ...]:
+        return (3, shape.height, shape.width)
+
+    def compile_count(self) -> int:
+        return len(self._warm)
+
+    def unload(self) -> None:
+        time.sleep(UNLOAD_S if self._step_s else 0)
+        self._warm.clear()
+
+
+def _tint(pictures_BHWC: np.ndarray, recipe: Recipe) -> np.ndarray:
+    """Pushed towards the mean colour of its files, so that a test can see that their pixels arrived.
+
+    The more so, the less `strength` makes anew.
+    """
+    if not recipe.images:
+        return pictures_BHWC
+    colours = [np.asarray(open_picture(Path(image)), np.float32).mean((0, 1)) / 255 for image in recipe.images]
+    tint = TINT if recipe.strength is None else 1 - recipe.strength
+    return (1 - tint) * pictures_BHWC + tint * np.mean(colours, axis=0)
+
+
+def _colour(pictures_BHWC: np.ndarray, loras: Sequence[Lora]) -> np.ndarray:
+    """Pushed towards the colour that each ref stands for, away from it with a scale below zero."""
+    for lora in loras:
+        colour = np.random.default_rng(zlib.crc32(lora.ref.encode())).random(3)
+        pictures_BHWC = pictures_BHWC + LORA_TINT * lora.scale * (colour - pictures_BHWC)
+    return pictures_BHWC
+
+
+def _previewer(latents_BCHW: np.ndarray, *, frames: int) -> Callable[[], np.ndarray]:
+    small = latents_BCHW[:, :, ::PREVIEW_SCALE, ::PREVIEW_SCALE]
+    return lambda: _to_frames(_to_pixels(small), frames)
+
+
+def _to_frames(pixels_BHWC: np.ndarray, frames: int) -> np.ndarray:
+    """The pictures themselves, or `frames` of each, drifting by a quarter of the width."""
+    if frames == 1:
+        return pixels_BHWC
+    width = pixels_BHWC.shape[2]
+    shifts = [round(-width / 4 * index / frames) for index in range(frames)]
+    return np.stack([np.roll(pixels_BHWC, shift, axis=2) for shift in shifts], axis=1)
+
+
+def _to_pixels(latents_BCHW: np.ndarray) -> np.ndarray:
+    return (np.clip(latents_BCHW, 0.0, 1.0) * 255).round().astype(np.uint8).transpose(0, 2, 3, 1)

@@ -1,0 +1,80 @@
+"""Attention as FLUX.2's blocks do it, for diffusers' own hook: a block's `processor`.
+
+What diffusers' processors do, but for how pairs are rotated (runtime/kernels/rotary.py): taken apart and stacked again
+as they do it, pairs cost a TPU an eighth of a step. Heads are counted from what the projections give, for a device may
+have only some of them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from pipelines.families.flux2.tokens import order_tables
+from pipelines.runtime.bridge.modules import call_jax
+from pipelines.runtime.kernels.rotary import rotate_pairs
+
+Tables = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointAttention:
+    """Of a block with two streams: the text's tokens stand before the picture's."""
+
+    def __call__(
+        self,
+        attn: Any,
+        hidden_states: torch.Tensor,
+        encoder_hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        image_rotary_emb: Tables | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        assert attention_mask is None, "FLUX.2 attends to everything"
+        text = [layer(encoder_hidden_states) for layer in (attn.add_q_proj, attn.add_k_proj, attn.add_v_proj)]
+        picture = [layer(hidden_states) for layer in (attn.to_q, attn.to_k, attn.to_v)]
+        text, picture = ([x.unflatten(-1, (-1, attn.head_dim)) for x in own] for own in (text, picture))
+        query = torch.cat([attn.norm_added_q(text[0]), attn.norm_q(picture[0])], dim=1)
+        key = torch.cat([attn.norm_added_k(text[1]), attn.norm_k(picture[1])], dim=1)
+        out = _attend(query, key, torch.cat([text[2], picture[2]], dim=1), image_rotary_emb)
+        text_length = encoder_hidden_states.shape[1]
+        return attn.to_out[0](out[:, text_length:]), attn.to_add_out(out[:, :text_length])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelAttention:
+    """Of a block with one stream, whose feed-forward stands beside the attention in the same projections."""
+
+    def __call__(
+        self,
+        attn: Any,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        image_rotary_emb: Tables | None = None,
+    ) -> torch.Tensor:
+        assert attention_mask is None, "FLUX.2 attends to everything"
+        projected = attn.to_qkv_mlp_proj(hidden_states)
+        whole = 3 * attn.inner_dim + attn.mlp_hidden_dim * attn.mlp_mult_factor
+        own_width = projected.shape[-1] * attn.inner_dim // whole
+        *projections, gates = projected.split([own_width] * 3 + [projected.shape[-1] - 3 * own_width], dim=-1)
+        query, key, value = (x.unflatten(-1, (-1, attn.head_dim)) for x in projections)
+        tables = image_rotary_emb and order_tables(*image_rotary_emb)
+        out = _attend(attn.norm_q(query), attn.norm_k(key), value, tables)
+        return attn.to_out(torch.cat([out, attn.mlp_act_fn(gates)], dim=-1))
+
+
+def set_processors(transformer: Any) -> None:
+    """For every block; before they become a scan."""
+    for block in transformer.transformer_blocks:
+        block.attn.set_processor(JointAttention())
+    for block in transformer.single_transformer_blocks:
+        block.attn.set_processor(ParallelAttention())
+
+
+def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, tables: Tables | None) -> torch.Tensor:
+    """(B, L, H * D) of (B, L, H, D)."""
+    if tables is not None:
+        query, key = (call_jax(rotate_pairs, x, *tables) for x in (query, key))
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    out = functional.scaled_dot_product_attention(query, key, value)
+    return out.transpose(1, 2).flatten(2)

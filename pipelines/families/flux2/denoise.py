@@ -1,0 +1,131 @@
+"""The denoising loop as one compiled program with run-time bounds.
+
+A chunk runs steps `start` to `stop` of a schedule table (runtime/sampling/schedules.py): transformer, guidance and
+scheduler update together, so the host only counts chunks. The state is a picture of tokens (B, C, H, W) in fp32; the
+transformer sees it as H * W tokens. With classic guidance the batch holds [negative, positive] halves.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from diffusers.pipelines.flux2.pipeline_flux2 import compute_empirical_mu
+from jax.sharding import Mesh, NamedSharding
+
+from pipelines.families.flux2.references import TIME_STEP
+from pipelines.families.flux2.sharding import call_transformer
+from pipelines.families.flux2.variants import Guidance
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.sampling.schedules import Schedule, build_schedule
+from pipelines.runtime.sampling.solver import State, advance, read_row
+
+MAX_CHUNK = 8  # steps
+
+
+def build_denoise_program(
+    transformer: TracedModule,
+    *,
+    guidance: Guidance,
+    uses_cfg: bool,
+    dtype: Any,
+    mesh: Mesh,
+    input_sharding: NamedSharding,
+) -> Any:
+    """denoise(weights, state, prompt_embeds, references, table, guidance_scale, start, stop) -> state.
+
+    The state's arrays are (B, C, H, W) fp32; `prompt_embeds` (rows, L, D) are [negative..., positive...] with
+    `uses_cfg`, else positive; `references` (N, C, h, w) stand beside every row, or are None. `input_sharding` is how
+    the transformer's batch lies on the mesh, before packing.
+    """
+
+    def denoise(  # noqa: PLR0917 - a compiled program takes its arrays by position
+        weights: Mapping[str, jax.Array],
+        state: State,
+        prompt_embeds: jax.Array,
+        references_NCHW: jax.Array | None,
+        table: jax.Array,
+        guidance_scale: jax.Array,
+        start: jax.Array,
+        stop: jax.Array,
+    ) -> State:
+        rows, text_length, _ = prompt_embeds.shape
+        _, _, height, width = state.latents.shape
+        image_ids = make_image_ids(height, width)
+        extra_tokens = None
+        if references_NCHW is not None:
+            image_ids = np.concatenate([image_ids, make_reference_ids(references_NCHW.shape)])
+            extra_tokens = jnp.repeat(pack(references_NCHW).reshape(1, -1, references_NCHW.shape[1]), rows, axis=0)
+
+        def step(index: jax.Array, state: State) -> State:
+            row = read_row(table, index)
+            model_input = row["in_scale"] * state.latents
+            if uses_cfg:
+                model_input = jnp.concatenate([model_input, model_input])
+            model_input = jax.lax.with_sharding_constraint(model_input, input_sharding)
+            tokens = pack(model_input)
+            if extra_tokens is not None:
+                tokens = jnp.concatenate([tokens, extra_tokens], axis=1)
+            output = call_transformer(
+                transformer,
+                weights,
+                mesh=mesh,
+                hidden_states=tokens.astype(dtype),
+                encoder_hidden_states=prompt_embeds,
+                timestep=jnp.full(rows, row["timestep"] / 1000),
+                img_ids=image_ids,
+                txt_ids=make_text_ids(text_length),
+                guidance=jnp.full(rows, guidance_scale) if guidance is Guidance.EMBEDDED else None,
+            )
+            output = unpack(output[:, : height * width].astype(jnp.float32), height, width)
+            if uses_cfg:
+                negative, positive = jnp.split(output, 2)
+                output = negative + guidance_scale * (positive - negative)
+            return advance(row, state, output)
+
+        return jax.lax.fori_loop(start, stop, step, state)
+
+    return denoise
+
+
+def choose_steps(name: str, config: Mapping[str, Any], *, steps: int, tokens: int) -> Schedule:
+    """The table for a picture of so many tokens: the more there are, the longer the noisy part (diffusers' mu)."""
+    return build_schedule(
+        name,
+        config,
+        steps=steps,
+        sigmas=np.linspace(1.0, 1 / steps, steps).tolist(),
+        mu=compute_empirical_mu(image_seq_len=tokens, num_steps=steps),
+    )
+
+
+def pack(latents_BCHW: jax.Array) -> jax.Array:
+    """(B, C, H, W) -> tokens (B, H * W, C)."""
+    batch, channels, height, width = latents_BCHW.shape
+    return latents_BCHW.reshape(batch, channels, height * width).transpose(0, 2, 1)
+
+
+def unpack(tokens_BLC: jax.Array, height: int, width: int) -> jax.Array:
+    """Tokens (B, H * W, C) -> (B, C, H, W)."""
+    batch, _, channels = tokens_BLC.shape
+    return tokens_BLC.transpose(0, 2, 1).reshape(batch, channels, height, width)
+
+
+def make_image_ids(height: int, width: int, *, time: int = 0) -> np.ndarray:
+    """Places of a picture's tokens (H * W, 4): time, row, column, and 0 where text counts."""
+    rows, columns = np.indices((height, width)).reshape(2, -1)
+    return np.stack([np.full_like(rows, time), rows, columns, np.zeros_like(rows)], axis=1).astype(np.int32)
+
+
+def make_reference_ids(shape: Sequence[int]) -> np.ndarray:
+    """Places of the tokens of references (N, C, H, W), one after the other, each in its own time."""
+    count, _, height, width = shape
+    return np.concatenate([make_image_ids(height, width, time=TIME_STEP * (1 + index)) for index in range(count)])
+
+
+def make_text_ids(length: int) -> np.ndarray:
+    """Places of the prompt's tokens (L, 4)."""
+    ids = np.zeros((length, 4), np.int32)
+    ids[:, 3] = np.arange(length)
+    return ids

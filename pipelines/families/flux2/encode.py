@@ -1,0 +1,52 @@
+"""Prompt to embeddings: a language model read at three of its layers, side by side.
+
+`prompt_embeds` (B, L, 3 * D) holds the hidden states of `out_layers` for every token, padding too: the transformer
+gets all L tokens and no mask. Layers above the last one read are never built.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+from pipelines.families.flux2.parts import Parts
+from pipelines.runtime.bridge.modules import TracedModule, call_for_layers, scan_if_long
+
+
+def tokenize(parts: Parts, prompts: Sequence[str]) -> np.ndarray:
+    """(2, prompt, L) int32: token ids, and which of them are text. Longer text is cut."""
+    pairs = [parts.variant.tokenize(parts.tokenizer, prompt, parts.text_length) for prompt in prompts]
+    return np.asarray(pairs, np.int32).transpose(1, 0, 2)
+
+
+def cut_layers(text_encoder: Any, out_layers: Sequence[int]) -> None:
+    """Drops what no embedding needs, and makes a scan of what is left.
+
+    The last hidden state of the whole model is normed, that of a cut one is not.
+    """
+    count = max(out_layers)
+    if count < len(text_encoder.layers):
+        text_encoder.layers = text_encoder.layers[:count]
+        text_encoder.norm = torch.nn.Identity()
+    kinds = getattr(text_encoder.config, "layer_types", None) or ("full_attention",)
+    if len({*kinds}) == 1:  # a scan has one mask for all
+        text_encoder.layers = scan_if_long(text_encoder.layers)
+
+
+def build_encode_program(text_encoder: TracedModule, *, out_layers: Sequence[int], dtype: Any) -> Any:
+    """encode(weights, ids and mask (2, B, L)) -> prompt_embeds (B, L, len(out_layers) * D) in `dtype`."""
+
+    def encode(weights: Mapping[str, jax.Array], tokens_2BL: jax.Array) -> jax.Array:
+        ids_BL, is_text_BL = tokens_2BL
+        length = ids_BL.shape[1]
+        # Made here and not in transformers, which looks at the mask's values.
+        allowed_B1LL = jnp.tril(jnp.ones((length, length), bool)) & (is_text_BL[:, None, None] > 0)
+        _, hidden_states = text_encoder.call(
+            weights, ids_BL, attention_mask=allowed_B1LL, use_cache=False, method=call_for_layers
+        )
+        return jnp.concatenate([hidden_states[layer] for layer in out_layers], axis=-1).astype(dtype)
+
+    return encode

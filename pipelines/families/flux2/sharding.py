@@ -1,0 +1,188 @@
+"""How FLUX.2 lies on the mesh: heads and gates on `tp`, pictures and guidance pairs on `dp`, rows of a picture on `sp`.
+
+The transformer runs inside `shard_map` over `tp`: each device calls the unmodified module with its slice of the
+weights, which is the same module with fewer heads and narrower gates, and what the last projection of a branch gives is
+summed over the devices. For that the packed projections are dealt out at load (runtime/weights/permuted.py). Between
+the branches every device has some of the tokens, where they divide and rows are not split (tokens.py). `dp` and `sp`
+are left to the compiler, and so is the text encoder, whose projections are not packed.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from pipelines.catalog import Model
+from pipelines.errors import MeshError
+from pipelines.families.flux2.parts import COMPONENTS, PATCH
+from pipelines.families.flux2.tokens import gather_for_branches, split_tokens, sum_own
+from pipelines.runtime.bridge.modules import TracedModule, scan_if_long
+from pipelines.runtime.devices.sharding import Rules, apply_rules
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.weights.components import read_json, told_as_incomplete
+from pipelines.runtime.weights.permuted import PermutedTensor
+from pipelines.runtime.weights.stored import StoredTensor, WeightSource
+from pipelines.sources import find_configs
+
+log = logging.getLogger(__name__)
+
+# What comes first in a branch of a block: each device makes its own heads and gates.
+_FIRST = (
+    r"^(transformer_blocks\.\w+\.(attn\.(to_[qkv]|add_[qkv]_proj)|ff(_context)?\.linear_in)"
+    r"|single_transformer_blocks\.\w+\.attn\.to_qkv_mlp_proj)"
+)
+# What comes last: with its inputs split, every device has only a part of the sum.
+_LAST = (
+    r"^(transformer_blocks\.\w+\.(attn\.(to_out\.0|to_add_out)|ff(_context)?\.linear_out)"
+    r"|single_transformer_blocks\.\w+\.attn\.to_out)"
+)
+
+# Shift, scale and gate of all features, from one vector: each device makes a part, and all get all.
+_MODULATION = r"^(double_stream_modulation_(img|txt)|single_stream_modulation|norm_out)\.linear"
+
+# torch layout: linear (out, in)
+TRANSFORMER_RULES = (
+    (_FIRST + r"\.weight$", P("tp", None)),
+    (_LAST + r"\.weight$", P(None, "tp")),
+    (_MODULATION + r"\.weight$", P("tp", None)),
+    (r"", P()),
+)
+REPLICATED = ((r"", P()),)
+_STREAMS = "encoder_hidden_states", "hidden_states"
+
+
+def choose_sizes(model: Model, device_count: int) -> dict[str, int]:
+    """The most devices that each get a part: slices of weights as far as heads divide, and rows of the picture.
+
+    The hub's checkpoints have 24, 32 and 48 heads and fit on no single chip as soon as their text encoder is counted.
+    24 heads on 16 devices are 8 slices, rows in two halves; on 5 devices 4 slices, for a fifth would do what others do.
+    """
+    folder = find_configs(model)
+    with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
+        heads = read_json(folder / "transformer" / "config.json")["num_attention_heads"]
+        token = 2 ** (len(read_json(folder / "vae" / "config.json")["block_out_channels"]) - 1) * PATCH
+    rows = model.default_shape.height // token
+    splits = [
+        (tp, sp)
+        for tp in range(1, device_count + 1)
+        for sp in range(1, device_count // tp + 1)
+        if heads % tp == 0 and rows % sp == 0
+    ]
+    tp, sp = max(splits, key=lambda split: (math.prod(split), split))
+    if tp * sp < device_count:
+        log.warning(
+            "%s runs on %d of %d devices: more divide neither its %d heads nor %s's %d rows of tokens",
+            *(model.id, tp * sp, device_count, heads, model.default_shape, rows),
+        )
+    return {"tp": tp, "sp": sp}
+
+
+def check_heads(transformer: Any, mesh: Mesh) -> None:
+    """Raises MeshError when heads or gates cannot be dealt out evenly."""
+    parts, heads = mesh.shape["tp"], transformer.config.num_attention_heads
+    if heads % parts or _mlp_width(transformer.config) % parts:
+        raise MeshError(
+            f"tp={parts} does not divide this model's {heads} attention heads.",
+            advice=f"Use a tp that divides {heads}, or sp=... instead.",
+        )
+
+
+def sum_over_devices(transformer: TracedModule, mesh: Mesh) -> None:
+    """Makes the module right for slices of its weights; from then on it runs only in `call_transformer`."""
+    if mesh.shape["tp"] == 1:  # XLA refuses a sum over one device while other axes are left to it
+        return
+    transformer.call_after(_LAST + "$", sum_own)
+    transformer.call_after(
+        _MODULATION + "$", lambda part: jax.lax.all_gather(part, "tp", axis=part.ndim - 1, tiled=True)
+    )
+    gather_for_branches(transformer)
+
+
+def scan_layers(transformer: Any) -> None:
+    """Runs long lists of blocks as scans: minutes of compilation and hundreds of MB of code less for dev's 56."""
+    transformer.transformer_blocks = scan_if_long(
+        transformer.transformer_blocks, carried=("encoder_hidden_states", "hidden_states")
+    )
+    transformer.single_transformer_blocks = scan_if_long(transformer.single_transformer_blocks)
+
+
+def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, StoredTensor]], dict[str, WeightSource]]:
+    """How the weights are read: every device's part of packed projections side by side."""
+    attention, gates = _inner_width(transformer.config), _mlp_width(transformer.config)
+    packed = {
+        "attn.to_qkv_mlp_proj.weight": (0, (attention, attention, attention, gates, gates)),
+        "ff.linear_in.weight": (0, (gates, gates)),
+        "ff_context.linear_in.weight": (0, (gates, gates)),
+    }
+
+    def find_blocks(name: str) -> tuple[int, tuple[int, ...]] | None:
+        if name.startswith("single_") and name.endswith(".attn.to_out.weight"):
+            return 1, (attention, gates)
+        return next((blocks for ending, blocks in packed.items() if name.endswith(f".{ending}")), None)
+
+    def arrange(stored: Mapping[str, StoredTensor]) -> dict[str, WeightSource]:
+        arranged: dict[str, WeightSource] = dict(stored)
+        for name, tensor in stored.items():
+            if (found := find_blocks(name)) is not None:
+                axis, blocks = found
+                arranged[name] = PermutedTensor(stored=tensor, axis=axis, blocks=blocks, parts=mesh.shape["tp"])
+        return arranged
+
+    return arrange
+
+
+def call_transformer(
+    transformer: TracedModule, weights: Mapping[str, jax.Array], *, mesh: Mesh, **inputs: Any
+) -> jax.Array:
+    """The transformer's output (B, L, C), each device of `tp` with its own heads and gates; for use inside jit."""
+    inputs = {name: jnp.asarray(value) for name, value in inputs.items() if value is not None}
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    specs = {name: sharding.spec for name, sharding in apply_rules(TRANSFORMER_RULES, shapes, mesh).items()}
+
+    slices = frozenset({"tp"}) if mesh.shape["tp"] > 1 else frozenset[str]()
+    attention = AttentionAxes(mesh=mesh, rows="dp", tokens="sp", entered=slices)
+
+    streams = [inputs[name].shape[1] for name in _STREAMS]
+    is_split = slices and mesh.shape["sp"] == 1 and not any(length % mesh.shape["tp"] for length in streams)
+    tokens = P(None, "tp") if is_split else P()
+    input_specs = {name: tokens if name in _STREAMS else P() for name in inputs}
+
+    def forward(weights: Mapping[str, jax.Array], inputs: Mapping[str, Any]) -> jax.Array:
+        with split_tokens(streams[0] if is_split else None):
+            (output,) = transformer.call(weights, **inputs, return_dict=False, attention=attention)
+        return output
+
+    if not slices:
+        return forward(weights, inputs)
+    sharded = jax.shard_map(
+        forward, mesh=mesh, in_specs=(specs, input_specs), out_specs=tokens, axis_names=slices, check_vma=False
+    )
+    return sharded(dict(weights), inputs)
+
+
+def make_text_rules(config: Any, mesh: Mesh) -> Rules:
+    """A language model's projections on `tp` where heads divide, with its embeddings; the rest replicated."""
+    parts = mesh.shape["tp"]
+    if config.num_attention_heads % parts or config.intermediate_size % parts or config.hidden_size % parts:
+        return REPLICATED
+    grouped = P("tp", None) if config.num_key_value_heads % parts == 0 else P()
+    return (
+        (r"\.(k_proj|v_proj)\.weight$", grouped),
+        (r"\.(q_proj|gate_proj|up_proj)\.weight$", P("tp", None)),
+        (r"\.(o_proj|down_proj)\.weight$", P(None, "tp")),
+        (r"^embed_tokens\.weight$", P(None, "tp")),
+        (r"", P()),
+    )
+
+
+def _inner_width(config: Any) -> int:
+    return config.num_attention_heads * config.attention_head_dim
+
+
+def _mlp_width(config: Any) -> int:
+    return int(_inner_width(config) * config.mlp_ratio)

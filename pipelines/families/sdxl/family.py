@@ -1,0 +1,161 @@
+"""A recipe's way through the compiled programs of a loaded SDXL."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from pipelines.catalog import Model, Shape
+from pipelines.families.base import LoadedModel, fill_rows, spread_rows
+from pipelines.families.sdxl.denoise import MAX_CHUNK, make_time_ids
+from pipelines.families.sdxl.encode import tokenize
+from pipelines.families.sdxl.parts import Parts
+from pipelines.families.sdxl.programs import ENCODE_KEY, Layout, lay_out, list_programs
+from pipelines.recipe import Recipe
+from pipelines.references import References
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.noise import NoiseSource
+from pipelines.runtime.sampling.pictures import fit_picture, open_picture
+from pipelines.runtime.sampling.schedules import build_schedule
+from pipelines.runtime.sampling.solver import State
+from pipelines.stages import Embeddings, OnProgress
+
+
+class SdxlFamily(LoadedModel):
+    """See `stages.Family` for what each method promises. A recipe's `images` are files on this machine."""
+
+    def __init__(self, model: Model, parts: Parts, *, cache_dir: Path, load_s: float) -> None:
+        super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
+        self.parts = parts
+        self._zero_noise: dict[Layout, jax.Array] = {}
+
+    def _encode(self, recipe: Recipe) -> Embeddings:
+        negative_prompt = recipe.negative_prompt or ""
+        ids = tokenize(self.parts.tokenizers, recipe.prompt, negative_prompt)
+        program = self._programs.get(*ENCODE_KEY)
+        embeddings = program(
+            *self._take(program, "text_encoder", "text_encoder_2"),
+            self._put(ids),
+            self._put(np.asarray(not negative_prompt)),
+        )
+        return jax.device_get(embeddings)
+
+    def denoise(
+        self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
+    ) -> jax.Array:
+        shape = recipe.parsed_shape
+        scale = recipe.guidance_scale or 0.0
+        layout = self._choose_layout(shape, recipe.batch_size, uses_cfg=scale > 1)
+        schedule = build_schedule(
+            recipe.scheduler or "",
+            self.parts.scheduler_config,
+            steps=recipe.steps or 1,
+            last_steps=recipe.denoising_steps if recipe.images else None,
+        )
+        program = self._programs.get(*layout.denoise_key)
+        noise = NoiseSource(seeds=seeds or recipe.seeds, images=layout.images, shape=layout.latents_CHW)
+        picture = self._draw_picture(recipe.images[0], layout, noise) if recipe.images else np.float32(0)
+        latents = np.float32(schedule.picture_scale) * picture + np.float32(schedule.initial_scale) * noise.draw()
+        state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
+        rows = self._put_rows(embeddings, layout)
+        table = self._put(schedule.table)
+        guidance_scale = self._put(np.float32(max(scale, 1.0)))
+
+        def run(start: int, stop: int) -> jax.Array:
+            nonlocal state
+            state = program(
+                *self._take(program, "unet"),
+                state,
+                rows,
+                table,
+                self._draw_chunk_noise(noise, layout, stop - start, has_noise=schedule.has_noise),
+                guidance_scale,
+                self._number(start),
+                self._number(stop),
+            )
+            return state.x0
+
+        self._run_steps(
+            run,
+            layout,
+            steps=schedule.steps,
+            max_chunk=MAX_CHUNK,
+            batch_size=recipe.batch_size,
+            on_progress=on_progress,
+        )
+        return state.latents
+
+    def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
+        layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
+        latents = jax.device_put(fill_rows(latents_BCHW, layout.images), layout.latents)
+        program = self._programs.get(*layout.decode_key)
+        pixels = program(*self._take(program, "vae"), latents)
+        return np.asarray(pixels)[: recipe.batch_size]
+
+    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What `denoise` takes: one row each, as the stage files hold them."""
+        hidden = (1, self.parts.text_length, self.parts.text_width)
+        pooled = (1, self.parts.pooled_width)
+        return {
+            "prompt_embeds": hidden,
+            "negative_prompt_embeds": hidden,
+            "pooled_prompt_embeds": pooled,
+            "negative_pooled_prompt_embeds": pooled,
+        }
+
+    def latents_shape(self, shape: Shape) -> tuple[int, int, int]:
+        """(C, H, W) of one picture's latents."""
+        return self.parts.latents_CHW(shape)
+
+    def unload(self) -> None:
+        self._zero_noise.clear()
+        super().unload()
+
+    def _list_programs(self, layout: Layout) -> tuple[Program, ...]:
+        return list_programs(self.parts, layout)
+
+    def _lay_out(
+        self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
+    ) -> Layout:
+        assert references is None, "only a model with references has programs for them"
+        return lay_out(self.parts, shape, batch_size=max(batch_size, self.outputs_at_once), uses_cfg=uses_cfg)
+
+    def _draw_picture(self, image: str, layout: Layout, noise: NoiseSource) -> np.ndarray:
+        """Latents (B, C, H, W) of the picture, a draw of each image's own: the first, as in diffusers."""
+        picture = self._put(fit_picture(open_picture(Path(image)), layout.shape))
+        program = self._programs.get(*layout.condition_key)
+        mean, deviation = program(*self._take(program, "vae"), picture)
+        return np.asarray(mean) + np.asarray(deviation) * noise.draw()
+
+    def _put_rows(self, embeddings: Embeddings, layout: Layout) -> dict[str, jax.Array]:
+        """[negative..., positive...] rows with guidance, positive rows alone without."""
+        rows = {}
+        for name in ("prompt_embeds", "pooled_prompt_embeds"):
+            halves = [embeddings[f"negative_{name}"], embeddings[name]] if layout.uses_cfg else [embeddings[name]]
+            rows[name] = np.concatenate([spread_rows(half, layout.images) for half in halves])
+        time_ids = make_time_ids(width=layout.shape.width, height=layout.shape.height)
+        rows["time_ids"] = np.repeat(time_ids, len(rows["prompt_embeds"]), axis=0)
+        return {name: jax.device_put(value.astype(np.float32), layout.rows) for name, value in rows.items()}
+
+    def _draw_chunk_noise(
+        self,
+        source: NoiseSource,
+        layout: Layout,
+        steps: int,
+        *,
+        has_noise: bool,
+    ) -> jax.Array:
+        sharded = layout.noise
+        size = (MAX_CHUNK, layout.images, *layout.latents_CHW)
+        if not has_noise:
+            if layout not in self._zero_noise:
+                self._zero_noise[layout] = jax.device_put(np.zeros(size, np.float32), sharded)
+            return self._zero_noise[layout]
+        noise = np.zeros(size, np.float32)
+        for step in range(steps):
+            noise[step] = source.draw()
+        return jax.device_put(noise, sharded)
+
+    def _draw_preview(self, layout: Layout, x0_BCHW: jax.Array) -> np.ndarray:
+        return np.asarray(self._programs.get(*layout.preview_key)(x0_BCHW))

@@ -1,0 +1,216 @@
+"""Which programs a shape needs, and how their arrays lie on the mesh.
+
+The worker, the command line and ahead-of-time compilation for another machine all compile exactly these.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+from pipelines.catalog import Shape
+from pipelines.families.sdxl.condition import build_condition_program
+from pipelines.families.sdxl.decode import build_decode_program
+from pipelines.families.sdxl.denoise import MAX_CHUNK, build_denoise_program
+from pipelines.families.sdxl.encode import build_encode_program
+from pipelines.families.sdxl.parts import Parts
+from pipelines.runtime.devices.sharding import batch_class, split_pictures
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
+from pipelines.runtime.sampling.solver import State
+from pipelines.runtime.weights.components import abstract_input, abstract_weights
+
+Key = tuple[Any, ...]
+
+ENCODE_KEY: Key = ("encode",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The arrays of one (shape, images, guidance): sizes and where they lie."""
+
+    shape: Shape
+    images: int
+    uses_cfg: bool
+    latents_CHW: tuple[int, int, int]  # noqa: N815
+    latents: NamedSharding
+    rows: NamedSharding
+    model_input: NamedSharding
+    decoder_input: NamedSharding
+
+    @property
+    def noise(self) -> NamedSharding:
+        """Of the noise of a chunk of steps (steps, images, C, H, W)."""
+        return NamedSharding(self.latents.mesh, PartitionSpec(None, *self.latents.spec))
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the UNet's batch."""
+        return self.images * (2 if self.uses_cfg else 1)
+
+    @property
+    def name(self) -> Key:
+        """What the cache index calls all programs together."""
+        return ("shape", self.shape, self.images, self.uses_cfg)
+
+    @property
+    def denoise_key(self) -> Key:
+        return ("denoise", self.shape, self.images, self.uses_cfg)
+
+    @property
+    def condition_key(self) -> Key:
+        return ("condition", self.shape)
+
+    @property
+    def decode_key(self) -> Key:
+        return ("decode", self.shape, self.images)
+
+    @property
+    def preview_key(self) -> Key:
+        return ("preview", self.shape, self.images)
+
+
+def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> Layout:
+    """Images over `dp` and rows of an image over `sp`, each where it divides; else replicated."""
+    images = batch_class(batch_size)
+    latents_CHW = parts.latents_CHW(shape)
+    dp, sp = parts.mesh.shape["dp"], parts.mesh.shape["sp"]
+    height = "sp" if latents_CHW[1] % sp == 0 else None
+    rows = "dp" if images * (2 if uses_cfg else 1) % dp == 0 else None
+    images_axis = "dp" if images % dp == 0 else None
+    sides = split_pictures(parts.mesh, images_axis, height=latents_CHW[1], width=latents_CHW[2])
+    return Layout(
+        shape=shape,
+        images=images,
+        uses_cfg=uses_cfg,
+        latents_CHW=latents_CHW,
+        latents=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, height)),
+        rows=NamedSharding(parts.mesh, PartitionSpec(rows)),
+        model_input=NamedSharding(parts.mesh, PartitionSpec(rows, None, height)),
+        decoder_input=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, *sides)),
+    )
+
+
+def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
+    """The programs of the loaded stages.
+
+    A picture to start from is read by one of them, small beside the others, so that it too compiles nothing later.
+    """
+    programs = []
+    if "encode" in parts.stages:
+        programs.append(_encode_program(parts))
+    if "denoise" in parts.stages:
+        programs += [
+            _denoise_program(parts, layout),
+            _preview_program(parts, layout),
+            _condition_program(parts, layout),
+        ]
+    if "decode" in parts.stages:
+        programs.append(_decode_program(parts, layout))
+    return tuple(programs)
+
+
+def _encode_program(parts: Parts) -> Program:
+    encoders = (parts.modules["text_encoder"], parts.modules["text_encoder_2"])
+    return Program(
+        key=ENCODE_KEY,
+        function=build_encode_program(encoders, zeroes_empty=parts.zeroes_empty),
+        arguments=(
+            abstract_weights(parts.weights["text_encoder"]),
+            abstract_weights(parts.weights["text_encoder_2"]),
+            abstract_input(parts.mesh, (len(encoders), 2, parts.text_length), jnp.int32),
+            abstract_input(parts.mesh, (), jnp.bool_),
+        ),
+    )
+
+
+def _choose_unet_vmem(parts: Parts) -> int | None:
+    """Bytes, of 16 MiB as usual, where the TPU compiler's code for a step would be over 100 MB (plan/TRIED.md)."""
+    if parts.mesh.devices.flat[0].device_kind in ("TPU v5", "TPU v5p"):
+        return 12 * 2**20
+    has_whole_pictures = parts.mesh.shape["sp"] == 1
+    return 15 * 2**20 if has_whole_pictures else None
+
+
+def _denoise_program(parts: Parts, layout: Layout) -> Program:
+    latents = _abstract_latents(layout)
+    return Program(
+        key=layout.denoise_key,
+        compact_vmem_bytes=_choose_unet_vmem(parts),
+        function=build_denoise_program(
+            parts.modules["unet"],
+            uses_cfg=layout.uses_cfg,
+            dtype=parts.dtype,
+            input_sharding=layout.model_input,
+            attention=AttentionAxes(mesh=parts.mesh, rows="dp", heads="tp", tokens="sp", trades_heads=False),
+        ),
+        arguments=(
+            abstract_weights(parts.weights["unet"]),
+            State(latents, latents),
+            _abstract_rows(parts, layout),
+            abstract_input(parts.mesh, (MAX_STEPS, len(COLUMNS)), jnp.float32),
+            jax.ShapeDtypeStruct((MAX_CHUNK, *latents.shape), jnp.float32, sharding=layout.noise),
+            abstract_input(parts.mesh, (), jnp.float32),
+            abstract_input(parts.mesh, (), jnp.int32),
+            abstract_input(parts.mesh, (), jnp.int32),
+        ),
+        out_shardings=State(layout.latents, layout.latents),
+    )
+
+
+def _condition_program(parts: Parts, layout: Layout) -> Program:
+    weights, (_, height, width) = parts.weights["vae"], layout.latents_CHW
+    sides = split_pictures(parts.mesh, None, height=height, width=width)
+    replicated = NamedSharding(parts.mesh, PartitionSpec())
+    return Program(
+        key=layout.condition_key,
+        function=build_condition_program(
+            parts.modules["vae"],
+            dtype=next(iter(weights.values())).dtype,
+            sharding=NamedSharding(parts.mesh, PartitionSpec(None, None, *sides)),
+        ),
+        arguments=(
+            abstract_weights(weights),
+            abstract_input(parts.mesh, (1, 3, layout.shape.height, layout.shape.width), jnp.float32),
+        ),
+        out_shardings=(replicated, replicated),
+    )
+
+
+def _decode_program(parts: Parts, layout: Layout) -> Program:
+    weights = parts.weights["vae"]
+    return Program(
+        key=layout.decode_key,
+        function=build_decode_program(
+            parts.modules["vae"], dtype=next(iter(weights.values())).dtype, sharding=layout.decoder_input
+        ),
+        arguments=(abstract_weights(weights), _abstract_latents(layout)),
+    )
+
+
+def _preview_program(parts: Parts, layout: Layout) -> Program:
+    return Program(
+        key=layout.preview_key,
+        function=parts.latents_to_rgb.draw,
+        arguments=(_abstract_latents(layout),),
+        out_shardings=NamedSharding(parts.mesh, PartitionSpec()),
+    )
+
+
+def _abstract_latents(layout: Layout) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((layout.images, *layout.latents_CHW), jnp.float32, sharding=layout.latents)
+
+
+def _abstract_rows(parts: Parts, layout: Layout) -> dict[str, jax.ShapeDtypeStruct]:
+    sizes = {
+        "prompt_embeds": (parts.text_length, parts.text_width),
+        "pooled_prompt_embeds": (parts.pooled_width,),
+        "time_ids": (6,),
+    }
+    return {
+        name: jax.ShapeDtypeStruct((layout.row_count, *size), jnp.float32, sharding=layout.rows)
+        for name, size in sizes.items()
+    }

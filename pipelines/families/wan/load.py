@@ -1,0 +1,233 @@
+"""A checkpoint in diffusers layout to a loaded family: modules without weights, then weights onto the mesh."""
+
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import jax.numpy as jnp
+from diffusers import AutoencoderKLWan, WanTransformer3DModel
+from jax.sharding import Mesh
+from transformers import (
+    AutoTokenizer,
+    CLIPImageProcessorPil,
+    CLIPVisionConfig,
+    CLIPVisionModel,
+    UMT5Config,
+    UMT5EncoderModel,
+)
+
+from pipelines.catalog import Model
+from pipelines.errors import ModelError
+from pipelines.families.wan import sharding
+from pipelines.families.wan.attention import RotaryAttention
+from pipelines.families.wan.convolutions import split_convolutions
+from pipelines.families.wan.family import WanFamily
+from pipelines.families.wan.loras import rename
+from pipelines.families.wan.parts import COMPONENTS, EXPERTS, STAGES_OF, Parts
+from pipelines.families.wan.preview import guess_map
+from pipelines.families.wan.tokens import EvenTokens
+from pipelines.runtime.bridge.modules import SCAN_FROM, TracedModule, parameters_on_meta, scan_if_long
+from pipelines.runtime.devices.offload import Offloader
+from pipelines.runtime.devices.sharding import Rules
+from pipelines.runtime.sampling.preview import PreviewMap
+from pipelines.runtime.weights import hub
+from pipelines.runtime.weights.components import (
+    ComponentLoader,
+    PlaceWeights,
+    choose_dtype,
+    find_checkpoint,
+    read_json,
+    told_as_incomplete,
+)
+from pipelines.stages import STAGES, OnProgress
+
+
+def find(
+    model: Model,
+    *,
+    on_progress: OnProgress,
+    stages: Sequence[str] = STAGES,
+    verify_weights: bool = False,
+) -> Path:
+    """The checkpoint's folder, downloaded if need be; raises ModelError with what to do when it cannot."""
+    return find_checkpoint(
+        model,
+        components=(*COMPONENTS, "transformer_2", "image_encoder", "image_processor"),
+        stages_of=STAGES_OF,
+        stages=stages,
+        is_verified=verify_weights,
+        on_progress=on_progress,
+    )
+
+
+def load(
+    model: Model,
+    *,
+    mesh: Mesh,
+    cache_dir: Path,
+    on_progress: OnProgress,
+    stages: Sequence[str] = STAGES,
+    verify_weights: bool = False,
+    layouts: Path | None = None,
+    dtype: Any = None,
+    offloader: Offloader | None = None,
+) -> WanFamily:
+    """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
+
+    With fewer `stages` only their weights are read, and only their methods may be called. In `layouts` weights are kept
+    as they lie on the mesh. `dtype` is what the large modules compute in, in place of what suits the devices,
+    `offloader` what they have room for.
+    """
+    started = time.perf_counter()
+    folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
+    with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
+        tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    loader = ComponentLoader(
+        variant=model.variant, offloader=offloader or Offloader.of_mesh(mesh), on_progress=on_progress, layouts=layouts
+    )
+    parts = build_parts(
+        folder,
+        model,
+        mesh=mesh,
+        stages=stages,
+        tokenizer=tokenizer,
+        text_length=min(model.text_length, tokenizer.model_max_length),
+        learnt_previews=cache_dir.parent / "previews" / model.id,
+        place=loader,
+        dtype=dtype,
+    )
+    family = WanFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+    experts = {name: module for name, module in parts.modules.items() if name in EXPERTS}
+    family.use_loader(loader, modules=experts, rename=functools.partial(rename, components=experts))
+    family.revision = hub.find_revision(folder)
+    return family
+
+
+def build_parts(
+    folder: Path,
+    model: Model,
+    *,
+    mesh: Mesh,
+    stages: Sequence[str],
+    tokenizer: Any,
+    text_length: int,
+    learnt_previews: Path,
+    place: PlaceWeights,
+    dtype: Any = None,
+) -> Parts:
+    """Modules of the folder's configs, and of every component that `stages` need the weights that `place` gives."""
+    with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
+        index = read_json(folder / "model_index.json")
+        modules = _build_modules(folder, index, mesh)
+        scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
+        image_processor = None
+        if "image_encoder" in modules:
+            image_processor = CLIPImageProcessorPil.from_pretrained(folder / "image_processor")
+    for name in EXPERTS:
+        if name in modules:
+            modules[name].module.set_attn_processor(RotaryAttention(text_length=text_length))
+    boundary_ratio = index.get("boundary_ratio")
+    dtype = dtype or choose_dtype(mesh)
+    parts = Parts(
+        mesh=mesh,
+        modules=modules,
+        weights={},
+        stages=frozenset(stages),
+        tokenizer=tokenizer,
+        image_processor=image_processor,
+        scheduler_config=scheduler_config,
+        text_length=text_length,
+        boundary_timestep=boundary_ratio and boundary_ratio * scheduler_config.get("num_train_timesteps", 1000),
+        expands_timesteps=bool(index.get("expand_timesteps")),
+        preview=PreviewMap(folder, learnt_previews, guess=guess_map(modules["vae"].module.config.z_dim)),
+        dtype=dtype,
+        attention=model.attention,
+    )
+    _check_shapes(model, parts)
+    for name, module in modules.items():
+        if not _needed_by(name, takes_pictures=parts.takes_pictures) & parts.stages:
+            continue
+        place_own = functools.partial(place, folder / name, module, mesh=mesh, rules=_choose_rules(name, module, mesh))
+        parts.weights[name] = place_own(
+            # Wan's own advice: the autoencoder in fp32, whatever the rest computes in.
+            dtype=jnp.float32 if name == "vae" else dtype,
+            optional_prefix="vision_model.",
+        )
+        if name in EXPERTS and dtype != jnp.float32:
+            parts.weights[name] |= place_own(dtype=jnp.float32, names=list_precise(module))
+    return parts
+
+
+def list_precise(module: TracedModule) -> set[str]:
+    """The small weights that diffusers keeps in fp32 whatever the rest computes in: timesteps, modulation, norms."""
+    kept = type(module.module)._keep_in_fp32_modules  # noqa: SLF001 - diffusers' own list for its own loading
+    return {name for name in module.parameter_shapes() if any(part in kept for part in name.split("."))}
+
+
+def _build_modules(folder: Path, index: Mapping[str, Any], mesh: Mesh) -> dict[str, TracedModule]:
+    experts = EXPERTS if index.get("boundary_ratio") is not None else EXPERTS[:1]
+    configs = {name: read_json(folder / name / "config.json") for name in (*experts, "vae")}
+    if len(experts) > 1 and not _are_alike(*(configs[name] for name in experts)):
+        raise ModelError(
+            f"The two experts in {folder} differ in size.",
+            advice="Use a checkpoint whose transformer and transformer_2 are of one kind, as Wan 2.2's are.",
+        )
+    modules: dict[str, Any] = {}
+    with parameters_on_meta():
+        modules["text_encoder"] = _build_text_encoder(folder / "text_encoder")
+        if configs["transformer"].get("image_dim") is not None:
+            modules["image_encoder"] = _build_image_encoder(folder / "image_encoder")
+        for name in experts:
+            modules[name] = expert = cast(Any, WanTransformer3DModel.from_config(configs[name]))
+            if len(expert.blocks) >= SCAN_FROM:
+                expert.blocks = EvenTokens(expert.blocks, mesh=mesh)
+        modules["vae"] = vae = cast(Any, AutoencoderKLWan.from_config(configs["vae"]))
+    split_convolutions(vae)
+    if not index.get("expand_timesteps") and modules["transformer"].config.in_channels == vae.config.z_dim:
+        vae.encoder = vae.quant_conv = None  # nobody brings it a picture
+    return {name: TracedModule(module) for name, module in modules.items()}
+
+
+def _build_text_encoder(folder: Path) -> UMT5EncoderModel:
+    encoder: Any = UMT5EncoderModel(UMT5Config.from_pretrained(folder))
+    encoder.encoder.block = scan_if_long(encoder.encoder.block)
+    encoder.encoder.embed_tokens = None  # the same table as `shared`, and checkpoints hold it once
+    return encoder
+
+
+def _build_image_encoder(folder: Path) -> CLIPVisionModel:
+    """Without its last layer: Wan was trained with what goes into that."""
+    encoder: Any = CLIPVisionModel(CLIPVisionConfig.from_pretrained(folder))
+    encoder.encoder.layers = scan_if_long(encoder.encoder.layers[:-1])
+    return encoder
+
+
+def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(one[name] == other.get(name) for name in one if not name.startswith("_"))
+
+
+def _needed_by(component: str, *, takes_pictures: bool) -> set[str]:
+    """The stages that use a component."""
+    return {"decode"} if component == "vae" and not takes_pictures else {*STAGES_OF[component]}
+
+
+def _choose_rules(component: str, module: TracedModule, mesh: Mesh) -> Rules:
+    if component == "text_encoder":
+        return sharding.keep_encoder(module.module.config, mesh)
+    if component in EXPERTS:
+        return sharding.keep_transformer(module.module.config, mesh)
+    return sharding.REPLICATED
+
+
+def _check_shapes(model: Model, parts: Parts) -> None:
+    """Raises ModelError for a shape that the autoencoder and the transformer's patches do not divide."""
+    scale = parts.config_of("vae").scale_factor_spatial
+    _, tall, wide = (scale * size for size in parts.config_of("transformer").patch_size)
+    for shape in model.shapes:
+        if shape.height % tall or shape.width % wide:
+            raise ModelError(
+                f"{model.id} cannot make {shape}: its widths are multiples of {wide}, its heights of {tall}.",
+                advice="Correct the model's shapes in presets/models.toml.",
+            )

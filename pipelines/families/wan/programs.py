@@ -1,0 +1,255 @@
+"""Which programs a shape needs, and how their arrays lie on the mesh.
+
+The worker, the command line and ahead-of-time compilation for another machine all compile exactly these. Two experts of
+one size share one denoise program: their weights are its arguments.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+from pipelines.catalog import Shape
+from pipelines.families.wan.condition import build_condition_program, build_image_program
+from pipelines.families.wan.decode import build_decode_program
+from pipelines.families.wan.denoise import Channels, Condition, FirstFrame, build_denoise_program
+from pipelines.families.wan.encode import build_encode_program
+from pipelines.families.wan.parts import Parts
+from pipelines.families.wan.preview import build_preview_program
+from pipelines.families.wan.sharding import choose_encoder_rules, choose_transformer_rules
+from pipelines.runtime.bridge.modules import LayerPlacement
+from pipelines.runtime.devices.sharding import batch_class, split_pictures
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
+from pipelines.runtime.sampling.solver import State
+from pipelines.runtime.weights.components import abstract_input, abstract_weights
+
+Key = tuple[Any, ...]
+
+ENCODE_KEY: Key = ("encode",)
+IMAGE_KEY: Key = ("image",)
+_VMEM_SHARE = 0.75  # of the denoiser's large products; of a half and three quarters what the TPU compiler finds faster
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The arrays of one (shape, videos, guidance): sizes and where they lie."""
+
+    shape: Shape
+    videos: int
+    uses_cfg: bool
+    latents_CTHW: tuple[int, int, int, int]  # noqa: N815
+    latents: NamedSharding
+    rows: NamedSharding
+    tokens: NamedSharding
+    pictures: NamedSharding
+    """Of what the autoencoder works on, (B, C, frames, height, width)."""
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the transformer's batch."""
+        return self.videos * (2 if self.uses_cfg else 1)
+
+    @property
+    def name(self) -> Key:
+        """What the cache index calls all programs together."""
+        return ("shape", self.shape, self.videos, self.uses_cfg)
+
+    @property
+    def denoise_key(self) -> Key:
+        return ("denoise", self.shape, self.videos, self.uses_cfg)
+
+    @property
+    def condition_key(self) -> Key:
+        return ("condition", self.shape)
+
+    @property
+    def decode_key(self) -> Key:
+        return ("decode", self.shape, self.videos)
+
+    @property
+    def preview_key(self) -> Key:
+        return ("preview", self.shape, self.videos)
+
+
+def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> Layout:
+    """Videos and guidance over `dp`, tokens over `sp`, each where it divides; else replicated."""
+    videos = batch_class(batch_size)
+    mesh, latents_CTHW = parts.mesh, parts.latents_CTHW(shape)
+    dp, sp = mesh.shape["dp"], mesh.shape["sp"]
+    _, frames, height, width = latents_CTHW
+    patch = parts.config_of("transformer").patch_size
+    tokens = (frames // patch[0]) * (height // patch[1]) * (width // patch[2])
+    videos_axis = "dp" if videos % dp == 0 else None
+    rows_axis = "dp" if videos * (2 if uses_cfg else 1) % dp == 0 else None
+    return Layout(
+        shape=shape,
+        videos=videos,
+        uses_cfg=uses_cfg,
+        latents_CTHW=latents_CTHW,
+        latents=NamedSharding(mesh, PartitionSpec(videos_axis)),
+        rows=NamedSharding(mesh, PartitionSpec(rows_axis)),
+        tokens=NamedSharding(mesh, PartitionSpec(rows_axis, "sp" if tokens % sp == 0 else None)),
+        pictures=NamedSharding(
+            mesh,
+            PartitionSpec(videos_axis, None, None, *split_pictures(mesh, videos_axis, height=height, width=width)),
+        ),
+    )
+
+
+def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
+    """The programs of the loaded stages."""
+    programs = []
+    if "encode" in parts.stages:
+        programs.append(_encode_program(parts))
+    if "denoise" in parts.stages:
+        programs += [_denoise_program(parts, layout), _preview_program(parts, layout)]
+        if parts.takes_pictures:
+            programs.append(_condition_program(parts, layout))
+        if parts.image_processor is not None:
+            programs.append(_image_program(parts))
+    if "decode" in parts.stages:
+        programs.append(_decode_program(parts, layout))
+    return tuple(programs)
+
+
+def _encode_program(parts: Parts) -> Program:
+    return Program(
+        key=ENCODE_KEY,
+        function=build_encode_program(
+            parts.modules["text_encoder"],
+            running_layer=LayerPlacement(
+                mesh=parts.mesh, rules=choose_encoder_rules(parts.config_of("text_encoder"), parts.mesh.shape["tp"])
+            ),
+        ),
+        arguments=(
+            abstract_weights(parts.weights["text_encoder"]),
+            abstract_input(parts.mesh, (2, parts.text_length), jnp.int32),
+            abstract_input(parts.mesh, (2, parts.text_length), jnp.bool_),
+        ),
+    )
+
+
+def _denoise_program(parts: Parts, layout: Layout) -> Program:
+    latents = _abstract_latents(layout)
+    prompt_size = (layout.row_count, parts.text_length, parts.text_width)
+    return Program(
+        key=layout.denoise_key,
+        vmem_share=_VMEM_SHARE,
+        function=build_denoise_program(
+            parts.modules["transformer"],
+            uses_cfg=layout.uses_cfg,
+            dtype=parts.dtype,
+            input_sharding=layout.rows,
+            token_sharding=layout.tokens,
+            attention=AttentionAxes(
+                mesh=parts.mesh,
+                rows="dp",
+                heads="tp",
+                tokens="sp",
+                smooths_keys=parts.attention.smooths_keys,
+                window=parts.attention.window,
+            ),
+            running_layer=LayerPlacement(
+                mesh=parts.mesh,
+                rules=choose_transformer_rules(parts.config_of("transformer"), parts.mesh.shape["tp"]),
+            ),
+        ),
+        arguments=(
+            abstract_weights(parts.weights["transformer"]),
+            State(latents, latents, latents, latents),
+            jax.ShapeDtypeStruct(prompt_size, jnp.float32, sharding=layout.rows),
+            _abstract_condition(parts, layout),
+            abstract_input(parts.mesh, (MAX_STEPS, len(COLUMNS)), jnp.float32),
+            abstract_input(parts.mesh, (), jnp.float32),
+            abstract_input(parts.mesh, (), jnp.int32),
+            abstract_input(parts.mesh, (), jnp.int32),
+        ),
+        out_shardings=State(*(layout.latents for _ in State._fields)),
+    )
+
+
+def _abstract_condition(parts: Parts, layout: Layout) -> Condition:
+    _, frames, height, width = layout.latents_CTHW
+    if parts.takes_channels:
+        transformer = parts.config_of("transformer")
+        channels = transformer.in_channels - layout.latents_CTHW[0]
+        embeds = None
+        if parts.image_processor is not None:
+            vision = parts.config_of("image_encoder")
+            tokens = (vision.image_size // vision.patch_size) ** 2 + 1
+            embeds = abstract_input(parts.mesh, (1, tokens, vision.hidden_size), jnp.float32)
+        return Channels(abstract_input(parts.mesh, (1, channels, frames, height, width), jnp.float32), embeds)
+    if parts.expands_timesteps:
+        size = (1, layout.latents_CTHW[0], 1, height, width)
+        return FirstFrame(abstract_input(parts.mesh, size, jnp.float32), abstract_input(parts.mesh, (), jnp.float32))
+    return None
+
+
+def _condition_program(parts: Parts, layout: Layout) -> Program:
+    weights = parts.weights["vae"]
+    shape = layout.shape
+    return Program(
+        key=layout.condition_key,
+        function=build_condition_program(
+            parts.modules["vae"],
+            dtype=next(iter(weights.values())).dtype,
+            frames=shape.frames if parts.takes_channels else 1,
+            input_sharding=NamedSharding(parts.mesh, PartitionSpec(None, *layout.pictures.spec[1:])),
+        ),
+        arguments=(
+            abstract_weights(weights),
+            abstract_input(parts.mesh, (1, 3, shape.height, shape.width), jnp.float32),
+        ),
+        out_shardings=NamedSharding(parts.mesh, PartitionSpec()),
+    )
+
+
+def _image_program(parts: Parts) -> Program:
+    size = parts.config_of("image_encoder").image_size
+    return Program(
+        key=IMAGE_KEY,
+        function=build_image_program(parts.modules["image_encoder"], dtype=parts.dtype),
+        arguments=(
+            abstract_weights(parts.weights["image_encoder"]),
+            abstract_input(parts.mesh, (1, 3, size, size), jnp.float32),
+        ),
+    )
+
+
+def _decode_program(parts: Parts, layout: Layout) -> Program:
+    weights = parts.weights["vae"]
+    return Program(
+        key=layout.decode_key,
+        compact_vmem_bytes=_choose_decoder_vmem(parts),
+        function=build_decode_program(
+            parts.modules["vae"], dtype=next(iter(weights.values())).dtype, input_sharding=layout.pictures
+        ),
+        arguments=(abstract_weights(weights), _abstract_latents(layout)),
+    )
+
+
+def _choose_decoder_vmem(parts: Parts) -> int:
+    """Bytes, of 16 MiB as usual, for short code (plan/TRIED.md). Units of v4 and v5 take more instructions."""
+    has_large_units = parts.mesh.devices.flat[0].device_kind in ("TPU v6 lite", "TPU v6e", "TPU7x")
+    return (12 if has_large_units else 6) * 2**20
+
+
+def _preview_program(parts: Parts, layout: Layout) -> Program:
+    return Program(
+        key=layout.preview_key,
+        function=build_preview_program(frames=layout.latents_CTHW[1], cells=parts.preview.map.cells),
+        arguments=(
+            abstract_input(parts.mesh, parts.preview.map.matrix.shape, jnp.float32),
+            abstract_input(parts.mesh, parts.preview.map.bias.shape, jnp.float32),
+            _abstract_latents(layout),
+        ),
+        out_shardings=NamedSharding(parts.mesh, PartitionSpec()),
+    )
+
+
+def _abstract_latents(layout: Layout) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((layout.videos, *layout.latents_CTHW), jnp.float32, sharding=layout.latents)

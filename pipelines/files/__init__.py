@@ -1,0 +1,1 @@
+"""What Lumesh writes: pictures with their recipes, videos, and the files between the stages of the command line."""

@@ -1,0 +1,57 @@
+"""The recipe inside the file: whoever has the picture or the video can make it again.
+
+A PNG carries the full recipe as JSON in an iTXt chunk named `lumesh`, and the same in the words of A1111's `parameters`
+chunk, which most tools and sites read. A video has the JSON in its comment, and so has an animation (video.py).
+Not here: reading files that somebody brings along (studio/library/foreign).
+"""
+
+from pathlib import Path
+
+from PIL import Image, PngImagePlugin
+
+from pipelines.files.video import ANIMATION_SUFFIXES, read_comment
+from pipelines.recipe import Recipe
+
+KEY = "lumesh"
+GRID_KEY = "lumesh-grid"  # the axes of a grid, in its sheet
+
+# our scheduler -> A1111's name for the same sampler
+SAMPLER_NAMES = {"euler": "Euler", "euler_ancestral": "Euler a", "dpmpp_2m": "DPM++ 2M", "ddim": "DDIM"}
+
+
+def make_png_chunks(recipe: Recipe) -> PngImagePlugin.PngInfo:
+    """The text chunks to save a picture with."""
+    chunks = PngImagePlugin.PngInfo()
+    chunks.add_itxt(KEY, recipe.model_dump_json(by_alias=True))
+    chunks.add_text("parameters", format_parameters(recipe))
+    return chunks
+
+
+def format_parameters(recipe: Recipe) -> str:
+    """A1111's three lines: prompt, negative prompt, settings."""
+    shape = recipe.parsed_shape
+    settings = {
+        "Steps": recipe.steps,
+        "Sampler": SAMPLER_NAMES.get(recipe.scheduler or "", recipe.scheduler),
+        "CFG scale": recipe.guidance_scale,
+        "Seed": recipe.seed,
+        "Size": f"{shape.width}x{shape.height}",
+        "Model": recipe.model,
+        **({} if recipe.strength is None else {"Denoising strength": recipe.strength}),
+        "Version": "Lumesh",
+    }
+    lines = [recipe.prompt]
+    if recipe.negative_prompt:
+        lines.append(f"Negative prompt: {recipe.negative_prompt}")
+    lines.append(", ".join(f"{name}: {value}" for name, value in settings.items()))
+    return "\n".join(lines)
+
+
+def read_recipe_of(file: Path) -> Recipe | None:
+    """The recipe inside one of our files; None when it carries none."""
+    if file.suffix in (".mp4", *ANIMATION_SUFFIXES):
+        text = read_comment(file)
+        return Recipe.model_validate_json(text) if text and text.startswith("{") else None
+    with Image.open(file) as picture:
+        text = picture.info.get(KEY)
+    return Recipe.model_validate_json(text) if text else None
