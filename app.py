@@ -24,14 +24,15 @@ from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
 from pipelines.runtime.devices.platform import collect_garbage_seldom
 from studio.access import commands, safety
-from studio.access.door import is_loopback
+from studio.access.identify import is_loopback
 from studio.access_settings import Mode
-from studio.api import create_api, uploads
-from studio.api.access import Studio
-from studio.api.composer import compose_sheets
-from studio.api.hosts import OwnNamesOnly
-from studio.api.housekeeping import keep_disk
-from studio.api.sender import send_webhooks
+from studio.api.application import create_api
+from studio.api.routes import uploads
+from studio.context import Studio
+from studio.services.sheets import compose_sheets
+from studio.api.middleware.hosts import OwnNamesOnly
+from studio.services.disk import keep_disk
+from studio.services.webhook_sender import send_webhooks
 from studio.database import Database, open_database
 from studio.hosting import backup
 from studio.jobs.engine import read_engine
@@ -123,7 +124,7 @@ class Server(uvicorn.Server):
     """uvicorn, quiet, that greets when the port answers and lets go of endless streams when told to stop."""
 
     def __init__(self, app: FastAPI, settings: Settings, database: Database) -> None:
-        # proxy_headers would believe every process of this machine; whom to believe is a setting (access/door.py)
+        # proxy_headers would believe every process of this machine; whom to believe is a setting (access/identify.py)
         options = {"log_level": "error", "access_log": False, "timeout_graceful_shutdown": 1, "proxy_headers": False}
         super().__init__(uvicorn.Config(app, **options))
         self._studio: Studio = app.state.studio

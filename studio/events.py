@@ -2,7 +2,7 @@
 
 A row is appended in the transaction of the change it tells of, so a reader who has seen event N knows everything up to
 it, and a browser that comes back asks for what came after. Ids never have gaps: they end where the table ends.
-Not here: streaming to browsers (api/events.py).
+Not here: streaming to browsers (api/routes/events.py).
 """
 
 import json

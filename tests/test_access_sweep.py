@@ -25,7 +25,7 @@ from pipelines.recipe import Recipe, resolve
 from studio.access.sessions import COOKIE
 from studio.access.users import Users
 from studio.access_settings import Mode
-from studio.api.gate import PUBLIC
+from studio.api.middleware.auth import PUBLIC
 from studio.database import Database, open_database
 from studio.jobs import queue
 from studio.library import trash, uploads

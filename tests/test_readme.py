@@ -10,7 +10,7 @@ import yaml
 
 from pipelines.catalog import load_catalog
 from pipelines.commands import compile, encoder_server, generate, plan, stages
-from studio.api import create_api
+from studio.api.application import create_api
 from studio.database import open_database
 from studio.settings import read_settings
 

@@ -21,4 +21,4 @@ class Person:
 
 
 PERSON = "lumesh.person"
-"""Where a request's scope keeps its Person; there is one wherever the gate let the request through (api/gate.py)."""
+"""Key of a request's scope under which its Person lies once api/middleware/auth.py let it through."""

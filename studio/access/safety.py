@@ -1,7 +1,7 @@
 """Whether what was chosen is safe to start: nobody opens their machine to others by accident."""
 
 from pipelines.errors import LumeshError
-from studio.access.door import is_loopback
+from studio.access.identify import is_loopback
 from studio.access.users import Users
 from studio.access_settings import Mode
 from studio.settings import Settings

@@ -14,12 +14,11 @@ from starlette.exceptions import HTTPException
 from pipelines.errors import LumeshError, RecipeError
 from studio.access.hooks import PromptRefusedError
 from studio.access.limits import RateError
-from studio.api.access import NotAllowedError, NotFoundError
-from studio.api.openai import JobCancelledError, JobFailedError, StoppingError
-from studio.api.openai_errors import PREFIX, make_openai_error
-from studio.api.planning import PlanBusyError
-from studio.api.system import CompilingError, LoadingError
-from studio.api.webhook import WebhookError
+from studio.api.adapters.openai import JobCancelledError, JobFailedError, StoppingError
+from studio.api.adapters.openai_errors import PREFIX, make_openai_error
+from studio.api.routes.system import CompilingError, LoadingError
+from studio.api.routes.webhook import WebhookError
+from studio.api.visit import NotAllowedError, NotFoundError
 from studio.jobs.queue import DiskFullError, JobStateError, QueueQuotaError
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 from studio.library.loras import LoraError, LoraNameTakenError, LoraTooLargeError
@@ -27,6 +26,7 @@ from studio.library.presets.hub import HubError, HubTokenError
 from studio.library.presets.preset import PresetError
 from studio.library.uploads import UploadError, UploadQuotaError, UploadTooLargeError
 from studio.library.wildcards import WildcardError
+from studio.services.plans import PlanBusyError
 
 STATUS_OF_ERROR: dict[type[LumeshError], int] = {
     RecipeError: 422,

@@ -10,11 +10,11 @@ from enum import StrEnum
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.engine import read_engine
-from studio.jobs.line import IN_ORDER, find_resident, read_line
-from studio.jobs.order import plan_turns
+from studio.jobs.line.batch_join import Company
+from studio.jobs.line.order import plan_turns
+from studio.jobs.line.waiting_rows import IN_ORDER, find_resident, read_line
 from studio.jobs.queue import JobStateError, ask_to_end
 from studio.jobs.states import JobState
-from studio.jobs.together import Company
 
 
 class Scope(StrEnum):

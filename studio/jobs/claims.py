@@ -12,12 +12,12 @@ from pipelines.batching import find_kind
 from pipelines.stages import Progress
 from studio import events
 from studio.database import Database, Transaction
-from studio.jobs import cost
+from studio.jobs.costs import cost
 from studio.jobs.job import UNSTARTED, Card, Job, move
-from studio.jobs.line import read_line
-from studio.jobs.order import choose_next, take_turns
+from studio.jobs.line.batch_join import LOOK_AHEAD
+from studio.jobs.line.order import choose_next, take_turns
+from studio.jobs.line.waiting_rows import read_line
 from studio.jobs.states import JobState
-from studio.jobs.together import LOOK_AHEAD
 
 INTERRUPTED = Card(
     title="Interrupted",

@@ -13,7 +13,7 @@ from pipelines.errors import LumeshError
 from pipelines.recipe import Recipe
 from studio import events
 from studio.database import Transaction
-from studio.jobs import cost
+from studio.jobs.costs import cost
 from studio.jobs.states import MOVES, JobState
 
 EVENT_OF_STATE = {

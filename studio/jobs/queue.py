@@ -1,6 +1,6 @@
 """People's side of the queue: ask for a job, look at jobs, change one's mind.
 
-Callers check who may touch a job (api/access.py); recipes that come in here are resolved ones.
+Callers check who may touch a job (api/visit.py); recipes that come in here are resolved ones.
 Not here: the order of the whole line (arrange.py), where a job stands in it (places.py).
 """
 
@@ -14,7 +14,7 @@ from pipelines.errors import LumeshError, RecipeError
 from pipelines.recipe import Recipe
 from studio.database import Database, Transaction
 from studio.jobs.job import UNSTARTED, Job, append_event, move
-from studio.jobs.places import in_line, with_places
+from studio.jobs.line.places import in_line, with_places
 from studio.jobs.states import JobState
 from studio.settings import QUEUE_QUOTA
 

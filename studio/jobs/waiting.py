@@ -1,7 +1,7 @@
 """Jobs of somebody who stays on the line: as they are now, and again as they change, until all of them have ended.
 
 The queue knows nothing of who waits: these are ordinary jobs, and what becomes of them when the line breaks is up to
-the caller. Not here: noticing that something happened (`follow`, which is api/feed.py's).
+the caller. Not here: noticing that something happened (`follow`, which is services/feed.py's).
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 The events themselves are the list of what there is to tell: a webhook is a cursor in it, so nothing is lost when the
 app restarts, messages come in order, and one that cannot be delivered is tried again before the next.
-Not here: sending (api/sender.py).
+Not here: sending (services/webhook_sender.py).
 """
 
 import base64

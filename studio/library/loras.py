@@ -2,7 +2,7 @@
 
 A file arrives beside the others as something that nobody takes for a LoRA, is looked at like those that people put
 there by hand, and only then gets its name. A name that is taken stays as it is.
-Not here: which LoRAs there are and what they fit (pipelines/loras.py), how bytes arrive (api/loras.py).
+Not here: which LoRAs there are and what they fit (pipelines/loras.py), how bytes arrive (api/routes/loras.py).
 """
 
 import os

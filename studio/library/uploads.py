@@ -2,7 +2,7 @@
 
 What is stored is a PNG that was written here, upright and in RGB: of the file that came, only the pixels survive. Equal
 pictures share one file, each owner has a row of their own, and bringing a picture again gives the same id.
-Not here: how the bytes arrive (api/uploads.py), which pictures a recipe may name (inputs.py).
+Not here: how the bytes arrive (api/routes/uploads.py), which pictures a recipe may name (inputs.py).
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 
 Folders group lists (`__places/cities__`); lines that start with # are remarks. Names come from clients, so they are
 made of letters, digits, - and _, and nothing outside the folder can be meant.
-Not here: what a prompt with lists stands for (jobs/templates.py).
+Not here: what a prompt with lists stands for (jobs/many/templates.py).
 """
 
 import contextlib

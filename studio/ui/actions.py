@@ -12,7 +12,7 @@ from pipelines.catalog import Catalog
 from pipelines.errors import LumeshError
 from pipelines.recipe import read_recipe, resolve
 from pipelines.references import name_programs
-from studio.access.door import Door
+from studio.access.identify import Door
 from studio.access.people import PERSON, Person
 from studio.database import Database
 from studio.jobs import queue
@@ -61,6 +61,6 @@ def offer(settings: Settings, database: Database, catalog: Catalog, *, door: Doo
 
 
 def _who(request: gr.Request) -> Person:
-    """Whom the gate let in (api/gate.py)."""
+    """Whom the gate let in (api/middleware/auth.py)."""
     assert request.request is not None, "these endpoints are only reached over HTTP"
     return request.request.scope[PERSON]

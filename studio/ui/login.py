@@ -1,7 +1,7 @@
-"""Logging in and out by browser: the only routes that somebody without a name reaches (api/gate.py).
+"""Logging in and out by browser: the only routes that somebody without a name reaches (api/middleware/auth.py).
 
 `next` says where a visitor wanted to. It only ever continues "./", so it cannot lead to another host.
-Not here: what the page looks like (login_page.py), who is let in (access/door.py).
+Not here: what the page looks like (login_page.py), who is let in (access/identify.py).
 """
 
 from dataclasses import replace
@@ -10,8 +10,8 @@ from typing import Annotated, Literal, TypedDict
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from studio.access.door import Door
 from studio.access.hub_login import STATE_COOKIE, STATE_S, HubLoginError, HubLogins
+from studio.access.identify import Door
 from studio.access.limits import RateError
 from studio.access.passwords import MAX_CHARS
 from studio.access.sessions import COOKIE, SESSION_S
@@ -125,7 +125,7 @@ def _go(onward: str) -> Response:
 
 
 def _cookie_flags(door: Door, request: Request) -> CookieFlags:
-    """In a Space's frame the studio is a third party, so its cookie must go along everywhere (api/origin.py guards)."""
+    """In a Space's frame the studio is a third party, so its cookie goes along everywhere (csrf.py guards it)."""
     is_https = request.headers.get("x-forwarded-proto", request.url.scheme).startswith("https")
     if door.settings.is_space:
         return {"httponly": True, "secure": True, "samesite": "none", "path": "/"}

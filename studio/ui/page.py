@@ -14,7 +14,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from pipelines.catalog import Catalog
-from studio.access.door import Door
+from studio.access.identify import Door
 from studio.database import Database
 from studio.jobs.waiting import Follow
 from studio.settings import Settings

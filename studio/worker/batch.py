@@ -14,7 +14,7 @@ from pipelines.errors import Cancelled
 from pipelines.stages import Outcome, Progress
 from studio.database import Database
 from studio.jobs import claims
-from studio.jobs.estimates import History
+from studio.jobs.costs.estimates import History
 from studio.jobs.job import Card, Job
 from studio.worker.progress import JobProgress
 

@@ -30,7 +30,8 @@ from studio.access import hooks
 from studio.access.audit import Audit
 from studio.access.hooks import Hook, ImageRefusedError
 from studio.database import Database
-from studio.jobs import claims, engine, estimates
+from studio.jobs import claims, engine
+from studio.jobs.costs import estimates
 from studio.jobs.engine import EngineState
 from studio.jobs.job import Card, Job
 from studio.library import inputs

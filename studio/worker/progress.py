@@ -17,7 +17,7 @@ from pipelines.errors import Cancelled
 from pipelines.stages import Progress
 from studio.database import Database
 from studio.jobs import claims
-from studio.jobs.estimates import History
+from studio.jobs.costs.estimates import History
 from studio.jobs.job import Job
 from studio.library.files import VIDEO_NDIM
 

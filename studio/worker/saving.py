@@ -5,7 +5,8 @@ from typing import TypedDict
 
 from pipelines.stages import Family, Outcome, Progress
 from studio.database import Database, Transaction
-from studio.jobs import claims, cost, estimates
+from studio.jobs import claims
+from studio.jobs.costs import cost, estimates
 from studio.library import files, records
 from studio.settings import Settings
 from studio.worker.batch import Member

@@ -2,7 +2,7 @@
 CREATE TABLE grids (
     id TEXT PRIMARY KEY,
     owner TEXT NOT NULL,
-    axes TEXT NOT NULL,                           -- JSON: studio/jobs/axes.py
+    axes TEXT NOT NULL,                           -- JSON: studio/jobs/many/axes.py
     recipe TEXT NOT NULL,                         -- JSON, resolved
     created_at REAL NOT NULL,
     sheets INTEGER NOT NULL DEFAULT 0,            -- how many were made; a retry of cells makes another one

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pipelines.catalog import Catalog
-from studio.api import create_api
+from studio.api.application import create_api
 from studio.database import Database
 from studio.settings import Settings
 

@@ -6,8 +6,8 @@ from pipelines.catalog import Catalog
 from studio.database import Database
 from studio.events import read_after
 from studio.jobs import claims, engine, machine
+from studio.jobs.costs.estimates import Measured, describe_models, record
 from studio.jobs.engine import EngineState
-from studio.jobs.estimates import Measured, describe_models, record
 from studio.jobs.job import Job
 
 DEVICE = {"id": 0, "kind": "TPU v6 lite", "used_bytes": 5, "limit_bytes": 10}

@@ -10,8 +10,8 @@ from pipelines.errors import RecipeError
 from studio import events
 from studio.database import Database
 from studio.jobs import claims, engine, queue
+from studio.jobs.costs.estimates import Measured, record
 from studio.jobs.engine import EngineState
-from studio.jobs.estimates import Measured, record
 from studio.jobs.job import Card, Job
 from studio.jobs.queue import JobStateError
 from studio.jobs.states import MOVES, JobState

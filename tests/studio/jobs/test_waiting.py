@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
-from studio.api.feed import Feed
 from studio.database import Database
 from studio.jobs import queue
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
 from studio.jobs.waiting import watch_jobs
+from studio.services.feed import Feed
 from studio.worker.loop import Worker
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from studio.api import create_api
+from studio.api.application import create_api
 from studio.database import Database
 from studio.jobs.queue import DiskFullError
 from studio.library import disk, trash

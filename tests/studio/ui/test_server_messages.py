@@ -37,8 +37,8 @@ OPERATORS = (
     "studio/access/commands.py",
     "studio/access/safety.py",  # when the server starts
     "studio/access/users.py",  # `app.py users`, and the file that it writes
-    "studio/api/mcp_tools.py",  # for programs
-    "studio/api/openai.py",  # for programs
+    "studio/api/adapters/mcp_tools.py",  # for programs
+    "studio/api/adapters/openai.py",  # for programs
     "studio/database/",  # when the server starts
     "studio/hosting/",
     "studio/worker/lock.py",  # when the server starts

@@ -11,7 +11,8 @@ from pipelines.recipe import Recipe
 from pipelines.stages import OnProgress, Progress, SwapCost, ignore_progress
 from studio import events
 from studio.database import Database
-from studio.jobs import arrange, cost, estimates, queue
+from studio.jobs import arrange, queue
+from studio.jobs.costs import cost, estimates
 from studio.jobs.engine import read_engine
 from studio.jobs.job import Job
 from studio.jobs.states import JobState

@@ -19,7 +19,8 @@ from pipelines.files.metadata import read_recipe_of
 from pipelines.stages import Family, OnProgress, Progress
 from studio import events
 from studio.database import Database
-from studio.jobs import claims, estimates, queue
+from studio.jobs import claims, queue
+from studio.jobs.costs import estimates
 from studio.jobs.engine import EngineState, read_engine
 from studio.jobs.job import Job
 from studio.jobs.states import JobState

@@ -11,7 +11,8 @@ from PIL import Image
 
 from pipelines.stages import Progress
 from studio.database import Database
-from studio.jobs import claims, estimates, queue
+from studio.jobs import claims, queue
+from studio.jobs.costs import estimates
 from studio.jobs.job import Job
 from studio.worker.progress import PREVIEW_FRAMES, PREVIEW_SIDE_PX, JobProgress, encode_preview
 

@@ -5,7 +5,7 @@ import { said, saidCard } from "./said.js";
 
 const MAX_JOBS = 200; // as many as one page of the filmstrip can hold without getting slow
 
-/** The reason of jobs that wait because their owner paused (studio/jobs/order.py). */
+/** The reason of jobs that wait because their owner paused (studio/jobs/line/order.py). */
 export const PAUSED = "paused";
 
 const NEWS_S = 900; // how long a failed job's card greets whoever opens the page

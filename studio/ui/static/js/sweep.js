@@ -1,5 +1,5 @@
 // One recipe for many jobs: prompts with choices and several seeds, counted by the server before anything is queued.
-// Not here: queueing them (make.js), reading such prompts (studio/jobs/templates.py).
+// Not here: queueing them (make.js), reading such prompts (studio/jobs/many/templates.py).
 
 import { countSweep } from "./api.js";
 import { el, find, keyed, setText } from "./dom.js";
@@ -9,7 +9,7 @@ import { t } from "./text.js";
 
 const ASK_AFTER_MS = 250; // of quiet: not at every letter
 const SHOWN = 3;
-const MAX = 100; // of the server, studio/jobs/sweep.py
+const MAX = 100; // of the server, studio/jobs/many/sweep.py
 const FIRST_DRAWS = 8;
 // Something that may be a choice or a list; the server knows for certain.
 const CHOICE = /\{[^]*\|[^]*\}|__[A-Za-z0-9][^]*__/;

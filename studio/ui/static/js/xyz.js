@@ -1,5 +1,5 @@
 // A grid's dialog: the draft's recipe along two or three axes, counted and priced by the server before it is queued.
-// Not here: what typed values mean (studio/jobs/axes.py), the wall of the gallery (grid.js).
+// Not here: what typed values mean (studio/jobs/many/axes.py), the wall of the gallery (grid.js).
 
 import { countGrid, submitGrid } from "./api.js";
 import { allValues, axesOf, axisId } from "./axes.js";

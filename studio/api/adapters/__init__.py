@@ -1,0 +1,1 @@
+"""The same jobs for programs that speak another protocol: OpenAI's API and MCP."""

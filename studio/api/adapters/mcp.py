@@ -1,0 +1,30 @@
+"""`/mcp`: the studio's tools for language models, over the Model Context Protocol's streamable HTTP.
+
+Each request stands alone and is answered as JSON: no sessions to keep, nothing to lose at a restart, and who asks is
+found out like everywhere else. Gradio's own MCP server would offer every handler of the page, to everybody.
+Not here: the tools (mcp_tools.py), which are imported by the first request, because the protocol's package takes a
+second that the page should not wait for.
+"""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from studio.address import name_server
+from studio.api.visit import Visitor
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.post("/mcp")
+def answer_mcp(request: Request, visit: Visitor) -> Response:
+    """One message of the protocol."""
+    from studio.api.adapters.mcp_tools import McpResponse, make_server
+
+    return McpResponse(make_server(visit, base_url=name_server(request)))
+
+
+@router.get("/mcp")
+@router.delete("/mcp")
+def refuse_stream() -> Response:
+    """What the protocol says where there are neither streams nor sessions."""
+    return Response(status_code=405, headers={"Allow": "POST"})

@@ -1,0 +1,228 @@
+"""Pictures for programs written for OpenAI's API: `POST /v1/images/generations` and `GET /v1/models`.
+
+A request is ordinary jobs, in line and counted like all others; the answer waits for them. Whoever hangs up cancels
+them. What the other API knows and a model here has no word for (quality, style, user) is taken and means nothing.
+Not here: their form of errors (openai_errors.py).
+"""
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipelines.catalog import Model, Shape
+from pipelines.errors import LumeshError, ModelError, RecipeError
+from pipelines.recipe import Lora, Recipe
+from studio.address import name_server
+from studio.api.routes.jobs import prepare
+from studio.api.routes.media import find_output_file
+from studio.api.visit import NotFoundError, Visit, Visitor
+from studio.jobs import queue
+from studio.jobs.job import Job
+from studio.jobs.states import JobState
+from studio.jobs.waiting import have_ended, watch_jobs
+
+router = APIRouter(tags=["openai"])
+
+MAX_PICTURES = 10
+CLIENT_LEFT = 499  # nobody reads it; logs know it by this number
+
+
+class JobFailedError(LumeshError):
+    """A job that ended by an error, for who waited for it."""
+
+    title = "The job failed"
+
+
+class JobCancelledError(LumeshError):
+    """A job that somebody cancelled meanwhile."""
+
+    title = "The job was cancelled"
+
+
+class StoppingError(LumeshError):
+    """The server stops before the job has ended; the job stays in the queue."""
+
+    title = "The server stops"
+
+
+class Generation(BaseModel):
+    """What OpenAI's clients send; from `negative_prompt` on, what a recipe has beyond it (`extra_body`)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    prompt: str
+    model: Annotated[str | None, Field(description="an id of GET /v1/models; left out: the default model")] = None
+    n: Annotated[int | None, Field(ge=1, le=MAX_PICTURES)] = None
+    size: Annotated[str | None, Field(description="WIDTHxHEIGHT, of which the model's nearest size is taken")] = None
+    response_format: Annotated[Literal["url", "b64_json"] | None, Field(description="left out: both")] = None
+    output_format: Literal["png"] | None = None
+    background: Literal["opaque", "auto"] | None = None
+    stream: Literal[False] | None = None
+    partial_images: Literal[0] | None = None
+    quality: Annotated[Any, Field(description="means nothing here, like the next six")] = None
+    style: Any = None
+    complexity: Any = None
+    moderation: Any = None
+    output_compression: Any = None
+    user: Any = None
+    safety_identifier: Any = None
+    negative_prompt: str | None = None
+    seed: int | None = None
+    steps: int | None = None
+    guidance_scale: float | None = None
+    scheduler: str | None = None
+    loras: tuple[Lora, ...] = ()
+    images: tuple[str, ...] = ()
+
+    def list_recipes(self, model: Model) -> list[Recipe]:
+        """As many pictures a job as the model makes at once; picture i is drawn from seed + i."""
+        count = self.n or 1
+        starts = range(0, count, model.max_batch_size)
+        return [
+            Recipe(
+                model=model.id,
+                prompt=self.prompt,
+                shape=_choose_shape(self.size, model),
+                batch_size=min(model.max_batch_size, count - start),
+                seed=None if self.seed is None else self.seed + start,
+                negative_prompt=self.negative_prompt,
+                steps=self.steps,
+                guidance_scale=self.guidance_scale,
+                scheduler=self.scheduler,
+                loras=self.loras,
+                images=self.images,
+            )
+            for start in starts
+        ]
+
+
+@router.post("/images/generations", response_model=None)
+async def generate_images(wanted: Generation, request: Request, visit: Visitor) -> dict[str, Any] | Response:
+    """Queues the pictures as ordinary jobs, waits for them, and answers as OpenAI does.
+
+    `size` becomes the model's nearest shape, which the answer names. Errors have OpenAI's form. A client that hangs up
+    cancels what it asked for; a long wait is better asked for with `POST /api/v1/jobs`.
+    """
+    ids = await asyncio.to_thread(_submit, wanted, visit)
+    waiting = asyncio.create_task(_wait_for_end(visit, ids))
+    leaving = asyncio.create_task(_wait_for_disconnect(request))
+    try:
+        await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        leaving.cancel()
+    if not waiting.done() or waiting.cancelled():
+        await asyncio.to_thread(_cancel, visit, ids)
+        return Response(status_code=CLIENT_LEFT)
+    jobs = waiting.result()
+    if any(job.state is not JobState.DONE for job in jobs):
+        await asyncio.to_thread(_give_up, visit, jobs)
+    return await asyncio.to_thread(_describe, visit, jobs, wanted.response_format, name_server(request))
+
+
+@router.get("/models")
+def list_models(visit: Visitor) -> dict[str, Any]:
+    """The models that make pictures; those that make videos are listed by `GET /api/v1/models`."""
+    found = [model for model in visit.studio.catalog.models if not model.is_video]
+    return {"object": "list", "data": [_describe_model(model) for model in found]}
+
+
+@router.get("/models/{model_id}")
+def get_model(model_id: str, visit: Visitor) -> dict[str, Any]:
+    """One model."""
+    try:
+        return _describe_model(visit.studio.catalog.get(model_id))
+    except ModelError as error:
+        raise NotFoundError(error.detail, advice=error.advice) from error
+
+
+def _describe_model(model: Model) -> dict[str, Any]:
+    return {"id": model.id, "object": "model", "created": 0, "owned_by": "lumesh"}
+
+
+def _submit(wanted: Generation, visit: Visit) -> list[str]:
+    catalog = visit.studio.catalog
+    try:
+        model = catalog.get(wanted.model) if wanted.model else catalog.default
+    except ModelError as error:
+        raise RecipeError({"model": str(error)}) from error
+    if model.is_video:
+        raise RecipeError({"model": f"{model.id} makes videos; queue them with POST /api/v1/jobs"})
+    recipes = [prepare(recipe, visit) for recipe in wanted.list_recipes(model)]
+    visit.admit([one.recipe for one in recipes])
+    quota = visit.studio.settings.queue_quota
+    return [job.id for job in queue.submit_all(visit.database, recipes, owner=visit.owner, quota=quota)]
+
+
+def _choose_shape(size: str | None, model: Model) -> str | None:
+    if size is None or size == "auto":
+        return None
+    try:
+        wished = Shape.parse(size)
+    except ValueError as error:
+        raise RecipeError({"shape": f"{error}; {model.id} makes {model.shape_list()}"}) from error
+    if not wished.width or not wished.height:
+        raise RecipeError({"shape": f"{size} has no pixels; {model.id} makes {model.shape_list()}"})
+    return str(model.find_nearest_shape(wished.width, wished.height, 1))
+
+
+async def _wait_for_end(visit: Visit, ids: Sequence[str]) -> list[Job]:
+    """The jobs as they ended: all of them, or as soon as one did not end well."""
+    jobs: list[Job] = []
+    async with aclosing(watch_jobs(visit.database, ids, visit.studio.feed.follow)) as watched:
+        async for jobs in watched:
+            if any(job.state.is_final and job.state is not JobState.DONE for job in jobs):
+                break
+    return jobs
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _cancel(visit: Visit, ids: Sequence[str]) -> None:
+    for job_id in ids:
+        queue.cancel(visit.database, job_id)
+
+
+def _give_up(visit: Visit, jobs: Sequence[Job]) -> None:
+    """Raises why not all of them are done; what of them still waits has nobody to wait for it."""
+    failed = next((job for job in jobs if job.error), None)
+    if failed is None and not have_ended(jobs) and not any(job.state is JobState.CANCELLED for job in jobs):
+        raise StoppingError(f"Job {jobs[0].id} stays in the queue.", advice="Ask for it when the server is back.")
+    _cancel(visit, [job.id for job in jobs])
+    if failed is None or failed.error is None:
+        raise JobCancelledError("Somebody cancelled it while it waited or ran.")
+    raise JobFailedError(f"{failed.error['title']}: {failed.error['detail']}", advice=failed.error["advice"])
+
+
+def _describe(visit: Visit, jobs: Sequence[Job], form: str | None, base_url: str) -> dict[str, Any]:
+    links = [link for job in jobs for link in job.outputs]
+    return {
+        "created": int(max(job.finished_at or 0 for job in jobs)),
+        "size": f"{links[0]['width']}x{links[0]['height']}",
+        "output_format": "png",
+        "background": "opaque",
+        "data": [_describe_picture(visit, link, form, base_url) for link in links],
+    }
+
+
+def _describe_picture(visit: Visit, link: dict[str, Any], form: str | None, base_url: str) -> dict[str, Any]:
+    picture: dict[str, Any] = {"id": link["id"], "seed": link["seed"]}
+    if form != "b64_json":
+        picture["url"] = f"{base_url}{link['url']}"
+    if form != "url":
+        picture["b64_json"] = base64.b64encode(_read_file(visit, link["id"])).decode()
+    return picture
+
+
+def _read_file(visit: Visit, output_id: str) -> bytes:
+    output = visit.get_output(output_id)
+    return find_output_file(visit, output, output.file).read_bytes()

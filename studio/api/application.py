@@ -1,0 +1,104 @@
+"""The application with every REST route, its middleware and its one shape of errors.
+
+Nobody comes in unknown (middleware/auth.py); routes check what is whose (visit.py), read untrusted input into checked
+types, and call jobs/ and library/. Every error has one shape (errors.py).
+"""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
+
+from pipelines.catalog import Catalog
+from studio.access.identify import Door
+from studio.api import describe, errors
+from studio.api.adapters import mcp, openai
+from studio.api.middleware.auth import Gate
+from studio.api.middleware.csrf import OwnPagesOnly
+from studio.api.middleware.headers import SafeHeaders
+from studio.api.middleware.limits import LimitedSize
+from studio.api.routes import (
+    events,
+    grids,
+    health,
+    hub,
+    jobs,
+    loras,
+    me,
+    media,
+    models,
+    outputs,
+    presets,
+    qr,
+    queue,
+    recipes,
+    sweeps,
+    system,
+    uploads,
+    webhook,
+    wildcards,
+)
+from studio.context import Studio
+from studio.database import Database
+from studio.services.feed import Feed
+from studio.services.plans import Planner
+from studio.settings import Settings
+
+DESCRIPTION = """Queue a recipe, follow its events, fetch its outputs.
+
+`POST /api/v1/jobs` with `{"model": ..., "prompt": ...}` answers `{"id": ...}`; `GET /api/v1/events` streams what
+happens and replays what you missed; a job's `outputs` carry the URLs of the finished files. A recipe's `images` are
+ids of uploads (`POST /api/v1/uploads`) or of outputs; its `loras` name files of `GET /api/v1/loras`.
+`GET /api/v1/presets` lists recipes to start from; `POST /api/v1/recipes/read` takes a picture or video that was made
+here or elsewhere and answers with a recipe for here.
+
+Programs written for OpenAI's API find theirs below `/v1`, language models their tools at `/mcp`.
+"""
+
+DOCS_PATH = "/api/docs"
+GZIP: dict[str, Any] = {
+    "minimum_size": 1000,  # a packet takes as much anyway
+    "compresslevel": 6,  # 9 takes twice as long for 0.5 % less of our scripts
+    "thread_minimum_size": 32_000,  # 1 ms of the event loop, in which a hundred streams wait
+    # Packed already, or streams; parts of files (206) and what Gradio has compressed go through as well.
+    "exclude_content_types": (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream"),
+}
+
+
+def create_api(settings: Settings, database: Database, catalog: Catalog) -> FastAPI:
+    """The application with every REST route; the page is mounted onto it (app.py)."""
+    app = FastAPIOffline(
+        title="Lumesh",
+        description=DESCRIPTION,
+        version="1",
+        docs_url=DOCS_PATH,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=f"{DOCS_PATH}/oauth2-redirect",
+        static_url=f"{DOCS_PATH}-files",
+        openapi_url="/api/openapi.json",
+    )
+    door = Door(settings, database)
+    app.state.studio = Studio(
+        settings=settings,
+        database=database,
+        catalog=catalog,
+        feed=Feed(database),
+        planner=Planner(settings),
+        door=door,
+    )
+    of_jobs = (sweeps, wildcards, grids, jobs, queue, events, webhook)
+    for module in (health, me, models, *of_jobs, outputs, media, uploads, loras, recipes, presets, hub, qr, system):
+        app.include_router(module.router, prefix="/api/v1")
+    app.include_router(openai.router, prefix="/v1")
+    app.include_router(mcp.router)
+    errors.install(app)
+    describe.install(app)
+    app.add_middleware(GZipMiddleware, **GZIP)
+    app.add_middleware(CORSMiddleware)  # allows no other origin; where there is none, Gradio adds one that does
+    app.add_middleware(LimitedSize)  # the last one added is the first one asked
+    app.add_middleware(Gate, door=door)
+    app.add_middleware(OwnPagesOnly)
+    app.add_middleware(SafeHeaders, is_space=settings.access.is_space)
+    return app

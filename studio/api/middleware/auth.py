@@ -1,0 +1,82 @@
+"""The gate before every route, the page and its files: who comes in has a name (people.py), or sees the login page.
+
+Everything but the login itself is behind it, whatever serves it: REST, event streams, files, Gradio. What of Gradio the
+studio does not need is closed to everybody, because Gradio keeps no owners: its uploads, its file cache, its proxy.
+"""
+
+import re
+from urllib.parse import quote, urlencode
+
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from studio.access.identify import Door
+from studio.access.people import PERSON, Person
+from studio.access_settings import Mode
+from studio.api.errors import make_error
+
+PUBLIC = {
+    Mode.OPEN: frozenset[tuple[str, str]](),
+    Mode.PASSWORD: frozenset({("GET", "/login"), ("POST", "/login")}),
+    Mode.HUGGINGFACE: frozenset({("GET", "/login"), ("GET", "/login/huggingface"), ("GET", "/login/callback")}),
+    Mode.PROXY: frozenset({("GET", "/login")}),
+}
+"""What somebody without a name may ask for, in each mode."""
+CLOSED = re.compile(
+    r"(/gradio_api)?/(upload|file|proxy=|stream|component_server|custom_component|process_recording|deep_link|dev/|"
+    r"monitoring|profiling|run-history|runs|token|vibe-|undo-vibe-)|/login/$"
+)
+
+
+class Gate:
+    """ASGI middleware: 401, or the way to the login page for a browser that wants to show a page."""
+
+    def __init__(self, app: ASGIApp, *, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes known people on, streams included."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        client = scope.get("client")
+        person = self._door.identify(headers, client[0] if client else None)
+        refusal = self._refuse(scope, headers, person)
+        if refusal is not None and scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif refusal is not None:
+            await refusal(scope, receive, send)
+        else:
+            await self._app({**scope, PERSON: person} if person else scope, receive, send)
+
+    def _refuse(self, scope: Scope, headers: Headers, person: Person | None) -> Response | None:
+        path: str = scope["path"]
+        if person is None:
+            is_public = (scope.get("method", ""), path) in PUBLIC[self._door.settings.mode]
+            return None if is_public else _ask_to_log_in(scope, headers)
+        if CLOSED.match(path):
+            return make_error(404, title="Not found", detail=f"There is no {path[:100]} here.")
+        return None
+
+
+def _ask_to_log_in(scope: Scope, headers: Headers) -> Response:
+    path: str = scope["path"]
+    is_page = scope["type"] == "http" and scope["method"] == "GET" and "text/html" in headers.get("accept", "")
+    if not is_page:
+        refusal = make_error(
+            401,
+            title="Please log in",
+            detail="This studio must know who asks.",
+            advice="Log in on the page, or send a token: Authorization: Bearer lumesh_...",
+            path=path,
+        )
+        refusal.headers["WWW-Authenticate"] = "Bearer"
+        return refusal
+    # Relative, so that a proxy's prefix does no harm.
+    onward = quote(path.lstrip("/")) + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+    return RedirectResponse(
+        "../" * (path.count("/") - 1) + "login" + (f"?{urlencode({'next': onward})}" if onward else ""), status_code=303
+    )

@@ -1,0 +1,67 @@
+"""The live stream: server-sent events with replay.
+
+A client says which event it saw last (`Last-Event-ID` or `?after=N`) and gets everything since, then everything as it
+happens.
+Not here: noticing that something happened (feed.py).
+"""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from functools import lru_cache
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import StreamingResponse
+
+from studio.api.visit import Visit, Visitor
+from studio.events import EVERYBODY, Event
+from studio.services.feed import KEEPALIVE_S, RECENT_EVENTS
+
+router = APIRouter(tags=["events"])
+CHECK_S = 2.0  # how long a stream may outlive its session
+
+
+@router.get("/events", response_class=StreamingResponse)
+def stream_events(
+    visit: Visitor,
+    after: Annotated[
+        int | None, Query(ge=0, description="the last event you know; the stream replays from there")
+    ] = None,
+    last_event_id: Annotated[int | None, Header(ge=0, description="what browsers send when they reconnect")] = None,
+    everyone: Annotated[bool, Query(description="everybody's events, for admins")] = False,  # noqa: FBT002
+) -> StreamingResponse:
+    """Server-sent events: `id`, `event` (the kind) and `data`, JSON with `id`, `kind`, `job_id`, `at` and the change.
+
+    Kinds: job.queued, job.phase, job.step, job.preview, job.done, job.failed (its `state` may be interrupted),
+    job.cancelled, queue.changed (your order, pause or list changed: read your jobs anew), grid.done (all cells of a
+    grid have ended; `grid` has its sheet as `output`), engine.state. Without `after` the stream starts with what
+    happens next.
+    """
+    start = last_event_id if last_event_id is not None else after
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    whose = visit.choose_owner(is_everyone=everyone)
+    return StreamingResponse(_stream(visit, start, whose), media_type="text/event-stream", headers=headers)
+
+
+async def _stream(visit: Visit, after: int | None, whose: str | None) -> AsyncIterator[bytes]:
+    yield b"retry: 1000\n\n"
+    checked_s = sent_s = time.monotonic()
+    async with aclosing(visit.studio.feed.follow(after)) as batches:
+        async for batch in batches:
+            now_s = time.monotonic()
+            if now_s - checked_s > CHECK_S:
+                checked_s = now_s
+                if not visit.is_here():
+                    return
+            mine = [event for event in batch if event.owner in (EVERYBODY, whose or event.owner)]
+            if mine or now_s - sent_s >= KEEPALIVE_S / 2:  # what happens to others is no news
+                sent_s = now_s
+                yield b"".join(map(_encode, mine)) or b": still here\n\n"
+
+
+@lru_cache(maxsize=RECENT_EVENTS)
+def _encode(event: Event) -> bytes:
+    """Once for all streams: a crowd of viewers gets the same bytes."""
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.kind.encode(), orjson.dumps(event.to_json()))

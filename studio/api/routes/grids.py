@@ -1,0 +1,90 @@
+"""Grids over REST: one recipe along two or three axes, priced first, queued together, one sheet at the end."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from studio.api.routes.jobs import prepare
+from studio.api.visit import NotFoundError, Visit, Visitor
+from studio.jobs import queue
+from studio.jobs.costs.price import price_line
+from studio.jobs.engine import read_engine
+from studio.jobs.many import grid_store
+from studio.jobs.many.grid_spec import Expanded, Grid, expand
+from studio.jobs.many.grid_store import GridRow
+
+router = APIRouter(tags=["grids"])
+
+
+@router.post("/grids/expand")
+def count_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
+    """What a grid would queue and cost, without queueing it.
+
+    `count` cells (more than `limit` are refused), the labels of each of the `axes`, `seconds` by past measurements
+    (null: never measured). `warmings` lists what must be compiled (`state` cold) or read from the compilation cache
+    (disk) first and `loads` the models that must be loaded, each with its seconds; only the axes `shape` and `model`
+    (`may_compile`) ask for more than one picture would.
+    """
+    expanded = _expand(grid, visit)
+    if expanded.is_too_many:
+        return {**expanded.describe(), "seconds": None, "loads": [], "warmings": []}
+    order = expanded.order(read_engine(visit.database).model)
+    price = price_line(visit.database, [expanded.cells[place] for place in order])
+    return {**expanded.describe(), **price.to_json()}
+
+
+@router.post("/grids", status_code=201)
+def create_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
+    """Queues a job for each cell, or none; answers with the grid's `id` and its jobs' `ids`, row by row.
+
+    An axis is `{"field", "values"}`: the field is prompt, seed, steps, guidance_scale, guidance_scale_2, scheduler,
+    flow_shift, strength, lora_scale (of `lora`, a `ref` of the recipe's LoRAs), shape or model; values are
+    "4, 8, 12", "1-5", "1-9 (+2)", "0-20 [5]" or words with commas. On a prompt's axis the first value stands in the
+    prompt and is replaced by each of them. `y` and `z` may be left out. When all cells have ended, the sheet is an
+    output whose `grid` holds the axes; cells without a picture say why.
+    """
+    quota = visit.studio.settings.queue_quota
+    expanded = _expand(grid, visit)
+    if not expanded.is_too_many:  # else they are not even listed
+        visit.admit([cell.recipe for cell in expanded.cells])
+    grid_id, ids = grid_store.submit(visit.database, expanded, owner=visit.owner, quota=quota)
+    return {"id": grid_id, "ids": ids}
+
+
+@router.get("/grids")
+def list_grids(visit: Visitor, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> dict[str, list[dict[str, Any]]]:
+    """The newest first."""
+    found = grid_store.list_grids(visit.database, owner=visit.owner, limit=limit)
+    return {"grids": [grid.to_json() for grid in found]}
+
+
+@router.get("/grids/{grid_id}")
+def get_grid(grid_id: str, visit: Visitor) -> dict[str, Any]:
+    """One grid: its cells with their jobs, how many are in each state, and its sheet (`output_id`) when it is made."""
+    return _get(grid_id, visit).to_json()
+
+
+@router.delete("/grids/{grid_id}")
+def cancel_grid(grid_id: str, visit: Visitor) -> dict[str, Any]:
+    """Cancels the cells that wait or run; the sheet is made of what there is."""
+    grid_store.cancel(visit.database, _get(grid_id, visit))
+    return _get(grid_id, visit).to_json()
+
+
+@router.post("/grids/{grid_id}/retry")
+def retry_grid(grid_id: str, visit: Visitor) -> dict[str, list[str]]:
+    """Queues failed, cancelled and interrupted cells again; another sheet follows. Answers with their jobs' `ids`."""
+    grid, quota = _get(grid_id, visit), visit.studio.settings.queue_quota
+    visit.admit([job.recipe for job in queue.read_jobs(visit.database, [cell.job_id for cell in grid.cells])])
+    return {"ids": grid_store.retry(visit.database, grid, quota=quota)}
+
+
+def _expand(grid: Grid, visit: Visit) -> Expanded:
+    return expand(grid, lambda recipe: prepare(recipe, visit))
+
+
+def _get(grid_id: str, visit: Visit) -> GridRow:
+    grid = grid_store.read_grid(visit.database, grid_id)
+    if grid is None or not visit.may_see(grid.owner):
+        raise NotFoundError(f"There is no grid {grid_id!r}.", advice="GET /api/v1/grids lists the grids.")
+    return grid

@@ -1,0 +1,23 @@
+"""Whether the studio is well, and what its worker is doing."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from studio import events
+from studio.api.visit import Visitor
+from studio.jobs import queue
+from studio.jobs.engine import read_engine
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/health")
+def get_health(visit: Visitor) -> dict[str, Any]:
+    """The engine (state, activity, device, resident model), the queue's counts, and the id of the newest event."""
+    return {
+        "status": "ok",
+        "engine": read_engine(visit.database).to_json(),
+        "jobs": queue.count_jobs(visit.database),
+        "last_event_id": events.read_last_id(visit.database),
+    }

@@ -1,0 +1,70 @@
+"""Presets on the Hugging Face Hub over REST: what a dataset repository has, pull from it, push to it.
+
+The visitor's token comes in the header `X-Hub-Token` and is never kept. What is pulled is imported like any file.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from studio.api.routes.presets import keep_found
+from studio.api.visit import Visit, Visitor
+from studio.library.presets import gallery
+from studio.library.presets.files import MAX_PACK_FILES
+from studio.library.presets.hub import Hub
+
+router = APIRouter(prefix="/hub", tags=["presets"])
+
+RepoPart = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,95}$")]
+Token = Annotated[
+    str | None, Header(alias="X-Hub-Token", max_length=200, pattern="^[!-~]+$", description="of your account")
+]
+Names = Annotated[list[Annotated[str, Field(max_length=200)]], Field(min_length=1, max_length=MAX_PACK_FILES)]
+
+
+class Pull(BaseModel):
+    """Names as the list of the repository gives them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    names: Names
+
+
+class Push(BaseModel):
+    """Ids of presets."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: Names
+
+
+@router.get("/{account}/{name}")
+def list_repository(account: RepoPart, name: RepoPart, visit: Visitor, token: Token = None) -> dict[str, Any]:
+    """The presets of a dataset repository, by name."""
+    return {"names": _open(visit, token).list_files(f"{account}/{name}")}
+
+
+@router.post("/{account}/{name}/pull", status_code=201)
+def pull_presets(
+    account: RepoPart, name: RepoPart, wanted: Pull, visit: Visitor, token: Token = None
+) -> dict[str, Any]:
+    """Imports presets of a repository; `refused` says which were left out, and why."""
+    repo = f"{account}/{name}"
+    return keep_found(visit, _open(visit, token).pull(repo, wanted.names), origin="hub", name=repo)
+
+
+@router.post("/{account}/{name}/push", status_code=201)
+def push_presets(
+    account: RepoPart, name: RepoPart, chosen: Push, visit: Visitor, token: Token = None
+) -> dict[str, str]:
+    """Puts presets into a dataset repository of yours, made when it is not there; answers with its address."""
+    catalog = visit.studio.catalog
+    presets = [gallery.complete(visit.get_preset(preset_id), catalog) for preset_id in chosen.ids]
+    url = _open(visit, token).push(f"{account}/{name}", presets)
+    visit.note("presets.pushed", url=url, ids=chosen.ids)
+    return {"url": url}
+
+
+def _open(visit: Visit, token: str | None) -> Hub:
+    return Hub(endpoint=visit.studio.hub_endpoint, token=token)

@@ -1,0 +1,99 @@
+"""LoRAs over REST: everybody sees which there are, whoever looks after the studio adds and deletes them.
+
+They are `.safetensors` files in `loras/` of the data directory, and may as well be put there by hand: each request
+looks at the folder as it is. A recipe names them by their `ref`.
+Not here: names and files (library/loras.py), which of them a recipe may name (pipelines/recipe.py).
+"""
+
+import asyncio
+from typing import Annotated, Any, BinaryIO
+
+from fastapi import APIRouter, Query, Request, Response
+
+from pipelines.errors import ModelError, RecipeError
+from pipelines.loras import LoraFile
+from studio.api.visit import NotFoundError, Visit, Visitor, only_operators
+from studio.context import Studio
+from studio.library import loras
+from studio.library.loras import MAX_BYTES, LoraError, LoraTooLargeError
+
+router = APIRouter(tags=["loras"])
+
+WRITTEN_BYTES = 4_000_000  # at a time: each write is a trip to another thread
+FILE_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+Keeper = Annotated[Visit, only_operators("Only admins add and delete LoRAs.")]
+
+
+@router.get("/loras")
+def list_loras(
+    visit: Visitor, model: Annotated[str | None, Query(description="only those that fit this model")] = None
+) -> dict[str, list[dict[str, Any]]]:
+    """LoRAs that recipes may name in `loras` as `{"ref", "scale"}`, with the `models` that each fits."""
+    catalog = visit.studio.catalog
+    try:
+        family = None if model is None else catalog.get(model).family
+    except ModelError as error:
+        raise RecipeError({"model": str(error)}) from error
+    found = [lora for lora in catalog.find_loras() if family in (None, lora.family)]
+    return {"loras": [_describe(lora, visit.studio) for lora in found]}
+
+
+@router.post("/loras", status_code=201, openapi_extra=FILE_BODY)
+async def add_lora(
+    request: Request,
+    keeper: Keeper,
+    name: Annotated[str, Query(max_length=200, description="its file name, which becomes its `ref`")],
+) -> dict[str, Any]:
+    """Keeps a `.safetensors` file (4 GB at most), the request's body, as a LoRA that can be used at once. For admins.
+
+    409 when there is one of this name, 413 when it is too large, 422 when it is no LoRA for SDXL, FLUX.2 or Wan.
+    """
+    ref = loras.read_name(name)
+    if request.headers.get("content-type", "").lower().startswith("multipart/"):
+        raise LoraError("A form is no LoRA.", advice="Send the file itself as the body, as curl --data-binary does.")
+    folder = keeper.studio.settings.loras_dir
+    with loras.arrive(folder) as file:
+        await _receive(request, file)
+        lora = await asyncio.to_thread(loras.keep, file, folder, ref)
+    keeper.note("lora.added", ref=ref)
+    return _describe(lora, keeper.studio)
+
+
+@router.delete("/loras/{ref}", status_code=204)
+def delete_lora(ref: str, keeper: Keeper) -> Response:
+    """Deletes a LoRA; waiting jobs that name it fail, and its outputs cannot be made again. For admins."""
+    if not loras.delete(keeper.studio.settings.loras_dir, ref):
+        raise NotFoundError(f"There is no LoRA {ref[:80]!r}.", advice="GET /api/v1/loras lists them.")
+    keeper.note("lora.deleted", ref=ref)
+    return Response(status_code=204)
+
+
+async def _receive(request: Request, file: BinaryIO) -> None:
+    """The body into the file, in parts; raises LoraTooLargeError as soon as it is."""
+    waiting, count = bytearray(), 0
+    async for chunk in request.stream():
+        waiting += chunk
+        count += len(chunk)
+        if count > MAX_BYTES:
+            raise LoraTooLargeError
+        if len(waiting) >= WRITTEN_BYTES:
+            await asyncio.to_thread(file.write, bytes(waiting))
+            waiting.clear()
+    await asyncio.to_thread(file.write, bytes(waiting))
+
+
+def _describe(lora: LoraFile, studio: Studio) -> dict[str, Any]:
+    return {
+        "ref": lora.ref,
+        "title": lora.title,
+        "family": lora.family,
+        "size": lora.size,
+        "models": [model.id for model in studio.catalog.models if model.family == lora.family],
+    }

@@ -1,0 +1,31 @@
+"""Who the studio takes the visitor for."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from studio.access_settings import Mode
+from studio.api.visit import Visitor
+
+router = APIRouter(tags=["access"])
+
+
+@router.get("/me")
+def get_me(visit: Visitor) -> dict[str, Any]:
+    """`owner` is what your jobs carry, `name` what people read; `is_known` is false where everybody is the same one.
+
+    `is_operator`: they may see the machine under `/api/v1/system`, and empty its caches. `sees_everyone`: lists take
+    `everyone=true`, of outputs alone unless `is_admin`. `is_ephemeral`: a restart deletes what was made, as on a Space
+    without storage.
+    """
+    person, settings = visit.person, visit.studio.settings.access
+    return {
+        "owner": person.owner,
+        "name": person.name,
+        "is_known": settings.mode is not Mode.OPEN,
+        "is_admin": person.is_admin,
+        "is_operator": visit.is_operator,
+        "sees_everyone": person.is_admin or (settings.shared_gallery and settings.mode is not Mode.OPEN),
+        "can_log_out": person.can_log_out,
+        "is_ephemeral": visit.studio.settings.is_ephemeral,
+    }

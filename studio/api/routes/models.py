@@ -1,0 +1,26 @@
+"""The catalogue, with what each shape costs on this machine right now."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from pipelines.runtime.weights.hub import is_here
+from studio.api.visit import Visitor
+from studio.jobs.costs.estimates import describe_models
+
+router = APIRouter(tags=["models"])
+
+
+@router.get("/models")
+def list_models(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
+    """Models in the order shown; each shape is `warm`, `disk` or `cold`, with measured seconds (null: never).
+
+    The first job of a model that is not `is_here` downloads it, if the hub can be reached.
+    """
+    studio = visit.studio
+    models = describe_models(studio.catalog, visit.database)
+    return {
+        "models": [
+            model | {"is_here": studio.settings.fake or is_here(studio.catalog.get(model["id"]))} for model in models
+        ]
+    }

@@ -1,0 +1,224 @@
+"""Presets over REST: look, save, import, export, delete; and the styles that combine with any prompt.
+
+A preset that is imported or checked goes through one door (library/presets/files.py); where it came from is noted by
+the server, never taken from the file.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import FileResponse, Response
+from pydantic import BaseModel, ConfigDict
+
+from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
+from studio.api.upload_body import read_body
+from studio.api.visit import NotFoundError, Visit, Visitor
+from studio.library.presets import files, gallery, store
+from studio.library.presets.files import MAX_PACK_BYTES, Found, Refusal
+from studio.library.presets.preset import Preset, PresetError, PresetRecipe, clean_line, make_schema, read_preset
+from studio.library.presets.store import Entry, Origin
+from studio.library.presets.styles import read_styles
+from studio.library.records import Output
+
+router = APIRouter(tags=["presets"])
+
+FILE_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"type": "object", "description": "GET /api/v1/preset.schema.json"}},
+            "application/zip": {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+Ids = Annotated[list[str] | None, Query(alias="id", max_length=100, description="which; none: all of one's own")]
+
+
+class NewPreset(BaseModel):
+    """A preset to save: of an output of yours, whose picture becomes its thumbnail, or of a recipe.
+
+    Without `keep_seed` everybody who makes it gets a picture of their own.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str
+    description: str = ""
+    author: str = ""
+    tags: list[str] = []
+    licence: str = ""
+    output: str | None = None
+    recipe: PresetRecipe | None = None
+    keep_seed: bool = True
+
+
+@router.get("/presets")
+def list_presets(
+    visit: Visitor,
+    q: Annotated[str, Query(max_length=200, description="words of title, text, prompt, author, tags, model")] = "",
+    tag: Annotated[str | None, Query(description="only presets with this tag")] = None,
+    model: Annotated[str | None, Query(description="only presets of this model")] = None,
+) -> dict[str, Any]:
+    """Your own presets, newest first, then the shipped ones. `tags` and `models` count what all of them have."""
+    catalog = visit.studio.catalog
+    entries = gallery.list_entries(visit.database, visit.presets_dir, catalog, owner=visit.owner)
+    found = gallery.search(entries, catalog, words=q, tag=tag, model=model)
+    return {
+        "presets": [_describe(visit, entry) for entry in found],
+        "tags": _count(tag for entry in entries for tag in entry.preset.tags),
+        "models": _count(entry.preset.recipe.model for entry in entries),
+    }
+
+
+@router.post("/presets", status_code=201)
+def save_preset(new: NewPreset, visit: Visitor) -> dict[str, Any]:
+    """Saves an output, or a recipe, as a preset of yours."""
+    if (new.output is None) == (new.recipe is None):
+        raise PresetError("Give either an output or a recipe.", fields={"output": "or a recipe, one of the two"})
+    document = new.model_dump(exclude={"output", "keep_seed"})
+    if new.output is not None:
+        output = visit.get_output(new.output)
+        document["recipe"] = output.recipe.model_dump(include=set(PresetRecipe.model_fields))
+        document["thumbnail"] = _read_thumbnail(visit, output)
+    if not new.keep_seed:
+        document["recipe"]["seed"] = None
+    preset = read_preset(json.dumps(document))
+    gallery.require_runnable(preset, visit.studio.catalog)
+    return _describe(visit, _keep(visit, preset, origin="made"))
+
+
+@router.post("/presets/import", status_code=201, openapi_extra=FILE_BODY)
+async def import_presets(
+    request: Request,
+    visit: Visitor,
+    name: Annotated[str, Query(max_length=200, description="of the file, shown as where the preset came from")] = "",
+    origin: Annotated[Literal["file", "link"], Query(description="what it came in")] = "file",
+) -> dict[str, Any]:
+    """Imports the body: a preset's JSON (1 MB at most) or a pack of them (zip, 16 MB at most).
+
+    `refused` says which files of a pack were left out, and why; 422 when nothing is left.
+    """
+    found = await _read_found(request, visit)
+    return await asyncio.to_thread(keep_found, visit, found, origin=origin, name=clean_line(name)[-80:])
+
+
+@router.post("/presets/check", openapi_extra=FILE_BODY)
+async def check_preset(request: Request, visit: Visitor) -> dict[str, Any]:
+    """What importing the body would give, without keeping it: how a link with a preset inside is opened."""
+    found = await _read_found(request, visit)
+    preset = found.presets[0]
+    gallery.require_runnable(preset, visit.studio.catalog)
+    entry = Entry(id="", owner=visit.owner, preset=preset.without_thumbnail(), origin="link")
+    return _describe(visit, entry)
+
+
+@router.get("/presets.zip", response_class=Response)
+def export_pack(visit: Visitor, ids: Ids = None) -> Response:
+    """Presets as one pack: a zip of their JSON files."""
+    catalog = visit.studio.catalog
+    if ids:
+        entries = [visit.get_preset(preset_id) for preset_id in ids]
+    else:
+        entries = store.list_own(visit.database, visit.presets_dir, owner=visit.owner)[:100]
+    if not entries:
+        raise NotFoundError("You have no presets yet.", advice="Save one from an output, or name some by id.")
+    pack = files.write_pack(gallery.complete(entry, catalog) for entry in entries)
+    return _download(pack, "lumesh-presets.zip", "application/zip")
+
+
+@router.get("/preset.schema.json")
+def get_schema() -> dict[str, Any]:
+    """The JSON Schema of a preset's file."""
+    return make_schema()
+
+
+@router.get("/styles")
+def list_styles() -> dict[str, Any]:
+    """Prompt templates: `{prompt}` in `prompt` is where yours goes, `negative_prompt` is added to the negative one."""
+    return {"styles": [style.to_json() for style in read_styles()]}
+
+
+@router.get("/presets/{preset_id}")
+def get_preset(preset_id: str, visit: Visitor) -> dict[str, Any]:
+    """One preset, shipped or your own."""
+    return _describe(visit, visit.get_preset(preset_id))
+
+
+@router.get("/presets/{preset_id}/thumb", response_class=FileResponse)
+def get_thumb(preset_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
+    """A WebP of at most 384 px; 404 when the preset has no picture."""
+    thumb = visit.get_preset(preset_id).thumb
+    if thumb is None or not thumb.is_file():
+        raise NotFoundError(f"Preset {preset_id!r} has no picture.")
+    # Not for ever: shipped thumbnails are redrawn when a model's weights change.
+    return send_file(thumb, if_none_match=if_none_match, headers=CHECKED)
+
+
+@router.get("/presets/{preset_id}/file", response_class=Response)
+def export_preset(preset_id: str, visit: Visitor) -> Response:
+    """The preset as one JSON file, its thumbnail inside."""
+    preset = gallery.complete(visit.get_preset(preset_id), visit.studio.catalog)
+    return _download(files.write_document(preset), files.name_file(preset), "application/json")
+
+
+@router.delete("/presets/{preset_id}", status_code=204)
+def delete_preset(preset_id: str, visit: Visitor) -> Response:
+    """Deletes a preset of your own; shipped ones stay."""
+    entry = visit.get_own_preset(preset_id)
+    if entry.origin == "shipped":
+        raise PresetError(f"{entry.preset.title!r} is shipped with Lumesh and stays.")
+    store.remove(visit.database, visit.presets_dir, preset_id)
+    return Response(status_code=204)
+
+
+def _describe(visit: Visit, entry: Entry) -> dict[str, Any]:
+    return gallery.describe(entry, visit.studio.catalog)
+
+
+def _keep(visit: Visit, preset: Preset, *, origin: Origin, name: str = "") -> Entry:
+    return store.add(visit.database, visit.presets_dir, preset, owner=visit.owner, origin=origin, origin_name=name)
+
+
+def keep_found(visit: Visit, found: Found, *, origin: Origin, name: str) -> dict[str, Any]:
+    """Keeps what can run, or could if its model were here, and answers with it; PresetError when nothing is left."""
+    entries: list[Entry] = []
+    refused = list(found.refused)
+    for preset in found.presets:
+        try:
+            gallery.require_runnable(preset, visit.studio.catalog)
+        except PresetError as error:
+            if len(found.presets) == 1:
+                raise
+            refused.append(Refusal(name=preset.title, detail=error.detail))
+        else:
+            entries.append(_keep(visit, preset, origin=origin, name=name))
+    if not entries:
+        raise PresetError(f"None of the pack's presets can be used. {refused[0].name}: {refused[0].detail}")
+    return {"presets": [_describe(visit, entry) for entry in entries], "refused": [vars(one) for one in refused]}
+
+
+def _read_thumbnail(visit: Visit, output: Output) -> str | None:
+    file = visit.studio.settings.outputs_dir / output.thumb
+    return files.embed(file.read_bytes()) if file.is_file() else None
+
+
+async def _read_found(request: Request, visit: Visit) -> Found:
+    """One at a time, as uploads are: thumbnails are decoded."""
+    too_long = PresetError(f"It has more than {MAX_PACK_BYTES // 1_000_000} MB.", advice="Split the pack.")
+    content = await read_body(request, limit=MAX_PACK_BYTES, too_long=too_long)
+    async with visit.studio.upload_turn:
+        return await asyncio.to_thread(files.read_file, content)
+
+
+def _download(content: bytes, name: str, media_type: str) -> Response:
+    return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def _count(names: Iterable[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,290 @@
+"""The machine over REST: devices and memory, versions, disk, caches, the worker's log, cost, and plans for other chips.
+
+Everything here concerns whoever looks after the studio (`Operator`), but for each owner's own cost.
+Not here: measuring (worker/gauges.py), making plans (plans.py).
+"""
+
+from functools import cache
+from importlib import metadata
+from platform import python_version
+from shutil import disk_usage
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipelines.catalog import Model
+from pipelines.errors import LumeshError, ModelError, RecipeError
+from pipelines.mesh_text import asks_for_many
+from pipelines.plan.topologies import TOPOLOGIES
+from studio import VERSION
+from studio.api.visit import Visit, Visitor, only_operators
+from studio.jobs import machine
+from studio.jobs.costs import cost
+from studio.jobs.costs.estimates import describe_models
+from studio.jobs.engine import read_engine
+from studio.library.folders import empty_folder, measure_folder, measure_parts
+from studio.library.logs import read_tail
+from studio.services.plans import DEFAULT_TOPOLOGY, MODES, Question, suggest_topology
+
+router = APIRouter(prefix="/system", tags=["system"])
+
+PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transformers", "huggingface_hub", "gradio")
+MAX_LINES = 2000
+
+
+Operator = Annotated[Visit, only_operators("Only admins see the machine.")]
+
+
+class CompilingError(LumeshError):
+    """The cache is in use."""
+
+    title = "A program is being compiled"
+
+
+class LoadingError(LumeshError):
+    """The weights are in use."""
+
+    title = "A model is being loaded"
+
+
+class Clear(BaseModel):
+    """What to delete: compiled `programs`, what the compiler said for `plans`, or `layouts` of weights on the mesh.
+
+    `anyway`: even while one compiles.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    what: Literal["programs", "plans", "layouts"] = "programs"
+    anyway: bool = False
+
+
+class Wanted(BaseModel):
+    """What to plan: null takes the model's default shape, and this hardware where it is a TPU (else a v6e-8).
+
+    On this hardware a `mode` of null is the worker's, as `--mesh` has it, and its mesh is the worker's too.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"model": "flux2-dev", "topology": "v6e-8"}]}
+    )
+
+    model: str
+    topology: Annotated[str | None, Field(description="a name of GET /api/v1/system/topologies")] = None
+    shape: str | None = None
+    mode: Literal["latency", "throughput"] | None = None
+
+
+@router.get("")
+def get_system(operator: Operator) -> dict[str, Any]:
+    """What the studio runs on, and how it stands.
+
+    `engine` is the worker; `machine` its devices with their memory in bytes, host memory, mesh and chips, measured
+    every two seconds; `models` have their shapes as `warm`, `disk` or `cold`.
+    """
+    return {
+        "engine": read_engine(operator.database).to_json(),
+        "machine": machine.read_machine(operator.database).to_json(),
+        "models": [
+            {
+                "id": model["id"],
+                "title": model["title"],
+                "is_resident": model["is_resident"],
+                "load_s": model["load_s"],
+                "shapes": [{name: shape[name] for name in ("shape", "state", "warm_s")} for shape in model["shapes"]],
+            }
+            for model in describe_models(operator.studio.catalog, operator.database)
+        ],
+        "versions": read_versions(),
+        "data_dir": str(operator.studio.settings.data_dir),
+        "worker_log": str(operator.studio.settings.worker_log),
+    }
+
+
+@router.get("/disk")
+def get_disk(operator: Operator) -> dict[str, Any]:
+    """What each part of the data directory takes in bytes and files, and what is left on its disk."""
+    settings = operator.studio.settings
+    whole = disk_usage(settings.data_dir)
+    return {
+        "parts": [part.to_json() for part in measure_parts(settings)],
+        "free_bytes": whole.free,
+        "total_bytes": whole.total,
+    }
+
+
+@router.get("/cache")
+def get_cache(operator: Operator) -> dict[str, Any]:
+    """The caches: compiled programs, answers for plans, weights as they lie on the mesh.
+
+    Bytes and files of each, and whether something is being compiled for it.
+    """
+    settings = operator.studio.settings
+    programs, said = measure_folder(settings.cache_dir), measure_folder(settings.data_dir / "cache" / "plan")
+    kept, layouts = measure_folder(settings.plans_dir), measure_folder(settings.layouts_dir)
+    return {
+        "programs": {
+            "bytes": programs[0],
+            "files": programs[1],
+            "is_compiling": machine.is_compiling(operator.database),
+        },
+        "plans": {
+            "bytes": said[0] + kept[0],
+            "files": said[1] + kept[1],
+            "is_compiling": operator.studio.planner.is_running,
+        },
+        "layouts": {"bytes": layouts[0], "files": layouts[1], "is_compiling": False},
+    }
+
+
+@router.post("/cache/clear")
+def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
+    """Empties a cache. What is in memory stays; everything else is compiled or read anew the next time it is wanted.
+
+    While something is being compiled for it the answer is 409, unless `anyway` is true; then `was_compiling` says so.
+    Layouts are never deleted while a model is being loaded: 409.
+    """
+    settings, planner = operator.studio.settings, operator.studio.planner
+    is_of_programs = clear.what == "programs"
+    folders, was_compiling = {
+        "programs": ([settings.cache_dir], is_of_programs and machine.is_compiling(operator.database)),
+        "plans": ([settings.data_dir / "cache" / "plan", settings.plans_dir], planner.is_running),
+        "layouts": ([settings.layouts_dir], False),
+    }[clear.what]
+    if clear.what == "layouts" and machine.is_loading(operator.database):
+        raise LoadingError("It may be reading what would be deleted.", advice="Try again when it is loaded.")
+    if was_compiling and not clear.anyway:
+        raise CompilingError(
+            "Clearing now may lose what it is about to keep.",
+            advice="Wait until it is done, or clear anyway (`anyway`: true).",
+        )
+    freed = [empty_folder(folder) for folder in folders]
+    if is_of_programs:
+        with operator.database.write() as tx:
+            machine.forget_disk(tx)
+    operator.note("cache.cleared", cache=clear.what)
+    return {
+        "bytes": sum(size for size, _ in freed),
+        "files": sum(count for _, count in freed),
+        "was_compiling": was_compiling,
+    }
+
+
+@router.get("/log")
+def get_log(operator: Operator, lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = 200) -> dict[str, list[str]]:
+    """The end of the worker's log. Tokens, passwords in addresses and other secrets are removed."""
+    settings = operator.studio.settings
+    secrets = [settings.text_encoder_token] if settings.text_encoder_token else []
+    return {"lines": read_tail(settings.worker_log, lines=lines, secrets=secrets)}
+
+
+@router.get("/usage")
+def get_usage(visit: Visitor) -> dict[str, Any]:
+    """What jobs have cost so far: `mine`, and all `owners` you may see.
+
+    A job costs the seconds from its start to its end, times the chips of the machine, however it ends; `cost_usd` is
+    null without a price (`chip_price`, dollars for a chip and an hour).
+    """
+    totals = cost.add_up(visit.database)
+    mine = next((one for one in totals if one.owner == visit.owner), None)
+    nothing = cost.Usage(owner=visit.owner, jobs=0, chip_seconds=0.0, cost_usd=None)
+    return {
+        "mine": vars(mine or nothing),
+        "owners": [vars(one) for one in totals if visit.may_see(one.owner)],
+        "chip_price": machine.read_machine(visit.database).chip_price,
+    }
+
+
+@router.get("/topologies")
+def list_topologies(operator: Operator) -> dict[str, Any]:
+    """The machines a plan can be made for, and which of them is this one (`here`; null: none of them).
+
+    `here_mode` and `here_mesh` (null: chosen) are how the worker uses this one. The models of `remote_text_encoders`
+    have their prompts read on another machine; plans count their text encoder all the same.
+    """
+    found = machine.read_machine(operator.database)
+    settings = operator.studio.settings
+    here = suggest_topology(found.devices, chips=found.chips)
+    return {
+        "topologies": [
+            {"name": one.name, "title": one.title, "chips": one.chips, "is_tpu": one.chip is not None}
+            for one in TOPOLOGIES.values()
+        ],
+        "modes": list(MODES),
+        "here": here.name if here else None,
+        "default": here.name if here and here.chip else DEFAULT_TOPOLOGY,
+        "here_mode": "throughput" if asks_for_many(settings.mesh) else "latency",
+        "here_mesh": None if asks_for_many(settings.mesh) else settings.mesh,
+        "remote_text_encoders": [
+            model.id for model in operator.studio.catalog.models if settings.find_text_encoder(model) is not None
+        ],
+    }
+
+
+@router.get("/plan")
+def get_plan(operator: Operator, wanted: Annotated[Wanted, Query()]) -> dict[str, Any]:
+    """The plan of this model, shape and topology as far as it is; starts nothing.
+
+    `state` is `done` (see `plan`: the object that `python -m pipelines plan --json` prints, estimated by the TPU
+    compiler), `running` (see `progress`), `failed` (see `error`), `cancelled` or `unknown`; `shipped` is a `plan` that
+    came with Lumesh, made before, in which the bytes of weights are those of inputs too. `other` is another plan that
+    is being made.
+    """
+    question = _read_question(wanted, operator)
+    planner = operator.studio.planner
+    run, last = planner.find(question), planner.last
+    other = last if last and planner.is_running and last.question != question else None
+    found = run.to_json() if run else {**vars(question), "state": "unknown", "plan": None}
+    return {**found, "other": vars(other.question) if other else None}
+
+
+@router.post("/plan")
+def make_plan(wanted: Wanted, operator: Operator, response: Response) -> dict[str, Any]:
+    """Makes a plan in a process of its own: 200 with a kept one, 202 while it is made.
+
+    `GET /api/v1/system/plan` says how far it is; large models take minutes the first time. 409 while another one is
+    being made.
+    """
+    run = operator.studio.planner.ask(_read_question(wanted, operator))
+    response.status_code = 202 if run.state == "running" else 200
+    return run.to_json()
+
+
+@router.delete("/plan")
+def cancel_plan(operator: Operator) -> dict[str, Any]:
+    """Ends the plan that is being made, if there is one. What was compiled for it is kept for the next try."""
+    operator.studio.planner.cancel()
+    last = operator.studio.planner.last
+    return {"plan": last.to_json() if last else None}
+
+
+@cache
+def read_versions() -> dict[str, str]:
+    """Of what decides over the pictures, and of what serves them; what is not installed is left out."""
+    found = {"lumesh": VERSION, "python": python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:  # libtpu, where there is no TPU
+            continue
+    return found
+
+
+def _read_question(wanted: Wanted, operator: Visit) -> Question:
+    """Raises RecipeError for what is not in the catalogue."""
+    try:
+        model: Model = operator.studio.catalog.get(wanted.model)
+    except ModelError as error:
+        raise RecipeError({"model": str(error)}) from error
+    shape = wanted.shape or str(model.default_shape)
+    if shape not in map(str, model.shapes):
+        raise RecipeError({"shape": f"{shape} is not a shape of {model.id}; allowed: {model.shape_list()}"})
+    machines = list_topologies(operator)
+    topology = wanted.topology or machines["default"]
+    if topology not in TOPOLOGIES:
+        raise RecipeError({"topology": f"there is no {topology!r}; allowed: {', '.join(TOPOLOGIES)}"})
+    here_mode = machines["here_mode"] if topology == machines["here"] else None
+    mode = wanted.mode or here_mode or MODES[0]
+    mesh = machines["here_mesh"] if mode == here_mode else None
+    return Question.of(model, shape=shape, topology=topology, mode=mode, mesh=mesh)

@@ -1,0 +1,93 @@
+"""Pictures to start from over REST: bring one along, look at it again.
+
+Not here: how a file arrives (upload_body.py), what is in it (library/uploads.py).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, Response
+
+from studio.api.routes.media import IfNoneMatch, send_file
+from studio.api.upload_body import Expected, read_file_body
+from studio.api.visit import NotFoundError, Visit, Visitor
+from studio.context import Studio
+from studio.library import uploads
+from studio.library.uploads import MAX_BYTES, Upload, UploadError, UploadTooLargeError
+
+router = APIRouter(tags=["uploads"])
+log = logging.getLogger(__name__)
+
+FORGET_INTERVAL_S = 600.0
+PICTURE = Expected(
+    what="picture",
+    kinds=("image/",),
+    example="image/png",
+    max_bytes=MAX_BYTES,
+    refuse=lambda detail, advice: UploadError(detail, advice=advice),
+    refuse_length=UploadTooLargeError,
+)
+
+
+async def forget_unused(
+    studio: Studio,
+    *,
+    wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    read_clock: Callable[[], float] = time.time,
+) -> NoReturn:
+    """Deletes, now and every ten minutes, the pictures that nobody used in time; runs as long as the application."""
+    while True:
+        try:
+            await asyncio.to_thread(
+                uploads.forget_unused, studio.database, studio.settings.uploads_dir, now_s=read_clock()
+            )
+        except Exception:
+            log.exception("old uploads stay for now")
+        await wait(FORGET_INTERVAL_S)
+
+
+@router.post("/uploads", status_code=201, openapi_extra=PICTURE.describe())
+async def create_upload(request: Request, visit: Visitor) -> dict[str, Any]:
+    """Keeps a PNG, JPEG or WebP (20 MB, 40 megapixels at most) for a recipe's `images`; unused, it goes after a day.
+
+    The form field `file`, or the picture itself as the body with its content type. 413 when it is too large, 422 when
+    it is no picture, 429 when too many are waiting for a job that uses them.
+    """
+    content = await read_file_body(request, PICTURE)
+    studio = visit.studio
+    async with studio.upload_turn:
+        upload = await asyncio.to_thread(
+            uploads.add,
+            studio.database,
+            studio.settings.uploads_dir,
+            content,
+            owner=visit.owner,
+            quota=studio.upload_quota,
+        )
+    return upload.to_json()
+
+
+@router.get("/uploads/{upload_id}", response_class=FileResponse)
+def get_upload(upload_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
+    """The picture as it is kept: a PNG, upright, without metadata."""
+    upload = visit.get_upload(upload_id)
+    return send_file(_find(visit, upload, upload.file), if_none_match=if_none_match)
+
+
+@router.get("/uploads/{upload_id}/thumb", response_class=FileResponse)
+def get_upload_thumb(upload_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
+    """A WebP of at most 384 px."""
+    upload = visit.get_upload(upload_id)
+    return send_file(_find(visit, upload, upload.thumb), if_none_match=if_none_match)
+
+
+def _find(visit: Visit, upload: Upload, name: str) -> Path:
+    file = visit.studio.settings.uploads_dir / name
+    if not file.is_file():
+        raise NotFoundError(f"The file of {upload.id} is gone from the uploads folder.", advice="Upload it again.")
+    return file

@@ -1,0 +1,66 @@
+"""The visitor's webhook over REST: set, look, try, remove."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from pipelines.errors import LumeshError
+from studio.api.visit import NotFoundError, Visitor
+from studio.jobs import webhooks
+from studio.services.outbound import find_url_problem
+from studio.services.webhook_sender import TAKEN, send_ping
+
+router = APIRouter(tags=["webhook"])
+
+
+class WebhookError(LumeshError):
+    """An address that cannot be told anything."""
+
+    title = "Please check the address"
+
+
+class Address(BaseModel):
+    """Where to."""
+
+    model_config = ConfigDict(extra="forbid")
+    url: str
+
+
+@router.get("/webhook")
+def get_webhook(visit: Visitor) -> dict[str, Any]:
+    """Your webhook (`url`, and in `told` how the last message went at `told_at`); null when there is none."""
+    webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
+    return {"webhook": webhook.to_json() if webhook else None}
+
+
+@router.put("/webhook")
+def set_webhook(address: Address, visit: Visitor) -> dict[str, Any]:
+    """Tells this address of every job of yours that ends from now on; answers with the `secret`, this once.
+
+    Each message is a POST of `{"type": "job.done" | "job.failed" | "job.cancelled", "timestamp", "data": {"job"}}`,
+    signed as the Standard Webhooks say, and tried for about three hours. Only public addresses are reached, unless the
+    server was started with `--allow-private-webhooks`.
+    """
+    problem = find_url_problem(address.url)
+    if problem:
+        raise WebhookError(f"{address.url[:100]!r} {problem}.")
+    webhook = webhooks.set_webhook(visit.database, owner=visit.owner, url=address.url)
+    return {"webhook": webhook.to_json(), "secret": webhook.secret}
+
+
+@router.delete("/webhook")
+def remove_webhook(visit: Visitor) -> dict[str, Any]:
+    """Tells nobody any more."""
+    webhooks.remove_webhook(visit.database, owner=visit.owner)
+    return {"webhook": None}
+
+
+@router.post("/webhook/ping")
+async def ping_webhook(visit: Visitor) -> dict[str, Any]:
+    """Sends a message of type `ping` now; `is_taken`, and in `told` what happened."""
+    webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
+    if webhook is None:
+        raise NotFoundError("There is no webhook yet.", advice="PUT /api/v1/webhook sets one.")
+    problem = await send_ping(visit.studio, webhook)
+    return {"is_taken": not problem, "told": problem or TAKEN}

@@ -1,0 +1,66 @@
+"""Lists of words for prompts over REST: everybody reads them, whoever looks after the studio changes them.
+
+They are text files in `wildcards/` of the data directory, and stay so for whoever likes an editor better.
+Not here: names, limits and files (library/wildcards.py), what a prompt with lists stands for (sweeps.py).
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipelines.recipe import MAX_PROMPT_CHARS
+from studio.api.visit import NotFoundError, Visit, Visitor, only_operators
+from studio.library import wildcards
+
+router = APIRouter(tags=["wildcards"])
+MAX_LINES = 20_000
+
+Line = Annotated[str, Field(max_length=MAX_PROMPT_CHARS)]
+
+
+class Words(BaseModel):
+    """The options of a list, one a line; a line that starts with # is a remark."""
+
+    model_config = ConfigDict(extra="forbid")
+    lines: Annotated[list[Line], Field(min_length=1, max_length=MAX_LINES)]
+
+
+Keeper = Annotated[Visit, only_operators("Only admins change the lists of words.")]
+
+
+@router.get("/wildcards")
+def list_lists(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
+    """Lists that prompts may name as `__name__`: text files in `wildcards/` of the data directory."""
+    found = wildcards.list_wildcards(visit.studio.settings.wildcards_dir)
+    return {"wildcards": [{"name": name, "count": count} for name, count in found.items()]}
+
+
+@router.get("/wildcards/{name:path}")
+def get_list(name: str, visit: Visitor) -> dict[str, Any]:
+    """One list: its `lines` as they stand in the file, and how many of them are options (`count`), not remarks."""
+    lines = wildcards.find_wildcard(visit.studio.settings.wildcards_dir, name)
+    if lines is None:
+        raise _not_found(name)
+    return {"name": name, "count": wildcards.count_options(lines), "lines": lines}
+
+
+@router.put("/wildcards/{name:path}")
+def set_list(name: str, words: Words, visit: Keeper) -> dict[str, Any]:
+    """Creates a list or puts another one in its place; `count` is the number of its options. For admins."""
+    count = wildcards.save_wildcard(visit.studio.settings.wildcards_dir, name, words.lines)
+    visit.note("words.changed", name=name)
+    return {"name": name, "count": count}
+
+
+@router.delete("/wildcards/{name:path}", status_code=204)
+def delete_list(name: str, visit: Keeper) -> Response:
+    """Deletes a list; prompts that name it are refused from then on. For admins."""
+    if not wildcards.delete_wildcard(visit.studio.settings.wildcards_dir, name):
+        raise _not_found(name)
+    visit.note("words.deleted", name=name)
+    return Response(status_code=204)
+
+
+def _not_found(name: str) -> NotFoundError:
+    return NotFoundError(f"There is no list {name[:80]!r}.", advice="GET /api/v1/wildcards lists them.")

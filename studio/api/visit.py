@@ -1,0 +1,160 @@
+"""Who asks, and what they may touch: every job and file route reaches its things through here.
+
+Who a request comes from, the gate found out (auth.py). A thing that is somebody else's answers exactly like one that
+does not exist; admins see everything, and with a shared gallery everybody sees everybody's outputs and presets.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from pipelines.errors import LumeshError
+from pipelines.recipe import Recipe
+from studio.access.people import PERSON, Person
+from studio.context import Studio
+from studio.database import Database
+from studio.jobs import queue
+from studio.jobs.job import Job
+from studio.library import records, uploads
+from studio.library.presets import gallery
+from studio.library.presets.store import Entry
+from studio.library.records import Output
+from studio.library.uploads import Upload
+
+
+class NotFoundError(LumeshError):
+    """Something that does not exist, or not for who asks."""
+
+    title = "Not found"
+
+
+class NotAllowedError(LumeshError):
+    """Something that only others may."""
+
+    title = "Not allowed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """One request: who asks, and the studio as far as it is theirs. `is_here` says whether they still may come in."""
+
+    person: Person
+    studio: Studio
+    is_here: Callable[[], bool]
+
+    @property
+    def owner(self) -> str:
+        return self.person.owner
+
+    @property
+    def database(self) -> Database:
+        return self.studio.database
+
+    @property
+    def presets_dir(self) -> Path:
+        return self.studio.settings.presets_dir
+
+    def get_job(self, job_id: str) -> Job:
+        """Raises NotFoundError."""
+        job = queue.read_job(self.database, job_id)
+        if job is None or not self.may_see(job.owner):
+            raise NotFoundError(f"There is no job {job_id!r}.", advice="GET /api/v1/jobs lists the jobs.")
+        return job
+
+    def get_output(self, output_id: str) -> Output:
+        """Raises NotFoundError."""
+        return self._find_output(output_id, is_shared=self.shares_gallery)
+
+    def get_own_output(self, output_id: str) -> Output:
+        """One that may be changed; raises NotFoundError."""
+        return self._find_output(output_id, is_shared=False)
+
+    def get_upload(self, upload_id: str) -> Upload:
+        """Raises NotFoundError."""
+        upload = uploads.read_upload(self.database, upload_id)
+        if upload is None or not self.may_see(upload.owner):
+            raise NotFoundError(f"There is no upload {upload_id!r}.", advice="Unused uploads are kept for a day.")
+        return upload
+
+    def get_preset(self, preset_id: str) -> Entry:
+        """A shipped preset, which is everybody's, or an own one; raises NotFoundError."""
+        return self._find_preset(preset_id, is_shared=self.shares_gallery)
+
+    def get_own_preset(self, preset_id: str) -> Entry:
+        """One that may be deleted, or a shipped one; raises NotFoundError."""
+        return self._find_preset(preset_id, is_shared=False)
+
+    def may_see(self, owner: str) -> bool:
+        return owner == self.owner or self.person.is_admin
+
+    @property
+    def whose_to_change(self) -> str | None:
+        """Whose things may be changed by their ids: one's own, or anybody's (None)."""
+        return None if self.person.is_admin else self.owner
+
+    @property
+    def shares_gallery(self) -> bool:
+        return self.studio.settings.access.shared_gallery
+
+    def choose_owner(self, *, is_everyone: bool, is_shared: bool = False) -> str | None:
+        """Whose things a list has: one's own, or everybody's (None); raises NotAllowedError."""
+        if not is_everyone:
+            return self.owner
+        if not self.person.is_admin and not is_shared:
+            raise NotAllowedError("Only admins see what everybody has.", advice="Leave out `everyone`.")
+        return None
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether they look after the studio: an admin, or whoever sits alone at the machine."""
+        return self.person.is_admin or self.person.is_alone
+
+    def admit(self, recipes: Sequence[Recipe]) -> None:
+        """Before anything is queued: raises RateError or PromptRefusedError."""
+        self.studio.door.admit(self.person, recipes)
+
+    def note(self, what: str, **fields: Any) -> None:
+        """In the audit log: what cannot be taken back, or concerns everybody."""
+        self.studio.door.audit.note(what, owner=self.owner, address=self.person.address, **fields)
+
+    def _find_output(self, output_id: str, *, is_shared: bool) -> Output:
+        output = records.read_output(self.database, output_id)
+        if output is None or not (self.may_see(output.owner) or (is_shared and output.trashed_at is None)):
+            raise NotFoundError(f"There is no output {output_id!r}.", advice="GET /api/v1/outputs lists the outputs.")
+        return output
+
+    def _find_preset(self, preset_id: str, *, is_shared: bool) -> Entry:
+        entry = gallery.find_entry(self.database, self.presets_dir, preset_id)
+        if entry is None or not (entry.origin == "shipped" or self.may_see(entry.owner) or is_shared):
+            raise NotFoundError(f"There is no preset {preset_id!r}.", advice="GET /api/v1/presets lists the presets.")
+        return entry
+
+
+def _open_visit(request: Request) -> Visit:
+    studio: Studio = request.app.state.studio
+    person: Person = request.scope[PERSON]
+
+    def is_here() -> bool:
+        now = studio.door.identify(request.headers, request.client.host if request.client else None)
+        return now is not None and now.owner == person.owner
+
+    return Visit(person=person, studio=studio, is_here=is_here)
+
+
+Visitor = Annotated[Visit, Depends(_open_visit)]
+"""The type of a route's parameter that says who asks."""
+
+
+def only_operators(refusal: str) -> Any:
+    """What a route depends on that is for whoever looks after the studio; others read `refusal`."""
+
+    def admit(visit: Visitor) -> Visit:
+        """Raises NotAllowedError."""
+        if not visit.is_operator:
+            raise NotAllowedError(refusal, advice="`--admins` or `app.py users add --admin` names them.")
+        return visit
+
+    return Depends(admit)

@@ -1,0 +1,29 @@
+"""What the app process works with, in one object: settings, database, catalogue, and its services."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from pipelines.catalog import Catalog
+from studio.access.identify import Door
+from studio.database import Database
+from studio.library.uploads import UPLOAD_QUOTA, Quota
+from studio.services.feed import Feed
+from studio.services.plans import Planner
+from studio.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Studio:
+    """What the routes work with; one per application."""
+
+    settings: Settings
+    database: Database
+    catalog: Catalog
+    feed: Feed
+    planner: Planner
+    door: Door
+    upload_quota: Quota = UPLOAD_QUOTA
+    hub_endpoint: str | None = None
+    """Another hub than the public one, or than what HF_ENDPOINT says."""
+    upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a file that somebody sent is taken apart: 40 megapixels take 250 MB for a moment, so one at a time."""

@@ -1,0 +1,1 @@
+"""What jobs cost: seconds from history, chip seconds, and money."""

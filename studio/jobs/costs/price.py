@@ -1,0 +1,72 @@
+"""What a row of different jobs would cost if it ran now: model switches, compilations, seconds.
+
+Everything is what was measured on this machine; what never was is None, and so is the sum then.
+Not here: what a single job takes (estimates.py), the wait of jobs that are queued (places.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from studio.database import Database
+from studio.jobs.costs.estimates import estimate_job_s, read_history, read_shape_state
+from studio.jobs.engine import read_engine
+from studio.jobs.line.batch_join import Company
+from studio.jobs.line.order import Waiting
+from studio.jobs.queue import Wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warming:
+    """Programs that are not in memory: `state` is disk or cold."""
+
+    model: str
+    programs: str
+    state: str
+    seconds: float | None
+
+
+@dataclass(kw_only=True)
+class Price:
+    """`loads` maps a model that must be loaded to its seconds; loading one that nobody has in memory counts too."""
+
+    seconds: float | None = 0.0
+    loads: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    warmings: list[Warming] = field(default_factory=list[Warming])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "seconds": self.seconds,
+            "loads": [{"model": model, "seconds": seconds} for model, seconds in self.loads.items()],
+            "warmings": [vars(warming) for warming in self.warmings],
+        }
+
+
+def price_line(database: Database, line: Sequence[Wanted]) -> Price:
+    """Of these jobs in this order, one model after the other; those that will run together as one."""
+    engine, history = read_engine(database), read_history(database)
+    price = Price()
+    resident = engine.model
+    ready: set[tuple[str, str]] = set()
+    company = Company(engine, {str(n): (wanted.recipe, wanted.programs) for n, wanted in enumerate(line)})
+    turns = [Waiting(id=str(n), model=wanted.recipe.model) for n, wanted in enumerate(line)]
+    joined: set[str] = set()
+    for n, wanted in enumerate(line):
+        if turns[n].id in joined:
+            continue
+        others = (turn for turn in islice(turns, n + 1, None) if turn.id not in joined)
+        joined.update(turn.id for turn in company.choose(turns[n], others))
+        recipe, key = wanted.recipe, (wanted.recipe.model, wanted.programs)
+        is_resident = recipe.model == resident
+        if not is_resident:
+            price.loads[recipe.model] = history.load_s(recipe.model)
+            resident = recipe.model
+        state = "warm" if key in ready else read_shape_state(engine, history, *key)
+        if state != "warm":
+            warm_s = history.warm_s(*key, shape_state=state)
+            price.warmings.append(Warming(model=key[0], programs=key[1], state=state, seconds=warm_s))
+        ready.add(key)
+        own_s = estimate_job_s(history, recipe, programs=wanted.programs, shape_state=state, is_resident=is_resident)
+        price.seconds = None if price.seconds is None or own_s is None else price.seconds + own_s
+    return price

@@ -1,0 +1,167 @@
+"""One recipe that becomes a table of jobs: every value of one axis with every value of the others.
+
+Counted and priced before anything is queued. Jobs are ordered so that each model is loaded once, the one in memory
+first, and LoRAs change as seldom as can be; where a cell stands in the table has nothing to do with when it is made.
+Not here: what was typed (axes.py), rows in the database (grid_store.py), the sheet (library/sheet.py).
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from pydantic import ConfigDict
+
+from pipelines.errors import RecipeError
+from pipelines.recipe import Recipe
+from studio.jobs.many.axes import Axes, AxisField, Value
+from studio.jobs.many.sweep import MAX_JOBS
+from studio.jobs.queue import Wanted
+
+# What a recipe keeps when its model changes; the rest means nothing to the other model, or something else.
+OF_EVERY_MODEL = ("prompt", "seed", "images")
+OF_PARTS = (AxisField.PROMPT, AxisField.LORA_SCALE)  # axes that change a part of a field
+
+Prepare = Callable[[Recipe], Wanted]
+"""Checks and fills a recipe; raises RecipeError."""
+
+
+class Grid(Axes):
+    """What is asked for. Every cell has one picture, all of the recipe's seed unless an axis says otherwise."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    recipe: Recipe
+
+    @property
+    def axes(self) -> Axes:
+        return Axes(x=self.x, y=self.y, z=self.z)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expanded:
+    """A grid whose axes were read. `base` is its recipe, resolved; `scaled` maps axes of scales to their LoRAs."""
+
+    grid: Grid
+    scaled: dict[str, str]
+    values: dict[str, tuple[Value, ...]]
+    base: Recipe
+    prepare: Prepare
+
+    @property
+    def count(self) -> int:
+        count = 1
+        for values in self.values.values():
+            count *= len(values)
+        return count
+
+    @property
+    def is_too_many(self) -> bool:
+        return self.count > MAX_JOBS
+
+    def labels(self) -> dict[str, list[str]]:
+        """Of each axis, in order."""
+        axes = self.grid.named()
+        return {name: [axes[name].label(value) for value in values] for name, values in self.values.items()}
+
+    def describe(self) -> dict[str, Any]:
+        """For the preview: how many, and what stands on the axes."""
+        may_compile = [name for name, axis in self.grid.named().items() if axis.field.may_compile]
+        return {"count": self.count, "axes": self.labels(), "may_compile": may_compile, "limit": MAX_JOBS}
+
+    @cached_property
+    def cells(self) -> list[Wanted]:
+        """One job for each place, page by page, row by row; raises RecipeError at the axis that is to blame."""
+        if self.is_too_many:
+            raise RecipeError({"x": f"stands for {self.count:,} jobs; at most {MAX_JOBS} are queued at a time"})
+        names = list(self.values)[::-1]  # the columns change first
+        choices = product(*(self.values[name] for name in names))
+        return [self._make_cell(dict(zip(names, chosen, strict=True))) for chosen in choices]
+
+    def order(self, resident: str | None) -> list[int]:
+        """The places of the cells in the order in which to queue them."""
+        models = list(dict.fromkeys(cell.recipe.model for cell in self.cells))
+        programs = list(dict.fromkeys((cell.recipe.model, cell.programs) for cell in self.cells))
+
+        loras = list(dict.fromkeys(cell.recipe.loras for cell in self.cells))  # others' weights are read anew
+
+        def rank(place: int) -> tuple[bool, int, int, int]:
+            cell = self.cells[place]
+            model, program = cell.recipe.model, (cell.recipe.model, cell.programs)
+            return model != resident, models.index(model), programs.index(program), loras.index(cell.recipe.loras)
+
+        return sorted(range(self.count), key=rank)
+
+    def _make_cell(self, chosen: dict[str, Value]) -> Wanted:
+        axes = self.grid.named()
+        by_field = {axes[name].field: value for name, value in chosen.items()}
+        scales = {self.scaled[name]: value for name, value in chosen.items() if name in self.scaled}
+        fields = self._base_for(by_field.get(AxisField.MODEL))
+        for field in ("prompt", "negative_prompt"):
+            if fields.get(field):
+                fields[field] = _replace(fields[field], self._list_replacements(chosen))
+        fields |= {str(field): value for field, value in by_field.items() if field not in OF_PARTS}
+        if scales:
+            given = {lora.ref: lora.scale for lora in self.grid.recipe.loras}
+            fields["loras"] = [{"ref": ref, "scale": scale} for ref, scale in (given | scales).items()]
+        if AxisField.GUIDANCE_SCALE in by_field and AxisField.GUIDANCE_SCALE_2 not in by_field:
+            fields["guidance_scale_2"] = None  # follows the first one, as in diffusers
+        try:
+            return self.prepare(Recipe.model_validate(fields))
+        except RecipeError as error:
+            axis_of = {str(axis.field): name for name, axis in axes.items()}
+            if self.scaled:
+                axis_of["loras"] = next(iter(self.scaled))
+            raise RecipeError({axis_of.get(name, name): message for name, message in error.fields.items()}) from error
+
+    def _base_for(self, model: Value | None) -> dict[str, Any]:
+        fields = self.base.to_json()
+        if model in (None, self.base.model):
+            return fields
+        return {"model": model, **{name: fields[name] for name in OF_EVERY_MODEL}}
+
+    def _list_replacements(self, chosen: dict[str, Value]) -> dict[str, str]:
+        """What stands in the prompt -> what takes its place."""
+        prompts = [name for name, axis in self.grid.named().items() if axis.field is AxisField.PROMPT]
+        return {str(self.values[name][0]): str(chosen[name]) for name in prompts}
+
+
+def expand(grid: Grid, prepare: Prepare) -> Expanded:
+    """Reads axes and recipe; raises RecipeError, whose fields are those of the recipe and the axes `x`, `y`, `z`."""
+    values = grid.read()
+    base = prepare(grid.recipe.model_copy(update={"batch_size": 1})).recipe
+    for name, axis in grid.named().items():
+        words = str(values[name][0])
+        if axis.field is AxisField.PROMPT and words not in base.prompt and words not in (base.negative_prompt or ""):
+            raise RecipeError({name: f"{words[:60]!r} does not stand in the prompt; its first value must"})
+    return Expanded(grid=grid, scaled=_find_scaled(grid), values=values, base=base, prepare=prepare)
+
+
+def _find_scaled(grid: Grid) -> dict[str, str]:
+    """Axes of a LoRA's scale, each with its LoRA; raises RecipeError for one that the recipe does not have."""
+    refs = [lora.ref for lora in grid.recipe.loras]
+    found: dict[str, str] = {}
+    for name, axis in grid.named().items():
+        if axis.field is not AxisField.LORA_SCALE:
+            continue
+        if not refs:
+            raise RecipeError({name: "the recipe has no LoRA; add one first"})
+        if axis.lora is None and len(refs) > 1:
+            raise RecipeError({name: f"say whose scale with `lora`: {', '.join(refs)}"})
+        if axis.lora is not None and axis.lora not in refs:
+            raise RecipeError({name: f"{axis.lora[:60]!r} is not among the recipe's LoRAs: {', '.join(refs)}"})
+        ref = axis.lora or refs[0]
+        if ref in found.values():
+            raise RecipeError({name: f"{ref!r} has an axis already; take something else"})
+        found[name] = ref
+    return found
+
+
+def _replace(text: str, replacements: dict[str, str]) -> str:
+    """All at once, so that what one axis puts in is not found by another."""
+    if not replacements:
+        return text
+    words: Sequence[str] = sorted(replacements, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, words)), lambda found: replacements[found[0]], text)

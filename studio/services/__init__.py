@@ -1,0 +1,1 @@
+"""What the app process does in the background, beside the routes."""

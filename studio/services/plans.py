@@ -1,0 +1,279 @@
+"""Plans for other machines, made by `python -m pipelines plan` in a process of its own, one at a time.
+
+Planning imports jax and compiles for minutes, so it happens outside the app, with progress as lines of JSON. A finished
+plan is kept whole under everything it depends on, and shows at once the next time. The process stands back for whatever
+else the machine does.
+Not here: the routes (system.py), how a plan is made (pipelines/plan), plans that come with Lumesh (shipped_plans.py).
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from pipelines.catalog import Model
+from pipelines.errors import LumeshError
+from pipelines.plan.topologies import TOPOLOGIES, Topology
+from pipelines.sources import fingerprint_code, fingerprint_configs
+from studio.services.shipped_plans import find_shipped
+from studio.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT_TOPOLOGY = "v6e-8"
+MODES = ("latency", "throughput")
+STOP_TIMEOUT_S = 5.0
+PLAN = (sys.executable, "-m", "pipelines", "plan")
+NICE = 10  # more than our own: the worker's host thread and the pages come first
+
+log = logging.getLogger(__name__)
+
+# As JAX names a chip -> as the topologies do.
+CHIP_OF_KIND = {
+    "TPU v4": "TPU v4",
+    "TPU v5 lite": "TPU v5e",
+    "TPU v5e": "TPU v5e",
+    "TPU v5": "TPU v5p",
+    "TPU v5p": "TPU v5p",
+    "TPU v6 lite": "TPU v6e",
+    "TPU v6e": "TPU v6e",
+}
+
+
+CPU = "cpu"
+
+
+class PlanBusyError(LumeshError):
+    """Only one plan is made at a time."""
+
+    title = "Another plan is being made"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is planned. `key` names the plan among those kept: other configs, sources or versions may plan otherwise."""
+
+    model: str
+    configs: str
+    shape: str
+    topology: str
+    mode: str
+    mesh: str | None = None
+    """As the worker was told to split the devices; None lets the planner choose."""
+
+    @classmethod
+    def of(cls, model: Model, *, shape: str, topology: str, mode: str, mesh: str | None = None) -> "Question":
+        """About the model as its configs are now."""
+        configs = fingerprint_configs(model)
+        return cls(model=model.id, configs=configs, shape=shape, topology=topology, mode=mode, mesh=mesh)
+
+    @property
+    def key(self) -> str:
+        parts = (self.model, self.configs, self.shape, self.topology, self.mode, self.mesh or "", fingerprint_code())
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One plan on its way, or as it ended: `running`, `done`, `failed` or `cancelled`; or one that was `shipped`."""
+
+    question: Question
+    state: str = "running"
+    phase: str = "starting"
+    done: int = 0
+    total: int = 0
+    started_at: float = field(default_factory=time.time)
+    plan: dict[str, Any] | None = None
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **{name: getattr(self.question, name) for name in ("model", "shape", "topology", "mode", "mesh")},
+            "state": self.state,
+            "progress": {
+                "phase": self.phase,
+                "done": self.done,
+                "total": self.total,
+                "elapsed_s": round(time.time() - self.started_at, 1) if self.state == "running" else None,
+            },
+            "plan": self.plan,
+            "error": self.error,
+        }
+
+
+class Planner:
+    """Starts, follows and cancels the one process; remembers how the last one ended."""
+
+    def __init__(self, settings: Settings, *, command: Sequence[str] = PLAN) -> None:
+        self._settings = settings
+        self._command = command
+        self._lock = threading.Lock()
+        self._last: Run | None = None
+        self._process: subprocess.Popen[str] | None = None
+        self._follower: threading.Thread | None = None
+
+    @property
+    def last(self) -> Run | None:
+        """What runs, or ended last; None before the first."""
+        return self._last
+
+    @property
+    def is_running(self) -> bool:
+        return self._last is not None and self._last.state == "running"
+
+    def find(self, question: Question) -> Run | None:
+        """The plan on its way or as it ended, a kept one, or one that came with Lumesh; else None."""
+        if self._last is not None and self._last.question == question:
+            return self._last
+        return self._find_kept(question) or _find_shipped(question)
+
+    def ask(self, question: Question) -> Run:
+        """The kept plan, or one that starts now; raises PlanBusyError when another one is being made."""
+        with self._lock:
+            if self._last is not None and self._last.question == question and self._last.state in ("running", "done"):
+                return self._last
+            if kept := self._find_kept(question):
+                return kept
+            if self.is_running:
+                raise PlanBusyError(
+                    f"{self._last.question.model if self._last else 'It'} is being planned, one at a time.",
+                    advice="Wait until it is done, or cancel it.",
+                )
+            return self._start(question)
+
+    def cancel(self) -> None:
+        """Ends what runs; what the compiler has said so far is kept, so the next try goes on from there."""
+        with self._lock:
+            if self._last is None or self._process is None or self._last.state != "running":
+                return
+            self._last.state = "cancelled"
+            self._process.terminate()
+
+    def close(self) -> None:
+        """Ends what runs, and waits for it."""
+        self.cancel()
+        if self._follower is not None:
+            self._follower.join(STOP_TIMEOUT_S)
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+
+    def _start(self, question: Question) -> Run:
+        run = Run(question=question)
+        with contextlib.ExitStack() as opened:
+            try:
+                answer = opened.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+                process = opened.enter_context(self._open_process(question, answer))
+                opened.callback(process.kill)
+                follower = threading.Thread(target=self._follow, args=(run, process, answer), name="plan", daemon=True)
+                follower.start()
+            except (OSError, RuntimeError) as error:  # no room for a file, no memory, no more processes or threads
+                self._last = Run(question=question, state="failed", error=f"The planner could not start: {error}.")
+                return self._last
+            opened.pop_all()  # the thread closes them
+        self._last, self._process, self._follower = run, process, follower
+        return run
+
+    def _open_process(self, question: Question, answer: IO[str]) -> subprocess.Popen[str]:
+        flags = {"--model": question.model, "--shape": question.shape, "--topology": question.topology}
+        flags |= {"--mode": question.mode, "--data-dir": str(self._settings.data_dir)}
+        if question.mesh is not None:
+            flags["--mesh"] = question.mesh
+        process = subprocess.Popen(
+            [*self._command, "--json", "--progress-json", *sum(flags.items(), ())],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=answer,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl+C in the terminal is for the app, which then ends this
+        )
+        with contextlib.suppress(OSError):  # it may have ended already
+            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
+        return process
+
+    def _follow(self, run: Run, process: subprocess.Popen[str], answer: IO[str]) -> None:
+        plan = None
+        try:
+            with answer:
+                code, said = _wait_for(run, process)
+                if code == 0:
+                    answer.seek(0)
+                    plan = json.loads(answer.read())
+        except Exception as problem:
+            log.exception("planning %s on %s", run.question.model, run.question.topology)
+            code, said = 0, f"The planner's answer cannot be read: {problem}."
+        with self._lock:
+            if run.state == "cancelled":
+                return
+            if plan is not None:
+                run.plan, run.state = plan, "done"
+                self._keep(run)
+            else:
+                run.error = said.removeprefix("lumesh: ") or f"The planner ended with code {code}."
+                run.state = "failed"
+
+    def _find_kept(self, question: Question) -> Run | None:
+        try:
+            plan = json.loads(self._file(question).read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return Run(question=question, state="done", phase="kept", plan=plan)
+
+    def _keep(self, run: Run) -> None:
+        """For the next time; without room on the disk it is only shown."""
+        file = self._file(run.question)
+        partial = file.with_suffix(".partial")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(run.plan), "utf-8")
+            partial.rename(file)
+        except OSError:
+            log.exception("the plan of %s is not kept", run.question.model)
+
+    def _file(self, question: Question) -> Path:
+        return self._settings.plans_dir / f"{question.key}.json"
+
+
+def suggest_topology(devices: Sequence[Mapping[str, Any]], *, chips: int) -> Topology | None:
+    """The topology that is this hardware; None where there is no such thing."""
+    kinds = {str(device["kind"]) for device in devices}
+    if kinds == {CPU}:
+        return TOPOLOGIES.get(f"cpu-{len(devices)}")
+    name = CHIP_OF_KIND.get(kinds.pop()) if len(kinds) == 1 else None
+    return next((one for one in TOPOLOGIES.values() if one.chip and one.chip.name == name and one.chips == chips), None)
+
+
+def _find_shipped(question: Question) -> Run | None:
+    asked = {name: getattr(question, name) for name in ("model", "shape", "topology", "mode", "mesh")}
+    plan = find_shipped(**asked)
+    return None if plan is None else Run(question=question, state="shipped", phase="kept", plan=plan)
+
+
+def _wait_for(run: Run, process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Its exit code and the last line that was not progress."""
+    assert process.stderr is not None
+    said = ""
+    with process:
+        for line in process.stderr:
+            said = _read_progress(run, line) or said
+        return process.wait(), said
+
+
+def _read_progress(run: Run, line: str) -> str:
+    """Takes a line of progress in; any other line is returned, because the last one says why it failed."""
+    try:
+        told = json.loads(line)
+        run.phase, run.done, run.total = str(told["phase"]), int(told["done"]), int(told["total"])
+    except (ValueError, TypeError, KeyError):
+        return line.strip()
+    return ""

@@ -1,0 +1,103 @@
+"""What jobs cost: seconds times chips at the price of that moment, over all attempts, however they end."""
+
+from collections.abc import Callable
+
+import pytest
+
+from studio.database import Database
+from studio.jobs import claims, machine, queue
+from studio.jobs.costs import cost
+from studio.jobs.job import Card, Job, move
+from studio.jobs.states import JobState
+
+Submit = Callable[..., Job]
+CARD = Card(title="No", detail="no", advice="")
+
+
+@pytest.fixture
+def machine_of_8(database: Database) -> None:
+    with database.write() as tx:
+        machine.describe(tx, chips=8, chip_price=3.6)
+
+
+def run(database: Database, job: Job, to: JobState, *, seconds: float) -> Job:
+    """One attempt that took so long."""
+    claimed = claims.claim_next(database, resident=None)
+    assert claimed is not None and claimed.id == job.id and claimed.started_at is not None
+    with database.write() as tx:
+        ended = move(tx, job.id, to, finished_at=claimed.started_at + seconds)
+    assert ended is not None
+    return ended
+
+
+def test_a_job_costs_its_seconds_times_the_chips_and_money_where_a_price_is_set(
+    database: Database, submit: Submit, machine_of_8: None
+) -> None:
+    job = run(database, submit(), JobState.DONE, seconds=10)
+    assert job.chip_seconds == pytest.approx(80)
+    assert job.cost_usd == pytest.approx(0.08)
+    assert job.to_json()["cost_usd"] == job.cost_usd
+    with database.write() as tx:
+        machine.describe(tx, chips=8, chip_price=None)
+    assert run(database, submit(), JobState.DONE, seconds=10).cost_usd is None
+
+
+def test_a_retry_adds_to_what_the_failed_attempt_cost(database: Database, submit: Submit, machine_of_8: None) -> None:
+    job = run(database, submit(), JobState.FAILED, seconds=5)
+    assert job.chip_seconds == pytest.approx(40)
+    queue.retry(database, job.id, quota=10)
+    assert run(database, job, JobState.DONE, seconds=10).chip_seconds == pytest.approx(120)
+
+
+def test_what_never_started_costs_nothing(database: Database, submit: Submit, machine_of_8: None) -> None:
+    job = submit()
+    queue.cancel(database, job.id)
+    ended = queue.read_job(database, job.id)
+    assert ended is not None
+    assert (ended.state, ended.chip_seconds, ended.cost_usd) == (JobState.CANCELLED, 0, None)
+    assert cost.add_up(database) == []
+
+
+def test_an_interrupted_job_costs_until_the_workers_last_sign_of_life(
+    database: Database, submit: Submit, machine_of_8: None
+) -> None:
+    job = submit()
+    claimed = claims.claim_next(database, resident=None)
+    assert claimed is not None and claimed.started_at is not None
+    with database.write() as tx:
+        tx.execute("UPDATE jobs SET started_at = started_at - 3600")
+        tx.execute("UPDATE engine SET heartbeat_at = ?", (claimed.started_at - 3590,))
+    claims.interrupt_running(database)
+    ended = queue.read_job(database, job.id)
+    assert ended is not None
+    assert ended.chip_seconds == pytest.approx(80)
+
+
+def test_totals_are_each_owners(database: Database, submit: Submit, machine_of_8: None) -> None:
+    run(database, submit(owner="ann"), JobState.DONE, seconds=1)
+    run(database, submit(owner="bob"), JobState.FAILED, seconds=3)
+    run(database, submit(owner="ann"), JobState.CANCELLED, seconds=1)
+    bob, ann = cost.add_up(database)
+    assert (bob.owner, bob.jobs, bob.chip_seconds) == ("bob", 1, pytest.approx(24))
+    assert (ann.owner, ann.jobs, ann.chip_seconds) == ("ann", 2, pytest.approx(16))
+    assert ann.cost_usd == pytest.approx(0.016)
+
+
+def test_jobs_of_one_batch_share_the_machine_by_their_outputs(
+    database: Database, submit: Submit, machine_of_8: None
+) -> None:
+    first, other = submit(), submit(seed=20, batch_size=3)
+    claimed = claims.claim_next(database, resident=None)
+    assert claimed is not None and claimed.started_at is not None
+    with database.write() as tx:
+        tx.execute("UPDATE jobs SET started_at = started_at - 10 WHERE id = ?", (first.id,))  # alone with the machine
+    (joined,) = claims.claim_others(database, queue.read_job(database, first.id), room=3)
+    assert joined.id == other.id and joined.started_at is not None
+    with database.write() as tx:
+        ended = [move(tx, job.id, JobState.DONE, finished_at=joined.started_at + 8) for job in (first, other)]
+    assert [job and job.chip_seconds for job in ended] == pytest.approx([8 * (10 + 2), 8 * 6], rel=0.01)
+    with database.write() as tx:
+        tx.execute("UPDATE jobs SET state = 'failed' WHERE id = ?", (other.id,))
+    queue.retry(database, other.id, quota=10)
+    again = run(database, other, JobState.DONE, seconds=1)
+    assert again.chip_seconds == pytest.approx(8 * 7, rel=0.01), "alone it pays for all of it"
