@@ -100,7 +100,7 @@ def create_app(settings: Settings, database: Database, catalog: Catalog) -> Fast
     os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
     import gradio as gr  # here, not above: it takes two seconds, in which the worker already starts
 
-    from studio.ui import catalogues, login, page, service_worker
+    from studio.ui import catalogues, login, manual, page, service_worker
 
     app = create_api(settings, database, catalog)
     if is_loopback(settings.host) and settings.access.mode is Mode.OPEN and not settings.access.is_open:
@@ -109,6 +109,7 @@ def create_app(settings: Settings, database: Database, catalog: Catalog) -> Fast
     app.include_router(login.make_router(door))
     app.include_router(catalogues.make_router(page.STATIC_URL))
     app.include_router(service_worker.make_router())
+    app.include_router(manual.make_router(page.STATIC_URL))
     app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")
     return gr.mount_gradio_app(
         app,

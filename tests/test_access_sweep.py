@@ -30,6 +30,7 @@ from studio.database import Database, open_database
 from studio.jobs import queue
 from studio.library import trash, uploads
 from studio.settings import Settings
+from studio.ui import manual
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
 
@@ -143,6 +144,13 @@ def test_nobody_comes_in_without_a_name(house: House) -> None:
     assert asked > 120, "the routes of REST and of Gradio were found"
     for url in ("/nothing", "/api/v1/nothing", "//login", "/login/", "/LOGIN", "/gradio_api/queue/join", "/ui/x.css"):
         assert client.get(url).status_code == 401, url
+
+
+def test_the_manual_is_for_those_who_may_see_the_page(house: House) -> None:
+    for name in ("", *manual.PAGES, "theme.js", "pictures/demo-sdxl.webp"):
+        assert house.clients[""].get(f"/help/{name}").status_code == 401, name
+        assert house.clients[BOB].get(f"/help/{name}").status_code == 200, name
+    assert house.clients[BOB].get("/help/..%2fREADME.md").status_code == 404
 
 
 def test_a_browser_without_a_name_is_sent_to_the_login_page_and_back(house: House) -> None:

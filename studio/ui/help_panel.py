@@ -1,10 +1,12 @@
-"""Help, over whatever is shown: the keys, what the phases and the states of a size mean, where files are.
+"""Help, over whatever is shown: the pages of the manual, the keys, what the phases and states mean, where files are.
 
 The keys are written by static/js/help.js from keymap.js, the one place that defines them.
+Not here: the pages themselves (manual.py).
 """
 
 from pipelines.stages import PHASES
 from studio.ui.icons import icon
+from studio.ui.manual import PAGES, title_id
 
 _STATES = ("warm", "disk", "cold")
 _FILES = {
@@ -31,12 +33,24 @@ def _list_files() -> str:
     return f'<dl class="lu-help-list lu-help-files">{"".join(rows)}</dl>'
 
 
+def _list_pages() -> str:
+    """The manual, beside the studio: a page that is read must not take the studio's place."""
+    rows = [
+        f'<li><a class="lu-link" href="help/{name}" target="_blank" data-text="{title_id(name)}"></a></li>'
+        for name in PAGES
+    ]
+    return f'<ul class="lu-help-pages">{"".join(rows)}</ul>'
+
+
 HTML = f"""
 <dialog class="lu-keys" id="lu-keys" aria-labelledby="lu-keys-title">
   <div class="lu-keys-head"><h2 id="lu-keys-title" data-text="help.title"></h2>
     <button type="button" class="lu-icon-button" data-close
       data-text-aria-label="common.close">{icon("close")}</button></div>
   <div class="lu-help lu-scroll" tabindex="0" role="region" data-text-aria-label="help.title">
+    <section class="lu-help-manual" aria-labelledby="lu-help-manual">
+      <h3 id="lu-help-manual" data-text="manual.title"></h3>
+      {_list_pages()}</section>
     <section aria-labelledby="lu-help-keys"><h3 id="lu-help-keys" data-text="help.keys"></h3>
       <div id="lu-keymap"></div></section>
     <div>

@@ -41,7 +41,7 @@ def find_used() -> tuple[set[str], set[str]]:
             ids |= {found for found in re.findall(r'"(\w+\.\w+)"', text) if is_part(found)}
     for panel in page.PANELS.values():
         ids |= set(re.findall(r'data-text(?:-[a-z-]+)?="([\w.]+)"', panel.HTML))
-    for name in ("login.py", "login_page.py"):
+    for name in ("login.py", "login_page.py", "manual.py"):
         ids |= set(re.findall(r"""say\(["']([\w.]+)["']""", (ROOT / "studio" / "ui" / name).read_text("utf-8")))
     return ids, parts
 
