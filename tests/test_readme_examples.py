@@ -1,4 +1,4 @@
-"""What the README shows for scripts is run as it stands, by real curl and real clients, against a studio that runs."""
+"""What the page on REST shows is run as it stands, by real curl and real clients, against a studio that runs."""
 
 import json
 import os
@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text("utf-8")
-SECTION = README[README.index("## REST") : README.index("## Who may use it")]
+PAGE = (ROOT / "studio" / "docs" / "rest.md").read_text("utf-8")
 SERVER = "localhost:7860"
 TIMEOUT_S = 300.0
 
@@ -21,7 +20,7 @@ Studio = Any  # conftest.RunningStudio
 
 
 def find_blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 COMMANDS = [line for block in find_blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
