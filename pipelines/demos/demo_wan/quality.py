@@ -57,7 +57,7 @@ def measure(
 
 
 def draw_sheet(videos: Sequence[np.ndarray]) -> Image.Image:
-    """The contact sheet of the README: five frames of each of SHEET_PROMPTS."""
+    """The contact sheet of the page on the demo models: five frames of each of SHEET_PROMPTS."""
     rows = []
     for video, prompt in zip(videos, SHEET_PROMPTS, strict=True):
         strip = Image.fromarray(np.concatenate([video[index] for index in SHEET_FRAMES], axis=1))

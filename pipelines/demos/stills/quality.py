@@ -78,7 +78,7 @@ def _group(attribute: str, scene: Scene) -> str:
 
 
 def draw_sheet(family: Family, catalog: Catalog, *, shape: str, steps: int | None) -> Image.Image:
-    """The contact sheet of the README: each prompt with seed 7."""
+    """The contact sheet of the page on the demo models: each prompt with seed 7."""
     font = ImageFont.load_default(12)
     cells = []
     for prompt in SHEET_PROMPTS:
