@@ -22,7 +22,8 @@ from pipelines.runtime.weights import hub
 from pipelines.runtime.weights.checksums import verify_weights
 from pipelines.runtime.weights.lora_merge import LowRank, adapt
 from pipelines.runtime.weights.permuted import stack_layers, turn_convolutions
-from pipelines.runtime.weights.shard_load import find_sources, load_weights
+from pipelines.runtime.weights.resolve import resolve
+from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.sharded_copies import ShardedCopy
 from pipelines.runtime.weights.stored import StoredTensor, WeightSource, find_weight_files, read_headers
 from pipelines.stages import OnProgress, Progress
@@ -148,8 +149,8 @@ def load_component(
     dtype: Any,
     variant: str,
     on_progress: OnProgress,
-    optional_prefix: str = "",
-    arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] | None = None,
+    prefixes: Sequence[str] = (),
+    arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] = dict,
     taps: Collection[str] = (),
     names: Collection[str] | None = None,
     updates: Mapping[str, Sequence[LowRank]] | None = None,
@@ -157,22 +158,19 @@ def load_component(
 ) -> dict[str, jax.Array]:
     """Parameters and constants of one component, each placed by the first rule that matches its name.
 
-    `arrange` may rename what the files hold, or put it into another order (runtime/weights/permuted.py). Convolutions
-    in `taps` lie as their kernel takes them. With `names` only those parameters are read. `updates` are added to what
-    the files hold, under the names there; without any, weights come from the folder `layouts` if they were kept there
-    as they lie on the mesh, and are kept there if not.
+    `prefixes` are what names in the files may begin with (resolve.py). `arrange` may put weights into another order
+    (permuted.py). Convolutions in `taps` lie as their kernel takes them. With `names` only those parameters are read.
+    `updates` are added to what the files hold, layers of a stack each on their own; without any, weights come from the
+    folder `layouts` if they were kept there as they lie on the mesh, and are kept there if not.
     """
     detail = folder.name.replace("_", " ")
-    own = _choose_shapes(module, names)
-    shapes = _turn(own, taps)
+    shapes = _choose_shapes(module, names)
     files = find_weight_files(folder, variant=variant)
-    stored = adapt(read_headers(files), updates or {}, optional_prefix=optional_prefix)
-    layers = stack_layers(arrange(stored) if arrange else stored, own, optional_prefix=optional_prefix)
-    sources = find_sources(turn_convolutions(layers, own, taps), shapes, optional_prefix)
-    shardings = apply_rules(rules, shapes, mesh)
+    layers = arrange(adapt(resolve(read_headers(files), shapes, prefixes), updates or {}))
+    sources = turn_convolutions(stack_layers(layers, shapes), taps)
+    shardings = apply_rules(rules, {name: source.shape for name, source in sources.items()}, mesh)
     load = functools.partial(
         load_weights,
-        shapes=shapes,
         shardings=shardings,
         dtype=dtype,
         on_tensor=lambda done, total: on_progress(Progress(phase="sharding", done=done, total=total, detail=detail)),

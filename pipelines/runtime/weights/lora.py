@@ -22,8 +22,8 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.loras import TITLE, LoraFile
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.weights.lora_merge import LowRank
+from pipelines.runtime.weights.resolve import split_layers
 
 Tensors = dict[str, torch.Tensor]
 Rename = Callable[[Tensors, LoraFile], Tensors]
@@ -54,14 +54,11 @@ class LayerWeight:
 
 def list_layer_weights(module: TracedModule) -> dict[str, LayerWeight]:
     """The weights as checkpoints and LoRAs name them, layers of a stack each on their own."""
-    places: dict[str, LayerWeight] = {}
-    for name, shape in module.parameter_shapes().items():
-        if STACK not in name:
-            places[name] = LayerWeight(parameter=name, shape=shape)
-            continue
-        for layer in range(shape[0]):
-            places[name.replace(STACK, f".{layer}.")] = LayerWeight(parameter=name, shape=shape[1:])
-    return places
+    return {
+        name: LayerWeight(parameter=parameter, shape=shape)
+        for parameter, whole in module.parameter_shapes().items()
+        for name, shape in split_layers(parameter, whole).items()
+    }
 
 
 def read_updates(

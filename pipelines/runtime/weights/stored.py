@@ -9,7 +9,7 @@ Not here: downloading (hub.py), arrays and devices (shard_load.py), which slice 
 import json
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -19,7 +19,6 @@ import numpy as np
 
 from pipelines.errors import ModelError
 
-OTHER_ARCHITECTURE = "It is of another architecture than its config.json says; check that both belong together."
 STEMS = ("diffusion_pytorch_model", "model")
 READ_BYTES = 2**24
 
@@ -216,14 +215,3 @@ def _truncated(file: Path) -> ModelError:
         f"{file} is truncated or not a safetensors file.",
         advice="Delete it and download it again; an interrupted copy is the usual cause.",
     )
-
-
-def locate(name: str, stored: Mapping[str, WeightSource], prefix: str) -> WeightSource | None:
-    """By its name, with the prefix before it or without."""
-    key = find_key(name, stored, prefix)
-    return None if key is None else stored[key]
-
-
-def find_key(name: str, stored: Mapping[str, WeightSource], prefix: str) -> str | None:
-    """What a weight is called in `stored`."""
-    return next((key for key in (name, prefix + name, name.removeprefix(prefix)) if key in stored), None)
