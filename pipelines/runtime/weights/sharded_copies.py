@@ -29,11 +29,12 @@ from pipelines.errors import ModelError
 from pipelines.runtime.weights import permuted, stored
 from pipelines.runtime.weights.shard_load import Bounds, OnRead, find_bounds
 from pipelines.runtime.weights.stored import DTYPES, Destination, Read, StoredTensor, WeightSource, read_headers
+from pipelines.sources import fingerprint_files
 
 SPARE_BYTES = 2**30  # of the disk, for what people make
 
 _DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
-_CODE = tuple(Path(str(module.__file__)).read_bytes() for module in (permuted, stored))
+_CODE = fingerprint_files(Path(str(module.__file__)) for module in (permuted, stored))
 
 log = logging.getLogger(__name__)
 
