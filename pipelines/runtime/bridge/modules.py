@@ -36,7 +36,7 @@ SCAN_FROM = 5
 
 @contextlib.contextmanager
 def parameters_on_meta() -> Iterator[None]:
-    """Inside, modules are built without memory for parameters; buffers keep their values.
+    """Context in which modules are built without memory for parameters; buffers keep their values.
 
     Tables such as position ids are not in checkpoints, so a plain `torch.device("meta")` would lose them.
     """
@@ -56,9 +56,9 @@ def parameters_on_meta() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerPlacement:
-    """How one layer's weights lie on the mesh while it runs; where that is more than a device keeps, it is gathered.
+    """Shardings of one layer's weights while it runs; where that is more than a device stores, they are gathered.
 
-    `rules` speak of names within the layer, after a dot. Gathered layer by layer, a device holds but those under way.
+    `rules` speak of names within the layer, after a dot. Gathered layer by layer, a device holds only those in use.
     """
 
     mesh: Mesh
@@ -89,7 +89,7 @@ class TracedModule:
         return {name: jnp.asarray(value.numpy()) for name, value in buffers.items()}
 
     def call_after(self, pattern: str, function: Callable[[jax.Array], jax.Array]) -> None:
-        """From now on, what submodules of a matching name give passes through `function`."""
+        """Passes outputs of submodules with a matching name through `function` from now on."""
 
         def run(_module: torch.nn.Module, _args: Any, output: Any) -> Any:
             environment = _environment()
@@ -100,7 +100,7 @@ class TracedModule:
                 submodule.register_forward_hook(run)
 
     def call_before(self, pattern: str, function: Callable[[jax.Array], jax.Array]) -> None:
-        """From now on, hidden states that submodules of a matching name take pass through `function`."""
+        """Passes hidden states given to submodules with a matching name through `function` from now on."""
 
         def run(_module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
             states = {name: value for name, value in kwargs.items() if name.endswith("hidden_states")}
@@ -175,7 +175,7 @@ class ScannedLayers(torch.nn.Module):
 
     @contextlib.contextmanager
     def outputs_kept(self) -> Iterator[list[Any]]:
-        """Inside, a call puts what each layer returned first into this list."""
+        """Gives a list that a call inside fills with the first output of each layer."""
         self._outputs = []
         try:
             yield self._outputs
@@ -212,15 +212,15 @@ class ScannedLayers(torch.nn.Module):
 def scan_if_long(
     layers: torch.nn.ModuleList, *, carried: tuple[str, ...] = ("hidden_states",), at_least: int = SCAN_FROM
 ) -> torch.nn.ModuleList | ScannedLayers:
-    """What a model's list of layers should be: a scan, or itself when it is short."""
+    """Turns a model's list of layers into a scan, or leaves it when it is short."""
     return ScannedLayers(layers, carried=carried) if len(layers) >= at_least else layers
 
 
 def call_for_layers(model: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """A transformers model's output, and its hidden states in transformers' own count: embeddings first.
+    """Calls a transformers model; gives its output and its hidden states as transformers counts them, embeddings first.
 
     transformers collects them from hooks on each layer, which a scan runs into only once. The last one may be the
-    model's last hidden state, normed; of a scan, embeddings are not among them.
+    model's last hidden state, normed; for a scan None stands in place of the embeddings.
     """
     stack = next((module for module in model.modules() if isinstance(module, ScannedLayers)), None)
     if stack is None:
@@ -274,28 +274,28 @@ def _set(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
 
 
 def find_attention_axes() -> AttentionAxes | None:
-    """How attentions of the module that is being called lie on the mesh."""
+    """Mesh axes of attentions in the module that is being called."""
     return _attention_axes.get()
 
 
 def find_picture_axes() -> PictureAxes | None:
-    """How pictures inside the module that is being called lie on the mesh."""
+    """Mesh axes of pictures in the module that is being called."""
     return _picture_axes.get()
 
 
 def linear_layers_as(function: Callable[..., jax.Array]) -> contextlib.AbstractContextManager[None]:
-    """Inside, `function(input, weight, bias)` is every traced linear layer."""
+    """Context in which `function(input, weight, bias)` computes every traced linear layer."""
     return _set(_linear_layers, function)
 
 
 def call_jax(function: Callable[..., jax.Array], *tensors: torch.Tensor) -> Any:
-    """A JAX function on tensors of a traced module, for what is written in its place."""
+    """Calls a JAX function on tensors of a traced module, for code that replaces a part of it."""
     environment = _environment()
     return environment.j2t_iso(function(*environment.t2j_iso(tensors)))
 
 
 READY_NDIM = 3
-"""A linear layer's weight (B, L, O) is what the layer gives, whatever it is called with: made once for many calls."""
+"""A linear layer's weight of three axes (B, L, O) is the layer's output itself, computed once for many calls."""
 
 
 def to_jax_dtype(dtype: torch.dtype) -> Any:
@@ -306,7 +306,7 @@ _cached_environment: torchax.tensor.Environment | None = None
 
 
 def _environment() -> torchax.tensor.Environment:
-    """One environment a process; its dispatch modes are entered per call and are thread-local."""
+    """One environment for the process; its dispatch modes are entered per call and are thread-local."""
     global _cached_environment  # noqa: PLW0603 - torchax registers some 800 operators each time one is built
     if _cached_environment is None:
         with jax.ensure_compile_time_eval():  # its random key would become part of the program that is being traced
