@@ -15,14 +15,14 @@ from pipelines.runtime.weights.stored import Destination, Read, StoredTensor
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LowRank:
-    """What is added to a weight: `scale` times `up` (out, rank) times `down` (rank, in, ...), both in fp32."""
+    """An update to a weight: `scale` times `up` (out, rank) times `down` (rank, in, ...), both in fp32."""
 
     up: np.ndarray
     down: np.ndarray
     scale: float
 
     def compute(self, index: tuple[slice, ...]) -> np.ndarray:
-        """A slice of it."""
+        """Computes a slice of the update."""
         rows, *rest = index
         down = self.down[:, *rest]
         return self.scale * (self.up[rows] @ down.reshape(len(down), -1)).reshape(-1, *down.shape[1:])
@@ -30,7 +30,7 @@ class LowRank:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptedTensor(StoredTensor):
-    """A stored tensor and what is added to it."""
+    """A stored tensor that is read with updates added."""
 
     updates: Sequence[LowRank]
 

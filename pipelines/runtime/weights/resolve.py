@@ -1,8 +1,8 @@
 """Which stored tensor each parameter of a module is read from: names are looked up in a checkpoint here, and only here.
 
 Checkpoints spell the same weight in several ways, and hold one by one the layers that a module runs as a scan with one
-weight for all (bridge/scan.py). The answer has the module's own names, each layer on its own; whatever changes weights
-while they are read (lora_merge.py, permuted.py) wraps the tensors of that mapping and never sees a file's names.
+weight for all (bridge/modules.py). The result has the module's own names, each layer on its own; whatever changes
+weights while they are read (lora_merge.py, permuted.py) wraps its tensors and never sees a file's names.
 """
 
 from collections.abc import Mapping, Sequence

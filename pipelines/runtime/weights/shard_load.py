@@ -27,10 +27,10 @@ HUGE_PAGE_BYTES = 2**21
 ALIGNMENT = 64  # what XLA:CPU wants of memory that it uses as it is
 
 Bounds = tuple[tuple[int, int], ...]
-"""Where a slice of a weight begins and ends along each axis."""
+"""Start and stop of a slice along each axis of a weight."""
 
 OnRead = Callable[[str, Mapping[Bounds, np.ndarray]], None]
-"""Gets a weight's name and its different slices."""
+"""Is called with a weight's name and its distinct slices."""
 
 
 def load_weights(
@@ -99,14 +99,14 @@ class _Arriving:
             read.result()
 
     def place(self) -> jax.Array:
-        """The array, once it is read."""
+        """Gives the array on its devices, once it is read."""
         parts = [jax.device_put(self.slices[bounds], device) for device, bounds in self._bounds_of.items()]
         array = jax.make_array_from_single_device_arrays(self._shape, self._sharding, parts)
         return array.block_until_ready()  # until it is sent, its memory is not free for the next
 
 
 def find_bounds(shape: tuple[int, ...], sharding: Sharding) -> dict[Any, Bounds]:
-    """What each device here has of an array."""
+    """Bounds of the slice that each local device holds of an array."""
     return {
         device: tuple(part.indices(size)[:2] for part, size in zip(index or (), shape, strict=True))
         for device, index in sharding.addressable_devices_indices_map(shape).items()
