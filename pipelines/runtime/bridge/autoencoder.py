@@ -9,7 +9,8 @@ import torch
 from diffusers.models.downsampling import Downsample2D
 from torch.nn.functional import conv2d
 
-from pipelines.runtime.bridge.modules import TracedModule, find_picture_axes
+from pipelines.runtime.bridge.environment import find_picture_axes
+from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.kernels.conv3x3 import TAPS
 from pipelines.runtime.kernels.convolution import PictureAxes, block_convolutions
 

@@ -146,7 +146,7 @@ def block_convolutions(
 ) -> dict[str, jax.Array]:
     """Blocks the weights that convolve_split may take, once and not at every step; the others stay as they are.
 
-    These are weights of plain convolutions of 3 x 3 pixels, whose forward then calls it (bridge/modules.py), and of
+    These are weights of plain convolutions of 3 x 3 pixels, whose forward then calls it (bridge/environment.py), and of
     submodules that are one of `also`.
     """
     names = _list_weights(module, lambda one: isinstance(one, also) or _is_plain(one))
