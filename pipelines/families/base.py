@@ -28,7 +28,7 @@ from pipelines.runtime.sampling.chunks import run_chunks
 from pipelines.runtime.weights.components import ComponentLoader
 from pipelines.runtime.weights.lora import Rename
 from pipelines.runtime.weights.lora_state import LoraState, refuse_on_text_encoder
-from pipelines.sources import fingerprint_code, fingerprint_configs
+from pipelines.sources import fingerprint_programs
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 log = logging.getLogger(__name__)
@@ -64,8 +64,8 @@ class LoadedModel(abc.ABC):
         self._embeddings = EmbeddingCache()
         self._numbers: dict[int, jax.Array] = {}
         device = mesh.devices.flat[0]
-        made_of = f"{model.id}@{model.revision} {fingerprint_configs(model)} {fingerprint_code()}"
-        self._index = CacheIndex(cache_dir, context=f"{made_of} {dict(mesh.shape)} {device.device_kind}")
+        context = f"{fingerprint_programs(model)} {dict(mesh.shape)} {device.device_kind}"
+        self._index = CacheIndex(cache_dir, context=context)
 
     def warm(
         self,

@@ -21,7 +21,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
-from pipelines.runtime.bridge.modules import linear_layers_as
+from pipelines.runtime.bridge.environment import linear_layers_as
 from pipelines.training import linear
 from pipelines.training.checkpoint import load_checkpoint, save_checkpoint
 from pipelines.training.optimizer import Course, IsHidden, build_optimizer

@@ -24,7 +24,7 @@ from typing import IO, Any
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError
 from pipelines.plan.topologies import TOPOLOGIES, Topology
-from pipelines.sources import fingerprint_code, fingerprint_configs
+from pipelines.sources import fingerprint_plans
 from studio.services.shipped_plans import find_shipped
 from studio.settings import Settings
 
@@ -63,7 +63,7 @@ class Question:
     """What is planned. `key` names the plan among those kept: other configs, sources or versions may plan otherwise."""
 
     model: str
-    configs: str
+    sources: str
     shape: str
     topology: str
     mode: str
@@ -72,13 +72,13 @@ class Question:
 
     @classmethod
     def of(cls, model: Model, *, shape: str, topology: str, mode: str, mesh: str | None = None) -> "Question":
-        """About the model as its configs are now."""
-        configs = fingerprint_configs(model)
-        return cls(model=model.id, configs=configs, shape=shape, topology=topology, mode=mode, mesh=mesh)
+        """About the model as its configs and the code are now."""
+        sources = fingerprint_plans(model)
+        return cls(model=model.id, sources=sources, shape=shape, topology=topology, mode=mode, mesh=mesh)
 
     @property
     def key(self) -> str:
-        parts = (self.model, self.configs, self.shape, self.topology, self.mode, self.mesh or "", fingerprint_code())
+        parts = (self.model, self.sources, self.shape, self.topology, self.mode, self.mesh or "")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
 
 

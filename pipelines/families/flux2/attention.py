@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from pipelines.families.flux2.tokens import order_tables
-from pipelines.runtime.bridge.modules import call_jax
+from pipelines.runtime.bridge.environment import call_jax
 from pipelines.runtime.kernels.rotary import rotate_pairs
 
 Tables = tuple[torch.Tensor, ...]

@@ -1,7 +1,7 @@
 """A checkpoint in diffusers layout to a loaded family: modules without weights, then weights onto the mesh."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,10 @@ from pipelines.runtime.weights.components import (
     read_json,
     told_as_incomplete,
 )
-from pipelines.runtime.weights.stored import StoredTensor
 from pipelines.stages import STAGES, OnProgress
 
 # Where a language model's weights stand in what transformers has saved over time: klein's, dev's now, dev's before.
-_TEXT_PREFIXES = ("model.", "model.language_model.", "language_model.model.", "language_model.", "")
+_TEXT_PREFIXES = ("model.", "model.language_model.", "language_model.model.", "language_model.")
 
 
 def find(
@@ -118,10 +117,6 @@ def build_parts(
         "transformer": sharding.TRANSFORMER_RULES,
         "vae": sharding.REPLICATED,
     }
-    arrange = {
-        "text_encoder": _strip_prefix,
-        "transformer": sharding.deal_out(modules["transformer"].module, mesh),
-    }
     dtype = dtype or choose_dtype(mesh)
     weights = {
         name: place(
@@ -130,7 +125,8 @@ def build_parts(
             mesh=mesh,
             rules=rules[name],
             dtype=dtype,
-            arrange=arrange.get(name),
+            prefixes=_TEXT_PREFIXES if name == "text_encoder" else (),
+            arrange=sharding.deal_out(module.module, mesh) if name == "transformer" else dict,
         )
         for name, module in modules.items()
         if {*STAGES_OF[name]} & {*stages}
@@ -187,9 +183,3 @@ def _load_tokenizer(folder: Path, variant: Variant) -> tuple[Any, int]:
     length = min(MAX_TEXT_LENGTH, tokenizer.model_max_length)
     variant.tokenize(tokenizer, "", length)  # a missing chat template shows here
     return tokenizer, length
-
-
-def _strip_prefix(stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-    """The language model's own names."""
-    prefix = next((prefix for prefix in _TEXT_PREFIXES if f"{prefix}embed_tokens.weight" in stored), "")
-    return {name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)}

@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 import torch
 
-from pipelines.runtime.bridge.modules import TracedModule, call_jax
+from pipelines.runtime.bridge.environment import call_jax
+from pipelines.runtime.bridge.modules import TracedModule
 
 AXIS = "tp"
 _BRANCHES = r"^(single_)?transformer_blocks\.\w+\.(attn|ff|ff_context)$"

@@ -123,7 +123,7 @@ def build_parts(
             mesh=mesh,
             rules=sharding.UNET_RULES if name == "unet" else sharding.REPLICATED,
             dtype=jnp.float32 if needs_fp32 else dtype,
-            optional_prefix="text_model.",
+            prefixes=("text_model.",),
             taps=list_plain_convolutions(module.module) if name == "unet" and takes_kernels else (),
         )
     return Parts(

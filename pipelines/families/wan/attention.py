@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pipelines.runtime.bridge.modules import call_jax, find_attention_axes
+from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
 from pipelines.runtime.kernels.attention import attend_rotated, attend_text
 
 

@@ -17,7 +17,8 @@ from diffusers.models.autoencoders.autoencoder_kl_wan import patchify, unpatchif
 
 from pipelines.families.wan.convolutions import SplitCausalConv3d
 from pipelines.runtime.bridge.autoencoder import prepare_pictures
-from pipelines.runtime.bridge.modules import TracedModule, find_picture_axes
+from pipelines.runtime.bridge.environment import find_picture_axes
+from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.kernels.convolution import PictureAxes
 
 Caches = dict[str, jax.Array]

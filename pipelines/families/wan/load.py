@@ -153,7 +153,7 @@ def build_parts(
         parts.weights[name] = place_own(
             # Wan's own advice: the autoencoder in fp32, whatever the rest computes in.
             dtype=jnp.float32 if name == "vae" else dtype,
-            optional_prefix="vision_model.",
+            prefixes=("vision_model.",),
         )
         if name in EXPERTS and dtype != jnp.float32:
             parts.weights[name] |= place_own(dtype=jnp.float32, names=list_precise(module))

@@ -12,7 +12,8 @@ import torch
 from jax.sharding import Mesh
 from torch.nn import functional
 
-from pipelines.runtime.bridge.modules import ScannedLayers, call_jax
+from pipelines.runtime.bridge.environment import call_jax
+from pipelines.runtime.bridge.modules import ScannedLayers
 from pipelines.runtime.kernels.ulysses import TOKENS
 
 

@@ -1,1 +1,1 @@
-"""PyTorch modules as JAX functions: modules.py calls them, autoencoder.py calls those whose pictures lie on a mesh."""
+"""PyTorch modules as JAX functions: operators (environment.py), modules, and autoencoders split over a mesh."""

@@ -1,4 +1,4 @@
-"""How an autoencoder is called whose pictures lie on a mesh: convolutions packed for the kernel, attention split."""
+"""Calling an autoencoder whose pictures are split over a mesh: weights blocked for the kernel, attention split."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -9,13 +9,14 @@ import torch
 from diffusers.models.downsampling import Downsample2D
 from torch.nn.functional import conv2d
 
-from pipelines.runtime.bridge.modules import TracedModule, find_picture_axes
+from pipelines.runtime.bridge.environment import find_picture_axes
+from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.kernels.conv3x3 import TAPS
 from pipelines.runtime.kernels.convolution import PictureAxes, block_convolutions
 
 
 class HalvingConv2d(torch.nn.Conv2d):
-    """Every second row and column of what the kernel gives: four times the work, a seventh of the time to compile.
+    """Halves by taking every second row and column of the kernel's output: 4 x the work, 1/7 of the time to compile.
 
     Its inputs end with a row and a column of zeros that the module before has put there.
     """
@@ -29,7 +30,7 @@ class HalvingConv2d(torch.nn.Conv2d):
 
 
 def split_halvings(autoencoder: torch.nn.Module) -> None:
-    """Puts them in the place of the plain ones, with the same parameters: those of diffusers' own autoencoders."""
+    """Replaces the halving convolutions of diffusers' autoencoders by HalvingConv2d, with the same parameters."""
     for module in autoencoder.modules():
         match module:
             case Downsample2D(use_conv=True, padding=0, conv=conv):
@@ -53,7 +54,7 @@ def prepare_pictures(
     *,
     also: tuple[type[torch.nn.Module], ...] = (),
 ) -> tuple[Callable[..., Any], Mapping[str, jax.Array]]:
-    """How to call an autoencoder whose pictures lie on a mesh like that, and the weights to call it with.
+    """A function that calls an autoencoder with pictures split like that, and the weights to call it with.
 
     `also` are kinds of convolutions that the kernel takes besides those in two dimensions.
     """

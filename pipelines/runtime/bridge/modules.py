@@ -1,10 +1,10 @@
 """Unmodified diffusers and transformers modules as pure JAX functions.
 
-The only file that touches torchax. A module is built once without weights (parameters on the meta device), then called
+A module is built once without weights (parameters on the meta device), then called
 through `torch.func.functional_call` inside `jax.jit` with every parameter and buffer passed as an argument: nothing is
 enabled globally, and nothing is closed over, so no weight is baked into a program.
 
-Attention, norms, convolutions and resizing are ours (attention.py, operators.py) in place of torchax's.
+Layers of one kind can run as a scan (ScannedLayers). Not here: what PyTorch's operators become (environment.py).
 """
 
 import contextlib
@@ -19,16 +19,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
-import torchax.tensor
 from jax.sharding import Mesh, NamedSharding
 from torch.utils._pytree import tree_map_only
-from torchax.ops import mappings, ops_registry
 
+from pipelines.runtime.bridge.environment import axes_as, call_jax, get_environment, set_within
 from pipelines.runtime.devices.sharding import Rules, apply_rules
-from pipelines.runtime.kernels import operators
-from pipelines.runtime.kernels.attention import AttentionAxes, attend
-from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
-from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.convolution import PictureAxes
 
 # Fewer layers stay as they are: little to gain, and a scan copies each layer's weights, which a CPU feels.
 SCAN_FROM = 5
@@ -36,7 +33,7 @@ SCAN_FROM = 5
 
 @contextlib.contextmanager
 def parameters_on_meta() -> Iterator[None]:
-    """Inside, modules are built without memory for parameters; buffers keep their values.
+    """Context in which modules are built without memory for parameters; buffers keep their values.
 
     Tables such as position ids are not in checkpoints, so a plain `torch.device("meta")` would lose them.
     """
@@ -56,9 +53,9 @@ def parameters_on_meta() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerPlacement:
-    """How one layer's weights lie on the mesh while it runs; where that is more than a device keeps, it is gathered.
+    """Shardings of one layer's weights while it runs; where that is more than a device stores, they are gathered.
 
-    `rules` speak of names within the layer, after a dot. Gathered layer by layer, a device holds but those under way.
+    `rules` speak of names within the layer, after a dot. Gathered layer by layer, a device holds only those in use.
     """
 
     mesh: Mesh
@@ -70,12 +67,15 @@ class LayerPlacement:
         return {name: jax.lax.with_sharding_constraint(value, shardings[f".{name}"]) for name, value in weights.items()}
 
 
+_running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.ContextVar("running_layer", default=None)
+
+
 class TracedModule:
     """A torch module as `call(weights, ...)`, for use inside `jax.jit`."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module: Any = module.eval().requires_grad_(requires_grad=False)
-        _environment()  # which builds two small programs: now, when none is counted
+        get_environment()  # which builds two small programs: now, when none is counted
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape of everything a checkpoint must provide."""
@@ -89,10 +89,10 @@ class TracedModule:
         return {name: jnp.asarray(value.numpy()) for name, value in buffers.items()}
 
     def call_after(self, pattern: str, function: Callable[[jax.Array], jax.Array]) -> None:
-        """From now on, what submodules of a matching name give passes through `function`."""
+        """Passes outputs of submodules with a matching name through `function` from now on."""
 
         def run(_module: torch.nn.Module, _args: Any, output: Any) -> Any:
-            environment = _environment()
+            environment = get_environment()
             return environment.j2t_iso(function(environment.t2j_iso(output)))
 
         for name, submodule in self.module.named_modules():
@@ -100,7 +100,7 @@ class TracedModule:
                 submodule.register_forward_hook(run)
 
     def call_before(self, pattern: str, function: Callable[[jax.Array], jax.Array]) -> None:
-        """From now on, hidden states that submodules of a matching name take pass through `function`."""
+        """Passes hidden states given to submodules with a matching name through `function` from now on."""
 
         def run(_module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
             states = {name: value for name, value in kwargs.items() if name.endswith("hidden_states")}
@@ -130,16 +130,15 @@ class TracedModule:
         long attentions do, `pictures` how what is convolved does, `running_layer` how the weights of one layer of a
         scan do while it runs.
         """
-        environment = _environment()
+        environment = get_environment()
         weights_t, args_t, kwargs_t = environment.j2t_iso((dict(weights), args, kwargs))
         run = method or type(self.module).__call__
         with (
             environment,
             torch.nn.utils.stateless._reparametrize_module(self.module, weights_t),  # noqa: SLF001 - functional_call reaches only forward
             _inputs_constrained(self.module, input_shardings or {}),
-            _set(_attention_axes, attention),
-            _set(_picture_axes, pictures),
-            _set(_running_layer, running_layer),
+            axes_as(attention, pictures),
+            set_within(_running_layer, running_layer),
         ):
             result = run(self.module, *args_t, **kwargs_t)
         return environment.t2j_iso(result)
@@ -175,7 +174,7 @@ class ScannedLayers(torch.nn.Module):
 
     @contextlib.contextmanager
     def outputs_kept(self) -> Iterator[list[Any]]:
-        """Inside, a call puts what each layer returned first into this list."""
+        """Gives a list that a call inside fills with the first output of each layer."""
         self._outputs = []
         try:
             yield self._outputs
@@ -183,7 +182,7 @@ class ScannedLayers(torch.nn.Module):
             self._outputs = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        environment = _environment()
+        environment = get_environment()
         bound = self._signature.bind(*args, **kwargs)
         extra = bound.arguments.pop("kwargs", {})
         inputs = {**bound.arguments, **extra}
@@ -212,15 +211,15 @@ class ScannedLayers(torch.nn.Module):
 def scan_if_long(
     layers: torch.nn.ModuleList, *, carried: tuple[str, ...] = ("hidden_states",), at_least: int = SCAN_FROM
 ) -> torch.nn.ModuleList | ScannedLayers:
-    """What a model's list of layers should be: a scan, or itself when it is short."""
+    """Turns a model's list of layers into a scan, or leaves it when it is short."""
     return ScannedLayers(layers, carried=carried) if len(layers) >= at_least else layers
 
 
 def call_for_layers(model: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """A transformers model's output, and its hidden states in transformers' own count: embeddings first.
+    """Calls a transformers model; gives its output and its hidden states as transformers counts them, embeddings first.
 
     transformers collects them from hooks on each layer, which a scan runs into only once. The last one may be the
-    model's last hidden state, normed; of a scan, embeddings are not among them.
+    model's last hidden state, normed; for a scan None stands in place of the embeddings.
     """
     stack = next((module for module in model.modules() if isinstance(module, ScannedLayers)), None)
     if stack is None:
@@ -236,7 +235,7 @@ def _inputs_constrained(module: torch.nn.Module, shardings: Mapping[str, NamedSh
     def constrain(
         sharding: NamedSharding, _module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        environment = _environment()
+        environment = get_environment()
         place = lambda value: environment.j2t_iso(  # noqa: E731
             jax.lax.with_sharding_constraint(environment.t2j_iso(value), sharding)
         )
@@ -254,141 +253,3 @@ def _inputs_constrained(module: torch.nn.Module, shardings: Mapping[str, NamedSh
     finally:
         for handle in handles:
             handle.remove()
-
-
-_attention_axes: contextvars.ContextVar[AttentionAxes | None] = contextvars.ContextVar("attention_axes", default=None)
-_picture_axes: contextvars.ContextVar[PictureAxes | None] = contextvars.ContextVar("picture_axes", default=None)
-_running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.ContextVar("running_layer", default=None)
-_linear_layers: contextvars.ContextVar[Callable[..., jax.Array] | None] = contextvars.ContextVar(
-    "linear_layers", default=None
-)
-
-
-@contextlib.contextmanager
-def _set(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
-def find_attention_axes() -> AttentionAxes | None:
-    """How attentions of the module that is being called lie on the mesh."""
-    return _attention_axes.get()
-
-
-def find_picture_axes() -> PictureAxes | None:
-    """How pictures inside the module that is being called lie on the mesh."""
-    return _picture_axes.get()
-
-
-def linear_layers_as(function: Callable[..., jax.Array]) -> contextlib.AbstractContextManager[None]:
-    """Inside, `function(input, weight, bias)` is every traced linear layer."""
-    return _set(_linear_layers, function)
-
-
-def call_jax(function: Callable[..., jax.Array], *tensors: torch.Tensor) -> Any:
-    """A JAX function on tensors of a traced module, for what is written in its place."""
-    environment = _environment()
-    return environment.j2t_iso(function(*environment.t2j_iso(tensors)))
-
-
-READY_NDIM = 3
-"""A linear layer's weight (B, L, O) is what the layer gives, whatever it is called with: made once for many calls."""
-
-
-def to_jax_dtype(dtype: torch.dtype) -> Any:
-    return mappings.t2j_dtype(dtype)
-
-
-_cached_environment: torchax.tensor.Environment | None = None
-
-
-def _environment() -> torchax.tensor.Environment:
-    """One environment a process; its dispatch modes are entered per call and are thread-local."""
-    global _cached_environment  # noqa: PLW0603 - torchax registers some 800 operators each time one is built
-    if _cached_environment is None:
-        with jax.ensure_compile_time_eval():  # its random key would become part of the program that is being traced
-            _cached_environment = torchax.tensor.Environment()
-        for function, implementation in _OVERRIDES.items():
-            _override(_cached_environment, function, implementation)
-    return _cached_environment
-
-
-def _override(environment: torchax.tensor.Environment, function: Any, implementation: Callable[..., Any]) -> None:
-    environment._ops[function] = ops_registry.Operator(  # noqa: SLF001 - override_op_definition cannot take JAX functions
-        function,
-        implementation,
-        is_jax_function=True,
-        is_user_defined=True,
-        needs_env=False,
-        is_view_op=False,
-    )
-
-
-def _linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-    if (replacement := _linear_layers.get()) is not None:
-        return replacement(input, weight, bias)
-    if weight.ndim == READY_NDIM:
-        return weight
-    # What is kept in fp32 is meant to be exact; a TPU would round it to bf16 for its product.
-    precision = jax.lax.Precision.HIGHEST if input.dtype == weight.dtype == jnp.float32 else None
-    out = jnp.einsum("...i,oi->...o", input, weight, precision=precision)
-    return out if bias is None else out + bias
-
-
-def _scaled_dot_product_attention(  # noqa: PLR0917 - PyTorch's own signature
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    attn_mask: jax.Array | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,  # noqa: FBT001, FBT002
-    scale: float | None = None,
-    enable_gqa: bool = False,  # noqa: FBT001, FBT002
-) -> jax.Array:
-    assert not dropout_p, "inference and our trainer use no attention dropout"
-    return attend(
-        query,
-        key,
-        value,
-        mask=attn_mask,
-        is_causal=is_causal,
-        scale=scale,
-        has_grouped_heads=enable_gqa,
-        axes=_attention_axes.get(),
-    )
-
-
-def _convolve(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *args: Any, **kwargs: Any):
-    if weight.ndim == FLAT_NDIM:
-        weight = unflatten_taps(weight)
-    if weight.ndim == BLOCKED_NDIM:
-        axes = _picture_axes.get()
-        assert axes is not None and bias is not None, "block_convolutions is for calls that tell of pictures"
-        return convolve_split(input[:, :, None], weight, bias, axes=axes)[:, :, 0]
-    return operators.convolve(input, weight, bias, *args, **kwargs)
-
-
-def _interpolate(input: jax.Array, *args: Any, **kwargs: Any) -> jax.Array:
-    axes = _picture_axes.get()
-    if axes is not None and axes.takes_kernels and operators.is_doubling(input, *args, **kwargs):
-        return double_split(input, axes=axes)
-    try:
-        return operators.interpolate(input, *args, **kwargs)
-    except NotImplementedError as error:
-        raise torchax.tensor.OperatorNotFound(str(error)) from error  # torchax's own is taken then
-
-
-_OVERRIDES: dict[Any, Callable[..., Any]] = {
-    torch.nn.functional.linear: _linear,
-    torch.nn.functional.scaled_dot_product_attention: _scaled_dot_product_attention,
-    torch.nn.functional.group_norm: operators.group_norm,
-    torch.nn.functional.layer_norm: operators.layer_norm,
-    torch.nn.functional.conv2d: _convolve,
-    torch.conv2d: _convolve,
-    torch.nn.functional.conv3d: operators.convolve,
-    torch.conv3d: operators.convolve,
-    torch.nn.functional.interpolate: _interpolate,
-}

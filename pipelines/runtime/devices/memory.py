@@ -13,7 +13,7 @@ HOST = "pinned_host"  # what JAX calls memory of the host that devices copy from
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceMemory:
-    """One device. `used_bytes` are those of live arrays where the backend counts nothing itself, as on a CPU."""
+    """One device's memory. Where the backend counts nothing, as on a CPU, `used_bytes` are those of live arrays."""
 
     id: int
     kind: str
@@ -55,7 +55,7 @@ def _measure(device: Any, live_bytes: int) -> DeviceMemory:
 
 
 def count_chips(devices: Sequence[Any] | None = None) -> int:
-    """What is paid for: TPU chips, whose cores may be devices each, or GPUs; a CPU is one, however it is split."""
+    """Number of chips, which is what is paid for: a TPU chip may be several devices, and a split CPU is one."""
     return len({_name_chip(device) for device in (jax.devices() if devices is None else devices)})
 
 

@@ -1,13 +1,13 @@
-"""Components that take turns on the devices where not all of them have room: the others wait in the host's memory.
+"""Offloading: components that do not fit on the devices together take turns; the others wait in the host's memory.
 
-What leaves is as little as makes room, so that a small component stays; of as much, what was used longest ago. It comes
-back over the bus, not from the disk, and programs stay as they are: what changes is where the arrays lie that they are
-called with.
+The fewest bytes that make room leave, so that a small component stays; among equals the least recently used one (LRU).
+A component comes back over the bus, not from the disk, and programs stay as they are: only the place of the arrays
+that they are called with changes.
 
-Weights do not change while a model works, so the host keeps what it once got: to leave again costs nothing. That is as
-much of the host's memory as all components that ever leave, up to half of what it has; past that a component that comes
-back takes its copy along, and leaving is a transfer again. LoRAs do change weights (lora_state.py): whoever writes some
-lets go of their copies first.
+Weights do not change while a model works, so the host keeps its copies, and leaving again costs nothing. Copies take as
+much of the host's memory as all components that ever leave, up to half of it; past that a component that comes back
+gives up its copy, and leaving is a transfer again. LoRAs do change weights (lora_state.py): whoever writes some drops
+their copies first.
 Not here: what a plan for other machines advises (plan/placement.py), which counts with the same OffloadPolicy.
 """
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Parked:
-    """A weight in the host's memory. Of what it is on the devices it tells shape, dtype and sharding."""
+    """A weight in the host's memory, with the shape, dtype and sharding that it has on the devices."""
 
     host: jax.Array
     sharding: Sharding
@@ -50,7 +50,7 @@ class Parked:
 
 
 class OffloadPolicy:
-    """Whose turn it is on a device, in bytes alone: a Offloader moves arrays by it.
+    """Decides from bytes alone which components are on a device; an Offloader moves arrays by it.
 
     `measure` gives a component's bytes, and is asked once for each.
     """
@@ -72,11 +72,11 @@ class OffloadPolicy:
         self._away: set[str] = set()
 
     def add(self, name: str) -> None:
-        """One that is on the device; of several calls the first counts."""
+        """Notes a component that is on the device; a second call for it changes nothing."""
         self._order.setdefault(name)
 
     def use(self, *names: str, beside_bytes: int = 0) -> None:
-        """All of these are there afterwards, with so many bytes to spare beside them."""
+        """Brings these components onto the device, with `beside_bytes` to spare beside them."""
         for name in names:
             self._order[name] = self._order.pop(name)
         self.make_room(self.count(*names) + beside_bytes, besides=names)
@@ -85,7 +85,7 @@ class OffloadPolicy:
             self._away.discard(name)
 
     def make_room(self, wanted_bytes: int, *, besides: Collection[str]) -> None:
-        """Of all others as many leave as `wanted_bytes` need."""
+        """Sends components away, but for `besides`, until `wanted_bytes` are free."""
         staying = [name for name in self._order if name not in besides and name not in self._away]
         lacking_bytes = wanted_bytes + self.count(*staying) - self._limit_bytes
         if lacking_bytes <= 0:
@@ -95,27 +95,27 @@ class OffloadPolicy:
             self._on_leave(name)
 
     def count_present(self) -> int:
-        """Bytes of all that are there."""
+        """Bytes of all components that are on the device."""
         return self.count(*(self._order.keys() - self._away))
 
     def count(self, *names: str) -> int:
-        """Bytes of these."""
+        """Bytes of these components."""
         for name in names:
             if name not in self._sizes:
                 self._sizes[name] = self._measure(name)
         return sum(self._sizes[name] for name in names)
 
     def _choose(self, staying: list[str], lacking_bytes: int) -> tuple[str, ...]:
-        """The fewest bytes that are enough; all where not even they are. A model has six components at most."""
+        """The components with the fewest bytes that suffice, or all. A model has six at most: all groups are tried."""
         groups = (group for size in range(len(staying)) for group in itertools.combinations(staying, size + 1))
         enough = (group for group in groups if self.count(*group) >= lacking_bytes)
         return min(enough, key=lambda group: self.count(*group), default=(*staying,))
 
 
 class Offloader:
-    """Which components of one model are on its devices. With no limit, all of them, always.
+    """Moves the components of one model between devices and host. With no limit all of them stay on the devices.
 
-    `host_bytes` is what copies in the host's memory may take before a component that comes back gives up its own.
+    `host_bytes` is how much the host's copies may take before a component that comes back gives up its own.
     """
 
     def __init__(self, *, limit_bytes: int | None, host_bytes: float = math.inf) -> None:
@@ -133,18 +133,18 @@ class Offloader:
 
     @classmethod
     def of_mesh(cls, mesh: Mesh) -> "Offloader":
-        """Of the memory that each device says it has; a CPU says nothing."""
+        """An offloader limited by the memory that each device reports; a CPU reports none."""
         limit_bytes = find_limit(mesh.local_devices)
         host_bytes = HOST_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(limit_bytes=None if limit_bytes is None else int(USABLE * limit_bytes), host_bytes=host_bytes)
 
     def prepare(self, name: str, wanted: Mapping[str, Any]) -> None:
-        """Before these weights are read: whatever they leave no room for leaves the devices."""
+        """Makes room on the devices for weights that are about to be read."""
         if self.limit_bytes is not None:
             self._turns.make_room(measure(wanted), besides=(name,))
 
     def add(self, name: str, weights: dict[str, Any]) -> None:
-        """The dictionary that programs will be called with; of several for one component, the first."""
+        """Notes the dictionary that programs will be called with; the first one given for a component is kept."""
         self._components.setdefault(name, weights)
         self._turns.add(name)
 
@@ -157,7 +157,7 @@ class Offloader:
             self._turns.use(*names, beside_bytes=self._measure_program(program))
 
     def forget_copies(self, name: str, keys: Collection[str] | None = None) -> None:
-        """Before these weights of a component that is on the devices change: the host's copies of them go.
+        """Drops the host's copies of weights that are about to change; their component is on the devices.
 
         None means all of them.
         """
@@ -166,12 +166,12 @@ class Offloader:
             copies.pop(key).delete()
 
     def clear(self) -> None:
-        """Lets go of everything that it keeps in the host's memory."""
+        """Drops every copy in the host's memory."""
         for name in self._copies:
             self.forget_copies(name)
 
     def _measure_program(self, program: Any) -> int:
-        """Its working memory, and the code of all that ran so far."""
+        """Bytes of the program's working memory, and of the code of all programs that ran so far."""
         if program is None:
             return 0
         if id(program) not in self._programs:
@@ -215,10 +215,10 @@ class Offloader:
 
 
 def measure(weights: Mapping[str, Any]) -> int:
-    """Bytes that one device holds of them."""
+    """Bytes of these weights that one device holds."""
     return sum(math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in weights.values())
 
 
 def _measure_host(copies: Mapping[str, Parked]) -> int:
-    """Bytes of the host's memory: each device has its own."""
+    """Bytes that these copies take in the host's memory: every device has its own."""
     return sum(measure({key: one}) * len(one.sharding.addressable_devices) for key, one in copies.items())

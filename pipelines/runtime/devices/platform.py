@@ -65,15 +65,15 @@ def has_cuda_build() -> bool:
 
 
 def choose_platforms(*, has_cuda: bool) -> str:
-    """JAX_PLATFORMS where there is no TPU. Left unset, JAX would ask libtpu too, which complains at length."""
+    """Value of JAX_PLATFORMS where there is no TPU; unset, JAX would ask libtpu too, which complains at length."""
     return "cuda,cpu" if has_cuda else "cpu"
 
 
 def prepare_compiler(*, cpu_devices: int) -> None:
-    """For compiling only: JAX stays on the CPU, even beside a TPU, and libtpu asks nobody what machine this is.
+    """Prepares a process that only compiles: JAX stays on the CPU, even beside a TPU, and libtpu queries no server.
 
-    The CPU shows itself as `cpu_devices` at least, whatever the environment says: nothing else runs here. May run after
-    jax is imported, but before it is asked for devices.
+    The CPU is at least `cpu_devices` devices, whatever the environment says: nothing else runs here. May be called
+    after jax is imported, but before it is asked for devices.
     """
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
@@ -86,28 +86,28 @@ def prepare_compiler(*, cpu_devices: int) -> None:
 
 
 def split_cpu(devices: int) -> None:
-    """A CPU shows itself to JAX as so many devices, unless the environment says another number."""
+    """Makes the CPU so many devices for JAX, unless the environment says another number."""
     flags = os.environ.get("XLA_FLAGS", "")
     if _DEVICE_COUNT not in flags:
         os.environ["XLA_FLAGS"] = with_devices(flags, devices)
 
 
 def with_devices(flags: str, devices: int) -> str:
-    """These XLA_FLAGS, but a CPU shows itself as so many devices, or as more where they say more."""
+    """Adds to XLA_FLAGS that the CPU is so many devices, or more where the flags already say more."""
     said = [int(count) for count in re.findall(rf"{_DEVICE_COUNT}=(\d+)", flags)]
     others = [flag for flag in flags.split() if not flag.startswith(_DEVICE_COUNT)]
     return " ".join([*others, f"{_DEVICE_COUNT}={max([devices, *said[-1:]])}"])
 
 
 def list_flags(platform: str, environment: Mapping[str, str] = os.environ) -> str:
-    """What the environment tells the compiler for `cpu`, `gpu` or `tpu` that may change a program; mostly nothing."""
+    """Flags in the environment that may change programs for `cpu`, `gpu` or `tpu`; usually none."""
     names = ("XLA_FLAGS", "LIBTPU_INIT_ARGS") if platform == "tpu" else ("XLA_FLAGS",)
     flags = " ".join(environment.get(name, "") for name in names).split()
     return " ".join(flag for flag in flags if not flag.startswith((*_HARMLESS, *_OF_OTHERS[platform])))
 
 
 def extend_environment(**variables: str) -> dict[str, str]:
-    """This process's environment and more, for a process that it starts."""
+    """This process's environment with more variables, for a process that it starts."""
     return os.environ | variables
 
 

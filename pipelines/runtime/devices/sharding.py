@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 Rules = Sequence[tuple[str, PartitionSpec]]
 
 Axes = str | tuple[str, ...] | None
-"""What an entry of a PartitionSpec may be."""
+"""An entry of a PartitionSpec: the mesh axes that split one axis of an array."""
 
 
 class Rows(Protocol):
@@ -31,7 +31,7 @@ STACK = ".every_layer."  # in the name of a stack
 
 
 class ShardingRuleError(AssertionError):
-    """A weight that no rule names, or a split that does not divide the weight."""
+    """Raised for a weight that no rule names, or whose shape a rule does not divide evenly."""
 
 
 def apply_rules(rules: Rules, shapes: Mapping[str, tuple[int, ...]], mesh: Mesh) -> dict[str, NamedSharding]:

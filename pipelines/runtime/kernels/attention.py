@@ -47,7 +47,7 @@ class AttentionAxes:
         return self.interprets or self.mesh.devices.flat[0].platform == "tpu"
 
     def choose_spec(self, shape_BLHD: tuple[int, ...]) -> P:
-        """Of what divides, with heads and their features as one axis; the rest is whole on every device."""
+        """PartitionSpec that splits each axis the mesh divides (heads and features are one); others stay whole."""
         axes = zip(shape_BLHD, (self.rows, self.tokens, self.heads), strict=False)
         return P(*(axis if size % count_parts(self.mesh, axis) == 0 else None for size, axis in axes))
 
@@ -202,7 +202,7 @@ def _is_like(query_BHLD: jax.Array, key_BHLD: jax.Array) -> bool:
 
 
 def _takes_kernel(axes: AttentionAxes | None, query_BLHD: jax.Array, *, is_self: bool) -> TypeGuard[AttentionAxes]:
-    """For many queries, where a chip has room for what it would hold of them."""
+    """Whether the flash kernel applies: many queries on a TPU, whose smallest tiles fit into VMEM."""
     if axes is None or not axes.takes_kernels or query_BLHD.shape[1] < LONG:
         return False
     share = _divide(axes, query_BLHD.shape[:3], is_self=is_self)
@@ -215,7 +215,7 @@ def _takes_kernel(axes: AttentionAxes | None, query_BLHD: jax.Array, *, is_self:
 
 
 class _Share(NamedTuple):
-    """Of one device: `heads` before any are traded between the `devices` that split the keys."""
+    """One device's share: `heads` are counted before they are traded among the `devices` that split keys."""
 
     spec: P
     devices: int

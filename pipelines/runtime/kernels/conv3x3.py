@@ -47,7 +47,7 @@ _TURN = 200  # cycles in which the matrix units run dry between two turns of the
 
 
 def block_taps(weight_OITHW: jax.Array) -> jax.Array:
-    """As the kernel wants it: (blocks of outputs, taps of frames, of rows, inputs, taps of columns, LANES), in bf16."""
+    """Blocks a weight for the kernel, in bf16: (output blocks, frame taps, row taps, inputs, column taps, LANES)."""
     outputs, inputs, time_taps, _, _ = weight_OITHW.shape
     blocks, filled = pl.cdiv(outputs, LANES), _fill(inputs)
     pads = ((0, blocks * LANES - outputs), (0, filled - inputs), (0, 0), (0, 0), (0, 0))
@@ -62,12 +62,12 @@ def find_flat_shape(weight_shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def unflatten_taps(flat: jax.Array) -> jax.Array:
-    """As block_taps gives it, what was kept in `find_flat_shape`."""
+    """Turns a weight kept in the shape of `find_flat_shape` into what `block_taps` gives."""
     return flat.reshape(len(flat), 1, TAPS, -1, TAPS, LANES)
 
 
 def unblock_taps(blocked: jax.Array, *, inputs: int, outputs: int) -> jax.Array:
-    """The weight (O, I, T, 3, 3) that was blocked."""
+    """Turns a blocked weight back into (O, I, T, 3, 3)."""
     blocks, time_taps, _, filled, _, _ = blocked.shape
     weight = blocked.transpose(0, 5, 3, 1, 2, 4).reshape(blocks * LANES, filled, time_taps, TAPS, TAPS)
     return weight[:outputs, :inputs]
@@ -75,7 +75,7 @@ def unblock_taps(blocked: jax.Array, *, inputs: int, outputs: int) -> jax.Array:
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """What the kernel makes at a time: `rows` that divide the height, `wide` blocks of outputs that divide theirs."""
+    """Block sizes of the kernel: `rows` divide the picture's height, `wide` the number of blocks of outputs."""
 
     rows: int
     wide: int
@@ -92,9 +92,9 @@ def choose_blocks(
     vmem_bytes: int,
     has_rows: bool = False,
 ) -> Blocks | None:
-    """As wide as fills the matrix units best, and then as tall as there is room for. None where not even one row has.
+    """Chooses blocks that fill the matrix units best, then as tall as VMEM allows; None if not even a row fits.
 
-    `blocks` of outputs are there (`block_taps`). With `has_rows` the rows above and below come from other devices.
+    `blocks` counts the weight's blocks of outputs. With `has_rows` the rows above and below come from other devices.
     """
     columns = _pad_width(width, has_neighbours=True)
 
@@ -127,12 +127,12 @@ def _grow(wide: int) -> float:
 
 
 def _count_units(wide: int) -> int:
-    """Matrix units side by side that the sums of so many blocks fill."""
+    """Number of matrix units side by side that the sums of `wide` blocks fill."""
     return math.ceil(TAPS * wide * LANES / UNIT)
 
 
 def choose_groups(total: int, *, lanes: int, pixels: int, wide: int) -> int:
-    """How many of all groups of inputs, of all taps of frames and rows, are multiplied in one turn of the loop.
+    """How many of the `total` groups (inputs by taps of frames and rows) one turn of the loop multiplies.
 
     The first turn is the rest, if there is one. Of those with little enough code, the quickest: 16 pixels go through a
     unit in 8 cycles, and there are two units.
@@ -219,17 +219,17 @@ def convolve_taps(  # noqa: PLR0917 - arrays by position, as elsewhere
 
 
 def _fill(channels: int) -> int:
-    """Up to whole vectors of lanes."""
+    """Rounds channels up to whole vectors of lanes."""
     return LANES * pl.cdiv(channels, LANES)
 
 
 def _pad_width(width: int, *, has_neighbours: bool) -> int:
-    """A row, with the pixels left and right of it where there are any, up to whole tiles."""
+    """Rounds a row, with the pixels left and right of it where there are any, up to whole tiles."""
     return SUBLANES * pl.cdiv(width + (TAPS - 1) * has_neighbours, SUBLANES)
 
 
 def _spec_rows(shape_BFHWC: tuple[int, ...], *, rows: int) -> list[pl.BlockSpec]:
-    """A block of rows, the row above and the row below; at the picture's ends some other row, which nobody looks at."""
+    """Specs of a block of rows, the row above and the row below; at the picture's ends any row, as it is unused."""
     _, frames, height, width, channels = shape_BFHWC
     of_one = None, frames, 1, width, channels
     return [
@@ -297,7 +297,7 @@ def _kernel(*refs: Any, names: tuple[str, ...], has_rows: bool, rows: int, width
 
 
 def _put_together(seen_ref: Any, taken: dict[str, Any], *, width: int, time_taps: int) -> None:
-    """A row is its pixels, the one to the right of them, zeros, and last of all the one to the left."""
+    """Assembles rows in VMEM: its pixels, the one to the right of them, zeros, and last the one to the left."""
     _, groups, tall, columns, size = seen_ref.shape
     inputs = taken["x"][0].shape[-1]
     whole = width // SUBLANES * SUBLANES

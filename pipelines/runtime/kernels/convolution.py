@@ -23,7 +23,7 @@ from pipelines.runtime.kernels.upsample import double_pixels
 
 
 def has_kernels(mesh: Mesh) -> bool:
-    """Whether the kernels for TPU run there."""
+    """Whether the mesh's devices run the kernels for TPU."""
     return mesh.devices.flat[0].platform == "tpu"
 
 
@@ -31,7 +31,7 @@ def has_kernels(mesh: Mesh) -> bool:
 class PictureAxes:
     """How videos (batch, channels, frames, height, width) lie on a mesh: `spec` may split all but the two between.
 
-    Of height and width at most one. With `interprets` the kernels for TPU run on any devices, slowly.
+    At most one of height and width may be split. With `interprets` TPU kernels run on any devices, slowly.
     """
 
     mesh: Mesh
@@ -44,7 +44,7 @@ class PictureAxes:
 
     @classmethod
     def of_pictures(cls, sharding: NamedSharding) -> "PictureAxes":
-        """Of pictures (batch, channels, height, width)."""
+        """The axes of pictures (batch, channels, height, width) with this sharding."""
         batch, channels, *sides = (*sharding.spec, None, None)[:4]
         return cls(mesh=cast(Mesh, sharding.mesh), spec=P(batch, channels, None, *sides))
 
@@ -58,24 +58,24 @@ class PictureAxes:
 
     @property
     def split(self) -> tuple[Any, Any, Any]:
-        """Axes of the batch, the height and the width."""
+        """Mesh axes that split the batch, the height and the width."""
         spec = (*self.spec, None, None, None, None, None)
         return spec[0], spec[3], spec[4]
 
     @property
     def attention(self) -> AttentionAxes:
-        """How attentions between convolutions lie: a frame's pixels are its tokens."""
+        """Mesh axes of attentions between the convolutions: a frame's pixels are its tokens."""
         batch, tall, wide = self.split
         return AttentionAxes(
             mesh=self.mesh, rows=batch, tokens=tall or wide, trades_heads=False, interprets=self.interprets
         )
 
     def divides(self, shape_BHW: tuple[int, ...]) -> bool:
-        """Whether every device would have as much as the others."""
+        """Whether the mesh divides this shape evenly among its devices."""
         return not any(size % count_parts(self.mesh, axis) for size, axis in zip(shape_BHW, self.split, strict=True))
 
     def choose_blocks(self, shape_BCFHW: tuple[int, ...], *, blocks: int, time_taps: int) -> Blocks | None:
-        """Of the kernel, for inputs of this shape and `blocks` of outputs; None where it cannot be taken."""
+        """Kernel block sizes for this shape and `blocks` of outputs, or None if the kernel does not apply."""
         batch, inputs, frames, height, width = shape_BCFHW
         if not self.divides((batch, height, width)):
             return None
@@ -144,9 +144,9 @@ def convolve_split(
 def block_convolutions(
     module: torch.nn.Module, weights: Mapping[str, jax.Array], *, also: tuple[type, ...] = ()
 ) -> dict[str, jax.Array]:
-    """A module's weights, but those that convolve_split may take as it wants them: once, and not at every step.
+    """Blocks the weights that convolve_split may take, once and not at every step; the others stay as they are.
 
-    They are those of plain convolutions of 3 x 3 pixels, whose forward then takes that way (bridge/modules.py), and of
+    These are weights of plain convolutions of 3 x 3 pixels, whose forward then calls it (bridge/environment.py), and of
     submodules that are one of `also`.
     """
     names = _list_weights(module, lambda one: isinstance(one, also) or _is_plain(one))
@@ -205,7 +205,7 @@ def _to_kernel(x_BCFHW: jax.Array) -> jax.Array:
 
 
 def _find_neighbours(earlier: jax.Array, own: jax.Array, axis: int, names: Any, *, devices: int) -> jax.Array | None:
-    """The lines before the first and after the last along `axis`, of all frames; None where nobody has any."""
+    """The neighbours' lines before the first and after the last along `axis`; None on a single device."""
     if devices == 1:
         return None
     first, last = (

@@ -24,13 +24,13 @@ MIN_VERSIONS = {(10, 3): 91100}  # of newer chips
 
 @functools.cache
 def has_cuda() -> bool:
-    """Whether JAX computes on NVIDIA GPUs that the kernel runs on; a ROCm one has no cuDNN."""
+    """Whether JAX computes on NVIDIA GPUs that can run the kernel; ROCm GPUs have no cuDNN."""
     capabilities = {find_capability(device) for device in jax.devices()}
     return can_run(capabilities, version=_find_version())
 
 
 def can_run(capabilities: Collection[tuple[int, int] | None], *, version: int) -> bool:
-    """Whether devices of these compute capabilities, None for no NVIDIA GPU, all run it with this cuDNN."""
+    """Whether devices of these compute capabilities (None: no NVIDIA GPU) all run the kernel with this cuDNN."""
     return all(one and one >= AMPERE and version >= MIN_VERSIONS.get(one, MIN_VERSION) for one in capabilities)
 
 
@@ -43,7 +43,7 @@ def find_capability(device: Any) -> tuple[int, int] | None:
 
 
 def _find_version() -> int:
-    """91100 is cuDNN 9.11; 0 where JAX has no CUDA build, or that finds no cuDNN."""
+    """Version of cuDNN (91100 is 9.11); 0 where JAX has no CUDA build, or that finds no cuDNN."""
     for plugin in CUDA_PLUGINS:
         with contextlib.suppress(ImportError, RuntimeError):
             return importlib.import_module(f"{plugin}._versions").cudnn_get_version()

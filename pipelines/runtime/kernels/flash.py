@@ -83,7 +83,7 @@ class Tiles:
 
 
 def find_vmem_bytes(device_kind: str) -> int:
-    """What the kernel may use of a chip's vector memory."""
+    """Bytes of a chip's vector memory (VMEM) that the kernel may use."""
     return int(USABLE * VMEM_BYTES.get(device_kind, SMALL_VMEM_BYTES))
 
 
@@ -120,7 +120,7 @@ def has_room(*, heads: int, width: int, itemsize: int, vmem_bytes: int) -> bool:
 
 
 def count_vmem_bytes(tiles: Tiles, *, group: int, width: int, itemsize: int) -> int:
-    """Of inputs and output, each twice since the next comes meanwhile, of what is kept, and of squares at work.
+    """VMEM bytes: double-buffered inputs and output, running statistics, and the squares in flight.
 
     The output of several heads is put together from pieces, each filled up to LANES.
     """
@@ -228,12 +228,12 @@ def flash_attention(
 
 
 def count_flops(*, batch: int, heads: int, width: int, queries: int, keys: int) -> int:
-    """What the matrix units go through: heads share a block, each over all of its lanes."""
+    """Floating-point operations of the matrix units: heads share a block, each over all of its lanes."""
     return 4 * batch * heads * queries * keys * max(LANES, choose_group(heads, width) * width)
 
 
 def count_keys(tiles: Tiles, key_length: int, window: int | None = None) -> int:
-    """Those that take as long, in steps of 512, as all that is done for a row of tiles."""
+    """Cost of a row of tiles, as the number of keys that would take equally long in steps of 512."""
     band = _Band(tiles=tiles, key_length=key_length, window=window)
     beside = _TILE_KEYS * band.visits + _COPY_KEYS * (band.visits - 1) + _ROW_KEYS
     if window is not None:  # some steps are masked at both ends; the keys that are new to a query are read twice
@@ -356,7 +356,7 @@ def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, 
         return value.T[head * width : (head + 1) * width]
 
     def raise_maximum(first: Any, count: int, *, is_masked: bool) -> None:
-        """To that of these keys where theirs is higher; totals and sums become relative to it."""
+        """Raises the running maximum to that of these keys; totals and sums become relative to it."""
         for head in range(group):
             for queries in _cut(tiles.queries):
                 highest = before = maximum_ref[head, :, queries]
@@ -377,7 +377,7 @@ def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, 
         sum_ref[rows, queries] = fade[:1] * (sum_ref[rows, queries] + sums)
 
     def add_keys(first: Any, count: int, *, is_masked: bool) -> None:
-        """One step. While logits of one square are computed, weights of another are, and sums of a third."""
+        """Runs one step: while logits of one square are computed, so are weights of another and sums of a third."""
         squares = [
             _Square(head=head, queries=queries, offset=keys.start, size=keys.stop - keys.start)
             for head in range(group)
@@ -418,7 +418,7 @@ def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, 
     is_cut = window is not None or rest % LANES != 0
 
     def each_step(run: Callable[..., None]) -> None:
-        """In a loop; of the last tile only what holds keys."""
+        """Calls `run` for every step of a tile in a loop; of the last tile only for steps that hold keys."""
         steps = tiles.keys // tiles.step
         whole = jnp.where(column == last, rest // tiles.step, steps)
         jax.lax.fori_loop(0, whole, lambda step, _: run(step * tiles.step, tiles.step, is_masked=False), None)
@@ -427,7 +427,7 @@ def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, 
             pl.when(column == last)(lambda: run(rest // tiles.step * tiles.step, size, is_masked=is_cut))
 
     def each_near_step(run: Callable[..., None], *, is_masked: bool = False) -> None:
-        """Those of which some query sees some keys; with masks where not all see all."""
+        """Calls `run` for steps in which some query sees some keys; with masks where not all see all."""
         assert window is not None
         first, after = first_query - window - first_key, first_query + tiles.queries + window - first_key
         until = jnp.minimum(pl.cdiv(key_length - first_key, tiles.step), tiles.keys // tiles.step)

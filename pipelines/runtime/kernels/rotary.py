@@ -25,5 +25,5 @@ def _exchange(x: jax.Array) -> np.ndarray:
 
 
 def _choose_precision(x: jax.Array) -> jax.lax.Precision | None:
-    """One term a sum, so bf16 is exact anyway; a TPU would round fp32 to it unless told otherwise."""
+    """Sums have one term, so bf16 is exact anyway; fp32 needs HIGHEST, or a TPU would round it to bf16."""
     return jax.lax.Precision.HIGHEST if x.dtype == jnp.float32 else None

@@ -26,7 +26,7 @@ _ROWS = 256  # tokens a kernel holds at a time, of two bytes a number; half of t
 
 
 class NormAndRotary(NamedTuple):
-    """What becomes of the own L tokens: x * gain * weight, and each head of that turned. All are fp32.
+    """Norm and rotary embedding of a device's own L tokens: x * gain * weight, each head then turned, in fp32.
 
     `cos` and `sin` (L, D) hold every angle twice; `gain` (B, L, 1) is a norm's for each token, `weight` (C,) its
     features'.
@@ -38,7 +38,7 @@ class NormAndRotary(NamedTuple):
     weight: jax.Array
 
     def apply(self, x_BLC: jax.Array) -> jax.Array:
-        """As XLA does it."""
+        """Computes the same with XLA's operations instead of the kernel."""
         heads_BLHD = scale(x_BLC, self.gain, self.weight).reshape(*x_BLC.shape[:2], -1, self.cos.shape[-1])
         return rotate_pairs(heads_BLHD, self.cos, self.sin).reshape(x_BLC.shape)
 
@@ -46,9 +46,9 @@ class NormAndRotary(NamedTuple):
 def gather_tokens(
     x_BLC: jax.Array, axis: Any, *, parts: int, turn: NormAndRotary | None = None, interpret: bool = False
 ) -> jax.Array:
-    """(B, parts * L, C / parts): all tokens of a device's part of the features, for its own L tokens of all C.
+    """Trades a device's L tokens of all C features for all tokens of its features: (B, parts * L, C / parts).
 
-    Inside a `shard_map` over `axis`, which has `parts` devices.
+    For use inside a `shard_map` over `axis`, which has `parts` devices.
     """
     batch, length, channels = x_BLC.shape
     parts_BPLC = _cut(x_BLC, parts, turn, interpret=interpret)
@@ -58,7 +58,7 @@ def gather_tokens(
 
 
 def gather_features(x_BLC: jax.Array, axis: Any, *, parts: int, interpret: bool = False) -> jax.Array:
-    """The way back: (B, L / parts, C * parts)."""
+    """Undoes gather_tokens: (B, L / parts, C * parts)."""
     batch, length, channels = x_BLC.shape
     parts_BPLC = x_BLC.reshape(batch, parts, length // parts, channels)
     return _join(jax.lax.all_to_all(parts_BPLC, axis, 1, 1, tiled=True), interpret=interpret)

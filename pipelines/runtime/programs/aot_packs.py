@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class PackError(LumeshError):
-    """A file that is no pack, or a damaged one; `detail` is what stands behind the file's name in a sentence."""
+    """Raised for a file that is no pack, or damaged; `detail` completes a sentence that begins with its name."""
 
     title = "This pack cannot be used"
 
@@ -54,18 +54,18 @@ class _Facts(BaseModel):
 
 
 class TargetMachine(_Facts):
-    """What executables are made for. One that differs in any word is another machine."""
+    """The machine that executables are made for; one that differs in any field is another machine."""
 
     devices: str
     mesh: str
     jax: str
     jaxlib: str
     libtpu: str
-    """Empty where no TPU is meant."""
+    """Empty for machines without TPUs."""
     layout: str
-    """Where each chip of the mesh sits; of a CPU its kind and features."""
+    """Position of each chip of the mesh; for a CPU its kind and features."""
     flags: str = ""
-    """Of the environment, as far as they matter (platform.py). Packs made before they were noted have none."""
+    """Compiler flags from the environment that matter (platform.py); empty in packs older than this field."""
 
     def find_difference(self, here: "TargetMachine") -> str:
         """Half a sentence for people about the first difference; empty where there is none."""
@@ -84,7 +84,7 @@ class TargetMachine(_Facts):
 
 
 class Entry(_Facts):
-    """One program. `arguments` and `fingerprint` are hashes: of what it takes, and of Program.describe."""
+    """One packed program. `arguments` is a hash of its arguments' types, `fingerprint` one of Program.describe."""
 
     name: str
     arguments: str
@@ -94,7 +94,7 @@ class Entry(_Facts):
 
 
 class Manifest(_Facts):
-    """What is in a pack; `topology`, `shapes`, `batch_size` and `compile_s` are for people."""
+    """A pack's table of contents; `topology`, `shapes`, `batch_size` and `compile_s` are for people."""
 
     format: Literal[1]
     model: str
@@ -107,7 +107,7 @@ class Manifest(_Facts):
 
 
 def describe_target(mesh: Mesh, *, device_count: int) -> TargetMachine:
-    """Of a mesh of real devices, or of those that can only be compiled for; `device_count` counts the others too."""
+    """Describes a mesh's machine, real or only compiled for; `device_count` includes devices outside the mesh."""
     devices = list(mesh.devices.flat)
     if devices[0].platform == "cpu":
         kind, libtpu, layout = "CPU", "", _describe_processor()
@@ -188,7 +188,7 @@ def read_manifest(file: Path) -> Manifest:
 
 
 def _read_payload(file: Path, entry: Entry) -> bytes:
-    """The bytes that were packed; raises PackError when they are not."""
+    """A packed program's bytes; raises PackError when they cannot be read or their checksum is wrong."""
     try:
         with zipfile.ZipFile(file) as archive:
             payload = archive.read(entry.file)
@@ -200,10 +200,10 @@ def _read_payload(file: Path, entry: Entry) -> bytes:
 
 
 class Packs:
-    """What packs hold for one loaded model.
+    """The packs that one loaded model may use.
 
-    `paths` are packs or folders of them. A folder may hold packs of other models and machines; of those nothing is said
-    where one fits.
+    `paths` are packs or folders of them. Packs of other models and machines in a folder are
+    reported only where no pack fits.
     """
 
     def __init__(self, paths: Sequence[Path], *, model_id: str, mesh: Mesh) -> None:
@@ -226,7 +226,7 @@ class Packs:
             log.warning("%s", reason)
 
     def find(self, program: Program, lowered: Any) -> Callable[[], Any] | None:
-        """How to load the program; None when no pack has it. What that gives may be None too: the file is damaged."""
+        """A function that loads the program (or gives None if its file is damaged); None when no pack has it."""
         if not self._usable:
             return None
         fingerprint = _hash(program.describe(lowered))
@@ -246,18 +246,18 @@ class Packs:
         return any(names <= {entry.name for entry in manifest.programs} for manifest in self._usable.values())
 
     def has_loaded(self, programs: Sequence[Program]) -> bool:
-        """Whether any of these came from a pack."""
+        """Whether any of these programs came from a pack."""
         return any(name_program(program) in self._loaded for program in programs)
 
     def describe(self, programs: Sequence[Program]) -> str:
-        """For people: which packs these came from so far, and why others are not used."""
+        """Text for people: which packs these programs came from so far, and why others are not used."""
         names = [name_program(program) for program in programs]
         used = sorted({self._loaded[name] for name in names if name in self._loaded})
         missing = [reason for name in names for reason in self._missing.get(name, ())]
         return "; ".join([*([f"from {', '.join(used)}"] if used else []), *self._unusable, *dict.fromkeys(missing)])
 
     def _open(self, file: Path, target: TargetMachine, *, model_id: str, is_for_others: bool = False) -> list[str]:
-        """Why the file is not used; nothing when it is, or when it is another model's in a folder for all."""
+        """Opens a pack; returns why it is not used: nothing if it is, or if a folder for all has it for others."""
         try:
             manifest = read_manifest(file)
         except PackError as error:
@@ -301,7 +301,7 @@ def _explain_missing(program: Program, manifest: Manifest) -> str:
 
 
 def _hash_arguments(program: Program) -> str:
-    """Of names, shapes, types and places on the mesh of everything it takes."""
+    """Hash of the names, shapes, dtypes and shardings of a program's arguments."""
     found = [
         (jax.tree_util.keystr(path), one.shape, str(one.dtype), str(getattr(one.sharding, "spec", "")))
         for path, one in jax.tree_util.tree_leaves_with_path(program.arguments)

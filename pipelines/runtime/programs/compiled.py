@@ -58,7 +58,7 @@ counter = CompileCounter()
 
 
 def use_persistent_cache(folder: Path) -> None:
-    """From now on every program goes to this folder, however small or quick."""
+    """Makes JAX keep every compiled program in this folder, however small or quick to compile."""
     folder.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     compilation_cache.reset_cache()  # JAX stays with the folder that it opened
@@ -68,10 +68,10 @@ def use_persistent_cache(folder: Path) -> None:
 
 @contextlib.contextmanager
 def without_persistent_cache() -> Iterator[None]:
-    """Inside, every thread compiles afresh and keeps nothing on disk.
+    """Turns the persistent cache off: inside, every thread compiles afresh and keeps nothing on disk.
 
-    For executables that are kept elsewhere (what was read from the cache does not serialize whole on a CPU) or made for
-    chips that are not here (those cannot be read back).
+    Meant for executables that are kept elsewhere (what was read from the cache does not serialize whole on a CPU) or
+    made for chips that are not here (those cannot be read back).
     """
     try:
         _switch_persistent_cache(is_used=False)
@@ -87,10 +87,10 @@ def _switch_persistent_cache(*, is_used: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What to compile: `arguments` are ShapeDtypeStructs with shardings, `donate` positions the caller gives up.
+    """A function to compile: `arguments` are ShapeDtypeStructs with shardings, `donate` positions of donated ones.
 
-    `vmem_share` is for what large products of matrices may use, `compact_vmem_bytes` for code that would be too long
-    (compiler_options.py).
+    `vmem_share` gives large matrix products more vector memory; `compact_vmem_bytes` shortens code that would be too
+    long (compiler_options.py).
     """
 
     key: tuple[Any, ...]
@@ -103,23 +103,23 @@ class Program:
 
     @property
     def options(self) -> dict[str, str]:
-        """The compiler's (compiler_options.py)."""
+        """Compiler options for this program (compiler_options.py)."""
         return choose_options(self.arguments, vmem_share=self.vmem_share, compact_vmem_bytes=self.compact_vmem_bytes)
 
     def describe(self, lowered: Any) -> str:
-        """All that decides what the compiler makes of it: what differs is another program."""
+        """Text of everything the compiler's result depends on; programs with different texts are different."""
         return "\n".join((*(f"{name}={value}" for name, value in sorted(self.options.items())), lowered.as_text()))
 
 
 FindReady = Callable[[Program, Any], Callable[[], Any] | None]
-"""A program and what tracing it gave -> how to get it without compiling, which may still give None; or None."""
+"""Takes a program and its lowering; returns a function that loads it without compiling (None if it cannot), or None."""
 
 
 class Programs:
     """One loaded model's compiled programs, by key.
 
     Compilation runs on threads of its own: whoever waits for it may give up, and the program is there when it is wanted
-    again. What `find_ready` has is not compiled (aot_packs.py).
+    again. Programs that `find_ready` finds are loaded instead (aot_packs.py).
     """
 
     def __init__(self, find_ready: FindReady = lambda _program, _lowered: None) -> None:
@@ -136,7 +136,7 @@ class Programs:
 
     @property
     def unfinished(self) -> int:
-        """How many are being compiled right now, whoever waits for them."""
+        """Number of programs being compiled right now, whoever waits for them."""
         return sum(not future.done() for future in list(self._compiling.values()))  # another thread may ask
 
     def compile_all(
@@ -193,7 +193,7 @@ def lower(program: Program) -> Any:
 class CacheIndex:
     """Which programs the persistent cache holds, as fingerprints in one JSON file.
 
-    `context` is all that makes other programs of the same key.
+    `context` names everything else that programs of the same key depend on.
     """
 
     def __init__(self, folder: Path, *, context: str) -> None:

@@ -1,4 +1,4 @@
-"""What XLA for TPU is asked to do differently: collectives beside computing, large tiles for products, short code.
+"""Options for XLA's TPU compiler: collectives beside computing, large tiles for products, short code.
 
 By the TPU compiler, Wan 14B at 832x480x81 on a v6e-8: 918 ms a step without, 879 with gathers beside computing, 793
 with large tiles too. Its decoder at 1280x720x81 with small ones: 71 MB of code in place of 98 and compiled in 40 s in
@@ -21,7 +21,7 @@ _USUAL_VMEM_BYTES = 16 * 2**20
 
 
 def choose_options(arguments: Any, *, vmem_share: float = 0.0, compact_vmem_bytes: int | None = None) -> dict[str, str]:
-    """For a program of these arguments; none unless they lie on TPUs.
+    """Compiler options of a program with these arguments; none unless they lie on TPUs.
 
     `vmem_share` of a core's vector memory is what each of its operations may use, if that is more than XLA gives it
     anyway. Products of large matrices gain by it, convolutions only compile longer. XLA unrolls all of a tile, so with

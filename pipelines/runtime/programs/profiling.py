@@ -32,7 +32,7 @@ def trace_to(folder: Path) -> Iterator[None]:
 
 
 def _succeeds(action: Callable[[], None]) -> bool:
-    """Whether JAX's profiler could do it: a full disk, or a trace that it could not write before, makes it raise."""
+    """Runs an action of JAX's profiler; False if it raises, as on a full disk or after a trace it failed to write."""
     try:
         action()
     except (OSError, RuntimeError, ValueError) as error:
@@ -42,7 +42,7 @@ def _succeeds(action: Callable[[], None]) -> bool:
 
 
 def describe_trace(folder: Path) -> str:
-    """Where the newest trace is, and how to look at it; or that there is none."""
+    """A sentence for the log: where the newest trace is and how to open it, or that there is none."""
     files = folder.glob("plugins/profile/*/perfetto_trace.json.gz")
     file = max(files, key=lambda file: file.stat().st_mtime, default=None)
     if file is None:

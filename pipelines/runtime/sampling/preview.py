@@ -66,7 +66,7 @@ def fit_map(latents_BCHW: np.ndarray, pixels_BHWC: np.ndarray, *, cells: int = 1
 
 
 class PreviewMap:
-    """The map of one model: found with it, learnt here before, or still to learn.
+    """One model's map from latents to RGB: shipped with it, learnt here before, or still to be learnt.
 
     A checkpoint may bring its map. For others it is learnt from the first output that is decoded, and kept in
     `learnt_folder`; until then `guess` stands in.
@@ -79,7 +79,7 @@ class PreviewMap:
         self.map = found or guess
 
     def learn(self, latents_BCHW: np.ndarray, pixels_BHWC: np.ndarray) -> None:
-        """From latents and the uint8 pictures they were decoded to."""
+        """Fits the map to latents and the uint8 pictures they were decoded to, and keeps it."""
         self.map = fit_map(latents_BCHW, pixels_BHWC, cells=self.map.cells)
         self.is_learnt = True
         self._learnt_folder.mkdir(parents=True, exist_ok=True)

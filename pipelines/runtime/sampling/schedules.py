@@ -87,7 +87,7 @@ def build_schedule(
     sigmas: Sequence[float] | None = None,
     mu: float | None = None,
 ) -> Schedule:
-    """The table of `steps` steps; with `last_steps` of only so many of them, which start from a picture under noise.
+    """Builds the table of `steps` steps, or of the `last_steps` among them, which start from a picture under noise.
 
     `sigmas` and `mu` are passed on to diffusers' `set_timesteps`.
     """
@@ -119,13 +119,13 @@ def build_schedule(
 
 
 def _probe_start(scheduler: Any, timestep: torch.Tensor) -> tuple[float, float]:
-    """How much of a picture and how much of noise diffusers' `add_noise` takes for a first step like this (1,)."""
+    """Factors of the picture and of the noise in diffusers' `add_noise` for this first step (1,)."""
     one, none = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
     return float(scheduler.add_noise(one, none, timestep)), float(scheduler.add_noise(none, one, timestep))
 
 
 def _probe_step(scheduler: Any, timestep: torch.Tensor) -> list[float]:
-    """One row of the table; advances the scheduler by a step."""
+    """Computes one row of the table and advances the scheduler by a step."""
     # One position more than the basis has: the last stays zero and shows the noise alone. UniPC wants a batch axis.
     unit_vectors = torch.eye(len(BASIS) + 1, dtype=torch.float64)[: len(BASIS), None]
     latents, output, x0, older_x0, anchor = unit_vectors
@@ -166,7 +166,7 @@ def _replace_memory(scheduler: Any, *, x0: torch.Tensor, older_x0: torch.Tensor,
 
 
 def _flow_sigma(scheduler: Any, timestep: torch.Tensor) -> float | None:
-    """The noise level before this step, for the flow scheduler that does not tell what picture it expects."""
+    """The noise level before this step, for flow schedulers that do not return the picture they expect."""
     if not isinstance(scheduler, diffusers.FlowMatchEulerDiscreteScheduler):
         return None
     flow: Any = scheduler

@@ -8,7 +8,7 @@ from pipelines.runtime.sampling.schedules import BASIS, COLUMNS
 
 
 class State(NamedTuple):
-    """What a step hands to the next, all fp32 of the latents' shape; the last two only where a scheduler needs them.
+    """State between steps, all fp32 of the latents' shape; the last two only where a scheduler needs them.
 
     The fields are arrays; where a program is described, what stands for them (shapes, shardings).
     """

@@ -1,6 +1,6 @@
-"""Are the weights on this disk the ones that were published? SHA-256 of whole files, for whoever asks for it.
+"""Verifies that the weights on this disk are the ones that were published, by SHA-256 of whole files.
 
-What a file should be is said by the hub's cache, which names large files by their SHA-256, or by a `SHA256SUMS` in the
+The expected sums come from the hub's cache, which names large files by their SHA-256, or from a `SHA256SUMS` in the
 model's folder, as `sha256sum` writes it.
 """
 

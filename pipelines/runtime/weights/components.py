@@ -22,14 +22,15 @@ from pipelines.runtime.weights import hub
 from pipelines.runtime.weights.checksums import verify_weights
 from pipelines.runtime.weights.lora_merge import LowRank, adapt
 from pipelines.runtime.weights.permuted import stack_layers, turn_convolutions
-from pipelines.runtime.weights.shard_load import find_sources, load_weights
+from pipelines.runtime.weights.resolve import resolve
+from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.sharded_copies import ShardedCopy
 from pipelines.runtime.weights.stored import StoredTensor, WeightSource, find_weight_files, read_headers
 from pipelines.stages import OnProgress, Progress
 
 
 def choose_dtype(mesh: Mesh) -> Any:
-    """What big modules compute in: bf16, and fp32 on a CPU or a GPU older than Ampere, which have no fast bf16.
+    """The dtype large modules compute in: bf16, or fp32 on a CPU or a GPU older than Ampere, which have no fast bf16.
 
     Not fp16 on those: FLUX.2's and UMT5's activations exceed it.
     """
@@ -65,9 +66,9 @@ def find_checkpoint(
     is_verified: bool,
     on_progress: OnProgress,
 ) -> Path:
-    """The model's folder, downloaded when need be, and its weights compared with their checksums when asked.
+    """Finds the model's folder, downloads it when need be, and with `is_verified` checks the weights' checksums.
 
-    Of a component whose `stages_of` are none of these `stages` only the settings are needed. Raises ModelError.
+    Components whose `stages_of` are none of these `stages` need only their settings. Raises ModelError.
     """
     without_weights = [name for name, used in stages_of.items() if not {*used} & {*stages}]
     folder = hub.locate(
@@ -95,8 +96,8 @@ PlaceWeights = Callable[..., dict[str, Any]]
 class ComponentLoader:
     """Loads components, and remembers how, so that some of their weights can be read again with updates or without.
 
-    What `offloader` has no place for beside the next component leaves the devices first. In `layouts` weights are kept
-    as they lie on the mesh (sharded_copies.py).
+    Components that do not fit beside the next one leave the devices first (`offloader`). `layouts` is the folder of
+    sharded copies (sharded_copies.py).
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class ComponentLoader:
     def __call__(
         self, folder: Path, module: TracedModule, *, names: Collection[str] | None = None, **how: Any
     ) -> dict[str, jax.Array]:
-        """As `load_component`."""
+        """Makes room, loads a component as `load_component` does, and remembers how."""
         read = functools.partial(load_component, folder, module, variant=self._variant, layouts=self._layouts, **how)
         self._reads.setdefault(folder.name, []).append((read, names))
         self.offloader.prepare(folder.name, describe_component(folder, module, names=names, **how))
@@ -127,7 +128,7 @@ class ComponentLoader:
         updates: Mapping[str, Sequence[LowRank]],
         on_progress: OnProgress,
     ) -> dict[str, jax.Array]:
-        """These parameters as they were placed, with the `updates` added; of two reads of a name the later one counts.
+        """Reads these parameters as before, with `updates` added; of two reads of a name the later one counts.
 
         `updates` are named as in the module, layers of a stack each on their own.
         """
@@ -148,31 +149,28 @@ def load_component(
     dtype: Any,
     variant: str,
     on_progress: OnProgress,
-    optional_prefix: str = "",
-    arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] | None = None,
+    prefixes: Sequence[str] = (),
+    arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] = dict,
     taps: Collection[str] = (),
     names: Collection[str] | None = None,
     updates: Mapping[str, Sequence[LowRank]] | None = None,
     layouts: Path | None = None,
 ) -> dict[str, jax.Array]:
-    """Parameters and constants of one component, each placed by the first rule that matches its name.
+    """Loads one component's parameters and constants, each placed by the first rule that matches its name.
 
-    `arrange` may rename what the files hold, or put it into another order (runtime/weights/permuted.py). Convolutions
-    in `taps` lie as their kernel takes them. With `names` only those parameters are read. `updates` are added to what
-    the files hold, under the names there; without any, weights come from the folder `layouts` if they were kept there
-    as they lie on the mesh, and are kept there if not.
+    `prefixes` are what names in the files may begin with (resolve.py). `arrange` may put weights into another order
+    (permuted.py). Convolutions in `taps` lie as their kernel takes them. With `names` only those parameters are read.
+    `updates` are added to what the files hold, layers of a stack each on their own; without any, weights come from the
+    folder `layouts` if they were kept there as they lie on the mesh, and are kept there if not.
     """
     detail = folder.name.replace("_", " ")
-    own = _choose_shapes(module, names)
-    shapes = _turn(own, taps)
+    shapes = _choose_shapes(module, names)
     files = find_weight_files(folder, variant=variant)
-    stored = adapt(read_headers(files), updates or {}, optional_prefix=optional_prefix)
-    layers = stack_layers(arrange(stored) if arrange else stored, own, optional_prefix=optional_prefix)
-    sources = find_sources(turn_convolutions(layers, own, taps), shapes, optional_prefix)
-    shardings = apply_rules(rules, shapes, mesh)
+    layers = arrange(adapt(resolve(read_headers(files), shapes, prefixes), updates or {}))
+    sources = turn_convolutions(stack_layers(layers, shapes), taps)
+    shardings = apply_rules(rules, {name: source.shape for name, source in sources.items()}, mesh)
     load = functools.partial(
         load_weights,
-        shapes=shapes,
         shardings=shardings,
         dtype=dtype,
         on_tensor=lambda done, total: on_progress(Progress(phase="sharding", done=done, total=total, detail=detail)),
@@ -201,7 +199,7 @@ def describe_component(
     names: Collection[str] | None = None,
     **_how_to_read: Any,
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """What `load_component` would give, as shapes, dtypes and placements: nothing is read, and no device is needed."""
+    """Shapes, dtypes and shardings of what `load_component` would give: nothing is read, and no device is needed."""
     shapes = _turn(_choose_shapes(module, names), taps)
     weights = {
         name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding)
@@ -224,12 +222,12 @@ def _turn(shapes: Mapping[str, tuple[int, ...]], taps: Collection[str]) -> dict[
 
 
 def abstract_weights(weights: Mapping[str, jax.Array]) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes, dtypes and placements, for compiling ahead."""
+    """Shapes, dtypes and shardings of these weights, for compiling ahead."""
     return {
         name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding) for name, array in weights.items()
     }
 
 
 def abstract_input(mesh: Mesh, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-    """An input that every device has whole."""
+    """Shape, dtype and sharding of an input that is replicated on the mesh."""
     return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, PartitionSpec()))

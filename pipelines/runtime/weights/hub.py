@@ -41,7 +41,7 @@ def locate(
 ) -> Path:
     """The model's folder in diffusers layout, downloaded when need be; `on_bytes(done, total)` may raise to stop.
 
-    Of the components named in `without_weights` only the settings are downloaded.
+    Components named in `without_weights` are downloaded without their weights.
     Raises ModelError for a gated or unknown repository, a missing token, and a network that is not there.
     """
     if model.path is not None:
@@ -102,7 +102,7 @@ def locate(
 
 
 def is_here(model: Model) -> bool:
-    """Whether its weights lie on this machine; asks nobody. Part of them may still be missing."""
+    """Whether the model's weights are on this machine, without asking the hub; part of them may still be missing."""
     if model.path is not None:
         return (model.path / "model_index.json").exists()
     index = try_to_load_from_cache(model.repo, "model_index.json", revision=model.revision)
@@ -112,8 +112,8 @@ def is_here(model: Model) -> bool:
 def find_revision(folder: Path) -> str:
     """Which weights lie in a model's folder: the hub's commit, or a fingerprint of its files (`local-...`).
 
-    Of large files the fingerprint has their size and pieces all over them: reading gigabytes would cost more than a
-    load, and weights that were trained on differ everywhere.
+    The fingerprint covers sizes, and pieces spread over each file: reading gigabytes would cost more than a load, and
+    weights that were trained further differ everywhere.
     """
     if folder.parent.name == "snapshots" and re.fullmatch(r"[0-9a-f]{40}", folder.name):
         return folder.name

@@ -1,4 +1,4 @@
-"""A LoRA file to low-rank updates of a model's own weights.
+"""Turns a LoRA file into low-rank updates of a model's own weights.
 
 diffusers' converters know what all the trainers write; they rename and split, and what is left for here is arithmetic:
 scales are multiplied in before they run (alpha over rank, as kohya's trainer and ai-toolkit mean it) or after (the
@@ -22,12 +22,12 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.loras import TITLE, LoraFile
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.weights.lora_merge import LowRank
+from pipelines.runtime.weights.resolve import split_layers
 
 Tensors = dict[str, torch.Tensor]
 Rename = Callable[[Tensors, LoraFile], Tensors]
-"""A family's own: tensors as any trainer names them -> `component.module.lora_A.weight` and `.lora_B.weight`."""
+"""A family's renaming of tensors: any trainer's names -> `component.module.lora_A.weight` and `.lora_B.weight`."""
 
 # Adapters that are no pair of matrices, by what only their tensors are called.
 _KINDS = (
@@ -46,22 +46,19 @@ _METADATA = "lora_adapter_metadata"
 
 @dataclass(frozen=True, kw_only=True)
 class LayerWeight:
-    """Where an update goes: a parameter of the traced module, and its shape; of a stack that of one layer."""
+    """The parameter of the traced module that an update goes to, and its shape; for a stack that of one layer."""
 
     parameter: str
     shape: tuple[int, ...]
 
 
 def list_layer_weights(module: TracedModule) -> dict[str, LayerWeight]:
-    """The weights as checkpoints and LoRAs name them, layers of a stack each on their own."""
-    places: dict[str, LayerWeight] = {}
-    for name, shape in module.parameter_shapes().items():
-        if STACK not in name:
-            places[name] = LayerWeight(parameter=name, shape=shape)
-            continue
-        for layer in range(shape[0]):
-            places[name.replace(STACK, f".{layer}.")] = LayerWeight(parameter=name, shape=shape[1:])
-    return places
+    """Maps weights as checkpoints and LoRAs name them (each layer of a stack on its own) to the module's parameters."""
+    return {
+        name: LayerWeight(parameter=parameter, shape=shape)
+        for parameter, whole in module.parameter_shapes().items()
+        for name, shape in split_layers(parameter, whole).items()
+    }
 
 
 def read_updates(
@@ -105,7 +102,7 @@ def read_updates(
 
 
 def _read(file: LoraFile) -> tuple[Tensors, dict[str, Any]]:
-    """The tensors in fp32, under names without peft's adapter name, and peft's settings when they are in the header."""
+    """Reads the tensors in fp32, without peft's adapter name in theirs, and peft's settings if the header has them."""
     try:
         with safe_open(file.path, "pt") as stored:
             tensors = {_spell(name): stored.get_tensor(name).float() for name in stored.keys()}  # noqa: SIM118 - no dict
@@ -119,7 +116,7 @@ def _read(file: LoraFile) -> tuple[Tensors, dict[str, Any]]:
 
 
 def _spell(name: str) -> str:
-    """As the converters want it: `lora_A` where neither kohya's names nor diffusers' old ones say `down`."""
+    """Respells a name for the converters: `lora_A` where neither kohya's names nor diffusers' old ones say `down`."""
     name = re.sub(r"(\.lora_[AB])\.default\.", r"\1.", name)
     if name.startswith("lora_"):
         return name
@@ -138,7 +135,7 @@ def _refuse_other_kinds(file: LoraFile, tensors: Tensors) -> None:
 
 
 def _multiply_alphas(tensors: Tensors) -> Tensors:
-    """Every alpha over its rank multiplied into the pair; kohya's names keep one that says 1, as converters want it."""
+    """Multiplies every alpha over its rank into its pair; kohya's names keep one of 1, as converters expect it."""
     scaled = {name: tensor for name, tensor in tensors.items() if not name.endswith(".alpha")}
     for name in tensors.keys() - scaled.keys():
         module = name.removesuffix(".alpha")
@@ -162,7 +159,7 @@ def _find_factor(settings: dict[str, Any], component: str, module: str, *, rank:
 
 
 def _look_up(patterns: Any, module: str) -> Any:
-    """Patterns of peft name the end of a module's name, or all of it after a ^."""
+    """Value for a module in peft's patterns, which match the end of its name, or all of it after a ^."""
     for pattern, value in patterns.items() if isinstance(patterns, dict) else ():
         whole = str(pattern).removeprefix("^")
         if module == whole or (not str(pattern).startswith("^") and module.endswith(f".{whole}")):
@@ -171,7 +168,7 @@ def _look_up(patterns: Any, module: str) -> Any:
 
 
 def _pair_up(file: LoraFile, module: str, parts: Tensors) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """`weight` and `bias`, each as (up, down), of what there is."""
+    """Pairs of matrices (up, down) for `weight` and `bias`, as far as the module has them."""
     pairs: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     if ("A.weight" in parts) != ("B.weight" in parts):
         raise _unreadable(file, f"of {module} it holds only one half")
@@ -183,7 +180,7 @@ def _pair_up(file: LoraFile, module: str, parts: Tensors) -> dict[str, tuple[np.
 
 
 def _fit(file: LoraFile, update: LowRank, shape: tuple[int, ...], *, name: str, model: Model) -> LowRank:
-    """The same with `down` in the weight's own shape: 1x1 convolutions come as matrices too, and the other way round.
+    """Reshapes `down` to the weight's own shape: 1x1 convolutions may come as matrices, and the other way round.
 
     Raises ModelError when the sizes differ.
     """

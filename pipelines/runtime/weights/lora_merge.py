@@ -10,19 +10,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.runtime.weights.stored import Destination, Read, StoredTensor, find_key
+from pipelines.runtime.weights.stored import Destination, Read, StoredTensor
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LowRank:
-    """What is added to a weight: `scale` times `up` (out, rank) times `down` (rank, in, ...), both in fp32."""
+    """An update to a weight: `scale` times `up` (out, rank) times `down` (rank, in, ...), both in fp32."""
 
     up: np.ndarray
     down: np.ndarray
     scale: float
 
     def compute(self, index: tuple[slice, ...]) -> np.ndarray:
-        """A slice of it."""
+        """Computes a slice of the update."""
         rows, *rest = index
         down = self.down[:, *rest]
         return self.scale * (self.up[rows] @ down.reshape(len(down), -1)).reshape(-1, *down.shape[1:])
@@ -30,7 +30,7 @@ class LowRank:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptedTensor(StoredTensor):
-    """A stored tensor and what is added to it."""
+    """A stored tensor that is read with updates added."""
 
     updates: Sequence[LowRank]
 
@@ -52,16 +52,12 @@ class _AdaptedRead(Read):
             np.copyto(destination.array, read.array, casting="unsafe")
 
 
-def adapt(
-    stored: Mapping[str, StoredTensor], updates: Mapping[str, Sequence[LowRank]], *, optional_prefix: str
-) -> dict[str, StoredTensor]:
-    """`stored`, with the weights that have `updates` in place of what they were; names as in `load_weights`."""
-    adapted = dict(stored)
-    for name, own in updates.items():
-        key = find_key(name, stored, optional_prefix)
-        assert key is not None, f"{name} was read before"
-        tensor = stored[key]
-        adapted[key] = AdaptedTensor(
-            file=tensor.file, dtype=tensor.dtype, shape=tensor.shape, offset=tensor.offset, updates=own
-        )
-    return adapted
+def adapt(stored: Mapping[str, StoredTensor], updates: Mapping[str, Sequence[LowRank]]) -> dict[str, StoredTensor]:
+    """`stored`, in which every weight with `updates` is read as the sum of both."""
+    return {name: _add(tensor, updates[name]) if name in updates else tensor for name, tensor in stored.items()}
+
+
+def _add(tensor: StoredTensor, updates: Sequence[LowRank]) -> AdaptedTensor:
+    return AdaptedTensor(
+        file=tensor.file, dtype=tensor.dtype, shape=tensor.shape, offset=tensor.offset, updates=updates
+    )

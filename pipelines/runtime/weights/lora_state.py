@@ -28,7 +28,7 @@ _LOST: tuple[Identity, ...] = ((Path(), -1, -1, 0.0),)
 
 
 class LoraState:
-    """Of one loaded model; `weights` is the dictionary that its programs are called with.
+    """The LoRAs merged into one loaded model; `weights` is the dictionary that its programs are called with.
 
     `modules` are the components that a LoRA of the family may change, also those whose weights are not loaded here.
     """
@@ -52,7 +52,7 @@ class LoraState:
         self._merged: dict[tuple[str, str], tuple[Identity, ...]] = {}
 
     def become(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
-        """Raises ModelError, before any weight changes, for a LoRA that is gone or does not fit."""
+        """Merges just these LoRAs. Raises ModelError, before any weight changes, for one that is gone or misfits."""
         files = {_identify(file, lora.scale): file for lora in loras for file in [self._find(lora)]}
         if self._wanted == frozenset(files):
             return
@@ -77,7 +77,7 @@ class LoraState:
         self._wanted = frozenset(files)
 
     def find_touching(self, components: Sequence[str]) -> frozenset[Identity]:
-        """Those of the merged LoRAs that change one of these components."""
+        """The merged LoRAs that change one of these components."""
         return frozenset(identity for identity, touched in self._touched.items() if touched & {*components})
 
     def _find(self, lora: Lora) -> LoraFile:

@@ -6,16 +6,16 @@ One weight often holds several projections, one after the other (q|k|v|gate|up).
 all of q and a piece of k; dealt out, part p holds slice p of every block, which is the same layer, smaller.
 
 Layers that run as a scan (bridge/modules.ScannedLayers) have one weight for all, with the layers along its first axis.
-Convolutions may lie as their kernel takes them (conv3x3.py). All orders are made while reading, slice by slice.
+Convolutions may have the layout of their kernel (conv3x3.py). Weights are reordered while reading, slice by slice.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipelines.errors import ModelError
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.conv3x3 import LANES, TAPS, find_flat_shape
-from pipelines.runtime.weights.stored import OTHER_ARCHITECTURE, Destination, Read, StoredTensor, WeightSource, locate
+from pipelines.runtime.weights.resolve import split_layers
+from pipelines.runtime.weights.stored import Destination, Read, StoredTensor, WeightSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,29 +77,21 @@ class StackedTensor:
             )
 
 
-def stack_layers(
-    stored: Mapping[str, WeightSource], shapes: Mapping[str, tuple[int, ...]], *, optional_prefix: str = ""
-) -> dict[str, WeightSource]:
-    """`stored`, and for each stack among `shapes` its layers together.
-
-    `optional_prefix` is what names may begin with here or there, as in `load_weights`. Raises ModelError for a layer
-    that is missing, or of another shape than the model's; a stack of which there is nothing is left to `load_weights`.
-    """
-    stacks: dict[str, WeightSource] = {}
-    for name, (count, *shape) in ((name, shape) for name, shape in shapes.items() if STACK in name):
-        names = [name.replace(STACK, f".{index}.") for index in range(count)]
-        layers = [locate(own, stored, optional_prefix) for own in names]
-        if not any(layers):
-            continue
-        stacks[name] = StackedTensor(layers=[_check(*one, tuple(shape)) for one in zip(names, layers, strict=True)])
-    return {**stored, **stacks}
+def stack_layers(sources: Mapping[str, WeightSource], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, WeightSource]:
+    """What each parameter in `shapes` is read from, where `sources` have the layers of a stack each on their own."""
+    return {
+        name: StackedTensor(layers=[sources[layer] for layer in split_layers(name, shape)])
+        if STACK in name
+        else sources[name]
+        for name, shape in shapes.items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
 class TapsTensor:
-    """A convolution's stored weight (O, I, 3, 3) as `taps.block_taps` turns it, a matrix for each block of outputs.
+    """A convolution's stored weight (O, I, 3, 3) as `conv3x3.block_taps` turns it: a matrix for each block of outputs.
 
-    What fills it up stays as it was: zeros.
+    Padding is left as it is: zeros.
     """
 
     stored: WeightSource
@@ -123,23 +115,6 @@ class TapsTensor:
             )
 
 
-def turn_convolutions(
-    stored: Mapping[str, WeightSource], shapes: Mapping[str, tuple[int, ...]], names: Collection[str]
-) -> dict[str, WeightSource]:
-    """`stored`, with the weights of these `names` as the kernel takes them; what is missing is left to `load_weights`.
-
-    Raises ModelError for one of another shape than the model's, which `shapes` has as the checkpoint should.
-    """
-    found = {name: locate(name, stored, "") for name in names if name in shapes}
-    turned = {name: TapsTensor(stored=_check(name, one, shapes[name])) for name, one in found.items() if one}
-    return {**stored, **turned}
-
-
-def _check(name: str, weight: WeightSource | None, shape: tuple[int, ...]) -> WeightSource:
-    if weight is None:
-        raise ModelError(f"The checkpoint lacks {name}.", advice=OTHER_ARCHITECTURE)
-    if weight.shape != shape:
-        raise ModelError(
-            f"{name} has shape {weight.shape} in the checkpoint; the model expects {shape}.", advice=OTHER_ARCHITECTURE
-        )
-    return weight
+def turn_convolutions(sources: Mapping[str, WeightSource], names: Collection[str]) -> dict[str, WeightSource]:
+    """`sources`, in which the weights of these `names` are read as the kernel takes them."""
+    return {name: TapsTensor(stored=source) if name in names else source for name, source in sources.items()}

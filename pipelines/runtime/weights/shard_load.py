@@ -3,7 +3,8 @@
 The slices of a weight are read into memory that a CPU device then uses as it is; other devices get it sent, and it is
 let go of. So beyond the arrays the host holds a few rows a thread, and for other devices about AHEAD_BYTES, or the
 largest weight where that is more.
-Not here: the files (stored.py), orders that differ from the files' (permuted.py), which slice goes where (sharding.py).
+Not here: the files (stored.py), which tensor a weight is (resolve.py), orders that differ from the files'
+(permuted.py), which slice goes where (sharding.py).
 """
 
 import contextlib
@@ -18,8 +19,7 @@ import jax
 import numpy as np
 from jax.sharding import Sharding
 
-from pipelines.errors import ModelError
-from pipelines.runtime.weights.stored import OTHER_ARCHITECTURE, Destination, WeightSource, locate
+from pipelines.runtime.weights.stored import Destination, WeightSource
 
 READERS = 4  # on two busy cores 0.55 to 1.1 GB/s with 4 threads, 0.3 to 0.5 with 1
 AHEAD_BYTES = 2**30
@@ -27,29 +27,25 @@ HUGE_PAGE_BYTES = 2**21
 ALIGNMENT = 64  # what XLA:CPU wants of memory that it uses as it is
 
 Bounds = tuple[tuple[int, int], ...]
-"""Where a slice of a weight begins and ends along each axis."""
+"""Start and stop of a slice along each axis of a weight."""
 
 OnRead = Callable[[str, Mapping[Bounds, np.ndarray]], None]
-"""Gets a weight's name and its different slices."""
+"""Is called with a weight's name and its distinct slices."""
 
 
 def load_weights(
-    stored: Mapping[str, WeightSource],
-    shapes: Mapping[str, tuple[int, ...]],
+    sources: Mapping[str, WeightSource],
     shardings: Mapping[str, Sharding],
     *,
     dtype: Any,
-    optional_prefix: str = "",
     on_tensor: Callable[[int, int], None],
     on_read: OnRead = lambda _name, _slices: None,
 ) -> dict[str, jax.Array]:
-    """Reads every name in `shapes` into a sharded array of `dtype`.
+    """Reads every source into a sharded array of `dtype`.
 
-    `optional_prefix` may stand before the names in the file (older CLIP checkpoints say `text_model.`) or be missing
-    there. `on_tensor(done, total)` is called as it goes and may raise; `on_read` gets the slices that devices here will
-    hold. Raises ModelError naming what is missing or of another shape.
+    `on_tensor(done, total)` is called as it goes and may raise; `on_read` gets the slices that devices here will hold.
+    Raises ModelError for a file that has become shorter.
     """
-    sources = find_sources(stored, shapes, optional_prefix)
     placed: dict[str, jax.Array] = {}
     waiting: deque[tuple[str, _Arriving]] = deque()
 
@@ -103,14 +99,14 @@ class _Arriving:
             read.result()
 
     def place(self) -> jax.Array:
-        """The array, once it is read."""
+        """Gives the array on its devices, once it is read."""
         parts = [jax.device_put(self.slices[bounds], device) for device, bounds in self._bounds_of.items()]
         array = jax.make_array_from_single_device_arrays(self._shape, self._sharding, parts)
         return array.block_until_ready()  # until it is sent, its memory is not free for the next
 
 
 def find_bounds(shape: tuple[int, ...], sharding: Sharding) -> dict[Any, Bounds]:
-    """What each device here has of an array."""
+    """Bounds of the slice that each local device holds of an array."""
     return {
         device: tuple(part.indices(size)[:2] for part, size in zip(index or (), shape, strict=True))
         for device, index in sharding.addressable_devices_indices_map(shape).items()
@@ -127,24 +123,3 @@ def _allocate(count: int, shape: tuple[int, ...], dtype: np.dtype) -> list[np.nd
             memory.madvise(mmap.MADV_HUGEPAGE)
     everything = np.frombuffer(memory, np.uint8)
     return [everything[at : at + size].view(dtype).reshape(shape) for at in range(0, count * step, step)]
-
-
-def find_sources(
-    stored: Mapping[str, WeightSource], shapes: Mapping[str, tuple[int, ...]], prefix: str
-) -> dict[str, WeightSource]:
-    """Where each weight in `shapes` comes from; raises as `load_weights`."""
-    found = {name: locate(name, stored, prefix) for name in shapes}
-    sources = {name: source for name, source in found.items() if source is not None}
-    missing = [name for name in shapes if name not in sources]
-    if missing:
-        raise ModelError(
-            f"The checkpoint lacks {len(missing)} of {len(shapes)} weights, {missing[0]} first.",
-            advice=OTHER_ARCHITECTURE,
-        )
-    for name, source in sources.items():
-        if source.shape != shapes[name]:
-            raise ModelError(
-                f"{name} has shape {source.shape} in the checkpoint; the model expects {shapes[name]}.",
-                advice=OTHER_ARCHITECTURE,
-            )
-    return sources

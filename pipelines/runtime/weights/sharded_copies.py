@@ -4,8 +4,8 @@ On the way from a checkpoint weights are cut, stacked, dealt out, turned (permut
 every device's slice is one piece of a file, and what was stored in fp32 and is computed in bf16 takes half the bytes.
 
 A file is named by everything that decides what is in it: the checkpoint's files, from where in them each weight comes,
-in which slices and precision it lies on the devices, and the code that brings it there. Of each read of a component one
-is kept: another mesh's takes its place.
+in which slices and precision it lies on the devices, and the code that brings it there. For each read of a component
+one file is kept: another mesh's takes its place.
 """
 
 import contextlib
@@ -29,24 +29,25 @@ from pipelines.errors import ModelError
 from pipelines.runtime.weights import permuted, stored
 from pipelines.runtime.weights.shard_load import Bounds, OnRead, find_bounds
 from pipelines.runtime.weights.stored import DTYPES, Destination, Read, StoredTensor, WeightSource, read_headers
+from pipelines.sources import fingerprint_files
 
 SPARE_BYTES = 2**30  # of the disk, for what people make
 
 _DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
-_CODE = tuple(Path(str(module.__file__)).read_bytes() for module in (permuted, stored))
+_CODE = fingerprint_files(Path(str(module.__file__)) for module in (permuted, stored))
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptTensor:
-    """A weight whose slices are tensors of their own."""
+    """A weight each of whose slices is a stored tensor of its own."""
 
     shape: tuple[int, ...]
     slices: Mapping[Bounds, StoredTensor]
 
     def plan(self, destinations: Sequence[Destination]) -> Iterator[Read]:
-        """Each destination must be one of the slices."""
+        """Yields reads of whole slices; each destination must be one of them."""
         for destination in destinations:
             stored = self.slices[tuple((part.start, part.stop) for part in destination.index)]
             whole = tuple(slice(0, size) for size in stored.shape)
@@ -54,7 +55,7 @@ class KeptTensor:
 
 
 class ShardedCopy:
-    """One read of a component: what its kept file is called and holds."""
+    """The copy that is kept of one read of a component: its file's name and content."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class ShardedCopy:
     def load(
         self, sources: Mapping[str, WeightSource], load: Callable[..., dict[str, jax.Array]]
     ) -> dict[str, jax.Array]:
-        """`load(what)` from what is kept; or else `load(sources, on_read=...)`, and what it gives is kept.
+        """Calls `load(kept)` with the kept copy, or else `load(sources, on_read=...)` while writing one.
 
         Another process may keep its own layout, or clear them all, while this one reads: then `sources` are read.
         """
@@ -95,7 +96,7 @@ class ShardedCopy:
             return load(sources, on_read=on_read)
 
     def find(self) -> dict[str, WeightSource]:
-        """What the weights are read from; empty when nothing is kept, or the file is damaged."""
+        """The kept copy's weights by name; empty when nothing is kept, or the file is damaged."""
         if not self.file.exists():
             return {}
         try:
@@ -112,9 +113,9 @@ class ShardedCopy:
 
     @contextlib.contextmanager
     def keep(self) -> Iterator[OnRead]:
-        """Gives what to call with each weight's slices, in any order; at the end the file is there, whole or not.
+        """Writes a copy: gives a function to call with each weight's slices, in any order; deletes incomplete files.
 
-        A disk that is full or cannot be written is said in the log, and the load goes on.
+        A disk that is full or cannot be written is reported in the log, and the load goes on.
         """
         header, places, end = self._describe()
         with contextlib.ExitStack() as stack:
@@ -149,7 +150,7 @@ class ShardedCopy:
         log.warning("The weights' layout is not kept in %s: %s", self.file.parent, error)
 
     def _describe(self) -> tuple[bytes, dict[tuple[str, Bounds], int], int]:
-        """The file's header; where each slice lies behind it; how many bytes all of them are."""
+        """The file's header, each slice's offset after it, and the size of all slices in bytes."""
         entries, places, end = dict[str, Any](), dict[tuple[str, Bounds], int](), 0
         for name, different in self._bounds.items():
             for bounds in different:
@@ -167,7 +168,7 @@ class ShardedCopy:
 
 
 class _Part:
-    """A file that is being written; what goes wrong is told at its end."""
+    """A partial file that is being written; an error is raised only by `finish`."""
 
     def __init__(self, path: Path, header: bytes, places: Mapping[tuple[str, Bounds], int]) -> None:
         self.path = path
@@ -196,7 +197,7 @@ class _Part:
         os.fsync(self._stream.fileno())
 
     def remove(self) -> None:
-        """What is left of it, which is nothing once it has its own name."""
+        """Deletes the partial file; no-op after the rename."""
         self._stream.close()
         self.path.unlink(missing_ok=True)
 

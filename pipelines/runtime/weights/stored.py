@@ -1,4 +1,4 @@
-"""Checkpoint files: which there are, where each tensor lies in them, and slices of it read to where they belong.
+"""Checkpoint files: which there are, where each tensor lies in them, and reading slices of it into arrays.
 
 Reads what diffusers and transformers write: one safetensors file, or several with an index; fp32, fp16 or bf16, with or
 without a variant in the name. Bytes go from the file straight into the memory of the array where a slice is one piece,
@@ -9,7 +9,7 @@ Not here: downloading (hub.py), arrays and devices (shard_load.py), which slice 
 import json
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -19,7 +19,6 @@ import numpy as np
 
 from pipelines.errors import ModelError
 
-OTHER_ARCHITECTURE = "It is of another architecture than its config.json says; check that both belong together."
 STEMS = ("diffusion_pytorch_model", "model")
 READ_BYTES = 2**24
 
@@ -35,26 +34,26 @@ DTYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """A slice of a weight, every bound written out, and the memory it goes to, of that slice's shape."""
+    """A slice of a weight with explicit bounds, and the array of that shape which it is read into."""
 
     index: tuple[slice, ...]
     array: np.ndarray
 
 
 class WeightSource(Protocol):
-    """What a weight is read from."""
+    """Anything that a weight can be read from: a stored tensor, or a wrapper that reads it otherwise."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
     def plan(self, destinations: Sequence[Destination]) -> Iterator["Read"]:
-        """The reads, in any order and on any threads, that fill all destinations."""
+        """Yields reads that fill all destinations; they may run in any order and on any threads."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTensor:
-    """Where a tensor lies on disk."""
+    """A tensor's place in a safetensors file."""
 
     file: Path
     dtype: np.dtype
@@ -62,7 +61,7 @@ class StoredTensor:
     offset: int
 
     def plan(self, destinations: Sequence[Destination]) -> Iterator["Read"]:
-        """A read for every few rows, so that one large tensor keeps several threads busy."""
+        """Yields a read for every few rows, so that one large tensor keeps several threads busy."""
         if not self.shape:
             destinations = [
                 Destination(index=(slice(0, 1),), array=destination.array.reshape(1)) for destination in destinations
@@ -144,7 +143,7 @@ _memory = threading.local()
 
 
 def _borrow_memory(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """This thread's own scratch memory, until it borrows again: fresh pages for every read would cost more than it."""
+    """Scratch memory of this thread, valid until its next call: fresh pages for each read would cost more than it."""
     size = math.prod(shape) * dtype.itemsize
     if getattr(_memory, "bytes", np.empty(0)).nbytes < size:
         _memory.bytes = np.empty(size, np.uint8)
@@ -152,7 +151,7 @@ def _borrow_memory(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def find_weight_files(folder: Path, *, variant: str = "") -> list[Path]:
-    """The safetensors files of one component; raises ModelError when there are none or one of several is missing."""
+    """Lists one component's safetensors files; raises ModelError when there are none or one of several is missing."""
     for suffix in dict.fromkeys((f".{variant}" if variant else "", "")):
         for stem in STEMS:
             single = folder / f"{stem}{suffix}.safetensors"
@@ -180,7 +179,7 @@ def _files_of_index(index: Path) -> list[Path]:
 
 
 def read_headers(files: list[Path]) -> dict[str, StoredTensor]:
-    """Name -> place of every tensor; raises ModelError for a file that is truncated or not safetensors."""
+    """Maps every tensor's name to its place; raises ModelError for a file that is truncated or not safetensors."""
     tensors: dict[str, StoredTensor] = {}
     for file in files:
         size = file.stat().st_size
@@ -216,14 +215,3 @@ def _truncated(file: Path) -> ModelError:
         f"{file} is truncated or not a safetensors file.",
         advice="Delete it and download it again; an interrupted copy is the usual cause.",
     )
-
-
-def locate(name: str, stored: Mapping[str, WeightSource], prefix: str) -> WeightSource | None:
-    """By its name, with the prefix before it or without."""
-    key = find_key(name, stored, prefix)
-    return None if key is None else stored[key]
-
-
-def find_key(name: str, stored: Mapping[str, WeightSource], prefix: str) -> str | None:
-    """What a weight is called in `stored`."""
-    return next((key for key in (name, prefix + name, name.removeprefix(prefix)) if key in stored), None)

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from pipelines.runtime.bridge.modules import TracedModule, to_jax_dtype
+from pipelines.runtime.bridge.environment import to_jax_dtype
+from pipelines.runtime.bridge.modules import TracedModule
 
 
 class Calls(torch.nn.Module):

@@ -30,9 +30,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(file: Path, name: str, spec: P, *, mesh: str = "dp=2,tp=4", dtype: object = jnp.float32) -> jax.Array:
     stored = read_headers([file])
-    shapes = {name: stored[name].shape}
     shardings = {name: NamedSharding(build_mesh(mesh), spec)}
-    return load_weights(stored, shapes, shardings, dtype=dtype, on_tensor=lambda _done, _total: None)[name]
+    return load_weights({name: stored[name]}, shardings, dtype=dtype, on_tensor=lambda _done, _total: None)[name]
 
 
 @pytest.mark.parametrize("spec", [P(), P("tp"), P(None, "tp"), P("dp", "tp"), P(("dp", "tp"))])
@@ -71,7 +70,6 @@ def test_a_file_that_becomes_shorter_while_it_is_read_is_told(tmp_path: Path) ->
     with pytest.raises(ModelError, match="truncated"):
         load_weights(
             stored,
-            {"small": (16, 8)},
             {"small": sharding},
             dtype=jnp.float32,
             on_tensor=lambda _done, _total: None,

@@ -30,7 +30,8 @@ Load = Callable[..., dict[str, jax.Array]]
 
 def deal_out(stored: Any, *, parts: int = 4) -> Any:
     """The last layer's outputs, as two blocks for each device."""
-    return {**stored, "2.weight": PermutedTensor(stored=stored["2.weight"], axis=0, blocks=(8, 8), parts=parts)}
+    packed = stored.keys() & {"2.weight"}
+    return stored | {name: PermutedTensor(stored=stored[name], axis=0, blocks=(8, 8), parts=parts) for name in packed}
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 
 from pipelines.errors import Cancelled, ModelError
 from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.weights.resolve import resolve
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.stored import Destination, find_weight_files, read_headers
 
@@ -33,10 +34,9 @@ def ignore(_done: int, _total: int) -> None:
 def load(folder: Path, *, mesh: str = "dp=1", **options: Any) -> dict[str, jax.Array]:
     """The three values of `folder`, with the weight's rows split over `tp`."""
     specs = {"proj.weight": PartitionSpec("tp")}
-    shapes = options.pop("shapes", SHAPES)
-    shardings = {name: NamedSharding(build_mesh(mesh), specs.get(name, PartitionSpec())) for name in shapes}
+    shardings = {name: NamedSharding(build_mesh(mesh), specs.get(name, PartitionSpec())) for name in SHAPES}
     stored = read_headers(find_weight_files(folder, variant=options.pop("variant", "")))
-    return load_weights(stored, shapes, shardings, **{"dtype": jnp.float32, "on_tensor": ignore} | options)
+    return load_weights(resolve(stored, SHAPES), shardings, **{"dtype": jnp.float32, "on_tensor": ignore} | options)
 
 
 def save(folder: Path, values: Mapping[str, torch.Tensor] = VALUES, name: str = "model.safetensors") -> Path:
@@ -150,34 +150,6 @@ def test_a_precision_we_cannot_read_is_named(tmp_path: Path) -> None:
     save(tmp_path, VALUES | {"scale": torch.zeros(4, dtype=torch.float8_e4m3fn)})
     with pytest.raises(ModelError, match=r"scale in .* is stored as F8_E4M3"):
         load(tmp_path)
-
-
-def test_a_missing_weight_is_named(tmp_path: Path) -> None:
-    save(tmp_path, {name: value for name, value in VALUES.items() if name != "proj.bias"})
-    with pytest.raises(ModelError, match=r"lacks 1 of 3 weights, proj\.bias first.*another architecture"):
-        load(tmp_path)
-
-
-def test_a_weight_of_another_shape_is_named_with_both_shapes(tmp_path: Path) -> None:
-    save(tmp_path, VALUES | {"proj.weight": torch.zeros(6, 8)})
-    with pytest.raises(
-        ModelError, match=r"proj\.weight has shape \(6, 8\) in the checkpoint; the model expects \(8, 6\)"
-    ):
-        load(tmp_path)
-
-
-def test_more_weights_than_needed_are_passed_over(tmp_path: Path) -> None:
-    save(tmp_path, VALUES | {"position_ids": torch.arange(4)})
-    assert load(tmp_path).keys() == VALUES.keys()
-
-
-@pytest.mark.parametrize("stored_prefix", ["", "text_model."])
-@pytest.mark.parametrize("wanted_prefix", ["", "text_model."])
-def test_clip_is_read_with_and_without_its_old_prefix(tmp_path: Path, stored_prefix: str, wanted_prefix: str) -> None:
-    save(tmp_path, {stored_prefix + name: value for name, value in VALUES.items()})
-    shapes = {wanted_prefix + name: shape for name, shape in SHAPES.items()}
-    loaded = load(tmp_path, shapes=shapes, optional_prefix="text_model.")
-    np.testing.assert_array_equal(loaded[f"{wanted_prefix}proj.bias"], VALUES["proj.bias"].numpy())
 
 
 def test_progress_counts_weights_and_may_stop_the_reading(tmp_path: Path) -> None:

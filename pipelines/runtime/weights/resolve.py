@@ -1,0 +1,58 @@
+"""Which stored tensor each parameter of a module is read from: names are looked up in a checkpoint here, and only here.
+
+Checkpoints spell the same weight in several ways, and hold one by one the layers that a module runs as a scan with one
+weight for all (bridge/modules.py). The result has the module's own names, each layer on its own; whatever changes
+weights while they are read (lora_merge.py, permuted.py) wraps its tensors and never sees a file's names.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pipelines.errors import ModelError
+from pipelines.runtime.devices.sharding import STACK
+from pipelines.runtime.weights.stored import StoredTensor
+
+_ADVICE = "It is of another architecture than its config.json says; check that both belong together."
+
+
+def resolve(
+    stored: Mapping[str, StoredTensor], shapes: Mapping[str, tuple[int, ...]], prefixes: Sequence[str] = ()
+) -> dict[str, StoredTensor]:
+    """Name -> stored tensor of every weight behind the parameters in `shapes`; a stack counts as its layers.
+
+    Each of the `prefixes` may stand before names in the files and be missing in the module, or the other way round
+    (older CLIP checkpoints say `text_model.`). Raises ModelError naming what is missing or of another shape.
+    """
+    weights = {parameter: split_layers(parameter, shape) for parameter, shape in shapes.items()}
+    resolved: dict[str, StoredTensor] = {}
+    missing: list[str] = []
+    for parameter, layers in weights.items():
+        found = {name: stored[key] for name in layers if (key := _find_key(name, stored, prefixes)) is not None}
+        if not found:
+            missing.append(parameter)
+        elif absent := [name for name in layers if name not in found]:
+            raise ModelError(f"The checkpoint lacks {absent[0]}.", advice=_ADVICE)
+        resolved |= found
+    if missing:
+        raise ModelError(
+            f"The checkpoint lacks {len(missing)} of {len(shapes)} weights, {missing[0]} first.", advice=_ADVICE
+        )
+    for name, shape in (item for layers in weights.values() for item in layers.items()):
+        if resolved[name].shape != shape:
+            raise ModelError(
+                f"{name} has shape {resolved[name].shape} in the checkpoint; the model expects {shape}.",
+                advice=_ADVICE,
+            )
+    return resolved
+
+
+def split_layers(parameter: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of a parameter's weights as checkpoints and LoRAs name them: one, or one for each layer."""
+    if STACK not in parameter:
+        return {parameter: shape}
+    return {parameter.replace(STACK, f".{index}."): shape[1:] for index in range(shape[0])}
+
+
+def _find_key(name: str, stored: Mapping[str, StoredTensor], prefixes: Sequence[str]) -> str | None:
+    """The key under which `stored` has this weight."""
+    spellings = (name, *(prefix + name for prefix in prefixes), *(name.removeprefix(prefix) for prefix in prefixes))
+    return next((key for key in spellings if key in stored), None)
