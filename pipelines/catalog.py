@@ -11,26 +11,19 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from pipelines.errors import ModelError
+from pipelines.families import find_traits, list_traits
+from pipelines.families.traits import Traits
 from pipelines.loras import LoraFile, find_loras
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
 VIDEO_STRIDE = 4  # frames to a latent frame after the first
-
-# diffusers' pipeline class, as model_index.json names it -> our family
-FAMILY_OF_PIPELINE = {
-    "StableDiffusionXLPipeline": "sdxl",
-    "Flux2KleinPipeline": "flux2",
-    "Flux2Pipeline": "flux2",
-    "WanPipeline": "wan",
-    "WanImageToVideoPipeline": "wan",
-}
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -80,7 +73,8 @@ class Model:
     `guidance_scale_2` where a second expert ends the denoising, `max_images` where a recipe may bring pictures to start
     from and `min_images` where it must, `strength` where denoising begins with that picture instead of with noise.
     `text_length` is the longest prompt in tokens, padding included, where a family's tokenizer does not say less.
-    `loras_dir` is where the LoRAs of its recipes lie. `attention` is for the family wan.
+    `file_names` is a pattern that other programs' names for its file contain, written with letters and digits alone.
+    `loras_dir` is where the LoRAs of its recipes lie. `attention` is for families that take such options.
     """
 
     id: str
@@ -96,6 +90,7 @@ class Model:
     revision: str = ""
     path: Path | None = None
     licence: str = ""
+    file_names: str = ""
     description: str = ""
     knows: str = ""
     examples: tuple[str, ...] = ()
@@ -120,15 +115,21 @@ class Model:
         assert self.default_shape in self.shapes, f"{self.id}: {self.default_shape} is not one of its shapes"
         assert self.scheduler in self.schedulers, f"{self.id}: {self.scheduler} is not one of its schedulers"
         assert not self.flow_shifts.keys() - set(map(str, self.shapes)), f"{self.id}: flow_shifts of unknown shapes"
-        if self.family != "wan" and self.attention != AttentionOptions():
+        refusal = self.traits.refuses_attention_options
+        if refusal and self.attention != AttentionOptions():
+            takers = ", ".join(family for family, traits in list_traits() if not traits.refuses_attention_options)
             raise ModelError(
-                f"{self.id}: attention options are for models of the family wan: before the tokens of a FLUX.2 picture "
-                "stand those of its text, and SDXL's lie in two dimensions, so that a window would cut across both.",
+                f"{self.id}: attention options are for models of the family {takers}: {refusal}.",
                 advice="Remove the model's attention from presets/models.toml.",
             )
         for shape in self.shapes:
             fits = shape.frames % VIDEO_STRIDE == 1 if self.is_video else shape.frames == 1
             assert fits, f"{self.id}: {shape} has {shape.frames} frames; videos have 4n + 1 and pictures 1"
+
+    @property
+    def traits(self) -> Traits:
+        """What all models of its family have in common."""
+        return find_traits(self.family)
 
     @property
     def is_video(self) -> bool:
@@ -137,7 +138,7 @@ class Model:
     @property
     def has_references(self) -> bool:
         """Whether a recipe's images stand beside the new picture, so that programs differ by their number and size."""
-        return self.family == "flux2"
+        return self.traits.has_references
 
     def choose_flow_shift(self, shape: str) -> float | None:
         """The default for a shape: larger pictures are denoised at higher noise levels."""
@@ -194,7 +195,7 @@ def load_catalog(
     Raises ModelError when a user's folder has a `model_index.json` that cannot be read.
     """
     shipped = _read_shipped(file)
-    local = _find_local(models_dir, {model.id for model in shipped}) if models_dir else ()
+    local = _find_local(models_dir, shipped) if models_dir else ()
     return Catalog(tuple(replace(model, loras_dir=loras_dir) for model in shipped + local), loras_dir)
 
 
@@ -230,36 +231,41 @@ def _read_attention(model_id: str, options: Any) -> AttentionOptions:
     return AttentionOptions(**cast(dict[str, Any], options))
 
 
-def _find_local(models_dir: Path, taken: set[str]) -> tuple[Model, ...]:
+def _find_local(models_dir: Path, shipped: Sequence[Model]) -> tuple[Model, ...]:
     found: list[Model] = []
+    taken = {model.id for model in shipped}
     for index_file in sorted(models_dir.glob("*/model_index.json")):
         folder = index_file.parent
         model_id = re.sub(r"[^a-z0-9.]+", "-", folder.name.lower()).strip("-")
-        model = None if model_id in taken else _read_local(folder, model_id)
+        model = None if model_id in taken else _read_local(folder, model_id, shipped)
         if model is not None:
             found.append(model)
             taken.add(model_id)
     return tuple(found)
 
 
-def _read_local(folder: Path, model_id: str) -> Model | None:
+def _read_local(folder: Path, model_id: str, shipped: Sequence[Model]) -> Model | None:
     """A user's folder as a catalogue entry; None when its pipeline is of no family we have.
 
     Shapes and defaults are those of the shipped model it resembles most.
     """
     try:
         index = json.loads((folder / "model_index.json").read_text("utf-8"))
-        family = FAMILY_OF_PIPELINE.get(index["_class_name"])
-        if family is None:
+        pipeline_class = index["_class_name"]
+        traits = next((traits for _, traits in list_traits() if pipeline_class in traits.pipeline_classes), None)
+        if traits is None:
             return None
-        template_id, shapes = _LOCAL_READERS[family](folder, index)
+        likeness = traits.read_local(folder, index)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"The model folder {folder} is not a complete diffusers checkpoint: {error}.",
             advice="Copy the whole folder that save_pretrained() wrote, or remove it.",
         ) from error
-    template = next(model for model in _read_shipped(CATALOG_FILE) if model.id == template_id)
-    shapes = shapes or template.shapes
+    template = next(model for model in shipped if model.id == likeness.model_id)
+    shapes = template.shapes
+    if likeness.size is not None:
+        width, height = likeness.size
+        shapes = (Shape(width=width, height=height),)
     return replace(
         template,
         id=model_id,
@@ -269,42 +275,10 @@ def _read_local(folder: Path, model_id: str) -> Model | None:
         variant="",
         path=folder,
         licence="",
+        file_names="",
         description="Your own checkpoint, from the data directory.",
         examples=(),
         negative_prompt="",
         shapes=shapes,
         default_shape=shapes[0],
     )
-
-
-def _read_local_sdxl(folder: Path, _index: dict[str, Any]) -> tuple[str, tuple[Shape, ...]]:
-    unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
-    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
-    side = int(unet["sample_size"]) * 2 ** (len(vae["block_out_channels"]) - 1)
-    return "sdxl-base", () if side >= 1024 else (Shape(width=side, height=side),)
-
-
-def _read_local_flux2(folder: Path, index: dict[str, Any]) -> tuple[str, tuple[Shape, ...]]:
-    """Only distilled models make do with klein's few steps; its base models want as many as dev."""
-    side = int(json.loads((folder / "vae" / "config.json").read_text("utf-8"))["sample_size"])
-    template_id = "flux2-klein-4b" if index.get("is_distilled") else "flux2-dev"
-    return template_id, () if side >= 1024 else (Shape(width=side, height=side),)
-
-
-def _read_local_wan(folder: Path, index: dict[str, Any]) -> tuple[str, tuple[Shape, ...]]:
-    """Any size fits a transformer over space and time, so only the kind of model counts."""
-    transformer = json.loads((folder / "transformer" / "config.json").read_text("utf-8"))
-    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
-    if index.get("expand_timesteps"):
-        return "wan2.2-ti2v-5b", ()
-    if index.get("boundary_ratio") is not None:
-        return "wan2.2-a14b", ()
-    return "wan2.1-1.3b" if transformer["in_channels"] == vae["z_dim"] else "wan2.1-i2v-14b", ()
-
-
-_LOCAL_READERS: dict[str, Callable[[Path, dict[str, Any]], tuple[str, tuple[Shape, ...]]]] = {
-    "sdxl": _read_local_sdxl,
-    "flux2": _read_local_flux2,
-    "wan": _read_local_wan,
-}
-"""Family -> the shipped model that a folder resembles, and its shapes where they are not that model's."""

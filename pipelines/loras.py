@@ -3,7 +3,8 @@
 A LoRA is one `.safetensors` file in the data directory's `loras/`; its `ref` is the file's name without the ending.
 Only headers are read, and those are untrusted: people download these files from anywhere. Importable without jax, so
 the page and REST check recipes with it.
-Not here: what the tensors mean and how they change weights (runtime/weights/lora.py).
+Not here: which names are a family's own (its traits.py), what the tensors mean and how they change weights
+(runtime/weights/lora.py).
 """
 
 import functools
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import ModelError
+from pipelines.families import list_traits
+from pipelines.families.traits import LORA_PREFIX
 
 SUFFIX = ".safetensors"
 MAX_HEADER_BYTES = 2**24  # a LoRA of every layer of Wan 14B has some 200 KB
@@ -28,19 +31,9 @@ _ADAPTER = re.compile(
     r"lora_[AB]\b|lora_(down|up)\b|lora\.(down|up)\b|_lora\.(down|up)\b|lora_linear_layer|hada_|lokr_"
 )
 
-_PREFIX = r"^(transformer\.|transformer_2\.|diffusion_model\.|base_model\.model\.)?"
-_UNET = r"(input_blocks|middle_block|output_blocks|down_blocks|mid_block|up_blocks)"
-
 # Models of no family here with names like those of one: Stable Diffusion 1 and 2, FLUX.1, Qwen, LTX.
 _FOREIGN = re.compile(
-    rf"^lora_te_|\.proj_mlp\.|_mod_lin\.|{_PREFIX}transformer_blocks\.\d+\.(attn[12]|ff\.net|(img|txt)_(mlp|mod))\."
-)
-_FAMILIES = (
-    ("wan", re.compile(rf"{_PREFIX}blocks\.\d+\.(attn[12]|self_attn|cross_attn|ffn)\.")),
-    ("wan", re.compile(r"^lora_unet_blocks_\d+_(self_attn|cross_attn|ffn)_")),
-    ("flux2", re.compile(rf"{_PREFIX}((double|single)_blocks|(single_)?transformer_blocks)\.\d+\.")),
-    ("flux2", re.compile(r"^lora_unet_(double|single)_blocks_\d+_")),
-    ("sdxl", re.compile(rf"^lora_te[12]_|^unet\.|^text_encoder(_2)?\.|^lora_unet_{_UNET}|{_PREFIX}{_UNET}\.")),
+    rf"^lora_te_|\.proj_mlp\.|_mod_lin\.|{LORA_PREFIX}transformer_blocks\.\d+\.(attn[12]|ff\.net|(img|txt)_(mlp|mod))\."
 )
 
 
@@ -114,7 +107,7 @@ def find_family(names: Iterable[str]) -> str | None:
     names = list(names)
     if not any(map(_ADAPTER.search, names)) or any(map(_FOREIGN.search, names)):
         return None
-    return next((family for family, pattern in _FAMILIES if any(map(pattern.search, names))), None)
+    return next((family for family, traits in list_traits() if any(map(traits.lora_names.search, names))), None)
 
 
 def _choose_title(metadata: Any) -> str:

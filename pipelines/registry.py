@@ -1,7 +1,6 @@
-"""From a catalogue entry to a loaded family. Imports jax and torch only when called.
+"""From a catalogue entry to a loaded model, or to a described one. Imports jax and torch only when called.
 
-A new family is one folder and one name here: a package with `find` and `load`, and with `choose_sizes(model,
-device_count)` where it wants another mesh than runtime/devices/mesh.py would choose.
+Here alone a family's code is reached by the family's name; which families there are, pipelines/families says.
 """
 
 import functools
@@ -11,13 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipelines import families
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
+from pipelines.families.protocol import Architecture
 from pipelines.families.remote_encoder import RemoteEncoder
 from pipelines.mesh_text import asks_for_many
 from pipelines.stages import STAGES, Family, OnProgress
 
-FAMILIES = ("sdxl", "flux2", "wan")
 LEFTOVER_BYTES = 1_000_000  # a few constants of JAX itself stay
 
 log = logging.getLogger(__name__)
@@ -46,11 +46,10 @@ def load(
     """
     start_jax(cache_dir)
     _check_memory()
-    family = _import_family(model.family)
     built = build_mesh_for(model, mesh)
     if remote_encoder is not None:
         stages = [stage for stage in stages if stage != "encode"]
-    loaded = family.load(
+    loaded = find_architecture(model).load(
         model,
         mesh=built,
         cache_dir=cache_dir,
@@ -77,7 +76,7 @@ def find_layouts(cache_dir: Path) -> Path:
 def find(model: Model, *, on_progress: OnProgress, has_remote_encoder: bool = False) -> Path:
     """Where a model lies that can be loaded, downloaded if need be; raises ModelError when it cannot be had."""
     stages = [stage for stage in STAGES if not (has_remote_encoder and stage == "encode")]
-    return _import_family(model.family).find(model, on_progress=on_progress, stages=stages)
+    return find_architecture(model).find(model, on_progress=on_progress, stages=stages)
 
 
 def build_mesh_for(
@@ -91,16 +90,28 @@ def build_mesh_for(
 
     if not asks_for_many(mesh):
         return build_mesh(mesh, devices=devices, choose=choose_sizes_for(model))
-    plans = importlib.import_module("pipelines.plan.spread")  # above us, reached only when asked, as families are
-    return build_mesh(devices=devices, choose=lambda _count: plans.spread(model, devices, hbm_bytes=hbm_bytes))
+    from pipelines.families.spread import spread
+
+    describe = functools.partial(describe_parts, model)
+    options = {"hbm_bytes": hbm_bytes, "max_batch_size": model.max_batch_size}
+    return build_mesh(devices=devices, choose=lambda _count: spread(describe, devices, **options))
 
 
 def choose_sizes_for(model: Model) -> Callable[[int], dict[str, int]]:
     """Number of devices -> axes and sizes that this model runs best on; imports jax."""
-    from pipelines.runtime.devices.mesh import choose_sizes
+    return functools.partial(find_architecture(model).choose_sizes, model)
 
-    family = _import_family(model.family)
-    return functools.partial(family.choose_sizes, model) if hasattr(family, "choose_sizes") else choose_sizes
+
+def describe_parts(model: Model, mesh: Any) -> Any:
+    """The family's `Parts` from configs alone, every component's weights described; raises ModelError and MeshError."""
+    return find_architecture(model).describe(model, mesh)
+
+
+def find_architecture(model: Model) -> Architecture:
+    """The code of the model's family; imports jax and torch, and raises ModelError when there is none."""
+    if model.family not in families.FAMILIES:
+        raise ModelError(f"No code here runs the family {model.family!r}.", advice="Check presets/models.toml.")
+    return importlib.import_module(f"pipelines.families.{model.family}.architecture").ARCHITECTURE
 
 
 def start_jax(cache_dir: Path) -> None:
@@ -144,9 +155,3 @@ def _check_memory() -> None:
     left = count_live_bytes()
     if left > LEFTOVER_BYTES:
         log.warning("%.1f MB of an earlier model are still on the devices", left / 1e6)
-
-
-def _import_family(family: str) -> Any:
-    if family not in FAMILIES:
-        raise ModelError(f"No code here runs the family {family!r}.", advice="Check presets/models.toml.")
-    return importlib.import_module(f"pipelines.families.{family}")

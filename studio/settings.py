@@ -19,11 +19,10 @@ import platformdirs
 
 from pipelines.catalog import Model, Shape
 from pipelines.errors import MeshError
+from pipelines.families import list_traits
 from pipelines.mesh_text import check_mesh
 from studio import access_settings
 from studio.access_settings import USERS_FILE, AccessSettings
-
-TEXT_ENCODER_FAMILY = "flux2"  # whose text encoders are worth a machine of their own; meant when only a URL is given
 
 QUEUE_QUOTA = 200  # jobs of one owner that may wait at a time
 
@@ -399,12 +398,14 @@ def _parse_text_encoders(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in text.split(","):
         name, separator, url = entry.strip().partition("=")
+        names = [name]
         if not separator or "/" in name:  # an address alone, which may have an = in its query
-            name, url = TEXT_ENCODER_FAMILY, entry.strip()
+            names = [family for family, traits in list_traits() if traits.has_remote_encoder]
+            url = entry.strip()
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise argparse.ArgumentTypeError(f"{url!r} is not an address; write http://host:port, or MODEL=http://...")
-        found[name] = url
+        found |= dict.fromkeys(names, url)
     return found
 
 

@@ -22,6 +22,7 @@ import pytest
 from PIL import Image
 from xdist.scheduler import LoadGroupScheduling
 
+from pipelines import families
 from pipelines.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.families.fake import FakeFamily
 from pipelines.recipe import Recipe, resolve
@@ -57,7 +58,7 @@ START_DEADLINE_S = 120.0  # two interpreters and Gradio, on a machine that may b
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """For `--dist loadgroup`: a file's tests share a process, and so do all of a family, whose models compile once."""
     for item in items:
-        is_of_family = item.path.parent.parent == FAMILIES and item.path.parent.name in ("sdxl", "flux2", "wan")
+        is_of_family = item.path.parent.parent == FAMILIES and item.path.parent.name in families.FAMILIES
         group = item.path.parent if is_of_family else item.path
         item.add_marker(pytest.mark.xdist_group(group.relative_to(ROOT).as_posix()))
 

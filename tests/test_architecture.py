@@ -1,6 +1,7 @@
 """The layers of the source, read from its syntax trees: imports point down, the app stays light, files say why."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.families import FAMILIES
+
 ROOT = Path(__file__).resolve().parent.parent
 
-# Highest first. A module may import from its own layer's prefix and from lower layers; names in one layer do not see
-# each other.
+# Highest first. A module belongs to the longest name that it begins with; it may import from there and from lower
+# layers, and names in one layer do not see each other.
 LAYERS = (
     ("app",),
     ("studio.hosting",),
@@ -29,13 +32,16 @@ LAYERS = (
     ("pipelines.demos",),
     ("pipelines.training", "pipelines.plan"),
     ("pipelines.generate", "pipelines.registry"),
-    ("pipelines.families.sdxl", "pipelines.families.flux2", "pipelines.families.wan", "pipelines.families.fake"),
-    ("pipelines.families.base",),
-    ("pipelines.families.embedding_cache", "pipelines.families.remote_encoder"),
+    ("pipelines.families.fake", *(f"pipelines.families.{family}" for family in FAMILIES)),
+    ("pipelines.families.loading", "pipelines.families.learnt_preview"),
+    ("pipelines.families.base", "pipelines.families.spread"),
+    ("pipelines.families.embedding_cache", "pipelines.families.remote_encoder", "pipelines.families.parts"),
+    ("pipelines.families.layout",),
     ("pipelines.runtime.weights", "pipelines.runtime.programs", "pipelines.runtime.sampling"),
     ("pipelines.runtime.bridge",),
     ("pipelines.runtime.kernels",),
     ("pipelines.runtime.devices",),
+    ("pipelines.families.protocol",),
     ("pipelines.stages", "pipelines.files.stage_files"),
     ("pipelines.files.metadata",),
     ("pipelines.files.video",),
@@ -44,6 +50,9 @@ LAYERS = (
     ("pipelines.recipe", "pipelines.references", "pipelines.sources"),
     ("pipelines.catalog",),
     ("pipelines.loras",),
+    ("pipelines.families",),
+    tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
+    ("pipelines.families.traits",),
     ("pipelines.errors",),
 )
 
@@ -67,6 +76,10 @@ FLOOR = (
     "files/stage_files",
     "sources",
     "registry",
+    "families/__init__",
+    "families/protocol",
+    "families/traits",
+    *(f"families/{family}/{file}" for family in FAMILIES for file in ("__init__", "traits")),
 )
 MIN_FILES = 60  # a test that reads no files would pass forever
 
@@ -89,18 +102,46 @@ def find_imports(tree: ast.AST, *, is_top_level_only: bool = False) -> Iterator[
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and _name_called(node.func) in ("import_module", "__import__"):
+            yield from _find_named(node.args[0])
+
+
+def _name_called(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _find_named(name: ast.expr) -> list[str]:
+    """The modules that a call of importlib may mean: for an f-string all of ours with such a name.
+
+    Of a name that comes from elsewhere the source says nothing.
+    """
+    if isinstance(name, ast.Constant):
+        return [str(name.value)]
+    if not isinstance(name, ast.JoinedStr):
+        return []
+    pattern = "".join(re.escape(str(part.value)) if isinstance(part, ast.Constant) else ".*" for part in name.values)
+    return [module for module in map(name_module, list_sources()) if re.fullmatch(pattern, module)]
 
 
 def find_layer(module: str) -> tuple[int, str] | None:
-    for level, names in enumerate(LAYERS):
-        for name in names:
-            if module == name or module.startswith(f"{name}."):
-                return level, name
-    return None
+    found = [
+        (level, name)
+        for level, names in enumerate(LAYERS)
+        for name in names
+        if module == name or module.startswith(f"{name}.")
+    ]
+    return max(found, key=lambda layer: len(layer[1]), default=None)
 
 
 def test_the_test_sees_the_source() -> None:
     assert len(list_sources()) >= MIN_FILES
+
+
+def test_an_import_by_name_is_seen_too() -> None:
+    code = 'import importlib\nimportlib.import_module("pipelines.plan.planner")\n'
+    code += 'importlib.import_module(f"pipelines.families.{name}.traits")'
+    expected = {"pipelines.plan.planner", *(f"pipelines.families.{family}.traits" for family in FAMILIES)}
+    assert {*find_imports(ast.parse(code))} == {"importlib", *expected}
 
 
 def test_imports_point_down() -> None:

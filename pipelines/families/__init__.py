@@ -1,1 +1,27 @@
-"""The families of models, one folder each; what they share is in base.py."""
+"""The families of models, one folder each, and the one list of them.
+
+A folder has two doors. `traits.py` holds the family's `TRAITS` (traits.py), which the catalogue, the page and REST read
+without importing jax; `architecture.py` holds its `ARCHITECTURE` (protocol.py), which registry.py imports when a model
+is loaded or planned. What families share lies beside the folders. `fake` stands in for all of them and is none.
+"""
+
+import importlib
+from collections.abc import Iterator
+
+from pipelines.families.traits import Traits
+
+# In the order in which they are asked whether a LoRA is theirs: names of a UNet's layers are the least particular.
+FAMILIES = ("wan", "flux2", "sdxl")
+
+
+def find_traits(family: str) -> Traits:
+    """What is known of a family; nothing special of one that no code here runs, which loading its model refuses."""
+    if family not in FAMILIES:
+        return Traits(title=family)
+    return importlib.import_module(f"pipelines.families.{family}.traits").TRAITS
+
+
+def list_traits() -> Iterator[tuple[str, Traits]]:
+    """Every family's name and traits."""
+    for family in FAMILIES:
+        yield family, find_traits(family)

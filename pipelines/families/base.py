@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -15,6 +15,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model, Shape
 from pipelines.families.embedding_cache import EmbeddingCache
+from pipelines.families.layout import Layout
+from pipelines.families.protocol import FamilyPrograms
 from pipelines.families.remote_encoder import RemoteEncoder
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
@@ -23,8 +25,9 @@ from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.devices.sharding import count_at_once
 from pipelines.runtime.programs.aot_packs import Packs
-from pipelines.runtime.programs.compiled import CacheIndex, Program, Programs, counter
-from pipelines.runtime.sampling.chunks import run_chunks
+from pipelines.runtime.programs.compiled import CacheIndex, Programs, counter
+from pipelines.runtime.sampling.chunks import MAX_CHUNK, run_chunks
+from pipelines.runtime.sampling.solver import State
 from pipelines.runtime.weights.components import ComponentLoader
 from pipelines.runtime.weights.lora import Rename
 from pipelines.runtime.weights.lora_state import LoraState, refuse_on_text_encoder
@@ -40,14 +43,19 @@ TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
 
 
 class LoadedModel(abc.ABC):
-    """The part of `stages.Family` that does not depend on the family.
+    """The part of `stages.Family` that does not depend on the family, whose module `programs` says what a shape needs.
 
-    What a shape needs is in the family's own Layout: `denoise_key` and `decode_key` of its main programs, and `name`,
-    under which the cache index knows it.
+    A recipe's `images` are files on this machine.
     """
 
-    def __init__(self, model: Model, weights: Weights, *, mesh: Mesh, cache_dir: Path, load_s: float) -> None:
+    programs: ClassVar[FamilyPrograms]
+    parts: Any
+    """The family's `Parts`"""
+
+    def __init__(self, model: Model, parts: Any, *, cache_dir: Path, load_s: float) -> None:
+        mesh: Mesh = parts.mesh
         self.model = model
+        self.parts = parts
         self.load_s = load_s
         self.host_ms_per_chunk = 0.0
         self.outputs_at_once = 1
@@ -55,7 +63,7 @@ class LoadedModel(abc.ABC):
         self.mesh = describe_mesh(mesh)
         self._mesh = mesh
         self.remote_encoder: RemoteEncoder | None = None
-        self._weights = weights
+        self._weights: Weights = parts.weights
         self._programs = Programs()
         self._packs: Packs | None = None
         self._loras: LoraState | None = None
@@ -140,6 +148,12 @@ class LoadedModel(abc.ABC):
         key = (recipe.prompt, recipe.negative_prompt, touching)
         return self._embeddings.get(key, lambda: encode(recipe))
 
+    def decode(self, recipe: Recipe, latents: Any) -> np.ndarray:
+        layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
+        latents = jax.device_put(fill_rows(latents, layout.outputs), layout.latents)
+        program = self._programs.get(*layout.decode_key)
+        return np.asarray(program(*self._take(program, "vae"), latents))[: recipe.batch_size]
+
     def unload(self) -> None:
         self._programs.clear()
         self._embeddings.clear()
@@ -158,15 +172,11 @@ class LoadedModel(abc.ABC):
     def _encode(self, recipe: Recipe) -> Embeddings: ...
 
     @abc.abstractmethod
-    def _lay_out(
-        self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
-    ) -> Any: ...
-
-    @abc.abstractmethod
-    def _list_programs(self, layout: Any) -> Sequence[Program]: ...
-
-    @abc.abstractmethod
     def _draw_preview(self, layout: Any, x0: jax.Array, /) -> np.ndarray: ...
+
+    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None) -> Any:
+        count = max(batch_size, self.outputs_at_once)
+        return self.programs.lay_out(self.parts, shape, batch_size=count, uses_cfg=uses_cfg, references=references)
 
     def _choose_layout(
         self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
@@ -186,7 +196,7 @@ class LoadedModel(abc.ABC):
 
         With a `stage` it waits only for that stage's programs; the next call waits for the others.
         """
-        programs = self._list_programs(layout)
+        programs = self.programs.list_programs(self.parts, layout)
         if all(self._programs.has(*program.key) for program in programs):
             return 0.0
         awaited = [program for program in programs if stage in (None, program.key[0])]
@@ -208,21 +218,27 @@ class LoadedModel(abc.ABC):
 
     def _run_steps(
         self,
-        run: Callable[[int, int], jax.Array],
-        layout: Any,
+        advance: Callable[[State, int, int], State],
+        layout: Layout,
+        state: State,
         *,
         steps: int,
-        max_chunk: int,
         batch_size: int,
         on_progress: OnProgress,
-    ) -> None:
-        """Drives `run(start, stop)`, which queues steps and gives the picture expected after them (chunks.py)."""
+    ) -> jax.Array:
+        """The latents after all steps, in chunks (chunks.py): `advance(state, start, stop)` queues some of them."""
+
+        def run(start: int, stop: int) -> jax.Array:
+            nonlocal state
+            state = advance(state, start, stop)
+            return state.x0
 
         def report(done: int, picture: jax.Array) -> None:
             draw = lambda: self._draw_preview(layout, picture)[:batch_size]  # noqa: E731
             on_progress(Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
 
-        self.host_ms_per_chunk = run_chunks(run, steps=steps, max_chunk=max_chunk, on_done=report)
+        self.host_ms_per_chunk = run_chunks(run, steps=steps, max_chunk=MAX_CHUNK, on_done=report)
+        return state.latents
 
     def _take(self, program: Any, *components: str) -> list[dict[str, jax.Array]]:
         """The weights of these, on the devices, to call the program with."""
@@ -240,7 +256,13 @@ class LoadedModel(abc.ABC):
         return self._numbers[value]
 
 
-def spread_rows(rows: Any, count: int) -> np.ndarray:
+def pair_rows(embeddings: Embeddings, name: str, layout: Layout) -> np.ndarray:
+    """[negative..., positive...] rows with guidance, positive rows alone without."""
+    names = (f"negative_{name}", name) if layout.uses_cfg else (name,)
+    return np.concatenate([_spread_rows(embeddings[name], layout.outputs) for name in names])
+
+
+def _spread_rows(rows: Any, count: int) -> np.ndarray:
     """One row for all outputs, or one for each, as the `count` rows of a full batch class; the last one fills it."""
     values = np.asarray(rows)
     return values[np.minimum(np.arange(count), len(values) - 1)]

@@ -4,29 +4,22 @@ The model comes from its configs alone, as for a plan; its programs are those th
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jax
 
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
-from pipelines.families.flux2 import programs as flux2_programs
-from pipelines.families.sdxl import programs as sdxl_programs
-from pipelines.families.wan import programs as wan_programs
 from pipelines.mesh_text import asks_for_many
-from pipelines.plan.abstract import describe_parts
 from pipelines.plan.topologies import Topology, find_devices
 from pipelines.references import References, name_programs
-from pipelines.registry import build_mesh_for
+from pipelines.registry import build_mesh_for, describe_parts, find_architecture
 from pipelines.runtime.devices.sharding import count_at_once
 from pipelines.runtime.programs.aot_packs import Manifest, describe_target, write_pack
 from pipelines.runtime.programs.compiled import Program, Programs, without_persistent_cache
 from pipelines.stages import OnProgress, Progress
-
-_PROGRAMS: Mapping[str, ModuleType] = {"sdxl": sdxl_programs, "flux2": flux2_programs, "wan": wan_programs}
 
 
 def make_pack(
@@ -86,11 +79,10 @@ def list_programs(
     model: Model, parts: Any, shapes: Sequence[tuple[Shape, References | None]], *, batch_size: int
 ) -> list[Program]:
     """With the model's own guidance; a program that several shapes share is there once."""
-    family = _PROGRAMS[model.family]
+    family, uses_cfg = find_architecture(model).programs, model.guidance_scale > 1
     found: dict[tuple[Any, ...], Program] = {}
     for shape, references in shapes:
-        options = {} if references is None else {"references": references}
-        layout = family.lay_out(parts, shape, batch_size=batch_size, uses_cfg=model.guidance_scale > 1, **options)
+        layout = family.lay_out(parts, shape, batch_size=batch_size, uses_cfg=uses_cfg, references=references)
         for program in family.list_programs(parts, layout):
             found.setdefault(program.key, program)
     return list(found.values())
@@ -98,7 +90,7 @@ def list_programs(
 
 def outputs_at_once(model: Model, parts: Any) -> int:
     """As the worker does (LoadedModel.make_many_at_once), so that it finds its programs."""
-    lay_out, uses_cfg = _PROGRAMS[model.family].lay_out, model.guidance_scale > 1
+    lay_out, uses_cfg = find_architecture(model).programs.lay_out, model.guidance_scale > 1
     return count_at_once(
         parts.mesh, lambda count: lay_out(parts, model.default_shape, batch_size=count, uses_cfg=uses_cfg)
     )

@@ -21,7 +21,6 @@ from pipelines.runtime.devices.offload import USABLE, OffloadPolicy
 HOST_BYTES_PER_S = 12e9
 
 ENCODE_STAGES = ("encode", "image")
-REMOTE_FAMILIES = ("flux2",)  # whose prompts an encoder-server, or a public one, may read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +109,7 @@ def recommend(
         )
     worst = max(need.total_bytes for need in too_large)
     stages = {need.stage for need in too_large}
-    has_remote = model.family in REMOTE_FAMILIES
+    has_remote = model.traits.has_remote_encoder
     if stages == {"encode"} and has_remote:
         return Placement(
             kind="offload_text_encoder",

@@ -11,23 +11,21 @@ from jax.sharding import Mesh
 
 from pipelines.catalog import Model, Shape
 from pipelines.mesh_text import THROUGHPUT
-from pipelines.plan.abstract import Stage, describe_parts, list_stages
+from pipelines.plan.abstract import Stage, list_stages
 from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
 from pipelines.plan.estimate import Estimate, count_chunks
 from pipelines.plan.packing import outputs_at_once
 from pipelines.plan.placement import Need, Placement, recommend
 from pipelines.plan.topologies import Topology, find_devices
-from pipelines.registry import build_mesh_for
+from pipelines.registry import build_mesh_for, describe_parts
 from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.devices.offload import measure
-from pipelines.runtime.sampling.chunks import CHUNK_TARGET_S
+from pipelines.runtime.sampling.chunks import CHUNK_TARGET_S, MAX_CHUNK
 from pipelines.stages import OnProgress, Progress
 
 MODES = ("latency", "throughput")
 SOURCE = "Estimated by the TPU compiler"
 CPU_SOURCE = "Compiled for CPU: memory only"
-
-_MAX_CHUNK = 8  # steps; of every family
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +77,7 @@ class StagePlan:
         run_s, once_s = self.estimate.run.total_s, self.estimate.once.total_s
         if not once_s:
             return self.stage.runs * run_s
-        chunks = count_chunks(steps=self.stage.runs, step_s=run_s, max_chunk=_MAX_CHUNK, target_s=CHUNK_TARGET_S)
+        chunks = count_chunks(steps=self.stage.runs, step_s=run_s, max_chunk=MAX_CHUNK, target_s=CHUNK_TARGET_S)
         return self.stage.runs * run_s + chunks * once_s
 
 

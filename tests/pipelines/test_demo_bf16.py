@@ -1,6 +1,5 @@
 """In bf16, as on accelerators, each demo model gives the picture or video that it gives in fp32: at least 35 dB."""
 
-import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pipelines.catalog import Model, load_catalog
 from pipelines.families.flux2 import decode
 from pipelines.generate import generate, uses_cfg
 from pipelines.recipe import Recipe, resolve
+from pipelines.registry import find_architecture
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import STAGES, ignore_progress
 
@@ -39,9 +39,9 @@ def load_demo(cache_dir: Path) -> Callable[..., Any]:
     """A demo model on one device."""
 
     def load(model: Model, dtype: Any, *, stages: tuple[str, ...] = STAGES) -> Any:
-        family = importlib.import_module(f"pipelines.families.{model.family}")
         mesh = build_mesh("dp=1")
-        loaded = family.load(
+        architecture: Any = find_architecture(model)
+        loaded = architecture.load(
             model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress, dtype=dtype, stages=stages
         )
         assert loaded.parts.dtype == dtype

@@ -15,7 +15,7 @@ import pytest
 import pipelines
 from pipelines.catalog import Model, load_catalog
 from pipelines.errors import ModelError
-from pipelines.registry import FAMILIES
+from pipelines.families import FAMILIES
 from pipelines.sources import (
     CONFIGS_DIR,
     PLAN_CODE,

@@ -63,7 +63,7 @@ def run_lumesh(task: dict[str, Any]) -> dict[str, Any]:
 def describe_lumesh(model: Model, mesh: str | None) -> dict[str, Any]:
     """The devices, and what the weights of each component are computed in; imports jax."""
     from pipelines import registry
-    from pipelines.plan.abstract import describe_parts
+    from pipelines.registry import describe_parts
 
     built = registry.build_mesh_for(model, mesh)
     kind = built.devices.flat[0].device_kind

@@ -1,8 +1,7 @@
 """The denoising loop as one compiled program with run-time bounds.
 
-A chunk runs steps `start` to `stop` of a schedule table (runtime/sampling/schedules.py): transformer, guidance and
-scheduler update together, so the host only counts chunks. The state is a picture of tokens (B, C, H, W) in fp32; the
-transformer sees it as H * W tokens. With classic guidance the batch holds [negative, positive] halves.
+A chunk runs steps `start` to `stop` of a schedule table through runtime/sampling/loop.py, so the host only counts
+chunks. The state is a picture of tokens (B, C, H, W) in fp32; the transformer sees it as H * W tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +17,9 @@ from pipelines.families.flux2.references import TIME_STEP
 from pipelines.families.flux2.sharding import call_transformer
 from pipelines.families.flux2.variants import Guidance
 from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.sampling.loop import build_loop
 from pipelines.runtime.sampling.schedules import Schedule, build_schedule
-from pipelines.runtime.sampling.solver import State, advance, read_row
-
-MAX_CHUNK = 8  # steps
+from pipelines.runtime.sampling.solver import State
 
 
 def build_denoise_program(
@@ -58,12 +56,7 @@ def build_denoise_program(
             image_ids = np.concatenate([image_ids, make_reference_ids(references_NCHW.shape)])
             extra_tokens = jnp.repeat(pack(references_NCHW).reshape(1, -1, references_NCHW.shape[1]), rows, axis=0)
 
-        def step(index: jax.Array, state: State) -> State:
-            row = read_row(table, index)
-            model_input = row["in_scale"] * state.latents
-            if uses_cfg:
-                model_input = jnp.concatenate([model_input, model_input])
-            model_input = jax.lax.with_sharding_constraint(model_input, input_sharding)
+        def predict(model_input: jax.Array, timestep: jax.Array) -> jax.Array:
             tokens = pack(model_input)
             if extra_tokens is not None:
                 tokens = jnp.concatenate([tokens, extra_tokens], axis=1)
@@ -73,18 +66,15 @@ def build_denoise_program(
                 mesh=mesh,
                 hidden_states=tokens.astype(dtype),
                 encoder_hidden_states=prompt_embeds,
-                timestep=jnp.full(rows, row["timestep"] / 1000),
+                timestep=jnp.full(rows, timestep / 1000),
                 img_ids=image_ids,
                 txt_ids=make_text_ids(text_length),
                 guidance=jnp.full(rows, guidance_scale) if guidance is Guidance.EMBEDDED else None,
             )
-            output = unpack(output[:, : height * width].astype(jnp.float32), height, width)
-            if uses_cfg:
-                negative, positive = jnp.split(output, 2)
-                output = negative + guidance_scale * (positive - negative)
-            return advance(row, state, output)
+            return unpack(output[:, : height * width].astype(jnp.float32), height, width)
 
-        return jax.lax.fori_loop(start, stop, step, state)
+        loop = build_loop(predict, uses_cfg=uses_cfg, input_sharding=input_sharding)
+        return loop(state, table=table, guidance_scale=guidance_scale, start=start, stop=stop)
 
     return denoise
 

@@ -18,7 +18,7 @@ from pipelines.runtime.bridge.modules import TracedModule, call_for_layers, scan
 
 def tokenize(parts: Parts, prompts: Sequence[str]) -> np.ndarray:
     """(2, prompt, L) int32: token ids, and which of them are text. Longer text is cut."""
-    pairs = [parts.variant.tokenize(parts.tokenizer, prompt, parts.text_length) for prompt in prompts]
+    pairs = [parts.variant.tokenize(parts.tokenizers[0], prompt, parts.text_length) for prompt in prompts]
     return np.asarray(pairs, np.int32).transpose(1, 0, 2)
 
 

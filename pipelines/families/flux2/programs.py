@@ -4,7 +4,6 @@ The worker, the command line and ahead-of-time compilation for another machine a
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,64 +17,41 @@ from pipelines.families.flux2.parts import Parts
 from pipelines.families.flux2.preview import build_preview_program
 from pipelines.families.flux2.references import build_reference_program
 from pipelines.families.flux2.variants import Guidance
+from pipelines.families.layout import ENCODE_KEY, Key, PictureLayout
+from pipelines.families.learnt_preview import describe_preview
 from pipelines.references import References
-from pipelines.runtime.devices.sharding import batch_class, split_pictures
+from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
 from pipelines.runtime.sampling.solver import State
 from pipelines.runtime.weights.components import abstract_input, abstract_weights
 
-Key = tuple[Any, ...]
-
-ENCODE_KEY: Key = ("encode",)
 _VMEM_SHARE = 0.5  # of the denoiser's large products; of a half and three quarters what the TPU compiler finds faster
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The arrays of one (shape, images, guidance): sizes and where they lie."""
+class Layout(PictureLayout):
+    """Beside the latents, those of the references."""
 
-    shape: Shape
-    images: int
-    uses_cfg: bool
-    latents_CHW: tuple[int, int, int]  # noqa: N815
-    latents: NamedSharding
-    rows: NamedSharding
-    model_input: NamedSharding
-    decoder_input: NamedSharding
     references_NCHW: tuple[int, ...] | None  # noqa: N815
     reference_size: Shape | None
 
     @property
     def tokens(self) -> int:
-        """Of one picture."""
-        return self.latents_CHW[1] * self.latents_CHW[2]
-
-    @property
-    def row_count(self) -> int:
-        """Rows of the transformer's batch."""
-        return self.images * (2 if self.uses_cfg else 1)
+        """How many tokens one picture has."""
+        return self.latents_shape[1] * self.latents_shape[2]
 
     @property
     def name(self) -> Key:
-        """What the cache index calls all programs together."""
-        return ("shape", self.shape, self.images, self.uses_cfg, self.references_NCHW)
+        return (*super().name, self.references_NCHW)
 
     @property
     def denoise_key(self) -> Key:
-        return ("denoise", self.shape, self.images, self.uses_cfg, self.references_NCHW)
+        return (*super().denoise_key, self.references_NCHW)
 
     @property
     def reference_key(self) -> Key:
         return ("reference", self.references_NCHW)
-
-    @property
-    def decode_key(self) -> Key:
-        return ("decode", self.shape, self.images)
-
-    @property
-    def preview_key(self) -> Key:
-        return ("preview", self.shape, self.images)
 
 
 def lay_out(
@@ -86,28 +62,16 @@ def lay_out(
     uses_cfg: bool,
     references: References | None = None,
 ) -> Layout:
-    """Images over `dp` and rows of an image over `sp`, each where it divides; else replicated.
+    """See `PictureLayout`; the `references` are tokens beside the new picture's.
 
-    The `references` are tokens beside the new picture's. `uses_cfg` asks for a pair of forwards, which only a model
-    with classic guidance has.
+    `uses_cfg` asks for a pair of forwards, which only a model with classic guidance has.
     """
-    images = batch_class(batch_size)
-    has_pair = uses_cfg and parts.guidance is Guidance.PAIR
-    latents_CHW = parts.latents_CHW(shape)
-    dp, sp = parts.mesh.shape["dp"], parts.mesh.shape["sp"]
-    height = "sp" if latents_CHW[1] % sp == 0 else None
-    images_axis = "dp" if images % dp == 0 else None
-    rows = "dp" if images * (2 if has_pair else 1) % dp == 0 else None
-    sides = split_pictures(parts.mesh, images_axis, height=latents_CHW[1], width=latents_CHW[2])
-    return Layout(
+    return Layout.divide(
+        parts.mesh,
         shape=shape,
-        images=images,
-        uses_cfg=has_pair,
-        latents_CHW=latents_CHW,
-        latents=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, height)),
-        rows=NamedSharding(parts.mesh, PartitionSpec(rows)),
-        model_input=NamedSharding(parts.mesh, PartitionSpec(rows, None, height)),
-        decoder_input=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, *sides)),
+        batch_size=batch_size,
+        uses_cfg=uses_cfg and parts.guidance is Guidance.PAIR,
+        latents_CHW=parts.latents_CHW(shape),
         references_NCHW=(references.count, *parts.latents_CHW(references.size)) if references else None,
         reference_size=references.size if references else None,
     )
@@ -122,7 +86,7 @@ def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
         programs.append(_denoise_program(parts, layout))
         if layout.reference_size is not None:
             programs.append(_reference_program(parts, layout, layout.reference_size))
-        programs.append(_preview_program(parts, layout))
+        programs.append(describe_preview(parts, layout, build_preview_program(parts.preview.map.cells)))
     if "decode" in parts.stages:
         programs.append(_decode_program(parts, layout))
     return tuple(programs)
@@ -142,7 +106,7 @@ def _encode_program(parts: Parts) -> Program:
 
 
 def _denoise_program(parts: Parts, layout: Layout) -> Program:
-    latents = _abstract_latents(layout)
+    latents = layout.describe_latents()
     embeddings = (layout.row_count, parts.text_length, parts.text_width)
     return Program(
         key=layout.denoise_key,
@@ -190,23 +154,5 @@ def _decode_program(parts: Parts, layout: Layout) -> Program:
     return Program(
         key=layout.decode_key,
         function=build_decode_program(parts.modules["vae"], dtype=parts.dtype, sharding=layout.decoder_input),
-        arguments=(abstract_weights(parts.weights["vae"]), _abstract_latents(layout)),
+        arguments=(abstract_weights(parts.weights["vae"]), layout.describe_latents()),
     )
-
-
-def _preview_program(parts: Parts, layout: Layout) -> Program:
-    colours = 3 * parts.preview_cells**2
-    return Program(
-        key=layout.preview_key,
-        function=build_preview_program(parts.preview_cells),
-        arguments=(
-            abstract_input(parts.mesh, (layout.latents_CHW[0], colours), jnp.float32),
-            abstract_input(parts.mesh, (colours,), jnp.float32),
-            _abstract_latents(layout),
-        ),
-        out_shardings=NamedSharding(layout.latents.mesh, PartitionSpec()),
-    )
-
-
-def _abstract_latents(layout: Layout) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((layout.images, *layout.latents_CHW), jnp.float32, sharding=layout.latents)

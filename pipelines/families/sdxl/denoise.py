@@ -1,9 +1,8 @@
 """The denoising loop as one compiled program with run-time bounds.
 
-A chunk runs steps `start` to `stop` of a schedule table (runtime/sampling/schedules.py): UNet, guidance and scheduler
-update together, so the host only counts chunks. With guidance the batch holds [negative, positive] halves and the `dp`
-axis carries them; at a scale of 1 or less a second program runs a single forward. The state stays in fp32 whatever the
-UNet computes in.
+A chunk runs steps `start` to `stop` of a schedule table through runtime/sampling/loop.py, so the host only counts
+chunks. With guidance the `dp` axis carries the [negative, positive] halves of the batch; at a scale of 1 or less a
+second program runs a single forward.
 """
 
 import re
@@ -18,10 +17,10 @@ from jax.sharding import NamedSharding
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.kernels.convolution import PictureAxes
-from pipelines.runtime.sampling.solver import State, advance, read_row
+from pipelines.runtime.sampling.loop import build_loop
+from pipelines.runtime.sampling.solver import State
 
 _TEXT_PROJECTION = re.compile(r"\.attn2\.to_[kv]\.weight$")
-MAX_CHUNK = 8  # steps; bounds the noise that an ancestral scheduler needs on the devices at a time
 
 
 def build_denoise_program(
@@ -54,16 +53,11 @@ def build_denoise_program(
         text = embeddings["prompt_embeds"].astype(dtype)
         weights = _project_text(weights, text)
 
-        def step(index: jax.Array, state: State) -> State:
-            row = read_row(table, index)
-            model_input = row["in_scale"] * state.latents
-            if uses_cfg:
-                model_input = jnp.concatenate([model_input, model_input])
-            model_input = jax.lax.with_sharding_constraint(model_input, input_sharding)
+        def predict(model_input: jax.Array, timestep: jax.Array) -> jax.Array:
             (output,) = unet.call(
                 weights,
                 model_input.astype(dtype),
-                row["timestep"],
+                timestep,
                 encoder_hidden_states=text,
                 added_cond_kwargs={
                     "text_embeds": embeddings["pooled_prompt_embeds"].astype(dtype),
@@ -73,13 +67,10 @@ def build_denoise_program(
                 attention=attention,
                 pictures=pictures,
             )
-            output = output.astype(jnp.float32)
-            if uses_cfg:
-                negative, positive = jnp.split(output, 2)
-                output = negative + guidance_scale * (positive - negative)
-            return advance(row, state, output, noise_SBCHW[index - start])
+            return output
 
-        return jax.lax.fori_loop(start, stop, step, state)
+        loop = build_loop(predict, uses_cfg=uses_cfg, input_sharding=input_sharding)
+        return loop(state, table=table, guidance_scale=guidance_scale, start=start, stop=stop, noise=noise_SBCHW)
 
     return denoise
 

@@ -29,12 +29,6 @@ def tokenize(tokenizers: tuple[CLIPTokenizer, ...], prompt: str, negative_prompt
     return np.asarray(ids, np.int32)
 
 
-def count_lost_tokens(tokenizers: tuple[CLIPTokenizer, ...], prompt: str) -> int:
-    """How many tokens of the prompt do not fit and are ignored."""
-    tokenizer = tokenizers[0]
-    return max(0, len(tokenizer(prompt)["input_ids"]) - tokenizer.model_max_length)
-
-
 def build_encode_program(encoders: tuple[TracedModule, TracedModule], *, zeroes_empty: bool) -> Any:
     """encode(weights, weights_2, ids, is_negative_empty) -> embeddings of [negative, prompt], fp32.
 

@@ -7,14 +7,15 @@ import jax
 import numpy as np
 
 from pipelines.catalog import Model, Shape
-from pipelines.families.base import LoadedModel, fill_rows, spread_rows
-from pipelines.families.sdxl.denoise import MAX_CHUNK, make_time_ids
+from pipelines.families.base import LoadedModel, pair_rows
+from pipelines.families.layout import ENCODE_KEY
+from pipelines.families.sdxl import programs
+from pipelines.families.sdxl.denoise import make_time_ids
 from pipelines.families.sdxl.encode import tokenize
 from pipelines.families.sdxl.parts import Parts
-from pipelines.families.sdxl.programs import ENCODE_KEY, Layout, lay_out, list_programs
+from pipelines.families.sdxl.programs import Layout
 from pipelines.recipe import Recipe
-from pipelines.references import References
-from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.chunks import MAX_CHUNK
 from pipelines.runtime.sampling.noise import NoiseSource
 from pipelines.runtime.sampling.pictures import fit_picture, open_picture
 from pipelines.runtime.sampling.schedules import build_schedule
@@ -23,11 +24,13 @@ from pipelines.stages import Embeddings, OnProgress
 
 
 class SdxlFamily(LoadedModel):
-    """See `stages.Family` for what each method promises. A recipe's `images` are files on this machine."""
+    """See `stages.Family` for what each method promises."""
+
+    programs = programs
+    parts: Parts
 
     def __init__(self, model: Model, parts: Parts, *, cache_dir: Path, load_s: float) -> None:
-        super().__init__(model, parts.weights, mesh=parts.mesh, cache_dir=cache_dir, load_s=load_s)
-        self.parts = parts
+        super().__init__(model, parts, cache_dir=cache_dir, load_s=load_s)
         self._zero_noise: dict[Layout, jax.Array] = {}
 
     def _encode(self, recipe: Recipe) -> Embeddings:
@@ -54,7 +57,7 @@ class SdxlFamily(LoadedModel):
             last_steps=recipe.denoising_steps if recipe.images else None,
         )
         program = self._programs.get(*layout.denoise_key)
-        noise = NoiseSource(seeds=seeds or recipe.seeds, images=layout.images, shape=layout.latents_CHW)
+        noise = NoiseSource(seeds=seeds or recipe.seeds, images=layout.outputs, shape=layout.latents_shape)
         picture = self._draw_picture(recipe.images[0], layout, noise) if recipe.images else np.float32(0)
         latents = np.float32(schedule.picture_scale) * picture + np.float32(schedule.initial_scale) * noise.draw()
         state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
@@ -62,9 +65,8 @@ class SdxlFamily(LoadedModel):
         table = self._put(schedule.table)
         guidance_scale = self._put(np.float32(max(scale, 1.0)))
 
-        def run(start: int, stop: int) -> jax.Array:
-            nonlocal state
-            state = program(
+        def advance(state: State, start: int, stop: int) -> State:
+            return program(
                 *self._take(program, "unet"),
                 state,
                 rows,
@@ -74,24 +76,15 @@ class SdxlFamily(LoadedModel):
                 self._number(start),
                 self._number(stop),
             )
-            return state.x0
 
-        self._run_steps(
-            run,
+        return self._run_steps(
+            advance,
             layout,
+            state,
             steps=schedule.steps,
-            max_chunk=MAX_CHUNK,
             batch_size=recipe.batch_size,
             on_progress=on_progress,
         )
-        return state.latents
-
-    def decode(self, recipe: Recipe, latents_BCHW: jax.Array) -> np.ndarray:
-        layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
-        latents = jax.device_put(fill_rows(latents_BCHW, layout.images), layout.latents)
-        program = self._programs.get(*layout.decode_key)
-        pixels = program(*self._take(program, "vae"), latents)
-        return np.asarray(pixels)[: recipe.batch_size]
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
         """What `denoise` takes: one row each, as the stage files hold them."""
@@ -112,15 +105,6 @@ class SdxlFamily(LoadedModel):
         self._zero_noise.clear()
         super().unload()
 
-    def _list_programs(self, layout: Layout) -> tuple[Program, ...]:
-        return list_programs(self.parts, layout)
-
-    def _lay_out(
-        self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
-    ) -> Layout:
-        assert references is None, "only a model with references has programs for them"
-        return lay_out(self.parts, shape, batch_size=max(batch_size, self.outputs_at_once), uses_cfg=uses_cfg)
-
     def _draw_picture(self, image: str, layout: Layout, noise: NoiseSource) -> np.ndarray:
         """Latents (B, C, H, W) of the picture, a draw of each image's own: the first, as in diffusers."""
         picture = self._put(fit_picture(open_picture(Path(image)), layout.shape))
@@ -130,24 +114,14 @@ class SdxlFamily(LoadedModel):
 
     def _put_rows(self, embeddings: Embeddings, layout: Layout) -> dict[str, jax.Array]:
         """[negative..., positive...] rows with guidance, positive rows alone without."""
-        rows = {}
-        for name in ("prompt_embeds", "pooled_prompt_embeds"):
-            halves = [embeddings[f"negative_{name}"], embeddings[name]] if layout.uses_cfg else [embeddings[name]]
-            rows[name] = np.concatenate([spread_rows(half, layout.images) for half in halves])
+        rows = {name: pair_rows(embeddings, name, layout) for name in ("prompt_embeds", "pooled_prompt_embeds")}
         time_ids = make_time_ids(width=layout.shape.width, height=layout.shape.height)
         rows["time_ids"] = np.repeat(time_ids, len(rows["prompt_embeds"]), axis=0)
         return {name: jax.device_put(value.astype(np.float32), layout.rows) for name, value in rows.items()}
 
-    def _draw_chunk_noise(
-        self,
-        source: NoiseSource,
-        layout: Layout,
-        steps: int,
-        *,
-        has_noise: bool,
-    ) -> jax.Array:
+    def _draw_chunk_noise(self, source: NoiseSource, layout: Layout, steps: int, *, has_noise: bool) -> jax.Array:
         sharded = layout.noise
-        size = (MAX_CHUNK, layout.images, *layout.latents_CHW)
+        size = (MAX_CHUNK, layout.outputs, *layout.latents_shape)
         if not has_noise:
             if layout not in self._zero_noise:
                 self._zero_noise[layout] = jax.device_put(np.zeros(size, np.float32), sharded)

@@ -1,15 +1,9 @@
 """What a loaded SDXL consists of: modules, weights on the mesh, tokenizers, and the checkpoint's own settings."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import jax
-from jax.sharding import Mesh
-from transformers import CLIPTokenizer
 
 from pipelines.catalog import Shape
-from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.families.parts import CheckpointParts
 from pipelines.runtime.sampling.preview import LatentsToRgb
 
 COMPONENTS = ("text_encoder", "text_encoder_2", "unet", "vae", "tokenizer", "tokenizer_2", "scheduler")
@@ -23,22 +17,11 @@ STAGES_OF = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
-    """`weights` holds only the components of the loaded `stages`; `dtype` is what text encoders and UNet compute in.
+class Parts(CheckpointParts):
+    """`zeroes_empty`: an empty negative prompt means zeros instead of an encoded empty text."""
 
-    `text_length` counts tokens of a prompt, padding included.
-    """
-
-    mesh: Mesh
-    stages: tuple[str, ...]
-    modules: Mapping[str, TracedModule]
-    weights: dict[str, dict[str, jax.Array]]
-    tokenizers: tuple[CLIPTokenizer, ...]
-    text_length: int
-    scheduler_config: Mapping[str, Any]
     zeroes_empty: bool
     latents_to_rgb: LatentsToRgb
-    dtype: Any
 
     @property
     def text_width(self) -> int:
@@ -55,7 +38,3 @@ class Parts:
         config = self.config_of("vae")
         scale = 2 ** (len(config.block_out_channels) - 1)
         return config.latent_channels, shape.height // scale, shape.width // scale
-
-    def config_of(self, component: str) -> Any:
-        """The component's own config.json, as diffusers or transformers hold it."""
-        return self.modules[component].module.config

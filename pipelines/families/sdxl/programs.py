@@ -4,93 +4,45 @@ The worker, the command line and ahead-of-time compilation for another machine a
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
+from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, PictureLayout
 from pipelines.families.sdxl.condition import build_condition_program
 from pipelines.families.sdxl.decode import build_decode_program
-from pipelines.families.sdxl.denoise import MAX_CHUNK, build_denoise_program
+from pipelines.families.sdxl.denoise import build_denoise_program
 from pipelines.families.sdxl.encode import build_encode_program
 from pipelines.families.sdxl.parts import Parts
-from pipelines.runtime.devices.sharding import batch_class, split_pictures
+from pipelines.references import References
+from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.chunks import MAX_CHUNK
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
 from pipelines.runtime.sampling.solver import State
 from pipelines.runtime.weights.components import abstract_input, abstract_weights
 
-Key = tuple[Any, ...]
-
-ENCODE_KEY: Key = ("encode",)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The arrays of one (shape, images, guidance): sizes and where they lie."""
-
-    shape: Shape
-    images: int
-    uses_cfg: bool
-    latents_CHW: tuple[int, int, int]  # noqa: N815
-    latents: NamedSharding
-    rows: NamedSharding
-    model_input: NamedSharding
-    decoder_input: NamedSharding
+class Layout(PictureLayout):
+    """Beside the latents, the noise of a chunk of steps."""
 
     @property
     def noise(self) -> NamedSharding:
-        """Of the noise of a chunk of steps (steps, images, C, H, W)."""
+        """Placement of that noise (steps, images, C, H, W)."""
         return NamedSharding(self.latents.mesh, PartitionSpec(None, *self.latents.spec))
 
-    @property
-    def row_count(self) -> int:
-        """Rows of the UNet's batch."""
-        return self.images * (2 if self.uses_cfg else 1)
 
-    @property
-    def name(self) -> Key:
-        """What the cache index calls all programs together."""
-        return ("shape", self.shape, self.images, self.uses_cfg)
-
-    @property
-    def denoise_key(self) -> Key:
-        return ("denoise", self.shape, self.images, self.uses_cfg)
-
-    @property
-    def condition_key(self) -> Key:
-        return ("condition", self.shape)
-
-    @property
-    def decode_key(self) -> Key:
-        return ("decode", self.shape, self.images)
-
-    @property
-    def preview_key(self) -> Key:
-        return ("preview", self.shape, self.images)
-
-
-def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> Layout:
-    """Images over `dp` and rows of an image over `sp`, each where it divides; else replicated."""
-    images = batch_class(batch_size)
-    latents_CHW = parts.latents_CHW(shape)
-    dp, sp = parts.mesh.shape["dp"], parts.mesh.shape["sp"]
-    height = "sp" if latents_CHW[1] % sp == 0 else None
-    rows = "dp" if images * (2 if uses_cfg else 1) % dp == 0 else None
-    images_axis = "dp" if images % dp == 0 else None
-    sides = split_pictures(parts.mesh, images_axis, height=latents_CHW[1], width=latents_CHW[2])
-    return Layout(
-        shape=shape,
-        images=images,
-        uses_cfg=uses_cfg,
-        latents_CHW=latents_CHW,
-        latents=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, height)),
-        rows=NamedSharding(parts.mesh, PartitionSpec(rows)),
-        model_input=NamedSharding(parts.mesh, PartitionSpec(rows, None, height)),
-        decoder_input=NamedSharding(parts.mesh, PartitionSpec(images_axis, None, *sides)),
+def lay_out(
+    parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool, references: References | None = None
+) -> Layout:
+    """See `PictureLayout`."""
+    assert references is None, NO_REFERENCES
+    return Layout.divide(
+        parts.mesh, shape=shape, batch_size=batch_size, uses_cfg=uses_cfg, latents_CHW=parts.latents_CHW(shape)
     )
 
 
@@ -136,7 +88,7 @@ def _choose_unet_vmem(parts: Parts) -> int | None:
 
 
 def _denoise_program(parts: Parts, layout: Layout) -> Program:
-    latents = _abstract_latents(layout)
+    latents = layout.describe_latents()
     return Program(
         key=layout.denoise_key,
         compact_vmem_bytes=_choose_unet_vmem(parts),
@@ -162,7 +114,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
 
 
 def _condition_program(parts: Parts, layout: Layout) -> Program:
-    weights, (_, height, width) = parts.weights["vae"], layout.latents_CHW
+    weights, (_, height, width) = parts.weights["vae"], layout.latents_shape
     sides = split_pictures(parts.mesh, None, height=height, width=width)
     replicated = NamedSharding(parts.mesh, PartitionSpec())
     return Program(
@@ -187,7 +139,7 @@ def _decode_program(parts: Parts, layout: Layout) -> Program:
         function=build_decode_program(
             parts.modules["vae"], dtype=next(iter(weights.values())).dtype, sharding=layout.decoder_input
         ),
-        arguments=(abstract_weights(weights), _abstract_latents(layout)),
+        arguments=(abstract_weights(weights), layout.describe_latents()),
     )
 
 
@@ -195,13 +147,9 @@ def _preview_program(parts: Parts, layout: Layout) -> Program:
     return Program(
         key=layout.preview_key,
         function=parts.latents_to_rgb.draw,
-        arguments=(_abstract_latents(layout),),
+        arguments=(layout.describe_latents(),),
         out_shardings=NamedSharding(parts.mesh, PartitionSpec()),
     )
-
-
-def _abstract_latents(layout: Layout) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((layout.images, *layout.latents_CHW), jnp.float32, sharding=layout.latents)
 
 
 def _abstract_rows(parts: Parts, layout: Layout) -> dict[str, jax.ShapeDtypeStruct]:

@@ -1,8 +1,8 @@
 """The denoising loop as one compiled program with run-time bounds.
 
-A chunk runs steps `start` to `stop` of a schedule table (runtime/sampling/schedules.py): transformer, guidance and
-scheduler update together. With guidance the batch holds [negative, positive] halves and the `dp` axis carries them. The
-state stays in fp32 and has what UniPC remembers, for both schedulers, so that one program serves them.
+A chunk runs steps `start` to `stop` of a schedule table through runtime/sampling/loop.py. With guidance the `dp` axis
+carries the [negative, positive] halves of the batch. The state has what UniPC remembers, for both schedulers, so that
+one program serves them.
 
 Three kinds of models see a first picture in three ways; `Condition` is what each takes besides the text:
 none                 text to video
@@ -19,9 +19,8 @@ from jax.sharding import NamedSharding
 
 from pipelines.runtime.bridge.modules import LayerPlacement, TracedModule
 from pipelines.runtime.kernels.attention import AttentionAxes
-from pipelines.runtime.sampling.solver import State, advance, read_row
-
-MAX_CHUNK = 8  # steps between two looks of the host
+from pipelines.runtime.sampling.loop import build_loop
+from pipelines.runtime.sampling.solver import State
 
 
 class FirstFrame(NamedTuple):
@@ -71,14 +70,12 @@ def build_denoise_program(
         start: jax.Array,
         stop: jax.Array,
     ) -> State:
-        def step(index: jax.Array, state: State) -> State:
-            row = read_row(table, index)
-            model_input, timestep = _prepare_input(row, state.latents, condition, patch_area=patch_area)
+        def prepare(scaled: jax.Array, timestep: jax.Array) -> tuple[jax.Array, jax.Array]:
+            model_input, timestep = _bring_in(condition, scaled, timestep, patch_area=patch_area)
             # Fused with the turning of its axes, XLA for TPU compiles this scaling nine times over.
-            model_input = jax.lax.optimization_barrier(model_input.astype(dtype))
-            if uses_cfg:
-                model_input, timestep = (jnp.concatenate([value, value]) for value in (model_input, timestep))
-            model_input = jax.lax.with_sharding_constraint(model_input, input_sharding)
+            return jax.lax.optimization_barrier(model_input.astype(dtype)), timestep
+
+        def predict(model_input: jax.Array, timestep: jax.Array) -> jax.Array:
             (output,) = transformer.call(
                 weights,
                 model_input,
@@ -90,13 +87,10 @@ def build_denoise_program(
                 attention=attention,
                 running_layer=running_layer,
             )
-            output = output.astype(jnp.float32)
-            if uses_cfg:
-                negative, positive = jnp.split(output, 2)
-                output = negative + guidance_scale * (positive - negative)
-            return advance(row, state, output)
+            return output
 
-        state = jax.lax.fori_loop(start, stop, step, state)
+        loop = build_loop(predict, uses_cfg=uses_cfg, input_sharding=input_sharding, prepare=prepare)
+        state = loop(state, table=table, guidance_scale=guidance_scale, start=start, stop=stop)
         if not isinstance(condition, FirstFrame):
             return state
         return state._replace(latents=_set_first(state.latents, condition), x0=_set_first(state.x0, condition))
@@ -104,20 +98,19 @@ def build_denoise_program(
     return denoise
 
 
-def _prepare_input(
-    row: dict[str, jax.Array], latents_BCTHW: jax.Array, condition: Condition, *, patch_area: int
+def _bring_in(
+    condition: Condition, scaled_BCTHW: jax.Array, timestep: jax.Array, *, patch_area: int
 ) -> tuple[jax.Array, jax.Array]:
     """What the transformer sees of the latents, and the timestep (B,), or (B, N) where each token has its own."""
-    batch, _, frames, height, width = latents_BCTHW.shape
-    model_input = row["in_scale"] * latents_BCTHW
+    batch, _, frames, height, width = scaled_BCTHW.shape
     if isinstance(condition, FirstFrame):
         is_picture = (jnp.arange(frames) == 0) * condition.is_given
-        timestep = jnp.repeat(row["timestep"] * (1 - is_picture), height * width // patch_area)
-        return _set_first(model_input, condition), jnp.broadcast_to(timestep, (batch, len(timestep)))
+        timestep = jnp.repeat(timestep * (1 - is_picture), height * width // patch_area)
+        return _set_first(scaled_BCTHW, condition), jnp.broadcast_to(timestep, (batch, len(timestep)))
     if isinstance(condition, Channels):
         channels = jnp.broadcast_to(condition.channels, (batch, *condition.channels.shape[1:]))
-        model_input = jnp.concatenate([model_input, channels], axis=1)
-    return model_input, jnp.broadcast_to(row["timestep"], batch)
+        scaled_BCTHW = jnp.concatenate([scaled_BCTHW, channels], axis=1)
+    return scaled_BCTHW, jnp.broadcast_to(timestep, batch)
 
 
 def _set_first(latents_BCTHW: jax.Array, condition: FirstFrame) -> jax.Array:

@@ -1,7 +1,6 @@
-"""A checkpoint in diffusers layout to a loaded family: modules without weights, then weights onto the mesh."""
+"""A checkpoint's modules without weights, then weights onto the mesh."""
 
 import functools
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +9,6 @@ import jax.numpy as jnp
 from diffusers import AutoencoderKLWan, WanTransformer3DModel
 from jax.sharding import Mesh
 from transformers import (
-    AutoTokenizer,
     CLIPImageProcessorPil,
     CLIPVisionConfig,
     CLIPVisionModel,
@@ -23,86 +21,19 @@ from pipelines.errors import ModelError
 from pipelines.families.wan import sharding
 from pipelines.families.wan.attention import RotaryAttention
 from pipelines.families.wan.convolutions import split_convolutions
-from pipelines.families.wan.family import WanFamily
-from pipelines.families.wan.loras import rename
 from pipelines.families.wan.parts import COMPONENTS, EXPERTS, STAGES_OF, Parts
 from pipelines.families.wan.preview import guess_map
 from pipelines.families.wan.tokens import EvenTokens
+from pipelines.families.wan.traits import TRAITS
 from pipelines.runtime.bridge.modules import SCAN_FROM, TracedModule, parameters_on_meta, scan_if_long
-from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.devices.sharding import Rules
 from pipelines.runtime.sampling.preview import PreviewMap
-from pipelines.runtime.weights import hub
 from pipelines.runtime.weights.components import (
-    ComponentLoader,
     PlaceWeights,
     choose_dtype,
-    find_checkpoint,
     read_json,
     told_as_incomplete,
 )
-from pipelines.stages import STAGES, OnProgress
-
-
-def find(
-    model: Model,
-    *,
-    on_progress: OnProgress,
-    stages: Sequence[str] = STAGES,
-    verify_weights: bool = False,
-) -> Path:
-    """The checkpoint's folder, downloaded if need be; raises ModelError with what to do when it cannot."""
-    return find_checkpoint(
-        model,
-        components=(*COMPONENTS, "transformer_2", "image_encoder", "image_processor"),
-        stages_of=STAGES_OF,
-        stages=stages,
-        is_verified=verify_weights,
-        on_progress=on_progress,
-    )
-
-
-def load(
-    model: Model,
-    *,
-    mesh: Mesh,
-    cache_dir: Path,
-    on_progress: OnProgress,
-    stages: Sequence[str] = STAGES,
-    verify_weights: bool = False,
-    layouts: Path | None = None,
-    dtype: Any = None,
-    offloader: Offloader | None = None,
-) -> WanFamily:
-    """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
-
-    With fewer `stages` only their weights are read, and only their methods may be called. In `layouts` weights are kept
-    as they lie on the mesh. `dtype` is what the large modules compute in, in place of what suits the devices,
-    `offloader` what they have room for.
-    """
-    started = time.perf_counter()
-    folder = find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
-    with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
-        tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
-    loader = ComponentLoader(
-        variant=model.variant, offloader=offloader or Offloader.of_mesh(mesh), on_progress=on_progress, layouts=layouts
-    )
-    parts = build_parts(
-        folder,
-        model,
-        mesh=mesh,
-        stages=stages,
-        tokenizer=tokenizer,
-        text_length=min(model.text_length, tokenizer.model_max_length),
-        learnt_previews=cache_dir.parent / "previews" / model.id,
-        place=loader,
-        dtype=dtype,
-    )
-    family = WanFamily(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
-    experts = {name: module for name, module in parts.modules.items() if name in EXPERTS}
-    family.use_loader(loader, modules=experts, rename=functools.partial(rename, components=experts))
-    family.revision = hub.find_revision(folder)
-    return family
 
 
 def build_parts(
@@ -111,14 +42,14 @@ def build_parts(
     *,
     mesh: Mesh,
     stages: Sequence[str],
-    tokenizer: Any,
+    tokenizers: tuple[Any, ...],
     text_length: int,
     learnt_previews: Path,
     place: PlaceWeights,
     dtype: Any = None,
 ) -> Parts:
-    """Modules of the folder's configs, and of every component that `stages` need the weights that `place` gives."""
-    with told_as_incomplete(folder, title="Wan", components=COMPONENTS):
+    """See `loading.BuildParts`."""
+    with told_as_incomplete(folder, title=TRAITS.title, components=COMPONENTS):
         index = read_json(folder / "model_index.json")
         modules = _build_modules(folder, index, mesh)
         scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
@@ -134,8 +65,8 @@ def build_parts(
         mesh=mesh,
         modules=modules,
         weights={},
-        stages=frozenset(stages),
-        tokenizer=tokenizer,
+        stages=tuple(stages),
+        tokenizers=tokenizers,
         image_processor=image_processor,
         scheduler_config=scheduler_config,
         text_length=text_length,
@@ -147,7 +78,7 @@ def build_parts(
     )
     _check_shapes(model, parts)
     for name, module in modules.items():
-        if not _needed_by(name, takes_pictures=parts.takes_pictures) & parts.stages:
+        if not _needed_by(name, takes_pictures=parts.takes_pictures) & {*stages}:
             continue
         place_own = functools.partial(place, folder / name, module, mesh=mesh, rules=_choose_rules(name, module, mesh))
         parts.weights[name] = place_own(

@@ -1,18 +1,15 @@
 """What a loaded Wan consists of: modules, weights on the mesh, tokenizer, and the checkpoint's own settings."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import jax
-from jax.sharding import Mesh
 from transformers import CLIPImageProcessorPil
 
 from pipelines.catalog import AttentionOptions, Shape
-from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.sampling.preview import PreviewMap
+from pipelines.families.learnt_preview import PreviewedParts
+from pipelines.runtime.sampling.schedules import COLUMNS, Schedule
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")
+FURTHER_COMPONENTS = ("transformer_2", "image_encoder", "image_processor")  # of some of them
 # The autoencoder decodes frames, and reads the picture that some start from.
 STAGES_OF = {
     "text_encoder": ("encode",),
@@ -25,24 +22,12 @@ EXPERTS = ("transformer", "transformer_2")  # in the order in which they denoise
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
-    """`weights` holds only the components of the loaded `stages`; `dtype` is what encoder and transformer compute in.
+class Parts(PreviewedParts):
+    """`boundary_timestep` is where the second expert takes over; None with one transformer."""
 
-    `boundary_timestep` is where the second expert takes over; None with one transformer.
-    """
-
-    mesh: Mesh
-    modules: Mapping[str, TracedModule]
-    weights: dict[str, dict[str, jax.Array]]
-    stages: frozenset[str]
-    tokenizer: Any
     image_processor: CLIPImageProcessorPil | None
-    scheduler_config: Mapping[str, Any]
-    text_length: int
     boundary_timestep: float | None
     expands_timesteps: bool
-    preview: PreviewMap
-    dtype: Any
     attention: AttentionOptions = AttentionOptions()
 
     @property
@@ -64,6 +49,9 @@ class Parts:
         frames = (shape.frames - 1) // vae.scale_factor_temporal + 1
         return vae.z_dim, frames, shape.height // vae.scale_factor_spatial, shape.width // vae.scale_factor_spatial
 
-    def config_of(self, component: str) -> Any:
-        """The component's own config.json, as diffusers or transformers hold it."""
-        return self.modules[component].module.config
+    def find_boundary(self, schedule: Schedule) -> int:
+        """The first step of the second expert; past the last one where there is none."""
+        if self.boundary_timestep is None:
+            return schedule.steps
+        timesteps = schedule.table[: schedule.steps, COLUMNS.index("timestep")]
+        return int((timesteps >= self.boundary_timestep).sum())

@@ -5,13 +5,15 @@ one size share one denoise program: their weights are its arguments.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
+from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key
+from pipelines.families.layout import Layout as BaseLayout
+from pipelines.families.learnt_preview import describe_preview
 from pipelines.families.wan.condition import build_condition_program, build_image_program
 from pipelines.families.wan.decode import build_decode_program
 from pipelines.families.wan.denoise import Channels, Condition, FirstFrame, build_denoise_program
@@ -19,6 +21,7 @@ from pipelines.families.wan.encode import build_encode_program
 from pipelines.families.wan.parts import Parts
 from pipelines.families.wan.preview import build_preview_program
 from pipelines.families.wan.sharding import choose_encoder_rules, choose_transformer_rules
+from pipelines.references import References
 from pipelines.runtime.bridge.modules import LayerPlacement
 from pipelines.runtime.devices.sharding import batch_class, split_pictures
 from pipelines.runtime.kernels.attention import AttentionAxes
@@ -27,56 +30,23 @@ from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS
 from pipelines.runtime.sampling.solver import State
 from pipelines.runtime.weights.components import abstract_input, abstract_weights
 
-Key = tuple[Any, ...]
-
-ENCODE_KEY: Key = ("encode",)
 IMAGE_KEY: Key = ("image",)
 _VMEM_SHARE = 0.75  # of the denoiser's large products; of a half and three quarters what the TPU compiler finds faster
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The arrays of one (shape, videos, guidance): sizes and where they lie."""
+class Layout(BaseLayout):
+    """Beside the latents, tokens, and `pictures`: what the autoencoder works on, (B, C, frames, height, width)."""
 
-    shape: Shape
-    videos: int
-    uses_cfg: bool
-    latents_CTHW: tuple[int, int, int, int]  # noqa: N815
-    latents: NamedSharding
-    rows: NamedSharding
     tokens: NamedSharding
     pictures: NamedSharding
-    """Of what the autoencoder works on, (B, C, frames, height, width)."""
-
-    @property
-    def row_count(self) -> int:
-        """Rows of the transformer's batch."""
-        return self.videos * (2 if self.uses_cfg else 1)
-
-    @property
-    def name(self) -> Key:
-        """What the cache index calls all programs together."""
-        return ("shape", self.shape, self.videos, self.uses_cfg)
-
-    @property
-    def denoise_key(self) -> Key:
-        return ("denoise", self.shape, self.videos, self.uses_cfg)
-
-    @property
-    def condition_key(self) -> Key:
-        return ("condition", self.shape)
-
-    @property
-    def decode_key(self) -> Key:
-        return ("decode", self.shape, self.videos)
-
-    @property
-    def preview_key(self) -> Key:
-        return ("preview", self.shape, self.videos)
 
 
-def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> Layout:
+def lay_out(
+    parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool, references: References | None = None
+) -> Layout:
     """Videos and guidance over `dp`, tokens over `sp`, each where it divides; else replicated."""
+    assert references is None, NO_REFERENCES
     videos = batch_class(batch_size)
     mesh, latents_CTHW = parts.mesh, parts.latents_CTHW(shape)
     dp, sp = mesh.shape["dp"], mesh.shape["sp"]
@@ -87,9 +57,9 @@ def lay_out(parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool) -> L
     rows_axis = "dp" if videos * (2 if uses_cfg else 1) % dp == 0 else None
     return Layout(
         shape=shape,
-        videos=videos,
+        outputs=videos,
         uses_cfg=uses_cfg,
-        latents_CTHW=latents_CTHW,
+        latents_shape=latents_CTHW,
         latents=NamedSharding(mesh, PartitionSpec(videos_axis)),
         rows=NamedSharding(mesh, PartitionSpec(rows_axis)),
         tokens=NamedSharding(mesh, PartitionSpec(rows_axis, "sp" if tokens % sp == 0 else None)),
@@ -134,7 +104,7 @@ def _encode_program(parts: Parts) -> Program:
 
 
 def _denoise_program(parts: Parts, layout: Layout) -> Program:
-    latents = _abstract_latents(layout)
+    latents = layout.describe_latents()
     prompt_size = (layout.row_count, parts.text_length, parts.text_width)
     return Program(
         key=layout.denoise_key,
@@ -173,10 +143,10 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
 
 
 def _abstract_condition(parts: Parts, layout: Layout) -> Condition:
-    _, frames, height, width = layout.latents_CTHW
+    _, frames, height, width = layout.latents_shape
     if parts.takes_channels:
         transformer = parts.config_of("transformer")
-        channels = transformer.in_channels - layout.latents_CTHW[0]
+        channels = transformer.in_channels - layout.latents_shape[0]
         embeds = None
         if parts.image_processor is not None:
             vision = parts.config_of("image_encoder")
@@ -184,7 +154,7 @@ def _abstract_condition(parts: Parts, layout: Layout) -> Condition:
             embeds = abstract_input(parts.mesh, (1, tokens, vision.hidden_size), jnp.float32)
         return Channels(abstract_input(parts.mesh, (1, channels, frames, height, width), jnp.float32), embeds)
     if parts.expands_timesteps:
-        size = (1, layout.latents_CTHW[0], 1, height, width)
+        size = (1, layout.latents_shape[0], 1, height, width)
         return FirstFrame(abstract_input(parts.mesh, size, jnp.float32), abstract_input(parts.mesh, (), jnp.float32))
     return None
 
@@ -228,7 +198,7 @@ def _decode_program(parts: Parts, layout: Layout) -> Program:
         function=build_decode_program(
             parts.modules["vae"], dtype=next(iter(weights.values())).dtype, input_sharding=layout.pictures
         ),
-        arguments=(abstract_weights(weights), _abstract_latents(layout)),
+        arguments=(abstract_weights(weights), layout.describe_latents()),
     )
 
 
@@ -239,17 +209,5 @@ def _choose_decoder_vmem(parts: Parts) -> int:
 
 
 def _preview_program(parts: Parts, layout: Layout) -> Program:
-    return Program(
-        key=layout.preview_key,
-        function=build_preview_program(frames=layout.latents_CTHW[1], cells=parts.preview.map.cells),
-        arguments=(
-            abstract_input(parts.mesh, parts.preview.map.matrix.shape, jnp.float32),
-            abstract_input(parts.mesh, parts.preview.map.bias.shape, jnp.float32),
-            _abstract_latents(layout),
-        ),
-        out_shardings=NamedSharding(parts.mesh, PartitionSpec()),
-    )
-
-
-def _abstract_latents(layout: Layout) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((layout.videos, *layout.latents_CTHW), jnp.float32, sharding=layout.latents)
+    function = build_preview_program(frames=layout.latents_shape[1], cells=parts.preview.map.cells)
+    return describe_preview(parts, layout, function)

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 CHUNK_TARGET_S = 0.1
+MAX_CHUNK = 8  # steps; bounds the noise that an ancestral scheduler needs on the devices at a time
 READY_S = 0.001  # who waits no longer than that has not waited
 
 

@@ -18,6 +18,7 @@ MODEL = {
     "id": "demo-sdxl",
     "title": "Postcards (demo, SDXL layout)",
     "family": "sdxl",
+    "family_title": "SDXL",
     "description": "A tiny SDXL trained by Lumesh's own trainer on pictures it draws itself.",
     "knows": "Times (sunrise, noon, sunset, night), places, subjects, colours.",
     "licence": "Apache-2.0",

@@ -171,6 +171,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
             "id": model.id,
             "title": model.title,
             "family": model.family,
+            "family_title": model.traits.title,
             "description": model.description,
             "knows": model.knows,
             "licence": model.licence,

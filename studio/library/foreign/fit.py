@@ -229,10 +229,10 @@ def _cut(text: str, name: str, remarks: _Remarks) -> str:
 
 
 def _choose_guidance(found: Found, model: Model, remarks: _Remarks) -> float | None:
-    """FLUX takes its guidance as an input; elsewhere that number means nothing."""
+    """Some families take their guidance as an input; elsewhere that number means nothing."""
     if found.distilled_guidance is None:
         return found.guidance_scale
-    if model.family == "flux2":
+    if model.traits.takes_distilled_guidance:
         return found.distilled_guidance
     remarks.drop(f"Distilled guidance: {found.distilled_guidance:g}", f"{model.title} takes none")
     return found.guidance_scale

@@ -7,18 +7,6 @@ from pathlib import PurePosixPath
 from pipelines.catalog import Catalog, Model
 from pipelines.loras import LoraFile
 
-# What a file name must contain, letters and digits alone -> catalogue id; the first that fits counts.
-_MODELS = (
-    (r"sdxlbase|stablediffusionxlbase", "sdxl-base"),
-    (r"flux2klein4b", "flux2-klein-4b"),
-    (r"flux2klein9b", "flux2-klein-9b"),
-    (r"flux2dev", "flux2-dev"),
-    (r"wan22.*ti2v.*5b", "wan2.2-ti2v-5b"),
-    (r"wan22.*t2v.*(a14b|14b)", "wan2.2-a14b"),
-    (r"wan21.*i2v(?!.*480p).*14b", "wan2.1-i2v-14b"),
-    (r"wan21.*t2v.*14b", "wan2.1-14b"),
-    (r"wan21.*t2v.*13b", "wan2.1-1.3b"),
-)
 MAX_NAME_CHARS = 200
 _SUFFIXES = frozenset((".safetensors", ".ckpt", ".gguf", ".sft", ".pt", ".pth", ".bin"))
 
@@ -50,8 +38,7 @@ def find_model(name: str, catalog: Catalog) -> Model | None:
             return model
     if "refiner" in plain or "inpaint" in plain or "kleinbase" in plain:
         return None
-    wanted = next((model_id for pattern, model_id in _MODELS if re.search(pattern, plain)), None)
-    return next((model for model in catalog.models if model.id == wanted), None)
+    return next((model for model in catalog.models if model.file_names and re.search(model.file_names, plain)), None)
 
 
 def find_lora(name: str, loras: Sequence[LoraFile], model: Model) -> LoraFile | None:

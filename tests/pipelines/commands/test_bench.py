@@ -21,8 +21,8 @@ from pipelines.commands.bench.compare import check_platforms, describe_dtypes, l
 from pipelines.commands.bench.compare_runner import find_dtype, list_warm, load_diffusers
 from pipelines.commands.bench.process import measure
 from pipelines.errors import LumeshError
-from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
+from pipelines.registry import describe_parts
 
 ROOT = Path(__file__).resolve().parents[3]
 

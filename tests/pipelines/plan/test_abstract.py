@@ -9,7 +9,8 @@ import jax
 import pytest
 
 from pipelines.catalog import Model, load_catalog
-from pipelines.plan.abstract import count_parameters, describe_parts, list_stages
+from pipelines.plan.abstract import count_parameters, list_stages
+from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 
 # Billions, as published with the models; the text encoders of FLUX.2 end at the last layer that is read, the image
@@ -88,7 +89,7 @@ def test_describing_the_largest_model_takes_no_memory_for_its_weights() -> None:
         "import resource, sys; sys.path.insert(0, '.');"
         "from pipelines.runtime.devices.platform import prepare_compiler; prepare_compiler(cpu_devices=1);"
         "from pipelines.catalog import load_catalog; from pipelines.runtime.devices.mesh import build_mesh;"
-        "from pipelines.plan.abstract import describe_parts;"
+        "from pipelines.registry import describe_parts;"
         "describe_parts(load_catalog().get('flux2-dev'), build_mesh('dp=1'));"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

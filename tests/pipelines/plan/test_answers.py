@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.catalog import Shape, load_catalog
-from pipelines.plan.abstract import describe_parts, list_stages
+from pipelines.plan.abstract import list_stages
 from pipelines.plan.answers import (
     SHIPPED,
     add_lines,
@@ -22,6 +22,7 @@ from pipelines.plan.estimate import Cost, Estimate
 from pipelines.plan.matrix import write_matrix
 from pipelines.plan.planner import Plan, choose_mesh, make_plan
 from pipelines.plan.topologies import TOPOLOGIES
+from pipelines.registry import describe_parts
 from pipelines.runtime.programs.compiled import lower
 from pipelines.stages import Progress
 

@@ -7,7 +7,6 @@ import { modelOf, state } from "./store.js";
 import { t } from "./text.js";
 
 const DAY_S = 86_400;
-const FAMILIES = { sdxl: "SDXL", flux2: "FLUX.2", wan: "Wan" };
 const SELECTS = ["model", "shape", "date", "kind", "tag", "preset"];
 const NONE = {
   q: "",
@@ -158,11 +157,13 @@ function modelOptions() {
   const families = Map.groupBy(counts.models, ({ family }) => family);
   return [...families].flatMap(([family, models]) => [
     ...(family && models.length > 1
-      ? [[`family:${family}`, named(t("filter.family", { family: FAMILIES[family] ?? family }), countOf(models))]]
+      ? [[`family:${family}`, named(t("filter.family", { family: familyTitle(family, models) }), countOf(models))]]
       : []),
     ...models.map(({ id, count }) => [`model:${id}`, named(modelOf(id)?.title ?? id, count)]),
   ]);
 }
+
+const familyTitle = (family, [{ id }]) => modelOf(id)?.family_title ?? family;
 
 const counted = (values, name) =>
   Object.entries(values).map(([value, count]) => [value, named(name(value), count)]);

@@ -13,9 +13,8 @@ from safetensors.numpy import load_file, save_file
 
 from pipelines.catalog import Catalog, Shape, load_catalog
 from pipelines.errors import MeshError, ModelError
-from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
-from pipelines.registry import load
+from pipelines.registry import describe_parts, load
 from pipelines.runtime.devices.memory import count_live_bytes
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import ignore_progress

@@ -12,12 +12,11 @@ import pytest
 from jax.sharding import AbstractMesh
 
 from pipelines.catalog import Catalog, load_catalog
-from pipelines.families.flux2 import choose_sizes
 from pipelines.families.flux2.programs import lay_out, list_programs
-from pipelines.families.flux2.sharding import TRANSFORMER_RULES, check_heads
+from pipelines.families.flux2.sharding import TRANSFORMER_RULES, check_heads, choose_sizes
 from pipelines.generate import generate, generate_together
-from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
+from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import AXES, build_mesh
 from pipelines.runtime.devices.sharding import apply_rules
 from pipelines.runtime.programs.compiled import lower

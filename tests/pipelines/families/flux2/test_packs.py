@@ -8,7 +8,7 @@ from typing import Any
 from pipelines.catalog import Catalog
 from pipelines.families.flux2 import programs
 from pipelines.families.flux2.preview import guess_map
-from pipelines.plan.abstract import describe_parts
+from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.compiled import lower
 from pipelines.runtime.sampling.preview import write_map

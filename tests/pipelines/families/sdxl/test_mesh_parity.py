@@ -12,9 +12,8 @@ import pytest
 
 from pipelines.catalog import load_catalog
 from pipelines.generate import generate, generate_together
-from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
-from pipelines.registry import choose_sizes_for
+from pipelines.registry import choose_sizes_for, describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from pipelines.catalog import Catalog
 from pipelines.families.sdxl.programs import lay_out, list_programs
-from pipelines.plan.abstract import describe_parts
 from pipelines.plan.topologies import find_devices, find_topology
+from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels.conv3x3 import FLAT_NDIM
 from pipelines.runtime.programs.compiled import lower

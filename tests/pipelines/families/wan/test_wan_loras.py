@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.families import wan
+from pipelines.families.wan.architecture import ARCHITECTURE
 from pipelines.families.wan.loras import choose_experts, rename
 from pipelines.generate import generate
 from pipelines.loras import get_lora
@@ -91,7 +91,7 @@ def test_each_weight_keeps_its_precision_and_its_place(
     model = load_wan("t2v").model
     mesh = build_mesh("dp=2,tp=2", choose=lambda _count: {})
     options = {"mesh": mesh, "cache_dir": cache_dir, "on_progress": ignore_progress, "stages": ("denoise",)}
-    family = wan.load(model, **options, dtype=jnp.bfloat16)
+    family = ARCHITECTURE.load(model, **options, dtype=jnp.bfloat16)
 
     def describe() -> dict[str, Any]:
         return {name: (one.dtype, one.shape, one.sharding) for name, one in family.parts.weights["transformer"].items()}

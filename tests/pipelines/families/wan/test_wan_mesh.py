@@ -15,9 +15,8 @@ from pipelines.catalog import load_catalog
 from pipelines.families.wan.programs import list_programs
 from pipelines.families.wan.sharding import keep_encoder, keep_transformer
 from pipelines.generate import generate, generate_together
-from pipelines.plan.abstract import describe_parts
 from pipelines.recipe import Recipe
-from pipelines.registry import choose_sizes_for
+from pipelines.registry import choose_sizes_for, describe_parts
 from pipelines.runtime.devices.mesh import AXES, build_mesh
 from pipelines.runtime.devices.sharding import apply_rules
 from pipelines.runtime.programs.compiled import lower

@@ -11,11 +11,9 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Catalog
-from pipelines.families.sdxl.load import load as load_sdxl
-from pipelines.families.wan.load import load as load_wan
 from pipelines.generate import generate
 from pipelines.recipe import Recipe, resolve
-from pipelines.registry import choose_sizes_for
+from pipelines.registry import choose_sizes_for, find_architecture
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.devices.offload import Offloader, Parked, measure
 from pipelines.stages import ignore_progress
@@ -175,10 +173,11 @@ def test_weights_that_are_away_say_what_they_are_to_the_compiler() -> None:
 def load_tight(local_catalog: Catalog, cache_dir: Any) -> Callable[..., Any]:
     """A model on devices that have room for one component at a time."""
 
-    def load_with(load: Callable[..., Any], model_id: str) -> Any:
+    def load_with(model_id: str) -> Any:
         model = local_catalog.get(model_id)
         mesh = build_mesh("dp=1", choose=choose_sizes_for(model))
-        return load(
+        architecture: Any = find_architecture(model)
+        return architecture.load(
             model, mesh=mesh, cache_dir=cache_dir, on_progress=ignore_progress, offloader=Offloader(limit_bytes=1)
         )
 
@@ -188,7 +187,7 @@ def load_tight(local_catalog: Catalog, cache_dir: Any) -> Callable[..., Any]:
 def test_a_picture_is_the_same_and_the_next_one_too(
     load_tight: Callable[..., Any], family: Any, draw_recipe: Callable[..., Recipe]
 ) -> None:
-    tight = load_tight(load_sdxl, "tiny")
+    tight = load_tight("tiny")
     for prompt in ("a red boat", "a blue boat"):
         recipe = draw_recipe(prompt=prompt)
         np.testing.assert_array_equal(generate(tight, recipe).pixels, generate(family, recipe).pixels)
@@ -204,14 +203,14 @@ def test_loras_are_merged_into_components_that_are_away(
 ) -> None:
     pairs = draw_pairs(family, "unet", "text_encoder", "text_encoder_2", seed=4)
     write_peft(family.model.loras_dir / "away.safetensors", pairs)
-    tight = load_tight(load_sdxl, "tiny")
+    tight = load_tight("tiny")
     for recipe in (draw_recipe(), draw_recipe(loras=[{"ref": "away", "scale": 0.7}]), draw_recipe()):
         np.testing.assert_array_equal(generate(tight, recipe).pixels, generate(borrow(family), recipe).pixels)
     tight.unload()
 
 
 def test_a_video_is_the_same(load_tight: Callable[..., Any], load_family: Callable[..., Any]) -> None:
-    tight = load_tight(load_wan, "demo-wan")
+    tight = load_tight("demo-wan")
     wish = Recipe(model="demo-wan", prompt="A red balloon rises", shape="128x128x17", steps=2, seed=3)
     recipe = resolve(wish, Catalog((tight.model,)))
     expected = generate(load_family("demo-wan"), recipe).pixels

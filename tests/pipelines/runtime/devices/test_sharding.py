@@ -17,7 +17,7 @@ from pipelines.catalog import load_catalog
 from pipelines.families.flux2 import sharding as flux2
 from pipelines.families.sdxl.sharding import UNET_RULES
 from pipelines.families.wan import sharding as wan
-from pipelines.plan.abstract import describe_parts
+from pipelines.registry import describe_parts
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.devices.sharding import (

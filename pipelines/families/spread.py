@@ -4,13 +4,13 @@ With a batch as large as `dp` that gives more outputs an hour than all chips on 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
-from pipelines.catalog import Model
-from pipelines.plan.abstract import describe_parts
+from pipelines.families.protocol import Parts
 from pipelines.runtime.devices.memory import find_limit
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.devices.offload import measure
@@ -18,17 +18,26 @@ from pipelines.runtime.devices.offload import measure
 _WEIGHTS_SHARE = 0.6  # of a chip's memory that a model's weights may take before they are split
 
 
-def spread(model: Model, devices: Sequence[Any] | None, *, hbm_bytes: int | None) -> dict[str, int]:
-    """Axes and sizes for these devices, each of which holds `hbm_bytes` (None knows no end); or for those here."""
+def spread(
+    describe: Callable[[Mesh], Parts],
+    devices: Sequence[Any] | None,
+    *,
+    hbm_bytes: int | None,
+    max_batch_size: int,
+) -> dict[str, int]:
+    """Axes and sizes for these devices, each of which holds `hbm_bytes` (None knows no end); or for those here.
+
+    `describe` says what the model's weights are on a mesh.
+    """
     if devices is None:
         devices = jax.devices()
         hbm_bytes = find_limit(devices)
     limit = math.inf if hbm_bytes is None else hbm_bytes * _WEIGHTS_SHARE
     tp = 1
     while tp < len(devices):
-        parts = describe_parts(model, build_mesh(f"dp={len(devices) // tp},tp={tp}", devices=devices))
+        parts = describe(build_mesh(f"dp={len(devices) // tp},tp={tp}", devices=devices))
         if sum(map(measure, parts.weights.values())) <= limit:
             break
         tp *= 2
-    dp = min(len(devices) // tp, model.max_batch_size)
+    dp = min(len(devices) // tp, max_batch_size)
     return {"dp": dp, "sp": len(devices) // (tp * dp), "tp": tp}

@@ -1,0 +1,36 @@
+"""How FLUX.2 is loaded, planned and run."""
+
+from pathlib import Path
+from typing import Any
+
+from pipelines.families.flux2 import programs
+from pipelines.families.flux2.family import Flux2Family
+from pipelines.families.flux2.load import build_parts, read_variant
+from pipelines.families.flux2.loras import rename
+from pipelines.families.flux2.parts import COMPONENTS, STAGES_OF
+from pipelines.families.flux2.sharding import choose_sizes
+from pipelines.families.flux2.traits import TRAITS
+from pipelines.families.flux2.variants import MAX_TEXT_LENGTH
+from pipelines.families.loading import CheckpointArchitecture, read_tokenizer
+
+
+def _read_tokenizers(folder: Path) -> tuple[Any, ...]:
+    (tokenizer,) = read_tokenizer(folder)
+    length = min(MAX_TEXT_LENGTH, tokenizer.model_max_length)
+    read_variant(folder).tokenize(tokenizer, "", length)  # a missing chat template shows here
+    return (tokenizer,)
+
+
+ARCHITECTURE = CheckpointArchitecture(
+    traits=TRAITS,
+    components=COMPONENTS,
+    stages_of=STAGES_OF,
+    adaptable=("transformer",),
+    programs=programs,
+    loaded_class=Flux2Family,
+    build_parts=build_parts,
+    make_rename=lambda _modules: rename,
+    read_tokenizers=_read_tokenizers,
+    limit_text=lambda _model, length: min(MAX_TEXT_LENGTH, length),
+    choose_sizes=choose_sizes,
+)

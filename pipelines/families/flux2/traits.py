@@ -1,0 +1,33 @@
+"""How FLUX.2's checkpoints and LoRAs are recognised, and what sets the family apart."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.families.traits import LORA_PREFIX, Likeness, Traits
+
+
+def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
+    """Only distilled models make do with klein's few steps; its base models want as many as dev."""
+    side = int(json.loads((folder / "vae" / "config.json").read_text("utf-8"))["sample_size"])
+    template_id = "flux2-klein-4b" if index.get("is_distilled") else "flux2-dev"
+    return Likeness(template_id, None if side >= 1024 else (side, side))
+
+
+TRAITS = Traits(
+    title="FLUX.2",
+    pipeline_classes=("Flux2KleinPipeline", "Flux2Pipeline"),
+    read_local=_read_local,
+    lora_names=re.compile(
+        rf"{LORA_PREFIX}((double|single)_blocks|(single_)?transformer_blocks)\.\d+\."
+        r"|^lora_unet_(double|single)_blocks_\d+_"
+    ),
+    has_references=True,
+    has_remote_encoder=True,  # language models of 3 to 17 billion parameters are worth a machine of their own
+    refuses_attention_options=(
+        "before the tokens of a FLUX.2 picture stand those of its text, so that a window would cut across both"
+    ),
+    takes_distilled_guidance=True,
+)

@@ -1,0 +1,103 @@
+"""How the arrays of one run lie on the mesh, and the keys of its programs, alike for all families.
+
+A family adds the placements that only its own programs have.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from pipelines.catalog import Shape
+from pipelines.runtime.devices.sharding import batch_class, split_pictures
+
+Key = tuple[Any, ...]
+
+ENCODE_KEY: Key = ("encode",)
+NO_REFERENCES = "only a model with references has programs for them"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The arrays of one (shape, outputs, guidance): sizes and where they lie.
+
+    `outputs` is the batch class: the pictures or videos that a program makes, asked for or not. `latents_shape` is one
+    output's, (C, H, W) or (C, T, H, W); `rows` places what has a row for each row of the denoiser's batch.
+    """
+
+    shape: Shape
+    outputs: int
+    uses_cfg: bool
+    latents_shape: tuple[int, ...]
+    latents: NamedSharding
+    rows: NamedSharding
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the denoiser's batch."""
+        return self.outputs * (2 if self.uses_cfg else 1)
+
+    @property
+    def name(self) -> Key:
+        """What the cache index calls all programs together."""
+        return ("shape", self.shape, self.outputs, self.uses_cfg)
+
+    @property
+    def denoise_key(self) -> Key:
+        return ("denoise", self.shape, self.outputs, self.uses_cfg)
+
+    @property
+    def condition_key(self) -> Key:
+        return ("condition", self.shape)
+
+    @property
+    def decode_key(self) -> Key:
+        return ("decode", self.shape, self.outputs)
+
+    @property
+    def preview_key(self) -> Key:
+        return ("preview", self.shape, self.outputs)
+
+    def describe_latents(self) -> jax.ShapeDtypeStruct:
+        """Latents of all outputs, for compiling ahead."""
+        return jax.ShapeDtypeStruct((self.outputs, *self.latents_shape), jnp.float32, sharding=self.latents)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureLayout(Layout):
+    """Pictures over `dp` and rows of a picture over `sp`, each where it divides; else replicated."""
+
+    model_input: NamedSharding
+    decoder_input: NamedSharding
+
+    @classmethod
+    def divide(
+        cls,
+        mesh: Mesh,
+        *,
+        shape: Shape,
+        batch_size: int,
+        uses_cfg: bool,
+        latents_CHW: tuple[int, int, int],
+        **further: Any,
+    ) -> Self:
+        """The layout on this mesh; `further` are the fields that a family adds."""
+        images = batch_class(batch_size)
+        dp, sp = mesh.shape["dp"], mesh.shape["sp"]
+        height = "sp" if latents_CHW[1] % sp == 0 else None
+        rows = "dp" if images * (2 if uses_cfg else 1) % dp == 0 else None
+        images_axis = "dp" if images % dp == 0 else None
+        sides = split_pictures(mesh, images_axis, height=latents_CHW[1], width=latents_CHW[2])
+        return cls(
+            shape=shape,
+            outputs=images,
+            uses_cfg=uses_cfg,
+            latents_shape=latents_CHW,
+            latents=NamedSharding(mesh, PartitionSpec(images_axis, None, height)),
+            rows=NamedSharding(mesh, PartitionSpec(rows)),
+            model_input=NamedSharding(mesh, PartitionSpec(rows, None, height)),
+            decoder_input=NamedSharding(mesh, PartitionSpec(images_axis, None, *sides)),
+            **further,
+        )

@@ -1,0 +1,66 @@
+"""Previews by a linear map that the program takes as an input (runtime/sampling/preview.py).
+
+A checkpoint may bring its map; otherwise the first output that is decoded teaches it, and no program changes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from pipelines.families.base import LoadedModel
+from pipelines.families.layout import Layout
+from pipelines.families.parts import CheckpointParts
+from pipelines.recipe import Recipe
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.sampling.preview import PreviewMap
+from pipelines.runtime.weights.components import abstract_input
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreviewedParts(CheckpointParts):
+    """Parts of such a model."""
+
+    preview: PreviewMap
+
+
+class PreviewedModel(LoadedModel):
+    """A loaded model whose previews are drawn so."""
+
+    def decode(self, recipe: Recipe, latents: Any) -> np.ndarray:
+        pixels = super().decode(recipe, latents)
+        if not self._preview.is_learnt:
+            self._preview.learn(*self._pair_preview(np.asarray(latents)[: len(pixels)], pixels))
+        return pixels
+
+    @property
+    def _preview(self) -> PreviewMap:
+        return self.parts.preview
+
+    def _draw_preview(self, layout: Layout, x0: jax.Array) -> np.ndarray:
+        known = self._preview.map
+        matrix, bias = (self._put(np.asarray(value, np.float32)) for value in (known.matrix, known.bias))
+        return np.asarray(self._programs.get(*layout.preview_key)(matrix, bias, x0))
+
+    def _pair_preview(self, latents: np.ndarray, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Latents (N, C, H, W) and the pictures (N, height, width, 3) that they stand for."""
+        return latents, pixels
+
+
+def describe_preview(parts: PreviewedParts, layout: Layout, function: Callable[..., Any]) -> Program:
+    """The program `function(matrix, bias, latents)`."""
+    known = parts.preview.map
+    return Program(
+        key=layout.preview_key,
+        function=function,
+        arguments=(
+            abstract_input(parts.mesh, known.matrix.shape, jnp.float32),
+            abstract_input(parts.mesh, known.bias.shape, jnp.float32),
+            layout.describe_latents(),
+        ),
+        out_shardings=NamedSharding(parts.mesh, PartitionSpec()),
+    )

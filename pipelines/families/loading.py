@@ -1,0 +1,161 @@
+"""A checkpoint in diffusers layout to a loaded model, or to one that is only described: what all families do alike.
+
+A family's `architecture.py` declares what differs: its components, how prompts are tokenized, and the `build_parts` of
+its load.py, which makes modules without weights and asks for each component's weights as they shall lie on the mesh.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from jax.sharding import Mesh
+from transformers import AutoTokenizer
+
+from pipelines.catalog import Model, Shape
+from pipelines.families.base import LoadedModel
+from pipelines.families.parts import CheckpointParts
+from pipelines.families.protocol import FamilyPrograms
+from pipelines.families.traits import Traits
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.devices import mesh as meshes
+from pipelines.runtime.devices.offload import Offloader
+from pipelines.runtime.weights import hub
+from pipelines.runtime.weights.components import (
+    ComponentLoader,
+    PlaceWeights,
+    describe_component,
+    find_checkpoint,
+    read_json,
+    told_as_incomplete,
+)
+from pipelines.runtime.weights.lora import Rename
+from pipelines.sources import find_configs
+from pipelines.stages import STAGES, OnProgress
+
+
+class BuildParts(Protocol):
+    """Modules of the folder's configs, and of every component that `stages` need the weights that `place` gives.
+
+    `learnt_previews` is where a preview that no checkpoint brings is kept once it is learnt; `dtype` None is what suits
+    the devices. Raises ModelError and MeshError.
+    """
+
+    def __call__(
+        self,
+        folder: Path,
+        model: Model,
+        /,
+        *,
+        mesh: Mesh,
+        stages: Sequence[str],
+        tokenizers: tuple[Any, ...],
+        text_length: int,
+        learnt_previews: Path,
+        place: PlaceWeights,
+        dtype: Any = None,
+    ) -> CheckpointParts: ...
+
+
+def read_tokenizer(folder: Path) -> tuple[Any, ...]:
+    """The only tokenizer of a checkpoint, as its own config describes it."""
+    return (AutoTokenizer.from_pretrained(folder / "tokenizer"),)
+
+
+def run_all_steps(denoiser: str) -> Callable[[Model, Any, Shape], dict[str, int]]:
+    """The `share_steps` of a family with one denoiser."""
+    return lambda model, _parts, _shape: {denoiser: model.steps}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointArchitecture:
+    """An `Architecture` (protocol.py) whose checkpoints are folders in diffusers layout.
+
+    `components` are what every checkpoint has, `further_components` what some have; `stages_of` says which stages need
+    a component's weights. LoRAs are merged into the `adaptable` ones, after what `make_rename(modules of these)` gives
+    has read their names. `limit_text(model, tokenizer's own limit)` is how many tokens a prompt gets.
+    """
+
+    traits: Traits
+    components: tuple[str, ...]
+    further_components: tuple[str, ...] = ()
+    stages_of: Mapping[str, Sequence[str]]
+    adaptable: tuple[str, ...]
+    programs: FamilyPrograms
+    loaded_class: Callable[..., LoadedModel]
+    build_parts: BuildParts
+    make_rename: Callable[[Mapping[str, TracedModule]], Rename]
+    read_tokenizers: Callable[[Path], tuple[Any, ...]] = read_tokenizer
+    limit_text: Callable[[Model, int], int] = lambda _model, length: length
+    choose_sizes: Callable[[Model, int], dict[str, int]] = lambda _model, count: meshes.choose_sizes(count)
+    share_steps: Callable[[Model, Any, Shape], Mapping[str, int]] = run_all_steps("transformer")
+
+    def find(
+        self, model: Model, *, on_progress: OnProgress, stages: Sequence[str] = STAGES, verify_weights: bool = False
+    ) -> Path:
+        """See `Architecture`."""
+        return find_checkpoint(
+            model,
+            components=(*self.components, *self.further_components),
+            stages_of=self.stages_of,
+            stages=stages,
+            is_verified=verify_weights,
+            on_progress=on_progress,
+        )
+
+    def load(
+        self,
+        model: Model,
+        *,
+        mesh: Mesh,
+        cache_dir: Path,
+        on_progress: OnProgress,
+        stages: Sequence[str] = STAGES,
+        verify_weights: bool = False,
+        layouts: Path | None = None,
+        dtype: Any = None,
+        offloader: Offloader | None = None,
+    ) -> LoadedModel:
+        """See `Architecture`; with the dtype and the offloader in place of those that suit the devices."""
+        started = time.perf_counter()
+        folder = self.find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
+        with told_as_incomplete(folder, title=self.traits.title, components=self.components):
+            tokenizers = self.read_tokenizers(folder)
+        loader = ComponentLoader(
+            variant=model.variant,
+            offloader=offloader or Offloader.of_mesh(mesh),
+            on_progress=on_progress,
+            layouts=layouts,
+        )
+        parts = self.build_parts(
+            folder,
+            model,
+            mesh=mesh,
+            stages=stages,
+            tokenizers=tokenizers,
+            text_length=self.limit_text(model, tokenizers[0].model_max_length),
+            learnt_previews=cache_dir.parent / "previews" / model.id,
+            place=loader,
+            dtype=dtype,
+        )
+        loaded = self.loaded_class(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
+        adaptable = {name: parts.modules[name] for name in self.adaptable if name in parts.modules}
+        loaded.use_loader(loader, modules=adaptable, rename=self.make_rename(adaptable))
+        loaded.revision = hub.find_revision(folder)
+        return loaded
+
+    def describe(self, model: Model, mesh: Mesh) -> CheckpointParts:
+        """See `Architecture`."""
+        folder = find_configs(model)
+        tokenizer_config = read_json(folder / "tokenizer" / "tokenizer_config.json")
+        return self.build_parts(
+            folder,
+            model,
+            mesh=mesh,
+            stages=STAGES,
+            tokenizers=(),
+            text_length=self.limit_text(model, int(tokenizer_config["model_max_length"])),
+            learnt_previews=folder,
+            place=describe_component,
+        )

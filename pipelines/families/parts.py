@@ -1,0 +1,31 @@
+"""What every loaded model consists of: modules, weights on the mesh, tokenizers, and the checkpoint's own settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from pipelines.runtime.bridge.modules import TracedModule
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointParts:
+    """`weights` holds only the components of the loaded `stages`; `dtype` is what the large modules compute in.
+
+    `text_length` counts tokens of a prompt, padding included. A model described from its configs has no `tokenizers`.
+    """
+
+    mesh: Mesh
+    stages: tuple[str, ...]
+    modules: Mapping[str, TracedModule]
+    weights: dict[str, dict[str, jax.Array]]
+    tokenizers: tuple[Any, ...]
+    text_length: int
+    scheduler_config: Mapping[str, Any]
+    dtype: Any
+
+    def config_of(self, component: str) -> Any:
+        """The component's own config.json, as diffusers or transformers hold it."""
+        return self.modules[component].module.config

@@ -1,0 +1,32 @@
+"""How Wan's checkpoints and LoRAs are recognised, and what sets the family apart."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.families.traits import LORA_PREFIX, Likeness, Traits
+
+
+def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
+    """Any size fits a transformer over space and time, so only the kind of model counts."""
+    transformer = json.loads((folder / "transformer" / "config.json").read_text("utf-8"))
+    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    if index.get("expand_timesteps"):
+        return Likeness("wan2.2-ti2v-5b")
+    if index.get("boundary_ratio") is not None:
+        return Likeness("wan2.2-a14b")
+    return Likeness("wan2.1-1.3b" if transformer["in_channels"] == vae["z_dim"] else "wan2.1-i2v-14b")
+
+
+TRAITS = Traits(
+    title="Wan",
+    pipeline_classes=("WanPipeline", "WanImageToVideoPipeline"),
+    read_local=_read_local,
+    lora_names=re.compile(
+        rf"{LORA_PREFIX}blocks\.\d+\.(attn[12]|self_attn|cross_attn|ffn)\."
+        r"|^lora_unet_blocks_\d+_(self_attn|cross_attn|ffn)_"
+    ),
+    refuses_attention_options="",
+)
