@@ -1,6 +1,6 @@
 """Help, over whatever is shown: the keys, what the phases and the states of a size mean, where files are.
 
-The keys are written by static/js/help.js from keymap.js, the one place that defines them.
+The keys are written by static/js/system/help.js from core/keymap.js, the one place that defines them.
 """
 
 from pipelines.stages import PHASES
