@@ -36,7 +36,10 @@ function mountDrop() {
     leave();
     const files = [...event.dataTransfer.files];
     if (!files.length) return;
-    if (isShown("presets") || files.some(isPreset)) return importFiles(files);
+    if (isShown("presets") || files.some(isPreset)) {
+      importFiles(files);
+      return;
+    }
     showView("create"); // where a recipe is offered, and pictures to start from stand
     take(files);
   });

@@ -1,7 +1,7 @@
 // The keyboard: what keymap.js names is done here. Letters work while nobody is typing; Ctrl+Enter works everywhere.
 // Not here: keys that mean what has the focus (gallery.js, detail.js, arrange.js).
 
-import { find } from "./core/dom.js";
+import { find, focused } from "./core/dom.js";
 import { actionOf, capOf, means } from "./core/keymap.js";
 import { follow, show, state, stepView } from "./core/store.js";
 import { toggleTheme } from "./core/theme.js";
@@ -69,7 +69,10 @@ function press(event) {
 }
 
 /** Text in the search field is a layer of its own, which the browser clears. */
-const isSearching = () => document.activeElement?.type === "search" && document.activeElement.value !== "";
+const isSearching = () => {
+  const field = focused();
+  return field instanceof HTMLInputElement && field.type === "search" && field.value !== "";
+};
 
 /** One layer a press; dialogs close by themselves. */
 function escape() {
@@ -79,7 +82,7 @@ function escape() {
   else if (!isCreating() && isSearching()) return;
   else if (isShown("gallery") && escapeGallery()) return;
   else if (!isCreating()) showView("create");
-  else if (document.activeElement?.closest?.("#lu-controls")) document.activeElement.blur();
+  else if (focused()?.closest("#lu-controls")) focused().blur();
   else if (state.view.image !== null) show(state.view.jobId);
   else follow();
 }

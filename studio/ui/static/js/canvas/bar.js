@@ -69,7 +69,7 @@ function drawInputAction(button, output) {
 function barOfResult(job) {
   const output = job.outputs[state.view.image ?? 0];
   const isOne = job.outputs.length === 1 || isFocused(job);
-  const action = (name, label, onclick, { key, id, style = "lu-brief" } = {}) =>
+  const action = (name, label, onclick, { key = "", id = null, style = "lu-brief" } = {}) =>
     el(
       `button.lu-button.${style}`,
       { type: "button", id, onclick, "aria-label": label, title: key ? `${label}  ${key}` : label },

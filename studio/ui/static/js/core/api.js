@@ -11,7 +11,11 @@ export class ApiError extends Error {
     const fields = saidFields(problems);
     const detail = english && english === list(problems) ? list(fields) : said(english);
     super(detail);
-    Object.assign(this, { title: said(title), detail, advice: said(advice), fields, status });
+    this.title = said(title);
+    this.detail = detail;
+    this.advice = said(advice);
+    this.fields = fields;
+    this.status = status;
   }
 }
 

@@ -22,8 +22,13 @@ const nameOf = ({ field, lora }) =>
 /** Names what changes: the scale of each LoRA is something of its own. */
 export const axisId = ({ field, lora }) => (lora ? `${field} ${lora}` : field);
 
-/** [{field, lora, name}] that this model can take with the recipe's LoRAs and pictures; sizes and models only where there
- *  are several. */
+/**
+ * [{field, lora, name}] that this model can take with the recipe's LoRAs and pictures; sizes and models only where there
+ * are several.
+ * @param {any} model
+ * @param {any[]} models
+ * @param {Recipe} recipe
+ */
 export function axesOf(model, models, { loras, images }) {
   const has = {
     guidance_scale_2: model.defaults.guidance_scale_2 !== null,

@@ -2,9 +2,20 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** @type {Find} */
 export const find = (id) => document.getElementById(id);
 
-/** el("button.lu-button", {title: "x", onclick}, "text", child…); `data` and `style` take objects, null children vanish. */
+/** What the keyboard is at. */
+export const focused = () => /** @type {HTMLElement | null} */ (document.activeElement);
+
+/**
+ * el("button.lu-button", {title: "x", onclick}, "text", child…); `data` and `style` take objects, null children vanish.
+ * @template {string} S
+ * @param {S} selector
+ * @param {Record<string, any>} attributes
+ * @param {...any} children
+ * @returns {Selected<S>}
+ */
 export function el(selector, attributes = {}, ...children) {
   const [tag, ...classes] = selector.split(".");
   const element = document.createElement(tag || "div");
@@ -17,7 +28,7 @@ export function el(selector, attributes = {}, ...children) {
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
+  return /** @type {any} */ (element);
 }
 
 export function setStyles(element, styles) {
@@ -43,9 +54,20 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Children of `parent` become one element per item, in order; elements are kept by key, so focus and images stay. */
+/**
+ * Children of `parent` become one element per item, in order; elements are kept by key, so focus and images stay.
+ * @template T
+ * @param {HTMLElement} parent
+ * @param {T[]} items
+ * @param {{
+ *   key: (item: NoInfer<T>) => any,
+ *   create: (item: NoInfer<T>) => HTMLElement,
+ *   update?: (child: any, item: NoInfer<T>) => void,
+ * }} how
+ */
 export function keyed(parent, items, { key, create, update }) {
-  const kept = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const children = /** @type {HTMLElement[]} */ ([...parent.children]);
+  const kept = new Map(children.map((child) => [child.dataset.key, child]));
   let place = parent.firstElementChild;
   for (const item of items) {
     const name = String(key(item));

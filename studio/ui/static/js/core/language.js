@@ -18,7 +18,7 @@ function choose(name) {
 }
 
 export function mountLanguage() {
-  for (const select of document.querySelectorAll("[data-languages]")) {
+  for (const select of document.querySelectorAll("select[data-languages]")) {
     select.value = language;
     select.addEventListener("change", () => choose(select.value));
   }

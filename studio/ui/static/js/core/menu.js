@@ -56,7 +56,7 @@ function place(menu, anchor) {
 function press(event) {
   event.stopPropagation(); // letters and Escape mean this menu alone
   const items = [...find("lu-menu").querySelectorAll("button")];
-  const here = items.indexOf(document.activeElement);
+  const here = items.findIndex((item) => item === document.activeElement);
   const next = { ArrowDown: here + 1, ArrowUp: here - 1, Home: 0, End: -1 }[event.key];
   if (next === undefined) return;
   event.preventDefault();

@@ -7,7 +7,10 @@ import { has, locale, t } from "./text.js";
 
 export const loraText = ({ ref, scale }) => t("setting.lora", { ref, scale });
 
-/** [its id, how to read it]; a setting that the model does not have is null. */
+/**
+ * [its id, how to read it]; a setting that the model does not have is null.
+ * @type {[string, (output: any) => string | null][]}
+ */
 const SETTINGS = [
   ["prompt", ({ recipe }) => recipe.prompt],
   ["x", ({ grid }) => axisText(grid?.x)],
@@ -30,6 +33,7 @@ const SETTINGS = [
 ];
 
 /** What beside the recipe decided over the pixels (studio/worker/provenance.py). */
+/** @returns {[string, any][]} */
 const madeWith = ({ made_with }) => Object.entries(made_with).map(([name, value]) => [madeName(name), value]);
 
 const madeName = (name) => (has(`made.${name}`) ? t(`made.${name}`) : capitalized(name)); // else a package

@@ -18,7 +18,9 @@ export const state = {
   loras: null, // the files here, with the models that each fits; null: not read yet
   queue: { is_paused: false },
   usage: null, // what one's own jobs have cost so far
+  /** @type {Map<string, Job>} */
   jobs: new Map(), // id -> job, with `received_ms` for countdowns and `preview_url` while it runs
+  /** @type {Map<string, Job> | null} */
   others: null, // id -> job of somebody else, while an admin looks at the whole line; else null
   isLoaded: false,
   view: { jobId: null, image: null, follows: true },
@@ -42,7 +44,11 @@ export function changed() {
   }, 16);
 }
 
-/** As the page shows it: in the visitor's language, and without what lies in the trash, which only the gallery shows. */
+/**
+ * As the page shows it: in the visitor's language, and without what lies in the trash, which only the gallery shows.
+ * @param {Job} job
+ * @returns {Job}
+ */
 const asShown = (job) => ({
   ...job,
   ...(job.outputs ? { outputs: job.outputs.filter((output) => !output.is_trashed) } : {}),
@@ -50,6 +56,7 @@ const asShown = (job) => ({
   ...(job.reason && job.reason !== PAUSED ? { reason: said(job.reason) } : {}),
 });
 
+/** @param {Job} job */
 export function putJob(job) {
   const before = state.jobs.get(job.id);
   state.jobs.set(job.id, { ...before, ...asShown(job), received_ms: performance.now() });
@@ -58,6 +65,7 @@ export function putJob(job) {
   changed();
 }
 
+/** @param {Job[]} jobs */
 export function replaceJobs(jobs) {
   const previews = new Map([...state.jobs].map(([id, job]) => [id, job.preview_url]));
   state.jobs = new Map(
@@ -74,7 +82,10 @@ export function replaceJobs(jobs) {
   changed();
 }
 
-/** Of others, what runs and waits. */
+/**
+ * Of others, what runs and waits.
+ * @param {Job[]} jobs
+ */
 export function putOthers(jobs) {
   const received_ms = performance.now();
   state.others = new Map(jobs.map((job) => [job.id, { ...asShown(job), received_ms }]));

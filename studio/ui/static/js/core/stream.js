@@ -25,8 +25,11 @@ let modelsTimer = 0;
 let waitingTimer = 0;
 let jobsTimer = 0;
 let usageTimer = 0;
+/** @type {(job: any) => unknown} */
 let tellEnd = () => undefined;
+/** @type {(grid: any) => unknown} */
 let tellGrid = () => undefined;
+/** @type {(event: any) => unknown} */
 let tellOutputs = () => undefined;
 
 /** `listener(job)` is called when a job ends while this page looks on. */
@@ -117,7 +120,10 @@ function receive(kind, message) {
     tellGrid(event.grid);
     return;
   }
-  if (kind === "outputs.changed") return tellOutputs(event);
+  if (kind === "outputs.changed") {
+    tellOutputs(event);
+    return;
+  }
   if (kind === "engine.state") {
     state.engine = event.engine;
     changed();

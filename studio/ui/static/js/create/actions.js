@@ -2,7 +2,7 @@
 
 import { ApiError, at, cancelJob, retryJob, submitJob, submitJobs } from "../core/api.js";
 import { copyText } from "../core/clipboard.js";
-import { el, find } from "../core/dom.js";
+import { el, find, focused } from "../core/dom.js";
 import { follow, modelOf, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -84,7 +84,7 @@ function scrollToResult() {
       top: 0,
       behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth",
     });
-    document.activeElement?.blur();
+    focused()?.blur();
   }
 }
 

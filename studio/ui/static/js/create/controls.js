@@ -48,6 +48,7 @@ let submit = () => undefined;
 
 /** The recipe as it stands, its style applied; an unlocked seed is drawn by the server. Pictures wait for a model that
  *  takes them, the strength for a picture. */
+/** @returns {Recipe} */
 export function readRecipe() {
   const seed = draft.keepsSeed && draft.seed !== "" ? Number(draft.seed) : null;
   const model = modelOf(draft.model);
@@ -82,6 +83,7 @@ export function findMissing() {
   };
 }
 
+/** @returns {Recipe} */
 const pick = (values) => Object.fromEntries(FIELDS.map((name) => [name, values[name] ?? null]));
 
 /** "Use these settings": every field from a recipe, with its seed kept; what it leaves open is the model's default. */
@@ -167,11 +169,11 @@ export function mountControls(onSubmit) {
   );
   mountSizes((shape) => change({ shape, ...flowShiftOf(modelOf(draft.model), shape) }));
   find("lu-model").addEventListener("change", (event) => {
-    change({ ...defaultsOf(modelOf(event.target.value)), model: event.target.value, images: draft.images });
+    change({ ...defaultsOf(modelOf(event.currentTarget.value)), model: event.currentTarget.value, images: draft.images });
     loadLoras().catch(() => undefined); // those that were known are still shown
   });
   mountLoras((update) => change({ loras: update(draft.loras) }));
-  find("lu-scheduler").addEventListener("change", (event) => change({ scheduler: event.target.value }));
+  find("lu-scheduler").addEventListener("change", (event) => change({ scheduler: event.currentTarget.value }));
   for (const name of NUMBERS) mountNumber(name);
   mountBatch();
   mountSeed();
@@ -325,7 +327,7 @@ function readDraft() {
 function mountPrompt() {
   const prompt = find("lu-prompt");
   prompt.addEventListener("input", () => change({ prompt: prompt.value }));
-  find("lu-negative").addEventListener("input", (event) => change({ negative_prompt: event.target.value }));
+  find("lu-negative").addEventListener("input", (event) => change({ negative_prompt: event.currentTarget.value }));
   find("lu-negative-toggle").addEventListener("click", () => {
     if (find("lu-negative-box").hidden) {
       openNegative();
@@ -335,7 +337,7 @@ function mountPrompt() {
       find("lu-negative-toggle").setAttribute("aria-expanded", "false");
     }
   });
-  find("lu-style").addEventListener("change", (event) => change({ style: event.target.value || null }));
+  find("lu-style").addEventListener("change", (event) => change({ style: event.currentTarget.value || null }));
   if (draft.negative_prompt) openNegative();
 }
 

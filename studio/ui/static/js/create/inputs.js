@@ -12,6 +12,7 @@ export const MAX_BYTES = 20e6; // the server's limit: it would cut the connectio
 let items = []; // {key, id (null on its way), thumb, percent, sent (a promise of whether it came)}
 let model = null;
 let count = 0;
+/** @type {{ change: (ids: string[]) => unknown, problem: (text: string) => unknown }} */
 let tell = { change: () => undefined, problem: () => undefined };
 
 /** `change(ids)` follows every picture that comes or goes; `problem(message)` says why one did not, "" that all is well. */

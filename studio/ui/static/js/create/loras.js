@@ -13,6 +13,7 @@ const MAX = 8;
 let model = null;
 let chosen = []; // as they are shown
 let count = 0;
+/** @type {(update: (loras: any[]) => any[]) => unknown} */
 let tell = () => undefined;
 
 /** `change(update)` is called with what makes the draft's LoRAs those that somebody wants now. */
@@ -74,7 +75,7 @@ function remove(ref) {
 
 const weigh = (ref, scale) => tell((loras) => loras.map((lora) => (lora.ref === ref ? { ref, scale } : lora)));
 
-const rowOf = (ref) => [...find("lu-loras-list").children].find((row) => row.dataset.key === ref);
+const rowOf = (ref) => [...find("lu-loras-list").querySelectorAll(":scope > *")].find((row) => row.dataset.key === ref);
 
 function create({ ref }) {
   count += 1;

@@ -1,5 +1,6 @@
 // A small painted scene for each example, read off the prompt's words: time of day, place, subject and its colour.
 
+/** @type {[RegExp, string[], string, string[]][]} */
 const SKIES = [
   [/sunset|dusk|evening/, ["#3a2a5e", "#d9583b", "#ffb35c"], "#ffd58a", ["70%", "46%"]],
   [/sunrise|dawn|morning/, ["#7fb0d8", "#f5c3a8", "#ffe2b0"], "#fff3cf", ["22%", "42%"]],
@@ -7,6 +8,7 @@ const SKIES = [
   [/noon|day|sunny/, ["#4c9be0", "#8cc5f2", "#d5ecfb"], "#fffbe0", ["50%", "12%"]],
 ];
 const PLAIN_SKY = [["#6d7f9c", "#a9b4c6", "#dcdfe6"], "#f7f4ea", ["66%", "28%"]];
+/** @type {[RegExp, string, string][]} */
 const GROUNDS = [
   [/ocean|sea|boat|beach|lake/, "#24506f", "0"],
   [/snow/, "#e6edf4", "60% 40% 0 0 / 70% 50% 0 0"],

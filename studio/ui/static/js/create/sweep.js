@@ -17,6 +17,7 @@ const CHOICE = /\{[^]*\|[^]*\}|__[A-Za-z0-9][^]*__/;
 let asked = "";
 let timer = 0;
 let answer = null; // what the server counted, or {error}
+/** @type {(kept: { seeds?: number, draws?: number | null }) => unknown} */
 let change = () => undefined;
 
 /** `onChange({seeds, draws})` keeps what people set. */
@@ -26,10 +27,10 @@ export function mountSweep(onChange) {
   seeds.addEventListener("input", () => seeds.value !== "" && change({ seeds: within(seeds.value) }));
   seeds.addEventListener("blur", () => (seeds.value = String(within(seeds.value))));
   find("lu-draws-on").addEventListener("change", (event) => {
-    change({ draws: event.target.checked ? within(find("lu-draws").value || FIRST_DRAWS) : null });
+    change({ draws: event.currentTarget.checked ? within(find("lu-draws").value || FIRST_DRAWS) : null });
   });
   find("lu-draws").addEventListener("input", (event) => {
-    if (event.target.value !== "") change({ draws: within(event.target.value) });
+    if (event.currentTarget.value !== "") change({ draws: within(event.currentTarget.value) });
   });
 }
 

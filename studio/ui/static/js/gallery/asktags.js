@@ -7,6 +7,7 @@ import { readTags } from "./output_actions.js";
 
 const KNOWN_SHOWN = 12;
 
+/** @type {(tags: string[]) => void} */
 let settle = () => undefined;
 
 export function mountAskTags() {

@@ -70,7 +70,7 @@ function verdictOf({ same_size, identical, psnr_db }) {
 }
 
 function draw() {
-  for (const radio of find("lu-compare-mode").children) {
+  for (const radio of find("lu-compare-mode").querySelectorAll("button")) {
     radio.setAttribute("aria-checked", String(radio.dataset.key === mode));
     radio.tabIndex = radio.dataset.key === mode ? 0 : -1;
   }
@@ -78,9 +78,9 @@ function draw() {
   const [one, other] = pair;
   stage.dataset.mode = mode;
   // Both in the frame of the first: equal places lie over each other, whatever the sizes.
-  stage.style.setProperty("--ratio", one.width / one.height);
+  stage.style.setProperty("--ratio", String(one.width / one.height));
   stage.replaceChildren(mode === "slider" ? sliderOf(one, other) : besideOf(one, other));
-  playTogether([...stage.querySelectorAll("video")]);
+  playTogether(...stage.querySelectorAll("video"));
 }
 
 function mediaOf(output, name) {
@@ -113,7 +113,9 @@ function besideOf(one, other) {
 const badges = () => NAMES.map((name) => el(`span.lu-slider-name.lu-slider-${name.toLowerCase()}`, { "aria-hidden": "true" }, name));
 
 /** Two films that start together stay together: the second follows the clock of the first. */
-function playTogether([leader, follower]) {
+/** @param {HTMLVideoElement[]} videos */
+function playTogether(...videos) {
+  const [leader, follower] = videos;
   if (!leader || !follower) return;
   leader.addEventListener("timeupdate", () => {
     if (Math.abs(leader.currentTime - follower.currentTime) > 0.1) follower.currentTime = leader.currentTime;

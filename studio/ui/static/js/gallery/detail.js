@@ -22,7 +22,8 @@ let place = 0;
 let shown = null; // as it was last drawn
 let total = null; // what all of the visitor's jobs have cost
 let tags = null; // the form of the output `tags.dataset.output`
-let saving = Promise.resolve(); // tags, one change after the other: each is made of those before it
+let saving = Promise.resolve(true); // tags, one change after the other: each is made of those before it
+/** @type {{ close: (index: number) => unknown, trash: (output: any) => unknown }} */
 let tell = { close: () => undefined, trash: () => undefined };
 
 /** `close(index)` gives the focus back to the wall; `trash(output)` throws it away, or deletes what is in the trash. */
@@ -111,7 +112,7 @@ function drawMedia(output) {
     output.kind === "video"
       ? videoOf(output, { recipe }, { controls: true })
       : el("img.lu-result", { src: at(output.url), alt: recipe.prompt, decoding: "async" });
-  media.style.setProperty("--ratio", output.width / output.height);
+  media.style.setProperty("--ratio", String(output.width / output.height));
   // A small picture is shown larger, up to where it is only blurry.
   media.style.setProperty("--widest", `${output.width * 3}px`);
   find("lu-detail-stage").replaceChildren(media);
@@ -121,7 +122,7 @@ function drawMedia(output) {
 function drawBody(output) {
   const { recipe } = output;
   const making = makingOf(output);
-  const isMakingOpen = Boolean(find("lu-detail-body").querySelector(".lu-making")?.open);
+  const isMakingOpen = Boolean(find("lu-detail-body").querySelector("details.lu-making")?.open);
   const above = [
     el("div.lu-detail-use", {}, ...useActions(output)),
     el("p.lu-detail-prompt", {}, recipe.prompt),
@@ -156,10 +157,10 @@ function drawAround(kept, above, below) {
 const factsOf = (facts) =>
   el("dl.lu-facts", {}, ...facts.flatMap(({ name, value }) => [el("dt", {}, name), el("dd", {}, value)]));
 
-const action = (name, label, onclick, { style = "", id, pressed } = {}) =>
+const action = (name, label, onclick, { style = "", id = null, pressed = null } = {}) =>
   el(
     `button.lu-button${style}`,
-    { type: "button", id, onclick, title: label, "aria-pressed": pressed === undefined ? null : String(pressed) },
+    { type: "button", id, onclick, title: label, "aria-pressed": pressed === null ? null : String(pressed) },
     icon(name),
     el("span", {}, label),
   );

@@ -48,7 +48,7 @@ export const knownTags = () => Object.keys(counts.tags);
 export function mountFilters(listeners) {
   tell = listeners;
   find("lu-gallery-search").addEventListener("input", (event) => {
-    wanted.q = event.target.value;
+    wanted.q = event.currentTarget.value;
     tell.type();
   });
   for (const name of [...SELECTS, "from", "to"])

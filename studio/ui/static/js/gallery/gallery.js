@@ -236,16 +236,19 @@ function chooseRange(index) {
   redraw();
 }
 
+/** Says how many they are, beside what can be done with them. */
+const COUNT = { key: "count", name: "", label: "", act: null };
+
 function drawChosen() {
   const bar = find("lu-chosen");
   bar.hidden = chosen.size === 0;
   find("lu-gallery").dataset.choosing = String(isChoosing || chosen.size > 0);
   if (bar.hidden) return;
-  keyed(bar, ["count", ...actionsOf(chosenOutputs())], {
-    key: (item) => item.key ?? item,
-    create: (item) => (item.key ? button(item) : el("span.lu-num", { role: "status" })),
+  keyed(bar, [COUNT, ...actionsOf(chosenOutputs())], {
+    key: (item) => item.key,
+    create: (item) => (item === COUNT ? el("span.lu-num", { role: "status" }) : button(item)),
     update: (element, item) => {
-      if (!item.key) return setText(element, t("gallery.chosen", { count: chosen.size }));
+      if (item === COUNT) return setText(element, t("gallery.chosen", { count: chosen.size }));
       setText(element.querySelector("span"), item.label);
       element.onclick = item.act;
       return undefined;

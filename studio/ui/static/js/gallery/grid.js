@@ -13,6 +13,14 @@ const ROWS_AHEAD = 2;
 const FAST_PX_MS = 6; // nobody sees pictures that pass at three screens a second: they are fetched when it slows down
 const SETTLED_MS = 90;
 
+/**
+ * @type {{
+ *   count: () => number,
+ *   at: (index: number) => any,
+ *   need: (first: number, end: number) => void,
+ *   isChosen: (output: any) => boolean,
+ * }}
+ */
 let source = { count: () => 0, at: () => undefined, need: () => undefined, isChosen: () => false };
 let tiles = []; // tile number n shows the outputs n, n + tiles.length, ...
 let shape = { columns: 1, size: SMALLEST_PX.wide, pitch: SMALLEST_PX.wide };

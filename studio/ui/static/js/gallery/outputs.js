@@ -11,6 +11,7 @@ let items = []; // sparse
 let pending = new Set(); // numbers of pages on their way
 let searches = 0;
 let generation = 0; // pages that were asked for before the list changed fit it no more
+/** @type {{ change: () => unknown, problem: (error: any) => unknown }} */
 let tell = { change: () => undefined, problem: () => undefined };
 
 /** `change()` follows every part that comes, `problem(error)` one that did not. */

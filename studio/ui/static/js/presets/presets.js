@@ -21,11 +21,11 @@ let asked = 0;
 
 export function mountPresets() {
   find("lu-presets-search").addEventListener("input", (event) => {
-    wanted = { ...wanted, q: event.target.value };
+    wanted = { ...wanted, q: event.currentTarget.value };
     clearTimeout(searchTimer);
     searchTimer = setTimeout(load, SEARCH_MS);
   });
-  find("lu-presets-model").addEventListener("change", (event) => narrow({ model: event.target.value }));
+  find("lu-presets-model").addEventListener("change", (event) => narrow({ model: event.currentTarget.value }));
   find("lu-presets-tags").addEventListener("click", (event) => {
     const tag = event.target.closest("button")?.dataset.key;
     if (tag) narrow({ tag: tag === wanted.tag ? "" : tag });

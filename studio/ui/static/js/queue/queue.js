@@ -2,7 +2,7 @@
 // Not here: moving, holding and clearing (arrange.js), what a job's menu offers (queuemenu.js).
 
 import { at } from "../core/api.js";
-import { el, find, icon, keyed, setIcon, setText } from "../core/dom.js";
+import { el, find, focused, icon, keyed, setIcon, setText } from "../core/dom.js";
 import { ago, costText, framesIn, seconds, wholeSeconds } from "../core/format.js";
 import { mountMenu } from "../core/menu.js";
 import { fractionOf, secondsLeft, shortLine, withError } from "../core/progress.js";
@@ -26,6 +26,18 @@ import { cancelOthers, drawEveryone, mountEveryone } from "./everyone.js";
 import { openJobMenu, openQueueMenu } from "./queuemenu.js";
 
 const MAX_ENDED = 12;
+
+/**
+ * A job with its place in the line, or what stands between jobs.
+ * @typedef {{
+ *   job?: any,
+ *   place?: number,
+ *   key?: string,
+ *   title?: string,
+ *   note?: string,
+ *   action?: { label: string, act: () => unknown },
+ * }} QueueRow
+ */
 
 export function mountQueue() {
   const toggle = find("lu-queue-toggle");
@@ -63,6 +75,7 @@ export function drawQueue() {
   drawCost();
   const shown = shownJob();
   const isHeld = state.queue.is_paused;
+  /** @type {QueueRow[]} */
   const rows = [
     ...(isHeld ? [{ key: "held" }] : []),
     ...(active || isHeld ? [] : [{ key: "empty", note: t("queue.empty") }]),
@@ -70,17 +83,17 @@ export function drawQueue() {
     ...running.map((job) => ({ job })),
     ...(waiting.length ? [{ key: "next", title: t("queue.next") }] : []),
     ...waiting.map((job) => ({ job, place: placeOf(job) })),
-    ...(ended.length ? [{ key: "recent", title: t("queue.recent"), action: [t("queue.clear"), clearEnded] }] : []),
+    ...(ended.length ? [{ key: "recent", title: t("queue.recent"), action: { label: t("queue.clear"), act: clearEnded } }] : []),
     ...ended.map((job) => ({ job })),
   ];
   const list = find("lu-queue-list");
-  const focused = list.contains(document.activeElement) ? document.activeElement : null;
+  const kept = list.contains(focused()) ? focused() : null;
   keyed(list, rows, {
     key: (row) => (row.job ? `${row.job.id}-${row.job.state}` : row.key),
     create: (row) => (row.job ? createItem(row.job) : createNote(row)),
     update: (element, row) => row.job && updateItem(element, row, shown),
   });
-  if (focused?.isConnected && focused !== document.activeElement) focused.focus(); // moved elements lose it
+  if (kept?.isConnected && kept !== focused()) kept.focus(); // moved elements lose it
 }
 
 function totalOf(waiting) {
@@ -104,6 +117,7 @@ function drawCost() {
   if (!line.hidden) setText(line, t("cost.total", { cost: costText(state.usage) }));
 }
 
+/** @param {QueueRow} row */
 function createNote({ key, title, note, action }) {
   if (key === "held")
     return el(
@@ -113,7 +127,7 @@ function createNote({ key, title, note, action }) {
       el("button.lu-button", { type: "button", onclick: togglePause }, icon("play"), el("span", {}, t("queue.resume"))),
     );
   if (note) return el("p.lu-queue-empty", {}, note);
-  const button = action && el("button.lu-queue-link", { type: "button", onclick: action[1] }, action[0]);
+  const button = action && el("button.lu-queue-link", { type: "button", onclick: action.act }, action.label);
   return el("div.lu-queue-group", {}, el("h3", {}, title), button);
 }
 
@@ -166,6 +180,11 @@ function open(job) {
   setOpen(false);
 }
 
+/**
+ * @param {HTMLElement} item
+ * @param {QueueRow} row
+ * @param {any} shown
+ */
 function updateItem(item, { job, place }, shown) {
   item.dataset.shown = String(job.id === shown?.id);
   item.dataset.edited = String(job.id === state.editedId);

@@ -49,7 +49,7 @@ async function refresh() {
     parts.push(drawUsage(), drawCache(), drawDisk(), drawLog());
   }
   const answers = await Promise.allSettled(parts);
-  say(answers.find(({ status }) => status === "rejected")?.reason ?? null);
+  say(answers.find((answer) => answer.status === "rejected")?.reason ?? null);
 }
 
 function say(error) {

@@ -10,7 +10,7 @@ const NEW = ""; // the choice that is no list yet
 let shown = null; // the list in the form, as the server has it
 
 export function mountWordLists() {
-  find("lu-words-list").addEventListener("change", ({ target }) => attempt(() => show(target.value)));
+  find("lu-words-list").addEventListener("change", ({ currentTarget }) => attempt(() => show(currentTarget.value)));
   find("lu-words-name").addEventListener("input", note);
   find("lu-words-lines").addEventListener("input", note);
   find("lu-words-form").addEventListener("submit", (event) => {
