@@ -1,8 +1,8 @@
 """The centre: the picture, live while it is made, and the bar below it.
 
 Three views share the place: nothing made yet, pictures, and a notice (failed, cancelled, interrupted). Filled by
-static/js/canvas.js and bar.js, the banner by ephemeral.js; the live region tells screen readers about phases, not about
-every step.
+static/js/canvas/canvas.js and bar.js, the banner by ephemeral.js; the live region tells screen readers about phases,
+not about every step.
 """
 
 HTML = """

@@ -2,10 +2,11 @@
 
 Panels name their words: `<h2 data-text="queue.title"></h2>`, and likewise `data-text-title`, `data-text-aria-label`,
 `data-text-placeholder` and `data-text-alt`; `data-key` is the key that a title tells of. They are built once for all
-visitors, in English; static/js/translate.js puts another language in before anything shows. What a language lacks is
-said in English. A message is a text with `{names}`, or one text for each of its plural forms (as Intl.PluralRules names
-them, by `{count}`). Two parts are named by the English itself: "server" holds what REST says, as static/js/said.js
-finds it there, and "shipped" the titles, texts and tags of the presets, models and styles that come with Lumesh.
+visitors, in English; static/js/core/translate.js puts another language in before anything shows. What a language lacks
+is said in English. A message is a text with `{names}`, or one text for each of its plural forms (as Intl.PluralRules
+names them, by `{count}`). Two parts are named by the English itself: "server" holds what REST says, as
+static/js/core/translate_server.js finds it there, and "shipped" the titles, texts and tags of the presets, models and
+styles that come with Lumesh.
 """
 
 import html
@@ -19,7 +20,7 @@ from fastapi.responses import Response
 
 FOLDER = Path(__file__).parent / "text"
 ENGLISH = "en"
-COOKIE = "lumesh-language"  # as static/js/language.js sets it: the login page has no other way to know
+COOKIE = "lumesh-language"  # as static/js/core/language.js sets it: the login page has no other way to know
 SERVER = "server"
 SHIPPED = "shipped"
 ATTRIBUTES = ("title", "aria-label", "placeholder", "alt")

@@ -1,6 +1,6 @@
 """The left column: what to make, and the Generate button.
 
-One prompt and one button are open; the rest has the model's defaults. Filled and read by static/js/controls.js,
+One prompt and one button are open; the rest has the model's defaults. Filled and read by static/js/create/controls.js,
 sizes.js, sweep.js, inputs.js, loras.js, styles.js, recipes.js and examples.js, the note on a preset's origin by
 origin.js; limits and choices come from `GET /api/v1/models`.
 """

@@ -1,6 +1,6 @@
 """The filmstrip: recent results under the canvas, newest first.
 
-Filled by static/js/filmstrip.js.
+Filled by static/js/canvas/filmstrip.js.
 """
 
 HTML = """

@@ -16,27 +16,37 @@ THEME_SCRIPT = """
 })();
 """
 
-# Gradio's sign of loading, taken away long ago, counts on in every frame: 5 % of a core for each open tab. Whatever has
-# asked for so many frames in a row, each from within the last, gets one a second from then on.
-FRAMES_SCRIPT = """
+# Gradio's status tracker counts seconds frame by frame, and counts on for ever once it was taken away in the middle, as
+# the one that covers a loading page always is: 4 % of a core for each open tab. Its module reads requestAnimationFrame
+# once, when it loads. This getter knows that reader by its file, hands it a function that ends such a loop, and leaves:
+# everybody else has the browser's own.
+TRACKER_SCRIPT = """
 (() => {
-  const next = requestAnimationFrame.bind(window), counts = new Map();
-  const MOST = 120;
-  let running = null;
-  window.requestAnimationFrame = (draw) => {
-    const name = String(draw), count = name === running ? counts.get(name) + 1 : 0;
-    counts.set(name, count);
-    const call = (now_ms) => {
-      running = name;
-      try { draw(now_ms); } finally { running = null; }
-    };
-    return count > MOST ? setTimeout(next, 1000, call) : next(call);
+  const SHOWN = "[data-testid=status-tracker]:not(.hide)";
+  let next = window.requestAnimationFrame;
+  let isCounting = false;
+  const nextWhileShown = (draw) => {
+    if (isCounting && !document.querySelector(SHOWN)) return 0;
+    return next((now_ms) => {
+      isCounting = true;
+      try { draw(now_ms); } finally { isCounting = false; }
+    });
   };
+  const define = (how) =>
+    Object.defineProperty(window, "requestAnimationFrame", { configurable: true, enumerable: true, ...how });
+  define({
+    get() {
+      if (!new Error().stack.includes("/statustracker-")) return next;
+      define({ value: next, writable: true });
+      return nextWhileShown;
+    },
+    set(value) { next = value; },
+  });
 })();
 """
 
 _HEAD = b"<head>"
-_SCRIPT = f"<script>{THEME_SCRIPT}{FRAMES_SCRIPT}</script>".encode()
+_SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}</script>".encode()
 
 
 class FirstScript:

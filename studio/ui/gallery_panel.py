@@ -1,7 +1,7 @@
 """The gallery: everything that was made, found by words and filters; one output alone, or two beside each other.
 
-Filled by static/js/gallery.js and grid.js, detail.js and compare.js. The two overlays lie in the gallery and are no
-dialogs: a message that offers to undo must stay within reach.
+Filled by static/js/gallery/gallery.js and grid.js, detail.js and compare.js. The two overlays lie in the gallery and
+are no dialogs: a message that offers to undo must stay within reach.
 """
 
 from studio.ui.icons import icon

@@ -1,6 +1,6 @@
 """The dialog for a grid: what changes across, down and from table to table, how many pictures, what it costs first.
 
-Filled and read by static/js/xyz.js; opened beside the seeds, and from a sheet that was made.
+Filled and read by static/js/create/griddialog.js; opened beside the seeds, and from a sheet that was made.
 """
 
 from studio.ui.icons import icon

@@ -1,6 +1,6 @@
 """The header: wordmark, the four views, what the machine is and does, language, theme and keys.
 
-Filled by static/js/header.js and me.js; the views are switched by static/js/views.js.
+Filled by static/js/system/header.js and me.js; the views are switched by core/views.js.
 """
 
 from studio.ui.icons import MARK, SPRITE, icon

@@ -1,6 +1,6 @@
 """Help, over whatever is shown: the pages of the manual, the keys, what the phases and states mean, where files are.
 
-The keys are written by static/js/help.js from keymap.js, the one place that defines them.
+The keys are written by static/js/system/help.js from core/keymap.js, the one place that defines them.
 Not here: the pages themselves (manual.py).
 """
 

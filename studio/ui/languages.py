@@ -1,6 +1,6 @@
 """The picker of a language: a browser's own list of choices behind an icon, or beside the word where there is room.
 
-Set and read by static/js/language.js.
+Set and read by static/js/core/language.js.
 """
 
 from studio.ui.catalogues import LANGUAGES

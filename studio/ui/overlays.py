@@ -1,6 +1,6 @@
 """What lies over the page: the big picture and short messages.
 
-Opened by static/js/zoom.js and toasts.js. Not here: help (help_panel.py).
+Opened by static/js/canvas/zoom.js and core/toasts.js. Not here: help (help_panel.py).
 """
 
 from studio.ui.icons import icon

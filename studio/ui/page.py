@@ -52,7 +52,7 @@ STATIC_URL = f"/ui/{_digest_files()}"
 
 _STYLES = (
     *("tokens", "base", "layout", "controls", "inputs", "loras", "recipe", "canvas", "film", "queue", "presets"),
-    *("gallery", "detail", "xyz", "system", "help"),
+    *("gallery", "detail", "griddialog", "system", "help"),
     "overlay",
 )
 PANELS = {
@@ -79,7 +79,7 @@ def _make_head() -> str:
         f'<link rel="preload" href="{base}/fonts/inter-latin.woff2" as="font" type="font/woff2" crossorigin>'
         f'{links}<link rel="icon" type="image/svg+xml" href="{base}/icons/lumesh.svg">'
         # It needs little, so it comes long before main.js.
-        f'<script type="module" src="{base}/js/translate.js"></script>'
+        f'<script type="module" src="{base}/js/core/translate.js"></script>'
         f'<script type="module" src="{base}/js/main.js"></script>'
     )
 

@@ -1,6 +1,6 @@
 """The other view: presets as cards to search, make, share and import.
 
-Filled by static/js/presets.js; the dialogs by share.js, savepreset.js and hub.js.
+Filled by static/js/presets/presets.js; the dialogs by share.js, savepreset.js and hub.js.
 """
 
 from studio.ui.icons import icon

@@ -1,7 +1,7 @@
 """The right column: what runs, what waits and why, what has ended lately.
 
-Filled by static/js/queue.js; everybody's line is everyone.js, moving is arrange.js, the menus are queuemenu.js, the
-webhook's dialog is webhook.js. The live region tells screen readers where a moved job is now.
+Filled by static/js/queue/queue.js; everybody's line is everyone.js, moving is arrange.js, the menus are queuemenu.js,
+the webhook's dialog is webhook.js. The live region tells screen readers where a moved job is now.
 """
 
 from studio.ui.icons import icon

@@ -1,4 +1,4 @@
-"""The page's service worker, for notifications alone: phones show them only through one (static/js/notify.js).
+"""The page's service worker, for notifications alone: phones show them only through one (static/js/queue/notify.js).
 
 It is served beside the page and not under /ui/…, because a service worker may look after what lies below it.
 """

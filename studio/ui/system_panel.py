@@ -1,6 +1,6 @@
 """The System view: what the studio runs on, what that holds and costs, and what other chips would do.
 
-Filled by static/js/system.js while it is shown; the plan is systemplan.js, LoRAs are lorafiles.js,
+Filled by static/js/system/system.js while it is shown; the plan is systemplan.js, LoRAs are lorafiles.js,
 lists of words are wordlists.js.
 """
 

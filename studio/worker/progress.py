@@ -24,7 +24,7 @@ from studio.library.files import VIDEO_NDIM
 PREVIEW_INTERVAL_S = 0.5
 PREVIEW_SIDE_PX = 256  # of one picture; the page scales up
 PREVIEW_QUALITY = 80
-PREVIEW_FRAMES = 4  # of a video; static/js/canvas.js counts on it
+PREVIEW_FRAMES = 4  # of a video; static/js/canvas/canvas.js counts on it
 # A phase that counts bytes or files may report thousands of times; people read ten a second at most.
 SAME_PHASE_INTERVAL_S = 0.1
 

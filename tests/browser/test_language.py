@@ -72,7 +72,7 @@ requestAnimationFrame(look);
 # What the page makes of the server's messages.
 SAY = """async (texts) => {
   const main = document.querySelector('script[src$="/js/main.js"]').src;
-  const { said } = await import(new URL("said.js", main).href);
+  const { said } = await import(new URL("core/translate_server.js", main).href);
   return texts.map(said);
 }"""
 

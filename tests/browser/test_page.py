@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -76,7 +77,7 @@ window.requestAnimationFrame = (draw) => { window.frames_asked += 1; return ask(
 """
 
 
-def test_a_page_that_nobody_touches_hardly_draws(browser: Any, studio: Any, wait_for: Callable[..., Any]) -> None:
+def test_a_page_that_nobody_touches_draws_nothing(browser: Any, studio: Any, wait_for: Callable[..., Any]) -> None:
     context = browser.new_context()
     page = context.new_page()
     page.add_init_script(COUNT_FRAMES)
@@ -88,8 +89,24 @@ def test_a_page_that_nobody_touches_hardly_draws(browser: Any, studio: Any, wait
         page.wait_for_timeout(1000)
         return page.evaluate("frames_asked") - before
 
-    wait_for("the page to rest: Gradio's own sign of loading asks for sixty a second", lambda: count_frames() < 10)
+    wait_for("the page to rest: Gradio's own sign of loading asks for sixty a second", lambda: count_frames() == 0)
     context.close()
+
+
+ANIMATE = """
+(frames) => new Promise((resolve) => {
+  const draw = () => (frames-- ? requestAnimationFrame(draw) : resolve());
+  draw();
+})
+"""
+
+
+def test_an_animation_gets_every_frame_however_long_it_runs(open_page: OpenPage) -> None:
+    page = open_page()
+    assert "[native code]" in page.evaluate("String(window.requestAnimationFrame)")
+    start = time.monotonic()
+    page.evaluate(ANIMATE, 240)
+    assert time.monotonic() - start < 24, "at least 10 a second, on a machine with other things to do"
 
 
 def test_a_refresh_in_the_middle_keeps_job_and_draft(open_page: OpenPage) -> None:

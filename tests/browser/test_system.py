@@ -229,7 +229,8 @@ def test_the_help_lists_every_key_of_the_map_and_letters_do_what_it_says(open_pa
     script = page.locator("script[src$='js/main.js']").get_attribute("src")
     assert script is not None
     keymap = page.evaluate(
-        "async (url) => (await import(new URL(url, document.baseURI))).KEYMAP", script.replace("main.js", "keymap.js")
+        "async (url) => (await import(new URL(url, document.baseURI))).KEYMAP",
+        script.replace("main.js", "core/keymap.js"),
     )
     assert len(keymap) > 20
     assert sorted(rows.all_inner_texts()) == sorted(str(LANGUAGES["en"].messages[f"key.{row['id']}"]) for row in keymap)

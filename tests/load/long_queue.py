@@ -79,7 +79,7 @@ def measure(data_dir: Path, jobs: int) -> dict[str, Any]:
 
 
 def _read_all(studio: Studio) -> list[httpx.Response]:
-    """What ui/static/js/stream.js asks for before it opens its stream."""
+    """What ui/static/js/core/stream.js asks for before it opens its stream."""
     paths = ("health", "me", "models", "queue", "jobs", "jobs?state=queued", "jobs?state=running")
     return [answer for path in paths for answer in _ask(studio, "GET", f"/api/v1/{path}")]
 

@@ -18,7 +18,7 @@ import httpx
 import orjson
 
 ENDING_S = 30.0  # how long the last events may take to arrive
-REFRESH_S = 0.15  # a page waits so long before it reads its queue anew (ui/static/js/stream.js)
+REFRESH_S = 0.15  # a page waits so long before it reads its queue anew (ui/static/js/core/stream.js)
 LOOK_S = 0.05
 TENTHS = 10
 

@@ -1,7 +1,7 @@
 """Styles: templates that combine with any prompt, read from presets/styles.toml.
 
-A style is applied before a recipe is queued (static/js/styles.js), so the recipe holds the whole prompt and means the
-same everywhere, with or without the style.
+A style is applied before a recipe is queued (static/js/create/styles.js), so the recipe holds the whole prompt and
+means the same everywhere, with or without the style.
 """
 
 import functools

@@ -15,7 +15,7 @@ from studio.ui import catalogues, page
 from studio.ui.catalogues import ENGLISH, LANGUAGES, Language, Message
 
 ROOT = Path(catalogues.__file__).resolve().parents[2]
-SCRIPTS = sorted((page.STATIC_DIR / "js").glob("*.js"))
+SCRIPTS = sorted((page.STATIC_DIR / "js").rglob("*.js"))
 EVENTS = "stream.js"  # its kinds of events look like ids
 OTHERS = sorted(LANGUAGES.keys() - {ENGLISH})
 WHOLE = {"zh"}  # what others lack is said in English
@@ -60,7 +60,7 @@ def test_what_code_names_is_there_and_what_is_there_is_named() -> None:
 
 
 def test_what_is_named_at_run_time_is_there() -> None:
-    keymap = (page.STATIC_DIR / "js" / "keymap.js").read_text("utf-8")
+    keymap = (page.STATIC_DIR / "js" / "core" / "keymap.js").read_text("utf-8")
     wanted = {
         *(f"phase.{phase}" for phase in PHASES),
         *(f"meaning.{phase}" for phase in PHASES),

@@ -1,4 +1,4 @@
-"""Whatever the server can say to a visitor is said in every whole language, as static/js/said.js finds it there."""
+"""Whatever the server can say to a visitor is said in every whole language, as core/translate_server.js finds it."""
 
 import ast
 import json
@@ -62,7 +62,7 @@ def list_messages() -> tuple[Found, ...]:
 
 
 class Said:
-    """static/js/said.js; tests/browser/test_language.py compares the two."""
+    """static/js/core/translate_server.js; tests/browser/test_language.py compares the two."""
 
     def __init__(self, language: str) -> None:
         packed = json.loads(catalogues.pack(language, LANGUAGES[language]))

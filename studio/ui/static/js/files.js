@@ -1,15 +1,11 @@
-// Files dropped or pasted anywhere on the page: presets go to the gallery, a file that carries a recipe offers it, any
-// other is a picture to start from.
+// Files dropped or pasted anywhere on the page: presets are imported, all else goes to the form (create/taken.js).
 
-import { find } from "./dom.js";
-import { addFiles } from "./inputs.js";
-import { importFiles, isPreset } from "./presets.js";
-import { offerRecipe } from "./recipes.js";
-import { isShown, showView } from "./views.js";
+import { find } from "./core/dom.js";
+import { isShown, showView } from "./core/views.js";
+import { take } from "./create/taken.js";
+import { importFiles, isPreset } from "./presets/presets.js";
 
 const DROP_PLACES = ["lu-inputs", "lu-controls"];
-
-let turn = Promise.resolve(); // one after the other, or pictures would change their order
 
 export function mountFiles() {
   mountDrop();
@@ -20,21 +16,6 @@ export function mountFiles() {
     take(pictures);
   });
 }
-
-/** Resolves when every file that came so far is a recipe on offer or an input picture on its way. */
-export const filesTaken = () => turn;
-
-/** Several files can only be input pictures, a film can only be a recipe. */
-function take(files) {
-  const [file, ...others] = files;
-  turn = turn
-    .then(async () => {
-      if (others.length || !(await offerRecipe(file, { isWanted: isFilm(file) }))) addFiles(files);
-    })
-    .catch(reportError);
-}
-
-const isFilm = (file) => file.type.startsWith("video/") || file.type === "image/gif";
 
 /** Also what misses the row: the browser must not leave the page for it. */
 function mountDrop() {
@@ -55,7 +36,10 @@ function mountDrop() {
     leave();
     const files = [...event.dataTransfer.files];
     if (!files.length) return;
-    if (isShown("presets") || files.some(isPreset)) return importFiles(files);
+    if (isShown("presets") || files.some(isPreset)) {
+      importFiles(files);
+      return;
+    }
     showView("create"); // where a recipe is offered, and pictures to start from stand
     take(files);
   });

@@ -1,22 +1,22 @@
 // The keyboard: what keymap.js names is done here. Letters work while nobody is typing; Ctrl+Enter works everywhere.
 // Not here: keys that mean what has the focus (gallery.js, detail.js, arrange.js).
 
-import { focusPrompt } from "./controls.js";
-import { find } from "./dom.js";
-import { escapeGallery, pressGallery } from "./gallery.js";
-import { openHelp } from "./help.js";
-import { actionOf, capOf, means } from "./keymap.js";
-import { copyPrompt, download, generate, useAsInput, useSettings } from "./make.js";
-import { focusSearch } from "./presets.js";
-import { isOpen, setOpen } from "./queue.js";
-import { chooseFile, closeRecipe, isRecipeOpen } from "./recipes.js";
-import { openSavePreset } from "./savepreset.js";
-import { toggleFavourite } from "./shelf.js";
-import { follow, show, state, stepView } from "./store.js";
-import { toggleTheme } from "./theme.js";
-import { isCreating, isShown, showView, shownView } from "./views.js";
-import { openGrid } from "./xyz.js";
-import { isZoomed, openZoom } from "./zoom.js";
+import { find, focused } from "./core/dom.js";
+import { actionOf, capOf, means } from "./core/keymap.js";
+import { follow, show, state, stepView } from "./core/store.js";
+import { toggleTheme } from "./core/theme.js";
+import { isCreating, isShown, showView, shownView } from "./core/views.js";
+import { copyPrompt, download, generate, useAsInput, useSettings } from "./create/actions.js";
+import { focusPrompt } from "./create/controls.js";
+import { openGrid } from "./create/griddialog.js";
+import { chooseFile, closeRecipe, isRecipeOpen } from "./create/recipes.js";
+import { focusSearch } from "./presets/presets.js";
+import { openSavePreset } from "./presets/savepreset.js";
+import { isOpen, setOpen } from "./queue/queue.js";
+import { escapeGallery, pressGallery } from "./gallery/gallery.js";
+import { toggleFavourite } from "./gallery/output_actions.js";
+import { isZoomed, openZoom } from "./canvas/zoom.js";
+import { openHelp } from "./system/help.js";
 
 const ACTS = {
   generate,
@@ -69,7 +69,10 @@ function press(event) {
 }
 
 /** Text in the search field is a layer of its own, which the browser clears. */
-const isSearching = () => document.activeElement?.type === "search" && document.activeElement.value !== "";
+const isSearching = () => {
+  const field = focused();
+  return field instanceof HTMLInputElement && field.type === "search" && field.value !== "";
+};
 
 /** One layer a press; dialogs close by themselves. */
 function escape() {
@@ -79,7 +82,7 @@ function escape() {
   else if (!isCreating() && isSearching()) return;
   else if (isShown("gallery") && escapeGallery()) return;
   else if (!isCreating()) showView("create");
-  else if (document.activeElement?.closest?.("#lu-controls")) document.activeElement.blur();
+  else if (focused()?.closest("#lu-controls")) focused().blur();
   else if (state.view.image !== null) show(state.view.jobId);
   else follow();
 }

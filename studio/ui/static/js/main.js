@@ -1,40 +1,40 @@
 // Starts the page: waits until Gradio has put the panels in place, then fills them and keeps them current.
 
-import "./translate.js"; // first: the panels are in the visitor's language before anything reads or writes them
-import { drawCanvas, markUnseen, mountCanvas } from "./canvas.js";
-import { drawControls, mountControls } from "./controls.js";
-import { drawEdit, mountEdit } from "./edit.js";
+import "./core/translate.js"; // first: the panels are in the visitor's language before anything reads or writes them
+import { mountLanguage } from "./core/language.js";
+import { whenPanelsStand } from "./core/panels.js";
+import { changed, onChange, shownJob, state } from "./core/store.js";
+import { connect, onEnd, onGrid, onOutputs } from "./core/stream.js";
+import { t, together } from "./core/text.js";
+import { mountTheme } from "./core/theme.js";
+import { toast } from "./core/toasts.js";
+import { said } from "./core/translate_server.js";
+import { mountViews, onView } from "./core/views.js";
+import { generate } from "./create/actions.js";
+import { drawControls, mountControls } from "./create/controls.js";
+import { drawEdit, mountEdit } from "./create/edit.js";
+import { mountGridDialog } from "./create/griddialog.js";
+import { loadLoras } from "./create/loras.js";
+import { mountOrigin, openLink } from "./create/origin.js";
+import { mountRecipes } from "./create/recipes.js";
+import { loadStyles } from "./create/styles.js";
+import { mountPresets, openPresets } from "./presets/presets.js";
+import { mountSavePreset } from "./presets/savepreset.js";
+import { mountShare } from "./presets/share.js";
+import { noteEnd } from "./queue/notify.js";
+import { drawQueue, mountQueue } from "./queue/queue.js";
+import { mountWebhook } from "./queue/webhook.js";
+import { mountGallery, noteDone, noteMade, noteOutputs, openGallery, openOutput } from "./gallery/gallery.js";
+import { drawCanvas, markUnseen, mountCanvas } from "./canvas/canvas.js";
+import { drawEphemeral, mountEphemeral } from "./canvas/ephemeral.js";
+import { drawFilmstrip } from "./canvas/filmstrip.js";
+import { drawZoom, isZoomed, mountZoom } from "./canvas/zoom.js";
+import { drawHeader } from "./system/header.js";
+import { mountHelp } from "./system/help.js";
+import { drawMe, mountMe } from "./system/me.js";
+import { mountSystem } from "./system/system.js";
 import { mountFiles } from "./files.js";
-import { drawEphemeral, mountEphemeral } from "./ephemeral.js";
-import { drawFilmstrip } from "./filmstrip.js";
-import { mountGallery, noteDone, noteMade, noteOutputs, openGallery, openOutput } from "./gallery.js";
-import { drawHeader } from "./header.js";
-import { mountHelp } from "./help.js";
 import { mountKeys } from "./keys.js";
-import { generate } from "./make.js";
-import { mountLanguage } from "./language.js";
-import { loadLoras } from "./loras.js";
-import { drawMe, mountMe } from "./me.js";
-import { noteEnd } from "./notify.js";
-import { mountOrigin, openLink } from "./origin.js";
-import { whenPanelsStand } from "./panels.js";
-import { mountPresets, openPresets } from "./presets.js";
-import { drawQueue, mountQueue } from "./queue.js";
-import { mountRecipes } from "./recipes.js";
-import { said } from "./said.js";
-import { mountSavePreset } from "./savepreset.js";
-import { mountShare } from "./share.js";
-import { changed, onChange, shownJob, state } from "./store.js";
-import { connect, onEnd, onGrid, onOutputs } from "./stream.js";
-import { loadStyles } from "./styles.js";
-import { mountSystem } from "./system.js";
-import { t, together } from "./text.js";
-import { mountTheme } from "./theme.js";
-import { toast } from "./toasts.js";
-import { mountViews, onView } from "./views.js";
-import { mountWebhook } from "./webhook.js";
-import { mountGridDialog } from "./xyz.js";
-import { drawZoom, isZoomed, mountZoom } from "./zoom.js";
 
 whenPanelsStand(() => {
   mountTheme();

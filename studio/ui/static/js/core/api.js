@@ -1,0 +1,234 @@
+// REST, and the one shape of its errors. Paths are relative to the page, so a proxy's prefix does no harm.
+
+import { named, t } from "./text.js";
+import { said, saidFields } from "./translate_server.js";
+
+export const at = (path) => new URL(path.replace(/^\//, ""), document.baseURI).href;
+
+export class ApiError extends Error {
+  /** `fields` maps a recipe's field to what is wrong with it. All of it is told in the visitor's language. */
+  constructor({ title, detail: english, advice = "", fields: problems = {}, status = 0 }) {
+    const fields = saidFields(problems);
+    const detail = english && english === list(problems) ? list(fields) : said(english);
+    super(detail);
+    this.title = said(title);
+    this.detail = detail;
+    this.advice = said(advice);
+    this.fields = fields;
+    this.status = status;
+  }
+}
+
+/** As the server puts the messages of fields together where they are the whole detail. */
+const list = (fields) =>
+  Object.entries(fields)
+    .map(([name, message]) => `${name}: ${message}`)
+    .join("; ");
+
+async function call(method, path, body, headers = {}) {
+  const { response, text } = await send(method, path, body, headers);
+  return read(response, text);
+}
+
+/** A Blob goes as it is, anything else as JSON. */
+async function send(method, path, body, headers = {}) {
+  const isJson = body !== undefined && !(body instanceof Blob);
+  try {
+    const response = await fetch(at(path), {
+      method,
+      headers: isJson ? { ...headers, "Content-Type": "application/json" } : headers,
+      body: isJson ? JSON.stringify(body) : body,
+    });
+    return { response, text: await response.text() };
+  } catch {
+    throw unreachable();
+  }
+}
+
+const unreachable = () =>
+  new ApiError({
+    title: t("api.noConnection"),
+    detail: t("api.noAnswer"),
+    advice: t("api.noAnswerAdvice"),
+  });
+
+/** `answer` is a Response, or a request that has ended: both have a status and its text. */
+function read({ status, statusText }, text) {
+  let json = null;
+  try {
+    json = text ? JSON.parse(text) : null;
+  } catch {
+    // A proxy's error page: the status says what there is to say.
+  }
+  if (status >= 200 && status < 300) return json;
+  const error = json?.error ?? {};
+  throw new ApiError({
+    title: error.title ?? t("api.refused"),
+    detail: error.detail ?? `${status} ${statusText}`.trim(),
+    advice: error.advice,
+    fields: error.fields,
+    status,
+  });
+}
+
+export function uploadPicture(file, onPercent) {
+  const form = new FormData();
+  form.append("file", file);
+  return upload("api/v1/uploads", form, onPercent);
+}
+
+export const uploadLora = (file, onPercent) => upload(`${LORAS}?${new URLSearchParams({ name: file.name })}`, file, onPercent);
+
+/** `onPercent` follows the file on its way, which fetch cannot tell. */
+function upload(path, body, onPercent) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.upload.onprogress = ({ loaded, total }) => onPercent(Math.round((100 * loaded) / total));
+    request.onerror = () => reject(unreachable());
+    request.onload = () => {
+      try {
+        resolve(read(request, request.responseText));
+      } catch (error) {
+        reject(error);
+      }
+    };
+    request.open("POST", at(path));
+    request.send(body);
+  });
+}
+
+/** The recipe inside a file, fitted to `model` where the file's own is not here. */
+export async function readFileRecipe(file, model) {
+  const form = new FormData();
+  form.append("file", file);
+  let response;
+  try {
+    const path = `api/v1/recipes/read${model ? `?model=${encodeURIComponent(model)}` : ""}`;
+    response = await fetch(at(path), { method: "POST", body: form });
+  } catch {
+    throw unreachable();
+  }
+  return read(response, await response.text());
+}
+
+/** A recipe's input by its id: an upload, or an output. */
+export const inputThumbPath = (id) =>
+  `api/v1/${id.startsWith("upload-") ? "uploads" : "outputs"}/${encodeURIComponent(id)}/thumb`;
+
+const JOBS = "api/v1/jobs";
+const LORAS = "api/v1/loras";
+
+export const previewPath = (id) => `${JOBS}/${encodeURIComponent(id)}/preview.jpg`;
+export const readMe = () => call("GET", "api/v1/me");
+export const readHealth = () => call("GET", "api/v1/health");
+export const readLoras = () => call("GET", LORAS);
+export const deleteLora = (ref) => call("DELETE", `${LORAS}/${encodeURIComponent(ref)}`);
+export const readModels = async () => withNames(await call("GET", "api/v1/models"));
+
+/** Models as they are called here. */
+function withNames({ models, ...rest }) {
+  const called = ({ title, description, knows, ...model }) => ({
+    ...model,
+    title: named(title),
+    description: named(description),
+    knows: named(knows),
+  });
+  return { ...rest, models: models.map(called) };
+}
+
+export const readJobs = (jobState) => call("GET", jobState ? `${JOBS}?state=${jobState}&limit=500` : JOBS);
+export const readEveryonesJobs = (jobState) => call("GET", `${JOBS}?state=${jobState}&limit=500&everyone=true`);
+export const readJob = (id) => call("GET", `${JOBS}/${encodeURIComponent(id)}`);
+/** `preset` is the id of the one that the settings came from, if any. */
+export const submitJob = (recipe, preset = null) => call("POST", JOBS + ofPreset(preset), recipe);
+export const submitJobs = (sweep, preset = null) => call("POST", `${JOBS}/many${ofPreset(preset)}`, sweep);
+const ofPreset = (preset) => (preset ? `?preset=${encodeURIComponent(preset)}` : "");
+export const countSweep = (sweep) => call("POST", "api/v1/expand", sweep);
+export const countGrid = (grid) => call("POST", "api/v1/grids/expand", grid);
+export const submitGrid = (grid) => call("POST", "api/v1/grids", grid);
+export const estimateJob = (recipe) => call("POST", "api/v1/estimate", recipe);
+export const cancelJob = (id) => call("DELETE", `${JOBS}/${encodeURIComponent(id)}`);
+export const retryJob = (id) => call("POST", `${JOBS}/${encodeURIComponent(id)}/retry`);
+export const editJob = (id, recipe) => call("PATCH", `${JOBS}/${encodeURIComponent(id)}`, recipe);
+export const duplicateJob = (id) => call("POST", `${JOBS}/${encodeURIComponent(id)}/duplicate`);
+export const moveJob = (id, before) => call("POST", `${JOBS}/${encodeURIComponent(id)}/move`, { before });
+export const cancelJobs = (scope) => call("POST", `${JOBS}/cancel`, { scope });
+export const clearJobs = () => call("POST", `${JOBS}/clear`);
+export const readQueue = () => call("GET", "api/v1/queue");
+export const pauseQueue = () => call("POST", "api/v1/queue/pause");
+export const resumeQueue = () => call("POST", "api/v1/queue/resume");
+export const readWebhook = () => call("GET", "api/v1/webhook");
+export const setWebhook = (url) => call("PUT", "api/v1/webhook", { url });
+export const removeWebhook = () => call("DELETE", "api/v1/webhook");
+export const pingWebhook = () => call("POST", "api/v1/webhook/ping");
+
+const SYSTEM = "api/v1/system";
+
+export const readSystem = () => call("GET", SYSTEM);
+export const readDisk = () => call("GET", `${SYSTEM}/disk`);
+export const readCache = () => call("GET", `${SYSTEM}/cache`);
+export const clearCache = (what, anyway) => call("POST", `${SYSTEM}/cache/clear`, { what, anyway });
+export const readLog = () => call("GET", `${SYSTEM}/log`);
+export const readUsage = () => call("GET", `${SYSTEM}/usage`);
+const WORDS = "api/v1/wildcards";
+const wordsPath = (name) => `${WORDS}/${name.split("/").map(encodeURIComponent).join("/")}`;
+export const listWords = () => call("GET", WORDS);
+export const readWords = (name) => call("GET", wordsPath(name));
+export const saveWords = (name, lines) => call("PUT", wordsPath(name), { lines });
+export const deleteWords = (name) => call("DELETE", wordsPath(name));
+export const readTopologies = () => call("GET", `${SYSTEM}/topologies`);
+export const readPlan = (wanted) => call("GET", `${SYSTEM}/plan?${new URLSearchParams(wanted)}`);
+export const makePlan = (wanted) => call("POST", `${SYSTEM}/plan`, wanted);
+export const cancelPlan = () => call("DELETE", `${SYSTEM}/plan`);
+
+const PRESETS = "api/v1/presets";
+
+export const presetPath = (id) => `${PRESETS}/${encodeURIComponent(id)}`;
+export const readStyles = () => call("GET", "api/v1/styles");
+export const readPreset = (id) => call("GET", presetPath(id));
+export const savePreset = (preset) => call("POST", PRESETS, preset);
+export const deletePreset = (id) => call("DELETE", presetPath(id));
+export const checkPreset = (json) => call("POST", `${PRESETS}/check`, new Blob([json]));
+export const importPreset = (file, query) => call("POST", `${PRESETS}/import?${new URLSearchParams(query)}`, file);
+
+export function readPresets(wanted) {
+  const query = Object.entries(wanted).filter(([, value]) => value);
+  return call("GET", `${PRESETS}?${new URLSearchParams(query)}`);
+}
+
+const OUTPUTS = "api/v1/outputs";
+
+export const zipPath = `${OUTPUTS}/zip`;
+export const readFilters = (everyone) => call("GET", `${OUTPUTS}/filters${everyone ? "?everyone=true" : ""}`);
+export const readOutput = (id) => call("GET", `${OUTPUTS}/${encodeURIComponent(id)}`);
+export const comparePixels = (id, other) =>
+  call("GET", `${OUTPUTS}/${encodeURIComponent(id)}/compare/${encodeURIComponent(other)}`);
+export const changeOutput = (id, values) => call("PATCH", `${OUTPUTS}/${encodeURIComponent(id)}`, values);
+// These three resolve to the ids of the outputs that were changed.
+export const trashOutputs = (ids) => changeMany("trash", ids);
+export const restoreOutputs = (ids) => changeMany("restore", ids);
+
+/** Deletes these of the trash, or all of it when `ids` is null. */
+export const purgeOutputs = (ids) => changeMany("purge", ids);
+
+const changeMany = async (action, ids) => (await call("POST", `${OUTPUTS}/${action}`, { ids })).ids;
+
+export function findOutputs(wanted) {
+  const query = Object.entries(wanted).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return call("GET", `${OUTPUTS}?${new URLSearchParams(query)}`);
+}
+
+/** A link as the text of an SVG. */
+export async function drawCode(link) {
+  const { response, text } = await send("POST", "api/v1/qr", { link });
+  if (!response.ok) read(response, text);
+  return text;
+}
+
+/** `repo` is "account/name"; the token goes along and is kept nowhere. */
+const callHub = (method, { repo, token }, path = "", body = undefined) =>
+  call(method, `api/v1/hub/${repo}${path}`, body, token ? { "X-Hub-Token": token } : {});
+
+export const listHub = (place) => callHub("GET", place);
+export const pullFromHub = (place, names) => callHub("POST", place, "/pull", { names });
+export const pushToHub = (place, ids) => callHub("POST", place, "/push", { ids });

@@ -1,0 +1,212 @@
+// What the page knows, once: panels read it and are called after every change. Events and REST answers go in here.
+// Not here: the connection (stream.js), anything visible (one module per panel).
+
+import { said, saidCard } from "./translate_server.js";
+
+const MAX_JOBS = 200; // as many as one page of the filmstrip can hold without getting slow
+
+/** The reason of jobs that wait because their owner paused (studio/jobs/line/order.py). */
+export const PAUSED = "paused";
+
+const NEWS_S = 900; // how long a failed job's card greets whoever opens the page
+
+export const state = {
+  connection: "connecting", // connecting, live, lost
+  engine: null,
+  me: null, // who the server takes this visitor for
+  models: [],
+  loras: null, // the files here, with the models that each fits; null: not read yet
+  queue: { is_paused: false },
+  usage: null, // what one's own jobs have cost so far
+  /** @type {Map<string, Job>} */
+  jobs: new Map(), // id -> job, with `received_ms` for countdowns and `preview_url` while it runs
+  /** @type {Map<string, Job> | null} */
+  others: null, // id -> job of somebody else, while an admin looks at the whole line; else null
+  isLoaded: false,
+  view: { jobId: null, image: null, follows: true },
+  editedId: null, // the waiting job whose settings stand in the form
+};
+
+const listeners = [];
+let isScheduled = false;
+
+export function onChange(listener) {
+  listeners.push(listener);
+}
+
+/** Panels redraw once per frame, however many events came in; a timer, because hidden tabs have no frames. */
+export function changed() {
+  if (isScheduled) return;
+  isScheduled = true;
+  setTimeout(() => {
+    isScheduled = false;
+    for (const listener of listeners) listener(state);
+  }, 16);
+}
+
+/**
+ * As the page shows it: in the visitor's language, and without what lies in the trash, which only the gallery shows.
+ * @param {Job} job
+ * @returns {Job}
+ */
+const asShown = (job) => ({
+  ...job,
+  ...(job.outputs ? { outputs: job.outputs.filter((output) => !output.is_trashed) } : {}),
+  ...(job.error ? { error: saidCard(job.error) } : {}),
+  ...(job.reason && job.reason !== PAUSED ? { reason: said(job.reason) } : {}),
+});
+
+/** @param {Job} job */
+export function putJob(job) {
+  const before = state.jobs.get(job.id);
+  state.jobs.set(job.id, { ...before, ...asShown(job), received_ms: performance.now() });
+  if (job.state !== "running" && job.state !== undefined) delete state.jobs.get(job.id).preview_url;
+  if (state.view.jobId === job.id && state.view.image >= state.jobs.get(job.id).outputs?.length) state.view.image = null;
+  changed();
+}
+
+/** @param {Job[]} jobs */
+export function replaceJobs(jobs) {
+  const previews = new Map([...state.jobs].map(([id, job]) => [id, job.preview_url]));
+  state.jobs = new Map(
+    jobs.map((job) => [
+      job.id,
+      {
+        ...asShown(job),
+        preview_url: job.state === "running" ? previews.get(job.id) : undefined,
+        received_ms: performance.now(),
+      },
+    ]),
+  );
+  state.isLoaded = true;
+  changed();
+}
+
+/**
+ * Of others, what runs and waits.
+ * @param {Job[]} jobs
+ */
+export function putOthers(jobs) {
+  const received_ms = performance.now();
+  state.others = new Map(jobs.map((job) => [job.id, { ...asShown(job), received_ms }]));
+  changed();
+}
+
+export function forgetOldJobs() {
+  const extra = [...state.jobs.values()]
+    .filter((job) => isFinal(job))
+    .sort(byEnd)
+    .slice(MAX_JOBS);
+  for (const job of extra) state.jobs.delete(job.id);
+}
+
+/** Everything that it made was thrown away. */
+const isEmptied = (job) => job.state === "done" && job.outputs.length === 0;
+
+export const isFinal = (job) => job.state !== "queued" && job.state !== "running";
+
+const endOf = (job) => job.finished_at ?? job.created_at;
+const byEnd = (a, b) => endOf(b) - endOf(a);
+
+/** Several run together where chips make outputs of their own; the first to come is the one that is followed. */
+export const runningJobs = () =>
+  [...state.jobs.values()].filter((job) => job.state === "running").sort((a, b) => a.created_at - b.created_at);
+export const runningJob = () => runningJobs()[0] ?? null;
+export const waitingJobs = () =>
+  [...state.jobs.values()]
+    .filter((job) => job.state === "queued")
+    .sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity) || a.created_at - b.created_at);
+/** What the queue lists: one's own line, or everybody's in the order in which it will run. */
+export const listedRunning = () => [...runningJobs(), ...othersJobs("running")];
+export const listedWaiting = () =>
+  [...waitingJobs(), ...othersJobs("queued")].sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity));
+const othersJobs = (jobState) => [...(state.others?.values() ?? [])].filter((job) => job.state === jobState);
+
+export const endedJobs = () =>
+  [...state.jobs.values()].filter((job) => isFinal(job) && !isEmptied(job)).sort(byEnd);
+const doneJobs = () => endedJobs().filter((job) => job.state === "done");
+
+/** A waiting job's place in the whole line, others' jobs included; its place among one's own until the server has said. */
+export const placeOf = (job) => job.position ?? waitingJobs().findIndex((other) => other.id === job.id) + 1;
+
+export const modelOf = (id) => state.models.find((model) => model.id === id) ?? null;
+
+/** The job on the canvas: the chosen one, else what runs, what waits, or what ended last. */
+export function shownJob() {
+  const { jobId, follows } = state.view;
+  const chosen = follows ? undefined : state.jobs.get(jobId);
+  if (chosen && !isEmptied(chosen)) return chosen;
+  return runningJob() ?? waitingJobs()[0] ?? endedJobs().find(isWorthShowing) ?? null;
+}
+
+/** A result always; bad news only while it is news, and until somebody waves it away. */
+function isWorthShowing(job) {
+  if (job.state === "done") return true;
+  const isNews = Date.now() / 1000 - (job.finished_at ?? 0) < NEWS_S;
+  return job.state !== "cancelled" && isNews && !readDismissed().includes(mark(job));
+}
+
+/** The output of the shown job that actions mean: the focused one, or the only one. */
+export function shownOutput() {
+  const job = shownJob();
+  if (!job?.outputs?.length) return null;
+  return job.outputs[state.view.image ?? 0];
+}
+
+/** Whether one image of a batch stands alone. */
+export const isFocused = (job) => job.state === "done" && !state.view.follows && state.view.image !== null;
+
+export function show(jobId, image = null) {
+  state.view = { jobId, image, follows: false };
+  changed();
+}
+
+export function follow() {
+  state.view = { jobId: null, image: null, follows: true };
+  changed();
+}
+
+/** Filmstrip order, newest first; -1 goes to newer. In a focused batch the images come before the neighbours. */
+export function stepView(step) {
+  const job = shownJob();
+  const { image } = state.view;
+  if (job?.state === "done" && image !== null) {
+    const next = image + step;
+    if (next >= 0 && next < job.outputs.length) return show(job.id, next);
+  }
+  const strip = filmJobs();
+  const place = strip.findIndex((other) => other.id === job?.id);
+  const next = strip[place + step];
+  if (!next) return undefined;
+  return lookAt(next);
+}
+
+/** The running job's picture makes room for the next one's; any other stays. */
+export const lookAt = (job) => (job.id === runningJob()?.id ? follow() : show(job.id));
+
+/** What the filmstrip shows: what runs, then results. */
+export const filmJobs = () => [...runningJobs(), ...doneJobs()];
+
+// A retried job keeps its id, so a dismissed card is remembered with its end.
+const DISMISSED = "lumesh.dismissed";
+const mark = (job) => `${job.id}@${job.finished_at}`;
+
+function readDismissed() {
+  try {
+    return JSON.parse(localStorage.getItem(DISMISSED) ?? "[]");
+  } catch {
+    return [];
+  }
+}
+
+export function dismiss(job) {
+  try {
+    localStorage.setItem(DISMISSED, JSON.stringify([mark(job), ...readDismissed()].slice(0, 50)));
+  } catch {
+    // Private mode: the card comes back with the next refresh.
+  }
+  follow();
+}
+
+/** Whether this visitor may mark, tag and throw away the output; in a shared gallery others' are only to look at. */
+export const isMine = (output) => state.me === null || state.me.is_admin || output.owner === state.me.owner;

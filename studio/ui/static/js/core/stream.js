@@ -1,0 +1,214 @@
+// The one connection of this tab: events in, with everything read anew after a gap.
+
+import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue, readUsage } from "./api.js";
+import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, runningJobs, state } from "./store.js";
+
+/** What moves a line of jobs. */
+export const LINE_KINDS = ["job.queued", "job.phase", "job.step", "job.done", "job.failed", "job.cancelled", "queue.changed"];
+const KINDS = [
+  ...LINE_KINDS,
+  "job.preview",
+  "grid.done",
+  "engine.state",
+  "outputs.changed",
+];
+const RETRY_MS = 1500;
+const REFRESH_MS = 150; // several events often come at once
+const OTHERS_MS = 5000; // who joins before one's own jobs is no event of this page
+const TRUSTED_HIDDEN_MS = 20_000;
+
+let source = null;
+let lastId = 0;
+let attempt = 0;
+let retryTimer = 0;
+let modelsTimer = 0;
+let waitingTimer = 0;
+let jobsTimer = 0;
+let usageTimer = 0;
+/** @type {(job: any) => unknown} */
+let tellEnd = () => undefined;
+/** @type {(grid: any) => unknown} */
+let tellGrid = () => undefined;
+/** @type {(event: any) => unknown} */
+let tellOutputs = () => undefined;
+
+/** `listener(job)` is called when a job ends while this page looks on. */
+export function onEnd(listener) {
+  tellEnd = listener;
+}
+
+/** `listener(grid)` is called when all cells of a grid have ended; it has its sheet as `output`, or null. */
+export function onGrid(listener) {
+  tellGrid = listener;
+}
+
+/** `listener({ids, job_ids, change})` is called when outputs were marked, thrown away, restored or deleted, here or elsewhere. */
+export function onOutputs(listener) {
+  tellOutputs = listener;
+}
+
+/** Reads the present, then follows from there; starts over whenever the server was gone. */
+export async function connect() {
+  attempt += 1;
+  const mine = attempt; // a later call takes over: never two streams in one tab
+  source?.close();
+  clearTimeout(retryTimer);
+  try {
+    await readAll();
+  } catch (error) {
+    if (error.status === 401) location.reload(); // the session is over; the server shows its login page
+    else if (mine === attempt) lose();
+    return;
+  }
+  if (mine !== attempt) return;
+  source = new EventSource(at(`api/v1/events?after=${lastId}`));
+  source.onopen = () => setConnection("live");
+  source.onerror = lose;
+  for (const kind of KINDS) source.addEventListener(kind, (message) => receive(kind, message));
+}
+
+/** The browser would reconnect by itself, but not after a proxy's 502, and not with a fresh look at the jobs. */
+function lose() {
+  source?.close();
+  setConnection("lost");
+  retryTimer = setTimeout(connect, RETRY_MS);
+}
+
+async function readAll() {
+  const health = await readHealth(); // first: what happens after its event id comes again through the stream
+  const [me, models, queue, jobs] = await Promise.all([readMe(), readModels(), readQueue(), readEveryJob()]);
+  refreshUsage();
+  state.me = me;
+  state.engine = health.engine;
+  state.models = models.models;
+  state.queue = queue;
+  lastId = health.last_event_id;
+  replaceJobs(jobs);
+  // Who joins late sees the last preview at once; a "v" of its own, or the browser would show an older one.
+  for (const { id, step } of runningJobs())
+    if (step > 0) putJob({ id, preview_url: at(`${previewPath(id)}?v=joined-${lastId}`) });
+}
+
+/** The newest jobs, and everything that runs or waits, however long ago it was asked for. */
+async function readEveryJob() {
+  const lists = await Promise.all([readJobs(), readJobs("queued"), readJobs("running")]);
+  return lists.flatMap((list) => list.jobs);
+}
+
+/** After a change of the whole line, of which events of single jobs say nothing. */
+export function readJobsAnew() {
+  clearTimeout(jobsTimer);
+  jobsTimer = setTimeout(async () => {
+    const jobs = await readEveryJob().catch(() => null); // the stream notices a lost server
+    for (const job of jobs ?? []) if (isNews(job)) putJob(job);
+  }, REFRESH_MS);
+}
+
+/** An event may have overtaken the answer: what has ended does not run again because of it. */
+const isNews = (job) => state.jobs.get(job.id)?.state === job.state;
+
+function receive(kind, message) {
+  const event = JSON.parse(message.data);
+  lastId = event.id;
+  if (kind === "queue.changed") {
+    state.queue = { ...state.queue, is_paused: event.is_paused };
+    changed();
+    readJobsAnew();
+    return;
+  }
+  if (kind === "grid.done") {
+    tellGrid(event.grid);
+    return;
+  }
+  if (kind === "outputs.changed") {
+    tellOutputs(event);
+    return;
+  }
+  if (kind === "engine.state") {
+    state.engine = event.engine;
+    changed();
+    refreshModels();
+    refreshWaiting(); // somebody's job began or ended
+    return;
+  }
+  if (event.job) {
+    putJob(withPlace(event.job));
+    refreshWaiting();
+    if (isFinal(event.job)) {
+      tellEnd(event.job);
+      refreshUsage();
+    }
+    if (kind === "job.done") {
+      refreshModels(); // seconds were measured, shapes became warm
+      forgetOldJobs();
+    }
+    return;
+  }
+  const job = state.jobs.get(event.job_id);
+  if (!job) readJob(event.job_id).then(putJob, () => undefined);
+  else if (kind === "job.preview") putJob({ id: job.id, preview_url: at(event.url) });
+  else putJob({ id: job.id, ...pickProgress(event) });
+}
+
+/** Events of one job do not know the whole line: what a list said of its place holds until the next one is read. */
+function withPlace(job) {
+  const before = state.jobs.get(job.id);
+  if (job.state !== "queued" || before?.state !== "queued") return job;
+  const { position, reason, eta_s, eta_error_s } = before;
+  return { ...job, position, reason, eta_s, eta_error_s };
+}
+
+/** What an event of a running job says of it. */
+export function pickProgress({ state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s }) {
+  return { state: jobState, phase, phase_done, phase_total, phase_detail, step, steps, eta_s };
+}
+
+/** Places and waits of everybody in line change with every job that joins or ends. */
+function refreshWaiting() {
+  clearTimeout(waitingTimer);
+  waitingTimer = setTimeout(async () => {
+    if (![...state.jobs.values()].some((job) => job.state === "queued")) return;
+    const { jobs } = await readJobs("queued").catch(() => ({ jobs: [] }));
+    for (const job of jobs) if (state.jobs.get(job.id)?.state === "queued") putJob(job);
+  }, REFRESH_MS);
+}
+
+setInterval(() => {
+  if (state.me?.is_known && state.connection === "live" && !document.hidden) refreshWaiting();
+}, OTHERS_MS);
+
+function refreshModels() {
+  clearTimeout(modelsTimer);
+  modelsTimer = setTimeout(async () => {
+    try {
+      const models = await readModels();
+      state.models = models.models;
+      changed();
+    } catch {
+      // The stream notices a lost server.
+    }
+  }, REFRESH_MS);
+}
+
+function refreshUsage() {
+  clearTimeout(usageTimer);
+  usageTimer = setTimeout(async () => {
+    const usage = await readUsage().catch(() => null);
+    if (!usage) return;
+    state.usage = usage.mine;
+    changed();
+  }, REFRESH_MS);
+}
+
+function setConnection(connection) {
+  if (state.connection === connection) return;
+  state.connection = connection;
+  changed();
+}
+
+// A phone that slept keeps a dead connection open for minutes; a tab that comes back asks instead of trusting it.
+let hiddenAt_ms = 0;
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) hiddenAt_ms = Date.now();
+  else if (state.connection === "live" && Date.now() - hiddenAt_ms > TRUSTED_HIDDEN_MS) connect();
+});

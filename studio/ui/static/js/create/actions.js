@@ -1,0 +1,159 @@
+// What people do with recipes, jobs and outputs. Every failure ends as a message that says what to do.
+
+import { ApiError, at, cancelJob, retryJob, submitJob, submitJobs } from "../core/api.js";
+import { copyText } from "../core/clipboard.js";
+import { el, find, focused } from "../core/dom.js";
+import { follow, modelOf, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "../core/store.js";
+import { t, together } from "../core/text.js";
+import { toast } from "../core/toasts.js";
+import { findMissing, readRecipe, readSweep, showProblems, useRecipe, useSeed } from "./controls.js";
+import { saveEdit } from "./edit.js";
+import { addInput, inputsSent, whyNoInput } from "./inputs.js";
+import { usedPreset } from "./origin.js";
+import { filesTaken } from "./taken.js";
+
+let isSending = false;
+
+const agreed = new Set();
+
+/** Asks once a page before a click brings gigabytes onto the machine. */
+function mayDownload(id) {
+  const model = modelOf(id);
+  if (!model || model.is_here || agreed.has(id)) return true;
+  if (!confirm(t("model.confirmDownload", { title: model.title }))) return false;
+  agreed.add(id);
+  return true;
+}
+
+export async function generate() {
+  if (isSending) return;
+  isSending = true;
+  find("lu-generate").setAttribute("aria-disabled", "true");
+  try {
+    await filesTaken();
+    const missing = findMissing();
+    if (Object.keys(missing).length) {
+      showProblems(missing);
+      return;
+    }
+    if (!(await inputsSent())) return;
+    const recipe = readRecipe();
+    if (!mayDownload(recipe.model)) return;
+    if (state.editedId) {
+      await saveEdit(recipe);
+      showProblems({});
+      return;
+    }
+    const sweep = readSweep();
+    if (sweep) {
+      const { ids } = await submitJobs(sweep, usedPreset());
+      showProblems({});
+      follow();
+      toast(t("toast.queued", { count: ids.length }));
+      scrollToResult();
+      return;
+    }
+    const isBusy = runningJob() !== null || waitingJobs().length > 0;
+    const job = await submitJob(recipe, usedPreset());
+    showProblems({});
+    if (!state.jobs.has(job.id))
+      putJob({
+        recipe,
+        created_at: Date.now() / 1000,
+        outputs: [],
+        steps: recipe.steps,
+        step: 0,
+        state: "queued",
+        ...job,
+      });
+    follow();
+    if (isBusy) toast(t("toast.queued", { count: 1 }));
+    scrollToResult();
+  } catch (error) {
+    report(error);
+  } finally {
+    isSending = false;
+    find("lu-generate").removeAttribute("aria-disabled");
+  }
+}
+
+/** On a phone the result is above the controls. */
+function scrollToResult() {
+  if (matchMedia("(max-width: 819px)").matches) {
+    find("studio").scrollTo({
+      top: 0,
+      behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth",
+    });
+    focused()?.blur();
+  }
+}
+
+function report(error) {
+  if (!(error instanceof ApiError)) throw error;
+  if (Object.keys(error.fields).length) showProblems(error.fields);
+  else showProblems({ recipe: together(error.detail, error.advice) });
+}
+
+export async function cancel(job) {
+  putJob({ id: job.id, cancel_requested: true });
+  await cancelJob(job.id).catch((error) => toast(error.detail));
+}
+
+export async function retry(job) {
+  try {
+    await retryJob(job.id);
+    follow();
+  } catch (error) {
+    toast(together(error.detail, error.advice));
+  }
+}
+
+export const download = () => save("download=true");
+
+/** A video as "gif" or "webp", for places that take no MP4. */
+export const downloadAs = (kind) => save(`download=true&as=${kind}`);
+
+function save(query) {
+  const output = shownOutput();
+  if (!output) return;
+  const link = el("a", { href: `${at(output.url)}?${query}`, download: "" }); // the server names the file
+  document.body.append(link);
+  link.click();
+  link.remove();
+}
+
+export function useSettings() {
+  const job = shownJob();
+  if (!job) return;
+  const single = state.view.image !== null || job.outputs?.length === 1;
+  const recipe = state.view.image === null ? job.recipe : { ...job.recipe, batch_size: 1 };
+  fillIn(recipe, single ? shownOutput()?.seed : undefined);
+}
+
+export const useSettingsOf = (job) => fillIn(job.recipe);
+
+function fillIn(recipe, seed) {
+  toast(useRecipe(recipe, seed) ? t("toast.settings") : t("toast.noModel", { model: recipe.model }));
+}
+
+export function reuseSeed() {
+  const output = shownOutput();
+  if (!output) return;
+  useSeed(output.seed);
+  toast(t("toast.seed", { seed: String(output.seed) }));
+}
+
+export function useAsInput() {
+  const output = shownOutput();
+  if (!output || (shownJob().outputs.length > 1 && state.view.image === null)) return;
+  const refusal = whyNoInput(output);
+  if (!refusal) addInput(output.id);
+  toast(refusal || t("inputs.added"));
+}
+
+export async function copyPrompt() {
+  const job = shownJob();
+  if (!job) return;
+  await copyText(job.recipe.prompt);
+  toast(t("toast.promptCopied"));
+}

@@ -1,0 +1,398 @@
+// The left column: what to make. Its values are this browser's draft and survive a refresh.
+// Not here: sending (actions.js), size cards (sizes.js), input pictures (inputs.js), LoRAs (loras.js), examples (examples.js).
+
+import { arrowsChoose, el, find, keyed, setIcon, setText } from "../core/dom.js";
+import { schedulerName, sentence } from "../core/format.js";
+import { changed, modelOf, shownOutput, state } from "../core/store.js";
+import { t } from "../core/text.js";
+import { drawExamples } from "./examples.js";
+import { countInputs, drawInputs, mountInputs } from "./inputs.js";
+import { drawLoras, loadLoras, lorasFor, mountLoras } from "./loras.js";
+import { drawSizes, mountSizes } from "./sizes.js";
+import { styledNegative, styledPrompt, styleOf, stylesFor } from "./styles.js";
+import { drawSweep, isSweep, mountSweep } from "./sweep.js";
+
+const KEY = "lumesh.draft";
+const MAX_SEED = 2 ** 32 - 1;
+const COUNT_FROM = 1600; // of 2000 characters: only then is the number of use
+const BATCHES = [1, 2, 4, 8];
+// The last four only where the model has them.
+const NUMBERS = ["steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps", "strength"];
+const LOWEST = { steps: 1, guidance_scale: 0, guidance_scale_2: 0, flow_shift: 1, fps: 1, strength: 0.05 };
+const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", "loras", ...NUMBERS];
+
+const ONE_JOB = { seeds: 1, draws: null };
+
+let draft = {
+  prompt: "",
+  negative_prompt: null,
+  images: [],
+  loras: [],
+  model: null,
+  shape: null,
+  steps: null,
+  guidance_scale: null,
+  guidance_scale_2: null,
+  flow_shift: null,
+  fps: null,
+  strength: null,
+  scheduler: null,
+  batch_size: 1,
+  style: null,
+  seed: "",
+  keepsSeed: false,
+  ...ONE_JOB,
+};
+let drawnModel = null;
+let submit = () => undefined;
+
+/** The recipe as it stands, its style applied; an unlocked seed is drawn by the server. Pictures wait for a model that
+ *  takes them, the strength for a picture. */
+/** @returns {Recipe} */
+export function readRecipe() {
+  const seed = draft.keepsSeed && draft.seed !== "" ? Number(draft.seed) : null;
+  const model = modelOf(draft.model);
+  const style = styleOf(draft.style);
+  const images = model?.limits.images ? draft.images : [];
+  return {
+    ...pick(draft),
+    prompt: styledPrompt(style, draft.prompt),
+    negative_prompt: style
+      ? styledNegative(style, draft.negative_prompt ?? model?.defaults.negative_prompt)
+      : draft.negative_prompt,
+    images,
+    strength: images.length ? draft.strength : null,
+    loras: model ? lorasFor(model, draft.loras) : [],
+    seed,
+  };
+}
+
+/** The recipe with what makes many jobs of it; null when it is one job. */
+export function readSweep() {
+  const recipe = readRecipe();
+  const { seeds, draws } = draft;
+  return isSweep(recipe.prompt, seeds) ? { recipe, seeds, draws } : null;
+}
+
+/** What is missing, as messages for `showProblems`: the server would say so too, but later. */
+export function findMissing() {
+  const needed = modelOf(draft.model)?.limits.min_images ?? 0;
+  return {
+    ...(draft.prompt.trim() ? {} : { prompt: t("create.noPrompt") }),
+    ...(countInputs() >= needed ? {} : { images: t("create.noPicture") }),
+  };
+}
+
+/** @returns {Recipe} */
+const pick = (values) => Object.fromEntries(FIELDS.map((name) => [name, values[name] ?? null]));
+
+/** "Use these settings": every field from a recipe, with its seed kept; what it leaves open is the model's default. */
+export function useRecipe(recipe, seed = recipe.seed) {
+  const model = modelOf(recipe.model);
+  if (!model) return false;
+  find("lu-origin").hidden = true; // these come from elsewhere than the preset that it names
+  const { shape, flow_shift } = recipe;
+  change({
+    ...pick(recipe),
+    flow_shift: flow_shift ?? flowShiftOf(model, shape ?? model.defaults.shape).flow_shift ?? null,
+    images: recipe.images ?? [],
+    loras: recipe.loras ?? [],
+    style: null,
+    ...ONE_JOB,
+    seed: seed === null ? "" : String(seed),
+    keepsSeed: seed !== null,
+  });
+  if (recipe.negative_prompt) openNegative();
+  return true;
+}
+
+/** A preset: what it leaves open becomes the model's default, and its seed is kept only if it has one. */
+export function usePreset(recipe, { keepsImages }) {
+  const model = modelOf(recipe.model);
+  const set = Object.fromEntries(Object.entries(pick(recipe)).filter(([, value]) => value !== null));
+  const defaults = { ...defaultsOf(model), ...flowShiftOf(model, recipe.shape), loras: [], batch_size: 1, style: null, ...ONE_JOB };
+  const seed = { seed: String(recipe.seed ?? ""), keepsSeed: recipe.seed !== null };
+  change({ ...defaults, ...set, images: keepsImages ? draft.images : [], ...seed });
+  if (recipe.negative_prompt) openNegative();
+}
+
+/** The words alone, with those to avoid. */
+export function usePrompt({ prompt, negative_prompt }) {
+  change({ prompt, negative_prompt, style: null });
+  if (negative_prompt) openNegative();
+}
+
+export function useSeed(seed) {
+  change({ seed: String(seed), keepsSeed: true });
+}
+
+export const chosenModel = () => draft.model;
+
+/** The form as it stands, to put it back later. */
+export const keptDraft = () => structuredClone(draft);
+export const restoreDraft = (kept) => change(kept);
+
+export function focusPrompt() {
+  find("lu-prompt").focus();
+}
+
+/** Messages of the server at their fields; anything without a field stands above the button. */
+export function showProblems(fields) {
+  const messages = new Map(Object.entries(fields));
+  const places = [...document.querySelectorAll("#lu-controls [data-message]")];
+  const known = new Set(places.map((place) => place.dataset.message));
+  const rest = [...messages].filter(([field]) => !known.has(field)).map(([field, message]) => `${field}: ${message}`);
+  if (rest.length) messages.set("recipe", [messages.get("recipe"), ...rest].filter(Boolean).join("; "));
+  for (const place of places) {
+    const message = messages.get(place.dataset.message) ?? "";
+    setText(place, sentence(message));
+    place.closest("[data-field]")?.classList.toggle("lu-wrong", Boolean(message));
+  }
+  const first = [...messages.keys()].find((field) => known.has(field));
+  if (first === "negative_prompt") openNegative();
+  const place = document.querySelector(`#lu-controls [data-field="${first}"]`);
+  place?.querySelector("textarea, select, input:not([hidden]), [role=radio], .lu-inputs-add:not([hidden])")?.focus({ preventScroll: true });
+  place?.querySelector(".lu-message")?.scrollIntoView({ block: "center" });
+}
+
+export function mountControls(onSubmit) {
+  submit = onSubmit;
+  draft = { ...draft, ...readDraft() };
+  find("lu-controls").addEventListener("submit", (event) => {
+    event.preventDefault();
+    submit();
+  });
+  mountPrompt();
+  mountInputs(
+    (images) => keep({ images }),
+    (message) => (message ? showProblems({ images: message }) : clearProblem("images")),
+  );
+  mountSizes((shape) => change({ shape, ...flowShiftOf(modelOf(draft.model), shape) }));
+  find("lu-model").addEventListener("change", (event) => {
+    change({ ...defaultsOf(modelOf(event.currentTarget.value)), model: event.currentTarget.value, images: draft.images });
+    loadLoras().catch(() => undefined); // those that were known are still shown
+  });
+  mountLoras((update) => change({ loras: update(draft.loras) }));
+  find("lu-scheduler").addEventListener("change", (event) => change({ scheduler: event.currentTarget.value }));
+  for (const name of NUMBERS) mountNumber(name);
+  mountBatch();
+  mountSeed();
+  mountSweep(change);
+}
+
+/** Models come and change with every event that touches the engine; the fields follow. */
+export function drawControls() {
+  if (!state.models.length) return;
+  const model = modelOf(draft.model) ?? state.models[0];
+  if (draft.model !== model.id) Object.assign(draft, { model: model.id }, defaultsOf(model));
+  repair(model);
+  if (drawnModel !== model.id) drawModel(model);
+  drawStyles(model);
+  drawInputs(model, draft.images);
+  drawLoras(model, draft.loras);
+  drawSizes(model, draft.shape, draft.images);
+  drawValues(model);
+  drawSweep(readSweep(), draft);
+}
+
+const defaultsOf = (model) => {
+  const { shape, scheduler } = model.defaults;
+  return { ...Object.fromEntries(NUMBERS.map((name) => [name, model.defaults[name]])), shape, scheduler, negative_prompt: null };
+};
+
+/** Larger videos are denoised at higher noise levels: each size has its own default. */
+const flowShiftOf = (model, shape) => {
+  const found = model.shapes.find((one) => one.shape === shape);
+  return found && found.flow_shift !== null ? { flow_shift: found.flow_shift } : {};
+};
+
+/** A draft may be older than the catalogue: what the model no longer offers becomes its default. */
+function repair(model) {
+  if (!model.shapes.some((shape) => shape.shape === draft.shape)) draft.shape = model.defaults.shape;
+  if (!model.schedulers.includes(draft.scheduler)) draft.scheduler = model.defaults.scheduler;
+  for (const name of NUMBERS) draft[name] = model.defaults[name] === null ? null : (draft[name] ?? model.defaults[name]);
+  const style = styleOf(draft.style);
+  if (style && !stylesFor(model).includes(style)) draft.style = null;
+  draft.batch_size = Math.min(draft.batch_size || 1, model.limits.batch_size);
+}
+
+function drawModel(model) {
+  drawnModel = model.id;
+  keyed(find("lu-model"), state.models, {
+    key: (one) => one.id,
+    create: (one) => el("option", { value: one.id }),
+    update: (option, one) => setText(option, one.is_here ? one.title : t("model.away", { title: one.title })),
+  });
+  keyed(find("lu-scheduler"), model.schedulers, {
+    key: (name) => name,
+    create: (name) => el("option", { value: name }, schedulerName(name)),
+  });
+  setText(find("lu-model-note"), model.description);
+  find("lu-knows").hidden = !model.knows;
+  setText(find("lu-knows").querySelector("p"), model.knows);
+  for (const name of NUMBERS) {
+    const slider = find(`lu-${name}`);
+    slider.closest("[data-field]").hidden = model.defaults[name] === null;
+    for (const input of [slider, find(`lu-${name}-value`)])
+      Object.assign(input, { min: LOWEST[name], max: model.limits[name] });
+  }
+  setText(find("lu-batch-label"), t(model.defaults.fps === null ? "create.images" : "create.videos"));
+  find("lu-flow").hidden = model.defaults.flow_shift === null && model.defaults.fps === null;
+  drawExamples(model.examples, (prompt) => {
+    change({ prompt, style: null });
+    submit();
+  });
+}
+
+function drawStyles(model) {
+  const items = [{ id: "", title: t("create.noStyle") }, ...stylesFor(model)];
+  keyed(find("lu-style"), items, {
+    key: (style) => style.id,
+    create: (style) => el("option", { value: style.id }, style.title),
+  });
+  find("lu-style").hidden = items.length === 1;
+}
+
+function drawStyle() {
+  const style = styleOf(draft.style);
+  find("lu-style").value = style?.id ?? "";
+  const note = find("lu-style-note");
+  note.hidden = !style;
+  if (style) setText(note, t("create.becomes", { prompt: styledPrompt(style, draft.prompt.trim() || "…") }));
+}
+
+function drawValues(model) {
+  put(find("lu-prompt"), draft.prompt);
+  put(find("lu-negative"), draft.negative_prompt ?? model.defaults.negative_prompt);
+  const length = draft.prompt.length;
+  setText(find("lu-prompt-count"), length >= COUNT_FROM ? `${length} / 2000` : "");
+  drawStyle();
+  find("lu-model").value = draft.model;
+  find("lu-scheduler").value = draft.scheduler;
+  for (const name of NUMBERS) {
+    if (draft[name] === null) continue;
+    const slider = find(`lu-${name}`);
+    slider.value = draft[name];
+    slider.style.setProperty("--at", (100 * (draft[name] - slider.min)) / (slider.max - slider.min));
+    put(find(`lu-${name}-value`), String(draft[name]));
+  }
+  find("lu-strength-box").hidden = draft.strength === null || !draft.images.length;
+  drawBatch(model);
+  put(find("lu-seed"), draft.seed);
+  const lock = find("lu-seed-lock");
+  lock.setAttribute("aria-pressed", String(draft.keepsSeed));
+  lock.title = t(draft.keepsSeed ? "create.keptHint" : "create.keep");
+  lock.setAttribute("aria-label", t(draft.keepsSeed ? "create.kept" : "create.keep"));
+  setIcon(lock, draft.keepsSeed ? "lock" : "unlock");
+}
+
+/** "4." on its way to "4.5" is 4 already: a number that is being typed is left alone. */
+function put(input, value) {
+  const isTyping = input.type === "number" && input === document.activeElement;
+  if (!isTyping && input.value !== value) input.value = value;
+}
+
+function change(values) {
+  for (const name of Object.keys(values)) clearProblem(name);
+  keep(values);
+}
+
+function keep(values) {
+  Object.assign(draft, values);
+  try {
+    localStorage.setItem(KEY, JSON.stringify(draft));
+  } catch {
+    // Private mode: the draft lasts until the next refresh.
+  }
+  drawControls();
+  if ("model" in values || "images" in values) changed(); // whether a result can become an input
+}
+
+function clearProblem(field) {
+  for (const name of [field, "recipe"]) {
+    const place = document.querySelector(`#lu-controls [data-message="${name}"]`);
+    if (place) setText(place, "");
+    place?.closest("[data-field]")?.classList.remove("lu-wrong");
+  }
+}
+
+function readDraft() {
+  try {
+    return JSON.parse(localStorage.getItem(KEY) ?? "{}");
+  } catch {
+    return {};
+  }
+}
+
+function mountPrompt() {
+  const prompt = find("lu-prompt");
+  prompt.addEventListener("input", () => change({ prompt: prompt.value }));
+  find("lu-negative").addEventListener("input", (event) => change({ negative_prompt: event.currentTarget.value }));
+  find("lu-negative-toggle").addEventListener("click", () => {
+    if (find("lu-negative-box").hidden) {
+      openNegative();
+      find("lu-negative").focus();
+    } else {
+      find("lu-negative-box").hidden = true;
+      find("lu-negative-toggle").setAttribute("aria-expanded", "false");
+    }
+  });
+  find("lu-style").addEventListener("change", (event) => change({ style: event.currentTarget.value || null }));
+  if (draft.negative_prompt) openNegative();
+}
+
+function openNegative() {
+  find("lu-negative-box").hidden = false;
+  find("lu-negative-toggle").setAttribute("aria-expanded", "true");
+}
+
+function mountNumber(name) {
+  const slider = find(`lu-${name}`);
+  const number = find(`lu-${name}-value`);
+  const set = (value) => change({ [name]: value, ...(name === "guidance_scale" ? { guidance_scale_2: null } : {}) });
+  slider.addEventListener("input", () => set(Number(slider.value)));
+  // While typing, "1" may become "12": the value counts as it stands, the server says when it is out of range.
+  number.addEventListener("input", () => number.value !== "" && set(Number(number.value)));
+  number.addEventListener("blur", () => drawControls());
+}
+
+function mountBatch() {
+  const group = find("lu-batch");
+  arrowsChoose(group);
+  group.addEventListener("click", (event) => {
+    const button = event.target.closest("[role=radio]");
+    if (button) change({ batch_size: Number(button.dataset.key) });
+  });
+}
+
+function drawBatch(model) {
+  const offered = new Set([...BATCHES, draft.batch_size].filter((count) => count <= model.limits.batch_size));
+  keyed(
+    find("lu-batch"),
+    [...offered].sort((a, b) => a - b),
+    {
+      key: (count) => count,
+      create: (count) => el("button", { type: "button", role: "radio" }, String(count)),
+      update: (button, count) => {
+        button.setAttribute("aria-checked", String(count === draft.batch_size));
+        button.tabIndex = count === draft.batch_size ? 0 : -1;
+      },
+    },
+  );
+}
+
+function mountSeed() {
+  const input = find("lu-seed");
+  input.addEventListener("input", () => {
+    const digits = input.value.replace(/\D/g, "").slice(0, 10);
+    input.value = digits;
+    change({ seed: digits, keepsSeed: digits !== "" });
+  });
+  find("lu-seed-dice").addEventListener("click", () =>
+    useSeed(crypto.getRandomValues(new Uint32Array(1))[0] % (MAX_SEED + 1)),
+  );
+  find("lu-seed-lock").addEventListener("click", () => {
+    if (draft.keepsSeed) change({ seed: "", keepsSeed: false });
+    else useSeed(shownOutput()?.seed ?? crypto.getRandomValues(new Uint32Array(1))[0]);
+  });
+}

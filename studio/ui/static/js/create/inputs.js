@@ -1,0 +1,193 @@
+// Pictures to start from: sent at once, kept in the order in which they were added. The draft holds their ids
+// (controls.js); a file that is still on its way is only here. Not here: what is dropped or pasted (files.js).
+
+import { at, inputThumbPath, uploadPicture } from "../core/api.js";
+import { el, find, icon, keyed, setText } from "../core/dom.js";
+import { percent } from "../core/format.js";
+import { t, together } from "../core/text.js";
+import { toast } from "../core/toasts.js";
+
+export const MAX_BYTES = 20e6; // the server's limit: it would cut the connection of a longer file, which says nothing
+
+let items = []; // {key, id (null on its way), thumb, percent, sent (a promise of whether it came)}
+let model = null;
+let count = 0;
+/** @type {{ change: (ids: string[]) => unknown, problem: (text: string) => unknown }} */
+let tell = { change: () => undefined, problem: () => undefined };
+
+/** `change(ids)` follows every picture that comes or goes; `problem(message)` says why one did not, "" that all is well. */
+export function mountInputs(change, problem) {
+  tell = { change, problem };
+  const file = find("lu-inputs-file");
+  find("lu-inputs-add").addEventListener("click", () => file.click());
+  file.addEventListener("change", () => {
+    addFiles([...file.files]);
+    file.value = ""; // the same file may be chosen again
+  });
+}
+
+export const countInputs = () => items.length;
+
+/** True when every file has come; false when one did not, which its message says. */
+export async function inputsSent() {
+  const sent = await Promise.all(items.map((item) => item.sent));
+  return sent.every(Boolean);
+}
+
+/** Why the picture cannot become an input of the chosen model; an empty text when it can. */
+export function whyNoInput(output) {
+  const max = model?.limits.images ?? 0;
+  if (output.kind !== "image") return t("inputs.noVideo");
+  if (!max) return model ? t("inputs.takesNone", { model: model.title }) : t("inputs.noModel");
+  if (items.some((item) => item.id === output.id)) return t("inputs.already");
+  return max > 1 && items.length >= max ? tooMany(max) : "";
+}
+
+const tooMany = (max) => t("inputs.tooMany", { model: model.title, count: max });
+
+/** A picture that was made here. */
+export function addInput(id) {
+  tell.problem("");
+  makeRoom();
+  items.push(ofId(id));
+  told();
+}
+
+/** A model that takes only one gets the new one instead. */
+function makeRoom() {
+  if (model.limits.images === 1) items = [];
+}
+
+function ofId(id) {
+  count += 1;
+  return { key: count, id, thumb: at(inputThumbPath(id)), percent: 100, sent: true };
+}
+
+export const takesPictures = () => Boolean(model?.limits.images);
+
+/** Files as input pictures, as far as the model takes them; says so where it does not. */
+export function addFiles(files) {
+  const max = model?.limits.images ?? 0;
+  if (!files.length || !model) return;
+  if (!max) {
+    toast(t("inputs.takesNone", { model: model.title }));
+    return;
+  }
+  tell.problem("");
+  const fitting = files.filter((file) => file.size <= MAX_BYTES);
+  if (fitting.length) makeRoom();
+  const taken = fitting.slice(0, Math.max(0, max - items.length));
+  for (const file of taken) items.push(send(file));
+  told();
+  const tooLarge = files.find((file) => file.size > MAX_BYTES);
+  if (tooLarge) tell.problem(t("inputs.tooLarge", { name: tooLarge.name }));
+  else if (taken.length < files.length) tell.problem(tooMany(max));
+}
+
+/** The item of a file on its way. */
+function send(file) {
+  count += 1;
+  const local = URL.createObjectURL(file);
+  const item = { key: count, id: null, thumb: local, percent: 0 };
+  item.sent = transfer(item, file).finally(() => URL.revokeObjectURL(local));
+  return item;
+}
+
+async function transfer(item, file) {
+  try {
+    const upload = await uploadPicture(file, (percent) => {
+      item.percent = percent;
+      draw();
+    });
+    if (!items.includes(item)) return true; // removed meanwhile
+    if (items.some((other) => other.id === upload.id)) {
+      remove(item);
+      toast(t("inputs.already"));
+      return true;
+    }
+    Object.assign(item, { id: upload.id, thumb: at(upload.thumb_url) });
+    told();
+    return true;
+  } catch (error) {
+    if (!items.includes(item)) return true;
+    remove(item);
+    tell.problem(t("common.file", { name: file.name, text: together(error.message, error.advice) }));
+    return false;
+  }
+}
+
+function remove(item) {
+  items = items.filter((other) => other !== item);
+  told();
+}
+
+const idsOf = () => items.filter((item) => item.id).map((item) => item.id);
+
+const told = () => tell.change(idsOf());
+
+/** The row as the model and the draft want it; what is on its way stays, whatever the draft says. */
+export function drawInputs(chosenModel, ids) {
+  model = chosenModel;
+  if (ids.join() !== idsOf().join()) items = [...ids.map(ofId), ...items.filter((item) => !item.id)];
+  draw();
+}
+
+function draw() {
+  const { images: max, min_images: min } = model.limits;
+  const add = find("lu-inputs-add");
+  const hadFocus = add === document.activeElement;
+  find("lu-inputs").hidden = max === 0;
+  Object.assign(find("lu-inputs").dataset, { empty: items.length === 0, excess: items.length > max });
+  const one = model.defaults.strength === null ? "inputs.first" : "inputs.start";
+  setText(find("lu-inputs-label"), t(max === 1 ? one : "inputs.title"));
+  setText(find("lu-inputs-count"), hintOf(min, max));
+  setText(add.querySelector(".lu-inputs-wide"), t(max === 1 ? "inputs.dropOne" : "inputs.drop"));
+  add.hidden = items.length >= max;
+  find("lu-inputs-file").multiple = max > 1;
+  keyed(find("lu-inputs-list"), items, { key: (item) => item.key, create, update });
+  if (hadFocus && add.hidden) find("lu-inputs-list").querySelector("li:last-child button")?.focus();
+}
+
+function hintOf(min, max) {
+  if (items.length > max) return t("inputs.excess", { count: items.length, max, excess: items.length - max });
+  if (items.length) return max > 1 ? t("inputs.count", { count: items.length, max }) : "";
+  return min ? t("inputs.needed") : max > 1 ? t("inputs.upTo", { max }) : t("inputs.optional");
+}
+
+function create(item) {
+  const image = el("img", {
+    onerror: () => {
+      tile.dataset.gone = String(Boolean(item.id)); // kept in a draft for too long, or its file was deleted
+      draw();
+    },
+  });
+  const drop = () => {
+    const next = tile.nextElementSibling ?? tile.previousElementSibling;
+    const target = next?.querySelector("button");
+    tell.problem("");
+    remove(item);
+    (target ?? find("lu-inputs-add")).focus();
+  };
+  const tile = el(
+    "li.lu-input-picture",
+    {},
+    image,
+    el("span.lu-input-state.lu-num"),
+    el("span.lu-input-number.lu-num", { "aria-hidden": "true" }),
+    el("button.lu-input-remove", { type: "button", onclick: drop, title: t("common.remove") }, icon("close")),
+  );
+  return tile;
+}
+
+function update(tile, item) {
+  const place = items.indexOf(item) + 1;
+  const image = tile.querySelector("img");
+  if (image.src !== item.thumb) image.src = item.thumb;
+  image.alt = t("inputs.numbered", { place });
+  const isGone = tile.dataset.gone === "true";
+  const state = item.id ? (isGone ? t("inputs.gone") : "") : item.percent < 100 ? percent(item.percent / 100) : t("inputs.checking");
+  setText(tile.querySelector(".lu-input-state"), state);
+  tile.title = isGone ? t("inputs.goneHint") : "";
+  setText(tile.querySelector(".lu-input-number"), model.limits.images > 1 ? String(place) : "");
+  tile.querySelector("button").setAttribute("aria-label", t("inputs.remove", { place }));
+}

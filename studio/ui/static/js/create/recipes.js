@@ -1,0 +1,161 @@
+// The recipe of a file that somebody brought: what it says, what of it cannot be used here, and "Use recipe".
+// Nothing changes before that. Not here: how files arrive (files.js), reading them (studio/library/foreign).
+
+import { ApiError, readFileRecipe } from "../core/api.js";
+import { el, find, icon } from "../core/dom.js";
+import { shapeName } from "../core/format.js";
+import { loraText } from "../core/settings.js";
+import { modelOf } from "../core/store.js";
+import { t, together } from "../core/text.js";
+import { toast } from "../core/toasts.js";
+import { said } from "../core/translate_server.js";
+import { chosenModel, useRecipe } from "./controls.js";
+import { useGrid } from "./griddialog.js";
+import { MAX_BYTES, addFiles, takesPictures } from "./inputs.js";
+
+const SLOW_MS = 600;
+const PICTURES = ["image/png", "image/jpeg", "image/webp"];
+
+export function mountRecipes() {
+  const file = find("lu-recipe-file");
+  find("lu-recipe-choose").addEventListener("click", chooseFile);
+  file.addEventListener("change", () => {
+    const [chosen] = file.files;
+    file.value = ""; // the same file may be chosen again
+    if (chosen) offerRecipe(chosen, { isWanted: true });
+  });
+  find("lu-recipe").addEventListener("click", (event) => event.target.closest("[data-close]") && closeRecipe());
+}
+
+export const chooseFile = () => find("lu-recipe-file").click();
+
+export const isRecipeOpen = () => !find("lu-recipe").hidden;
+
+export function closeRecipe() {
+  const panel = find("lu-recipe");
+  const hadFocus = panel.contains(document.activeElement);
+  panel.hidden = true;
+  panel.replaceChildren();
+  if (hadFocus) find("lu-recipe-choose").focus({ preventScroll: true });
+}
+
+/** True when the panel opened. Without a recipe it opens only for those who asked for one (`isWanted`). */
+export async function offerRecipe(file, { isWanted }) {
+  if (file.size > MAX_BYTES) {
+    if (isWanted) open(panelOfError(file, { title: t("recipe.tooLarge"), detail: t("recipe.tooLargeDetail") }));
+    return isWanted;
+  }
+  const slow = setTimeout(() => toast(t("recipe.reading", { name: file.name })), SLOW_MS);
+  try {
+    const found = await readFileRecipe(file, chosenModel());
+    if (!found.recipe && !isWanted) return false;
+    open(found.recipe ? panelOfRecipe(file, found) : panelOfNothing(file));
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    open(panelOfError(file, error));
+  } finally {
+    clearTimeout(slow);
+  }
+  return true;
+}
+
+function open({ tone, children }) {
+  const panel = find("lu-recipe");
+  panel.dataset.tone = tone;
+  panel.replaceChildren(...children);
+  panel.hidden = false;
+  panel.focus({ preventScroll: true });
+  panel.scrollIntoView({ block: "nearest" });
+}
+
+function head(title, name) {
+  return el(
+    "div.lu-recipe-head",
+    {},
+    icon(name),
+    el("h2", { id: "lu-recipe-title" }, title),
+    el("button.lu-icon-button", { type: "button", "data-close": true, "aria-label": t("common.close") }, icon("close")),
+  );
+}
+
+function panelOfRecipe(file, found) {
+  const use = () => {
+    if (!useRecipe(found.recipe)) return toast(t("toast.noModel", { model: found.recipe.model }));
+    toast(t("recipe.filledToast"));
+    // What it could not fill in stays in sight, beside what it could.
+    const title = t(found.unusable.length ? "recipe.filledExcept" : "recipe.filled");
+    if (remarks.length) open({ tone: "good", children: [head(title, "file"), ...remarks] });
+    else closeRecipe();
+    return undefined;
+  };
+  const useAxes = () => {
+    closeRecipe();
+    useGrid(found.recipe, found.grid);
+  };
+  const remarks = remarksOf(found);
+  const children = [
+    head(t("recipe.from", { source: found.source }), "file"),
+    el("p.lu-recipe-prompt", {}, found.recipe.prompt || t("recipe.noPrompt")),
+    el("p.lu-recipe-facts.lu-num", {}, factsOf(found.recipe)),
+    el(
+      "div.lu-recipe-actions",
+      {},
+      el("button.lu-button.lu-accent", { type: "button", id: "lu-recipe-use", onclick: use }, t("recipe.use")),
+      found.grid && el("button.lu-button", { type: "button", id: "lu-recipe-grid", onclick: useAxes }, t("detail.useGrid")),
+      inputButton(file),
+    ),
+    ...remarks,
+  ];
+  return { tone: "good", children };
+}
+
+function remarksOf({ unusable, notes }) {
+  const entry = ({ what, why }) => el("li", {}, el("b", {}, said(what)), ` ${said(why)}`);
+  const list = (title, items) => [
+    el("h3", {}, title),
+    el("ul.lu-recipe-list", { role: "list", "aria-label": title }, ...items),
+  ];
+  return [
+    ...(unusable.length ? list(t("recipe.unusable"), unusable.map(entry)) : []),
+    ...(notes.length ? list(t("recipe.notes"), notes.map((note) => el("li", {}, said(note)))) : []),
+  ];
+}
+
+function factsOf(recipe) {
+  const facts = [
+    modelOf(recipe.model)?.title ?? recipe.model,
+    recipe.shape && shapeName(recipe.shape),
+    recipe.steps && t("bar.steps", { count: recipe.steps }),
+    recipe.seed !== null && t("bar.seed", { seed: String(recipe.seed) }),
+    ...recipe.loras.map(loraText),
+  ];
+  return facts.filter(Boolean).join(" · ");
+}
+
+function panelOfNothing(file) {
+  const children = [
+    head(t("recipe.none"), "file"),
+    el("p.lu-recipe-facts", {}, t("recipe.noneDetail", { name: file.name })),
+    el("div.lu-recipe-actions", {}, inputButton(file)),
+  ];
+  return { tone: "none", children };
+}
+
+function panelOfError(file, error) {
+  const children = [
+    head(error.title, "alert"),
+    el("p.lu-recipe-facts", { role: "alert" }, t("common.file", { name: file.name, text: together(error.detail, error.advice) })),
+    el("div.lu-recipe-actions", {}, inputButton(file)),
+  ];
+  return { tone: "bad", children };
+}
+
+/** Only where the chosen model starts from pictures, and the file is one. */
+function inputButton(file) {
+  if (!takesPictures() || !PICTURES.includes(file.type)) return null;
+  const add = () => {
+    closeRecipe();
+    addFiles([file]);
+  };
+  return el("button.lu-button", { type: "button", id: "lu-recipe-input", onclick: add }, t("recipe.asInput"));
+}

@@ -1,0 +1,138 @@
+// What people do with finished outputs: mark, tag, throw away, take back, delete for ever, download many at once.
+// The list and the other views follow. Functions that ask first resolve to false when the answer was no.
+
+import { at, changeOutput, purgeOutputs, readJob, restoreOutputs, submitJob, trashOutputs, zipPath } from "../core/api.js";
+import { el } from "../core/dom.js";
+import { isFocused, isMine, putJob, shownJob, shownOutput, state } from "../core/store.js";
+import { t, together } from "../core/text.js";
+import { toast } from "../core/toasts.js";
+import { putBack, replaceOutput, search, takeOut } from "./outputs.js";
+
+const idsOf = (outputs) => outputs.map(({ id }) => id);
+
+/** In a shared gallery others' outputs are passed over; when there are only such, that is said. */
+function mineOf(outputs) {
+  const mine = outputs.filter(isMine);
+  if (!mine.length) throw new Error(t("gallery.notYours"));
+  return mine;
+}
+
+const own = new Set(); // ids that this page is changing; the server tells it of them too
+
+/** Which of these outputs another page changed. */
+export const changedElsewhere = (ids) => ids.filter((id) => !own.delete(id));
+
+/** `change(ids)` resolves to the ids that did change. */
+async function changeHere(outputs, change) {
+  const ids = idsOf(outputs);
+  for (const id of ids) own.add(id);
+  let changed = [];
+  try {
+    changed = await change(ids);
+  } finally {
+    for (const id of ids) if (!changed.includes(id)) own.delete(id);
+  }
+}
+
+const changeOne = (output, change) =>
+  changeHere([output], async ([id]) => {
+    replaceOutput(await changeOutput(id, change));
+    return [id];
+  });
+
+export async function mark(outputs, favourite) {
+  const mine = mineOf(outputs);
+  for (const output of mine) await changeOne(output, { favourite });
+  refreshJobs(mine.map(({ job_id }) => job_id));
+}
+
+/** The star of what stands on the canvas; of several images nobody knows which is meant. */
+export async function toggleFavourite() {
+  const [job, output] = [shownJob(), shownOutput()];
+  if (!output || !(job.outputs.length === 1 || isFocused(job))) return;
+  await mark([{ ...output, owner: job.owner, job_id: job.id }], !output.favourite).catch((error) =>
+    toast(together(error.message, error.advice)),
+  );
+}
+
+export const setTags = (output, tags) => changeOne(output, { tags });
+
+/** Adds tags to all of them. */
+export async function tag(chosen, tags) {
+  const outputs = mineOf(chosen);
+  for (const output of outputs) await setTags(output, [...output.tags, ...tags]);
+  toast(t("gallery.tagged", { count: outputs.length }));
+}
+
+export const readTags = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
+
+/** `reload()` is for a list that became another one before somebody changed their mind. */
+export async function throwAway(chosen, reload) {
+  const outputs = mineOf(chosen);
+  await changeHere(outputs, trashOutputs);
+  const place = takeOut(idsOf(outputs));
+  refreshJobs(outputs.map(({ job_id }) => job_id));
+  const undo = async () => {
+    try {
+      await changeHere(outputs, restoreOutputs);
+    } catch (error) {
+      return toast(together(error.message, error.advice));
+    }
+    refreshJobs(outputs.map(({ job_id }) => job_id));
+    return putBack(place) || reload();
+  };
+  toast(t("trash.thrown", { count: outputs.length }), { label: t("trash.undo"), act: undo });
+}
+
+export async function restore(outputs) {
+  await changeHere(outputs, restoreOutputs);
+  takeOut(idsOf(outputs));
+  refreshJobs(outputs.map(({ job_id }) => job_id));
+  toast(t("trash.restored", { count: outputs.length }));
+}
+
+export async function purge(outputs) {
+  if (!confirm(t("trash.confirm", { count: outputs.length }))) return false;
+  await changeHere(outputs, purgeOutputs);
+  takeOut(idsOf(outputs));
+  toast(t("trash.purged", { count: outputs.length }));
+  return true;
+}
+
+export async function emptyTrash() {
+  if (!confirm(t("trash.confirmAll"))) return false;
+  const gone = await purgeOutputs(null);
+  toast(t("trash.emptied", { count: gone.length }));
+  return search({ state: "trashed" });
+}
+
+const remakes = new Map(); // the job's id -> the output that it makes again
+
+/** From its recipe, with its seed; `takeRemake` finds the two that belong together. */
+export async function makeAgain(output) {
+  const { id } = await submitJob(output.recipe);
+  remakes.set(id, output);
+  toast(t("gallery.remaking"));
+}
+
+/** The output that the job made again; null for every other job. */
+export function takeRemake(job) {
+  const output = remakes.get(job.id) ?? null;
+  remakes.delete(job.id);
+  return output;
+}
+
+/** A form, not a script: the browser writes the zip to the disk while it comes. */
+export function download(outputs) {
+  const ids = outputs.map(({ id }) => el("input", { type: "hidden", name: "ids", value: id }));
+  const form = el("form", { method: "post", action: at(zipPath), hidden: true }, ...ids);
+  document.body.append(form);
+  form.submit();
+  form.remove();
+}
+
+/** The filmstrip, the canvas and the queue show jobs: those of these outputs are read anew. */
+export function refreshJobs(jobIds) {
+  const known = new Set(jobIds.filter((id) => state.jobs.has(id)));
+  for (const id of known) readJob(id).then(putJob, () => undefined);
+}

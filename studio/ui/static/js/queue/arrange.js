@@ -1,0 +1,163 @@
+// What people do with their whole line: move by pointer or keys, hold, cancel many, clear.
+// The page shows a move at once; the server's answer, or its refusal, follows as events.
+
+import {
+  cancelJobs,
+  clearJobs,
+  duplicateJob,
+  moveJob,
+  pauseQueue,
+  resumeQueue,
+} from "../core/api.js";
+import { find, setText } from "../core/dom.js";
+import { means } from "../core/keymap.js";
+import { changed, state, waitingJobs } from "../core/store.js";
+import { readJobsAnew } from "../core/stream.js";
+import { t, together } from "../core/text.js";
+import { toast } from "../core/toasts.js";
+
+const DRAG_FROM_PX = 4; // less is a click
+const EDGE_PX = 36; // this near to the list's end it scrolls
+const SCROLL_PX = 10;
+
+let drag = null;
+
+/** While somebody holds an item, the list does not redraw under the hand. */
+export const isDragging = () => drag !== null;
+
+/** Places the job before another one of the line; null is the end. */
+async function moveBefore(job, before) {
+  const line = waitingJobs().filter((other) => other.id !== job.id);
+  line.splice(before === null ? line.length : line.findIndex((other) => other.id === before), 0, job);
+  const positions = waitingJobs().map((other) => other.position);
+  line.forEach((other, index) => (state.jobs.get(other.id).position = positions[index]));
+  changed();
+  setText(find("lu-queue-live"), t("queue.moved", { place: line.indexOf(job) + 1, total: line.length, prompt: job.recipe.prompt }));
+  await attempt(() => moveJob(job.id, before));
+}
+
+/** One place up (-1) or down (1) in what the list shows. */
+function moveBy(job, step) {
+  const line = waitingJobs();
+  const place = line.findIndex((other) => other.id === job.id);
+  const target = place + step;
+  if (place < 0 || target < 0 || target >= line.length) return undefined;
+  return moveBefore(job, (step < 0 ? line[target] : line[target + 1])?.id ?? null);
+}
+
+export const moveToTop = (job) => moveBefore(job, waitingJobs()[0].id);
+export const moveToEnd = (job) => moveBefore(job, null);
+
+export async function togglePause() {
+  const queue = await attempt(state.queue.is_paused ? resumeQueue : pauseQueue);
+  if (!queue) return;
+  state.queue = queue;
+  changed();
+}
+
+export async function cancelMany(scope) {
+  const answer = await attempt(() => cancelJobs(scope));
+  if (answer) toast(t("queue.cancelled", { count: answer.cancelled }));
+}
+
+export const clearEnded = () => attempt(clearJobs);
+
+export async function duplicate(job) {
+  if (await attempt(() => duplicateJob(job.id))) toast(t("queue.duplicated"));
+}
+
+/** A refusal becomes a message, and the list shows what is. */
+async function attempt(ask) {
+  const list = find("lu-queue-list");
+  list.setAttribute("aria-busy", "true");
+  try {
+    return await ask();
+  } catch (error) {
+    toast(together(error.detail, error.advice));
+    readJobsAnew();
+    return null;
+  } finally {
+    list.removeAttribute("aria-busy");
+  }
+}
+
+/** `onDrop` redraws the list. */
+export function mountArrange(onDrop) {
+  const list = find("lu-queue-list");
+  list.addEventListener("pointerdown", (event) => {
+    const grip = event.target.closest(".lu-queue-grip");
+    if (grip && event.button === 0) take(grip, event);
+  });
+  list.addEventListener("pointermove", (event) => drag && follow(event));
+  for (const name of ["pointerup", "pointercancel"])
+    list.addEventListener(name, (event) => drag && drop(event.type === "pointerup", onDrop));
+  // A drag ends over its own grip: that is no click.
+  list.addEventListener("click", (event) => swallowsClick && event.stopPropagation(), { capture: true });
+  list.addEventListener("keydown", pressKey);
+}
+
+let swallowsClick = false;
+
+function pressKey(event) {
+  if (event.key === "Escape" && drag) {
+    event.stopPropagation();
+    drop(false, changed);
+    return;
+  }
+  const onGrip = event.target.closest(".lu-queue-grip") && { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  const step = means(event, "jobUp") ? -1 : means(event, "jobDown") ? 1 : onGrip;
+  const item = event.target.closest(".lu-queue-item[data-state=queued][data-mine=true]");
+  if (!step || !item) return;
+  event.preventDefault();
+  event.stopPropagation();
+  moveBy(state.jobs.get(item.dataset.job), step);
+}
+
+function take(grip, event) {
+  const item = grip.closest(".lu-queue-item");
+  const items = [...find("lu-queue-list").querySelectorAll(".lu-queue-item[data-state=queued][data-mine=true]")];
+  swallowsClick = false;
+  drag = {
+    item,
+    items,
+    from: items.indexOf(item),
+    to: items.indexOf(item),
+    startY: event.clientY,
+    startScroll: find("lu-queue-list").scrollTop,
+    middles: items.map((one) => one.offsetTop + one.offsetHeight / 2),
+    height: item.offsetHeight,
+    isMoving: false,
+  };
+  grip.setPointerCapture(event.pointerId);
+}
+
+function follow(event) {
+  const list = find("lu-queue-list");
+  if (!drag.isMoving && Math.abs(event.clientY - drag.startY) < DRAG_FROM_PX) return;
+  drag.isMoving = true;
+  drag.item.dataset.dragged = "true";
+  const box = list.getBoundingClientRect();
+  if (event.clientY < box.top + EDGE_PX) list.scrollTop -= SCROLL_PX;
+  else if (event.clientY > box.bottom - EDGE_PX) list.scrollTop += SCROLL_PX;
+  const moved = event.clientY - drag.startY + list.scrollTop - drag.startScroll;
+  const middle = drag.middles[drag.from] + moved;
+  drag.to = drag.middles.filter((other, index) => index !== drag.from && other < middle).length;
+  drag.items.forEach((one, index) => {
+    const isBetween = index > drag.from ? index <= drag.to : index < drag.from && index >= drag.to;
+    const shift = index === drag.from ? moved : isBetween ? (index > drag.from ? -drag.height : drag.height) : 0;
+    one.style.transform = shift ? `translateY(${shift}px)` : "";
+  });
+}
+
+function drop(isMeant, redraw) {
+  const { item, items, from, to, isMoving } = drag;
+  for (const one of items) one.style.transform = "";
+  delete item.dataset.dragged;
+  drag = null;
+  swallowsClick = isMoving;
+  setTimeout(() => (swallowsClick = false)); // a click comes at once, or not at all
+  const job = state.jobs.get(item.dataset.job);
+  const rest = items.filter((one) => one !== item);
+  if (isMeant && isMoving && to !== from && job?.state === "queued") moveBefore(job, rest[to]?.dataset.job ?? null);
+  redraw();
+}

@@ -1,0 +1,236 @@
+// What runs, what waits and why, and what ended lately; folded behind the header's button on narrow screens.
+// Not here: moving, holding and clearing (arrange.js), what a job's menu offers (queuemenu.js).
+
+import { at } from "../core/api.js";
+import { el, find, focused, icon, keyed, setIcon, setText } from "../core/dom.js";
+import { ago, costText, framesIn, seconds, wholeSeconds } from "../core/format.js";
+import { mountMenu } from "../core/menu.js";
+import { fractionOf, secondsLeft, shortLine, withError } from "../core/progress.js";
+import {
+  PAUSED,
+  endedJobs,
+  isFinal,
+  listedRunning,
+  listedWaiting,
+  lookAt,
+  placeOf,
+  runningJobs,
+  shownJob,
+  state,
+  waitingJobs,
+} from "../core/store.js";
+import { t } from "../core/text.js";
+import { cancel, retry } from "../create/actions.js";
+import { clearEnded, isDragging, mountArrange, togglePause } from "./arrange.js";
+import { cancelOthers, drawEveryone, mountEveryone } from "./everyone.js";
+import { openJobMenu, openQueueMenu } from "./queuemenu.js";
+
+const MAX_ENDED = 12;
+
+/**
+ * A job with its place in the line, or what stands between jobs.
+ * @typedef {{
+ *   job?: any,
+ *   place?: number,
+ *   key?: string,
+ *   title?: string,
+ *   note?: string,
+ *   action?: { label: string, act: () => unknown },
+ * }} QueueRow
+ */
+
+export function mountQueue() {
+  const toggle = find("lu-queue-toggle");
+  toggle.addEventListener("click", () => setOpen(find("lu-queue").dataset.open !== "true"));
+  document.addEventListener("pointerdown", (event) => {
+    if (!event.target.closest?.("#lu-queue, #lu-queue-toggle")) setOpen(false);
+  });
+  find("lu-queue-pause").addEventListener("click", togglePause);
+  find("lu-queue-more").addEventListener("click", (event) => openQueueMenu(event.currentTarget));
+  mountEveryone();
+  mountMenu();
+  mountArrange(drawQueue);
+  setInterval(() => document.hidden || drawQueue(), 30_000); // "3 min ago" grows older without events
+}
+
+export function setOpen(isOpen) {
+  find("lu-queue").dataset.open = String(isOpen);
+  find("lu-queue-toggle").setAttribute("aria-expanded", String(isOpen));
+}
+
+export const isOpen = () => find("lu-queue").dataset.open === "true";
+
+export function drawQueue() {
+  if (isDragging()) return;
+  const running = listedRunning();
+  const waiting = listedWaiting();
+  const ended = endedJobs().filter((job) => !job.is_cleared).slice(0, MAX_ENDED);
+  const active = waiting.length + running.length;
+  const mine = waitingJobs().length + runningJobs().length;
+  setText(find("lu-queue-total"), totalOf(waiting));
+  setText(find("lu-queue-badge"), String(mine));
+  find("lu-queue-badge").hidden = mine === 0;
+  drawPause();
+  drawEveryone();
+  drawCost();
+  const shown = shownJob();
+  const isHeld = state.queue.is_paused;
+  /** @type {QueueRow[]} */
+  const rows = [
+    ...(isHeld ? [{ key: "held" }] : []),
+    ...(active || isHeld ? [] : [{ key: "empty", note: t("queue.empty") }]),
+    ...(running.length ? [{ key: "now", title: t("queue.now") }] : []),
+    ...running.map((job) => ({ job })),
+    ...(waiting.length ? [{ key: "next", title: t("queue.next") }] : []),
+    ...waiting.map((job) => ({ job, place: placeOf(job) })),
+    ...(ended.length ? [{ key: "recent", title: t("queue.recent"), action: { label: t("queue.clear"), act: clearEnded } }] : []),
+    ...ended.map((job) => ({ job })),
+  ];
+  const list = find("lu-queue-list");
+  const kept = list.contains(focused()) ? focused() : null;
+  keyed(list, rows, {
+    key: (row) => (row.job ? `${row.job.id}-${row.job.state}` : row.key),
+    create: (row) => (row.job ? createItem(row.job) : createNote(row)),
+    update: (element, row) => row.job && updateItem(element, row, shown),
+  });
+  if (kept?.isConnected && kept !== focused()) kept.focus(); // moved elements lose it
+}
+
+function totalOf(waiting) {
+  if (!waiting.length) return "";
+  const last = secondsLeft(waiting.at(-1));
+  const count = t("queue.waiting", { count: waiting.length });
+  return last === null ? count : `${count} · ${wholeSeconds(last)}`;
+}
+
+function drawPause() {
+  const button = find("lu-queue-pause");
+  const isHeld = state.queue.is_paused;
+  setIcon(button, isHeld ? "play" : "pause");
+  button.setAttribute("aria-pressed", String(isHeld));
+  button.title = t(isHeld ? "queue.resume" : "queue.pauseHint");
+}
+
+function drawCost() {
+  const line = find("lu-queue-cost");
+  line.hidden = !state.usage?.jobs;
+  if (!line.hidden) setText(line, t("cost.total", { cost: costText(state.usage) }));
+}
+
+/** @param {QueueRow} row */
+function createNote({ key, title, note, action }) {
+  if (key === "held")
+    return el(
+      "div.lu-queue-held",
+      {},
+      el("p", {}, t("queue.held")),
+      el("button.lu-button", { type: "button", onclick: togglePause }, icon("play"), el("span", {}, t("queue.resume"))),
+    );
+  if (note) return el("p.lu-queue-empty", {}, note);
+  const button = action && el("button.lu-queue-link", { type: "button", onclick: action.act }, action.label);
+  return el("div.lu-queue-group", {}, el("h3", {}, title), button);
+}
+
+const isOthers = (job) => Boolean(state.others?.has(job.id));
+
+function createItem(job) {
+  const { prompt } = job.recipe;
+  const isMine = !isOthers(job); // others' jobs keep their place, and are shown nowhere else
+  const canMove = isMine && job.state === "queued";
+  const openMenu = (event) => openJobMenu(event.currentTarget, job.id);
+  const button = (name, label, onclick, extra = {}) =>
+    el(
+      "button.lu-icon-button.lu-queue-action",
+      { type: "button", "aria-label": t("common.named", { name: label, value: prompt }), title: label, onclick, ...extra },
+      icon(name),
+    );
+  const quick =
+    job.state === "done"
+      ? null
+      : isFinal(job)
+        ? button("retry", t("queue.retry"), () => retry(job))
+        : button("close", t("common.cancel"), () => (isMine ? cancel : cancelOthers)(job));
+  return el(
+    "div.lu-queue-item",
+    { data: { state: job.state, job: job.id, mine: isMine } },
+    isMine
+      ? el("button.lu-queue-open", { type: "button", "aria-label": prompt, title: prompt, onclick: () => open(job) })
+      : null,
+    canMove
+      ? el("button.lu-queue-art.lu-queue-grip", {
+          type: "button",
+          title: t("queue.drag"),
+          "aria-keyshortcuts": "Alt+ArrowUp Alt+ArrowDown",
+          onclick: openMenu,
+        }, el("span"))
+      : el("span.lu-queue-art", { "aria-hidden": "true" }, job.state === "queued" ? el("span") : null),
+    el("div.lu-queue-words", {}, el("p.lu-queue-prompt", {}, prompt), el("p.lu-queue-state")),
+    el(
+      "div.lu-queue-actions",
+      {},
+      quick,
+      isMine ? button("more", t("queue.more"), openMenu, { "aria-haspopup": "menu" }) : null,
+    ),
+    job.state === "running" ? el("div.lu-queue-progress", {}, el("i")) : null,
+  );
+}
+
+function open(job) {
+  lookAt(job);
+  setOpen(false);
+}
+
+/**
+ * @param {HTMLElement} item
+ * @param {QueueRow} row
+ * @param {any} shown
+ */
+function updateItem(item, { job, place }, shown) {
+  item.dataset.shown = String(job.id === shown?.id);
+  item.dataset.edited = String(job.id === state.editedId);
+  item.style.setProperty("--done", fractionOf(job));
+  const prompt = item.querySelector(".lu-queue-prompt");
+  setText(prompt, job.recipe.prompt);
+  drawArt(item.querySelector(".lu-queue-art"), job, place);
+  const line = item.querySelector(".lu-queue-state");
+  const text = stateLine(job);
+  setText(line, text);
+  line.title = text;
+}
+
+function drawArt(art, job, place) {
+  const picture = job.state === "done" ? at(job.outputs[0]?.thumb_url ?? "") : job.preview_url;
+  if (job.state === "queued") {
+    setText(art.firstChild, String(place));
+    if (art.matches("button")) art.setAttribute("aria-label", t("queue.grip", { place, prompt: job.recipe.prompt }));
+  } else if (picture) {
+    const image = art.querySelector("img") ?? el("img", { alt: "" });
+    const isStrip = job.state !== "done" && framesIn(job.recipe.shape) > 1; // a preview's frames, side by side
+    image.style.objectPosition = isStrip ? "left" : "";
+    if (image.src !== picture) image.src = picture;
+    if (!image.parentElement) art.replaceChildren(image);
+  } else if (!art.firstChild) {
+    art.append(icon({ failed: "alert", interrupted: "pause", cancelled: "stop" }[job.state] ?? "spark"));
+  }
+}
+
+function stateLine(job) {
+  const owner = job.owner === state.me?.owner ? "" : job.owner;
+  return [owner, ...factsOf(job)].filter(Boolean).join(" · ");
+}
+
+function factsOf(job) {
+  if (job.state === "running") return [shortLine(job)];
+  if (job.state === "queued") {
+    if (job.cancel_requested) return [t("state.cancelling")];
+    const left = secondsLeft(job);
+    const wait = left === null ? (job.reason ? "" : t("state.waiting")) : t("queue.in", { time: withError(left, job) });
+    return [wait, job.reason === PAUSED ? t("state.paused") : job.reason, imagesOf(job.recipe.batch_size)];
+  }
+  const when = ago(job.finished_at ?? job.created_at, Date.now() / 1000);
+  if (job.state !== "done") return [t(`state.${job.state}`), when];
+  const took = job.timings?.total_s;
+  return [imagesOf(job.outputs.length), took ? seconds(took) : "", when];
+}
+
+const imagesOf = (count) => (count > 1 ? t("queue.images", { count }) : "");

@@ -1,0 +1,46 @@
+// The queue's menus: what can be done with one job, and with all of them.
+
+import { openMenu } from "../core/menu.js";
+import { isFinal, runningJob, state, waitingJobs } from "../core/store.js";
+import { t } from "../core/text.js";
+import { cancel, retry, useSettingsOf } from "../create/actions.js";
+import { startEdit } from "../create/edit.js";
+import { cancelMany, duplicate, moveToEnd, moveToTop, togglePause } from "./arrange.js";
+import { toggleNotification, toggleSound, wants } from "./notify.js";
+import { openWebhook } from "./webhook.js";
+
+export function openJobMenu(anchor, id) {
+  const job = state.jobs.get(id);
+  if (!job) return;
+  const copy = { icon: "copy", label: t("queue.duplicate"), act: () => duplicate(job) };
+  const use = { icon: "sliders", label: t("queue.useSettings"), act: () => useSettingsOf(job) };
+  const end = { icon: "close", label: t("common.cancel"), act: () => cancel(job), isDanger: true };
+  const again = { icon: "retry", label: t("queue.retrySame"), act: () => retry(job) };
+  openMenu(anchor, itemsOf(job, { copy, use, end, again }), t("common.named", { name: t("queue.job"), value: job.recipe.prompt }));
+}
+
+function itemsOf(job, { copy, use, end, again }) {
+  if (job.state === "running") return [copy, use, null, end];
+  if (isFinal(job)) return job.state === "done" ? [copy, use] : [again, copy, use];
+  const line = waitingJobs();
+  const moves = [
+    ...(line[0].id === job.id ? [] : [{ icon: "top", label: t("queue.toFront"), act: () => moveToTop(job) }]),
+    ...(line.at(-1).id === job.id ? [] : [{ icon: "bottom", label: t("queue.toEnd"), act: () => moveToEnd(job) }]),
+  ];
+  return [{ icon: "edit", label: t("queue.edit"), act: () => startEdit(job) }, copy, use, null, ...moves, ...(moves.length ? [null] : []), end];
+}
+
+export function openQueueMenu(anchor) {
+  const waiting = waitingJobs().length;
+  const isHeld = state.queue.is_paused;
+  const hold = { icon: isHeld ? "play" : "pause", label: t(isHeld ? "queue.resume" : "queue.pause"), act: togglePause };
+  const rest = { icon: "close", label: t("queue.cancelWaiting", { count: waiting }), act: () => cancelMany("waiting"), isDanger: true };
+  const all = { icon: "stop", label: t("queue.cancelAll"), act: () => cancelMany("all"), isDanger: true };
+  const notice = [
+    { label: t("notify.wish"), isChecked: wants("notification"), act: toggleNotification },
+    { label: t("notify.sound"), isChecked: wants("sound"), act: toggleSound },
+    { icon: "share", label: t("hook.open"), act: openWebhook },
+  ];
+  const groups = [[hold], notice, [...(waiting ? [rest] : []), ...(waiting || runningJob() ? [all] : [])]];
+  openMenu(anchor, groups.filter((group) => group.length).flatMap((group, index) => (index ? [null, ...group] : group)), t("queue.title"));
+}

@@ -1,0 +1,46 @@
+// Help over the page: the keys as keymap.js defines them, and where this studio keeps its files.
+
+import { readSystem } from "../core/api.js";
+import { el, find, setText } from "../core/dom.js";
+import { KEYMAP, keycaps } from "../core/keymap.js";
+import { t } from "../core/text.js";
+
+const PLACES = [
+  [["create"], t("view.create")],
+  [["gallery", "presets"], t("help.galleryAndPresets")],
+  [["system"], t("help.everywhere")],
+];
+
+export function mountHelp() {
+  find("lu-keymap").replaceChildren(...PLACES.flatMap(([views, title], index) => group(title, rowsOf(views, index))));
+  find("lu-keys-button").addEventListener("click", openHelp);
+  find("lu-system-help").addEventListener("click", openHelp);
+  find("lu-keys").addEventListener("click", (event) => {
+    if (event.target === find("lu-keys") || event.target.closest("[data-close]")) find("lu-keys").close();
+  });
+}
+
+/** A row stands where it is first of use; what works on every view, under "Everywhere". */
+function rowsOf(views, index) {
+  const isEverywhere = (row) => row.on.includes("system");
+  const isLast = index === PLACES.length - 1;
+  return KEYMAP.filter((row) => isEverywhere(row) === isLast && row.on.some((view) => views.includes(view)));
+}
+
+function group(title, rows) {
+  return [
+    el("h4", {}, title),
+    el("dl", {}, ...rows.flatMap((row) => [el("dt", {}, t(`key.${row.id}`)), el("dd", {}, ...keycaps(row).map(capsOf))])),
+  ];
+}
+
+const capsOf = (caps) => el("span.lu-caps", {}, ...caps.map((cap) => el("kbd", {}, cap)));
+
+export function openHelp() {
+  if (find("lu-keys").open) return;
+  find("lu-keys").showModal();
+  readSystem().then(
+    ({ data_dir }) => setText(find("lu-help-folder"), t("help.folderAt", { folder: data_dir })),
+    () => undefined, // not for everybody: then it only says that there is one
+  );
+}

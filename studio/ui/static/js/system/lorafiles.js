@@ -1,0 +1,94 @@
+// LoRA files in the System view: which there are, one more, one less. Not here: using them (loras.js).
+
+import { deleteLora, readSystem, uploadLora } from "../core/api.js";
+import { el, find, icon, keyed, setText } from "../core/dom.js";
+import { bytes, percent } from "../core/format.js";
+import { state } from "../core/store.js";
+import { t, together } from "../core/text.js";
+import { toast } from "../core/toasts.js";
+import { loadLoras } from "../create/loras.js";
+
+export function mountLoraFiles() {
+  const file = find("lu-lora-file");
+  find("lu-lora-add").addEventListener("click", () => file.click());
+  file.addEventListener("change", () => {
+    const [chosen] = file.files;
+    file.value = ""; // the same file may be chosen again
+    if (chosen) attempt(() => send(chosen));
+  });
+}
+
+export async function openLoraFiles() {
+  await attempt(async () => {
+    await loadLoras();
+    draw();
+    const { data_dir } = await readSystem();
+    setText(find("lu-lora-note"), t("loras.howTo", { folder: `${data_dir}/loras` }));
+  });
+}
+
+async function send(file) {
+  const button = find("lu-lora-add");
+  button.disabled = true;
+  try {
+    const onPercent = (done) => setText(find("lu-lora-state"), t("loras.sending", { name: file.name, percent: percent(done / 100) }));
+    const { title } = await uploadLora(file, onPercent);
+    toast(t("loras.added", { name: title }));
+  } finally {
+    button.disabled = false;
+    setText(find("lu-lora-state"), "");
+  }
+  await refresh();
+}
+
+async function remove({ ref, title }) {
+  if (!window.confirm(t("loras.confirmDelete", { name: title }))) return;
+  await deleteLora(ref);
+  toast(t("loras.deleted", { name: title }));
+  await refresh();
+  find("lu-lora-add").focus();
+}
+
+async function refresh() {
+  await loadLoras();
+  draw();
+}
+
+function draw() {
+  const name = ({ title, ref }) => (title === ref ? ref : `${title} · ${ref}`);
+  keyed(find("lu-lora-files"), state.loras, {
+    key: ({ ref, size }) => `${ref} ${size}`,
+    create: (lora) =>
+      el(
+        "tr",
+        {},
+        el("td", {}, name(lora)),
+        el("td", {}, lora.family),
+        el("td.lu-num", {}, bytes(lora.size)),
+        el(
+          "td",
+          {},
+          el(
+            "button.lu-icon-button",
+            {
+              type: "button",
+              title: t("common.remove"),
+              "aria-label": t("loras.delete", { name: lora.title }),
+              onclick: () => attempt(() => remove(lora)),
+            },
+            icon("trash"),
+          ),
+        ),
+      ),
+  });
+  find("lu-lora-files").closest("table").hidden = !state.loras.length;
+}
+
+async function attempt(act) {
+  setText(find("lu-lora-message"), "");
+  try {
+    await act();
+  } catch (error) {
+    setText(find("lu-lora-message"), together(error.detail, error.advice));
+  }
+}

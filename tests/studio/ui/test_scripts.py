@@ -1,0 +1,101 @@
+"""The page's scripts stand in folders whose imports point down, without circles, and nothing there is left over."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from studio.ui import page
+
+SCRIPTS = page.STATIC_DIR / "js"
+# A folder imports only folders before it, and itself; what stands beside the folders sees all.
+ORDER = ("core", "create", "presets", "queue", "gallery", "canvas", "system", "")
+ENTRIES = {
+    "main.js",
+    "serviceworker.js",
+}  # what the page and the browser ask for by name; page.py's other one is imported
+
+_COMMENT = re.compile(r"^\s*(?://|/\*\*|\*).*$", re.MULTILINE)
+_IMPORT = re.compile(r'^import\s+(?:\{([^}]*)\}\s+from\s+)?"([^"]+)";', re.MULTILINE)
+_ANY_IMPORT = re.compile(r"^\s*(?:import\b|export\b.*\bfrom\b|.*\bimport\()", re.MULTILINE)
+_EXPORT = re.compile(r"^export\s+(?:async\s+)?(?:function\*?|const|let|class)\s+(\w+)", re.MULTILINE)
+_ANY_EXPORT = re.compile(r"^export\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """One script by its path below the folder of scripts: imported path -> the names asked for, and names exported."""
+
+    imports: dict[str, set[str]]
+    exports: set[str]
+
+
+def read_script(file: Path) -> Script:
+    text = _COMMENT.sub("", file.read_text("utf-8"))
+    statements = _IMPORT.findall(text)
+    exports = _EXPORT.findall(text)
+    assert len(statements) == len(_ANY_IMPORT.findall(text)), (
+        f"{file.name} imports in another way than `import {{…}} from`"
+    )
+    assert len(exports) == len(_ANY_EXPORT.findall(text)), f"{file.name} exports in another way than where it declares"
+    imports: dict[str, set[str]] = {}
+    for names, target in statements:
+        assert target.startswith("."), f"{file.name} imports {target}, which is no file of ours"
+        path = (file.parent / target).resolve().relative_to(SCRIPTS).as_posix()
+        imports.setdefault(path, set()).update(
+            name.split(" as ")[0].strip() for name in names.split(",") if name.strip()
+        )
+    return Script(imports=imports, exports=set(exports))
+
+
+@pytest.fixture(scope="module")
+def scripts() -> dict[str, Script]:
+    return {file.relative_to(SCRIPTS).as_posix(): read_script(file) for file in sorted(SCRIPTS.rglob("*.js"))}
+
+
+def list_imports(scripts: dict[str, Script]) -> Iterator[tuple[str, str, set[str]]]:
+    for path, script in scripts.items():
+        for target, names in script.imports.items():
+            yield path, target, names
+
+
+def test_every_import_names_a_file_and_what_it_exports(scripts: dict[str, Script]) -> None:
+    assert len(scripts) > 60
+    for path, target, names in list_imports(scripts):
+        assert target in scripts, f"{path} imports {target}, which is not there"
+        assert names <= scripts[target].exports, f"{path} asks {target} for more than it exports"
+
+
+def test_every_export_is_imported(scripts: dict[str, Script]) -> None:
+    exported = {(path, name) for path, script in scripts.items() for name in script.exports}
+    imported = {(target, name) for _, target, names in list_imports(scripts) for name in names}
+    assert not exported - imported
+
+
+def test_imports_make_no_circle(scripts: dict[str, Script]) -> None:
+    TopologicalSorter({path: script.imports for path, script in scripts.items()}).prepare()
+
+
+def test_folders_import_only_folders_before_them(scripts: dict[str, Script]) -> None:
+    def place_of(path: str) -> int:
+        return ORDER.index(path.rpartition("/")[0])
+
+    assert not [(path, target) for path, target, _ in list_imports(scripts) if place_of(target) > place_of(path)]
+
+
+def test_every_script_is_reached_from_an_entry(scripts: dict[str, Script]) -> None:
+    reached: set[str] = set()
+    following = set(ENTRIES)
+    while following:
+        reached |= following
+        following = {target for path in following for target in scripts[path].imports} - reached
+    assert reached == scripts.keys()
+
+
+def test_the_page_asks_for_scripts_that_are_there(scripts: dict[str, Script]) -> None:
+    asked = re.findall(r'src="[^"]*/js/([^"]+)"', page.MOUNT_OPTIONS["head"])
+    assert "main.js" in asked
+    assert set(asked) <= scripts.keys()
