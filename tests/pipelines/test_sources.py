@@ -44,6 +44,7 @@ def test_other_configs_under_the_same_name_are_noticed(own: Model) -> None:
     assert fingerprint_configs(own) != before
 
 
+@pytest.mark.process
 def test_the_code_has_a_fingerprint_without_jax() -> None:
     code = "import sys; from pipelines.sources import fingerprint_code as f; print(f(), 'jax' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
