@@ -66,7 +66,7 @@ class LongestFirst(LoadGroupScheduling):
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
-        self._durations: dict[str, float] = json.loads(DURATIONS_FILE.read_text("utf-8"))
+        self._durations = read_durations()
 
     def _assign_work_unit(self, node: Any) -> None:
         others = (work for other, work in self.assigned_work.items() if other is not node)
@@ -80,6 +80,11 @@ class LongestFirst(LoadGroupScheduling):
 
     def _find_seconds(self, group: str) -> float:
         return self._durations.get(group, UNKNOWN_S)
+
+
+def read_durations() -> dict[str, float]:
+    """Seconds of each group that was measured."""
+    return json.loads(DURATIONS_FILE.read_text("utf-8"))
 
 
 def is_of_browser(group: str) -> bool:
