@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import httpx
 import pytest
 from PIL import Image
-from xdist.scheduler import LoadGroupScheduling
 
-from pipelines import families
 from pipelines.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.families.fake import FakeFamily
 from pipelines.recipe import Recipe, resolve
+from pipelines.runtime.devices.platform import collect_garbage_seldom
 from pipelines.stages import OnProgress
 from studio.database import Database, open_database
 from studio.jobs import queue
@@ -34,6 +34,9 @@ from studio.library import uploads
 from studio.settings import Settings
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
+
+pytest_plugins = ["tests.tiers", "tests.schedule"]
+collect_garbage_seldom()  # as every process of the studio's and of the commands'
 
 CLIPS = Model(
     id="clips",
@@ -50,42 +53,13 @@ CLIPS = Model(
 )
 
 ROOT = Path(__file__).resolve().parent.parent
-FAMILIES = ROOT / "tests" / "pipelines" / "families"
 DEADLINE_S = 20.0
 START_DEADLINE_S = 120.0  # two interpreters and Gradio, on a machine that may be busy
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For `--dist loadgroup`: a file's tests share a process, and so do all of a family, whose models compile once."""
-    for item in items:
-        is_of_family = item.path.parent.parent == FAMILIES and item.path.parent.name in families.FAMILIES
-        group = item.path.parent if is_of_family else item.path
-        item.add_marker(pytest.mark.xdist_group(group.relative_to(ROOT).as_posix()))
 
 
 def pytest_collection_finish() -> None:
     """What was imported stays: nobody needs to look through it whenever a model is unloaded."""
     gc.freeze()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling:
-    """For `--dist loadgroup`, which alone is used here."""
-    return _OneForTheBrowser(config, log)
-
-
-class _OneForTheBrowser(LoadGroupScheduling):
-    """Of several processes the first takes the browser's tests, which wait more than they compute, the others the rest.
-
-    So fewer processes import and compile the same. Who has none of its own left takes what there is.
-    """
-
-    def _assign_work_unit(self, node: Any) -> None:
-        is_first = node.gateway.id == "gw0"
-        own = (group for group in self.workqueue if ("tests/browser/" in group) == is_first)
-        if (group := next(own, None)) is not None:
-            self.workqueue.move_to_end(group, last=False)
-        super()._assign_work_unit(node)
 
 
 def encode_picture(
@@ -269,13 +243,17 @@ class RunningStudio:
         self.process.stdout.close()
 
 
-@pytest.fixture(scope="module")
-def start_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RunningStudio]]:
-    """Starts studios, each in a new data directory unless told, and ends them with the file of tests."""
-    started: list[RunningStudio] = []
+class Studios:
+    """Starts studios, each in a new data directory unless told, and ends all of them."""
 
-    def start(data_dir: Path | None = None, *flags: str, environment: Mapping[str, str] | None = None) -> RunningStudio:
-        data_dir = data_dir or tmp_path_factory.mktemp("studio")
+    def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        self._tmp_path_factory = tmp_path_factory
+        self._started: list[RunningStudio] = []
+
+    def start(
+        self, data_dir: Path | None = None, *flags: str, environment: Mapping[str, str] | None = None
+    ) -> RunningStudio:
+        data_dir = data_dir or self._tmp_path_factory.mktemp("studio")
         port = find_free_port()
         command = [sys.executable, "app.py", "--fake", "--data-dir", str(data_dir), "--port", str(port), *flags]
         process = subprocess.Popen(
@@ -289,7 +267,7 @@ def start_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
         )
         client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE_S, trust_env=False)
         studio = RunningStudio(process=process, data_dir=data_dir, client=client)
-        started.append(studio)
+        self._started.append(studio)
         wait_for(
             "the studio to answer", lambda: process.poll() is not None or _answers(client), timeout_s=START_DEADLINE_S
         )
@@ -297,9 +275,23 @@ def start_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
             pytest.fail(f"the studio ended: {process.stdout.read()}")
         return studio
 
-    yield start
-    for studio in started:
-        studio.close()
+    def close(self) -> None:
+        for studio in self._started:
+            studio.close()
+
+
+@pytest.fixture(scope="module")
+def start_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RunningStudio]]:
+    """`start_studio(data_dir, *flags, environment=...)`: a studio that ends with the file of tests, or before."""
+    with closing(Studios(tmp_path_factory)) as studios:
+        yield studios.start
+
+
+@pytest.fixture(scope="session")
+def shared_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStudio]:
+    """A studio with no flags for all who leave it as they found it: running, nothing waiting, the line not held."""
+    with closing(Studios(tmp_path_factory)) as studios:
+        yield studios.start()
 
 
 def find_free_port() -> int:

@@ -232,6 +232,7 @@ def test_only_settings_and_start_up_read_the_environment() -> None:
     assert readers <= allowed
 
 
+@pytest.mark.process
 def test_an_older_python_is_told_so_in_one_line() -> None:
     """What it reads before it is told parses there too, and nothing is imported before."""
     for name in ("app.py", "pipelines/__init__.py"):

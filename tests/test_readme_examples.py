@@ -27,8 +27,8 @@ COMMANDS = [line for block in find_blocks("bash") for line in block.replace("\\\
 
 
 @pytest.fixture(scope="module")
-def studio(start_studio: Callable[..., Studio]) -> Studio:
-    return start_studio()
+def studio(shared_studio: Studio) -> Studio:
+    return shared_studio
 
 
 @pytest.fixture(scope="module")

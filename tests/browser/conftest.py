@@ -65,7 +65,9 @@ class Studio:
             self._process = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
-            assert self._process.poll() is None and time.monotonic() < deadline, (self._folder / "app.log").read_text()
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                pytest.fail((self._folder / "app.log").read_text())
             time.sleep(0.1)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:

@@ -172,7 +172,14 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
+def _use_one_cache(request: pytest.FixtureRequest) -> None:
+    """Commands compile as well, whatever data directory they are told; a unit test compiles nothing."""
+    if request.node.get_closest_marker("unit") is None:
+        request.getfixturevalue("_one_cache")
+
+
+@pytest.fixture(scope="session")
 def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     from pipelines.runtime.programs import compiled
 

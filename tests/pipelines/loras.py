@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors.numpy import save_file
-
-from pipelines.runtime.weights.lora import list_layer_weights
 
 Pairs = dict[str, tuple[np.ndarray, np.ndarray]]
 """`component.module` -> its `up` (out, rank[, 1, 1]) and `down` (rank, in[, height, width])."""
@@ -20,6 +17,8 @@ RANK = 4
 
 def draw_pairs(family: Any, *components: str, seed: int = 0, size: float = 0.2) -> Pairs:
     """One for every linear layer and every convolution; what they add is about `size` of a fresh layer's weights."""
+    from pipelines.runtime.weights.lora import list_layer_weights
+
     rng = np.random.default_rng(seed)
     pairs: Pairs = {}
     for component in components:
@@ -59,6 +58,8 @@ def save_tensors(file: Path, tensors: Mapping[str, np.ndarray], **metadata: str)
 @contextlib.contextmanager
 def merged_by_hand(pipeline: Any, pairs: Pairs, scale: float) -> Iterator[None]:
     """Inside, the modules of a diffusers pipeline have the pairs in their weights."""
+    import torch
+
     originals = {}
     for name, (up, down) in pairs.items():
         component, _, module = name.partition(".")

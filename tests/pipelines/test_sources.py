@@ -88,6 +88,7 @@ def test_every_model_of_the_catalogue_has_its_own_fingerprint() -> None:
     assert len({*map(fingerprint_programs, models), *map(fingerprint_plans, models)}) == 2 * len(models)
 
 
+@pytest.mark.process
 def test_the_code_has_a_fingerprint_without_jax() -> None:
     code = (
         "import sys; from pipelines.catalog import load_catalog; from pipelines.sources import fingerprint_plans as f;"

@@ -43,6 +43,7 @@ def test_the_unit_starts_the_app_with_flags_and_variables_that_it_takes() -> Non
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+@pytest.mark.process
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     text = (HOSTING / "lumesh.service").read_text("utf-8")
     text = text.replace("/opt/lumesh/.venv/bin/python", sys.executable).replace("/opt/lumesh", str(ROOT))
@@ -86,6 +87,7 @@ def test_the_dockerfile_copies_what_is_here_and_starts_the_app() -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "tpu", "gpu"])
+@pytest.mark.process
 def test_the_dockerfile_chooses_requirements(tmp_path: Path, target: str) -> None:
     """Its own shell line, with a `pip` that only says what it would install."""
     run = next(value for name, value in read_dockerfile() if name == "RUN" and "TARGET" in value)

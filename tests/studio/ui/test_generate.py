@@ -14,8 +14,8 @@ Studio = Any  # conftest.RunningStudio
 
 
 @pytest.fixture(scope="module")
-def studio(start_studio: Callable[..., Studio]) -> Studio:
-    return start_studio()
+def studio(shared_studio: Studio) -> Studio:
+    return shared_studio
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ TOOLS = {"list_models", "submit", "status", "result", "cancel"}
 
 
 @pytest.fixture(scope="module")
-def studio(start_studio: Callable[..., Studio]) -> Studio:
-    return start_studio()
+def studio(shared_studio: Studio) -> Studio:
+    return shared_studio
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ def test_only_what_was_drawn_here_has_a_picture() -> None:
     assert sum(thumb_of(preset_id).stat().st_size for preset_id in pictured) < 1_500_000
 
 
+@pytest.mark.model
 def test_a_thumbnail_is_what_the_model_makes(tmp_path: Path) -> None:
     """After new weights: `python -m studio.library.presets redraw`."""
     preset_id = list_drawable()[0]
