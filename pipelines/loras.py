@@ -107,7 +107,8 @@ def find_family(names: Iterable[str]) -> str | None:
     names = list(names)
     if not any(map(_ADAPTER.search, names)) or any(map(_FOREIGN.search, names)):
         return None
-    return next((family for family, traits in list_traits() if any(map(traits.lora_names.search, names))), None)
+    families = reversed([*list_traits()])  # the names of SDXL's UNet and text encoders are the least particular
+    return next((family for family, traits in families if any(map(traits.lora_names.search, names))), None)
 
 
 def _choose_title(metadata: Any) -> str:

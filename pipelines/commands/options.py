@@ -14,6 +14,7 @@ import typer
 
 from pipelines.catalog import VIDEO_STRIDE, Catalog, Shape, load_catalog
 from pipelines.errors import RecipeError
+from pipelines.families import name_families
 from pipelines.loras import SUFFIX, LoraFile, read_lora
 from pipelines.mesh_text import check_mesh
 from pipelines.recipe import Recipe, read_recipe, resolve
@@ -198,7 +199,7 @@ def _read_own_lora(ref: str) -> LoraFile:
     file = Path(f"{ref}{SUFFIX}")
     lora = read_lora(file)
     if lora is None:
-        reason = "is no LoRA for SDXL, FLUX.2 or Wan" if file.is_file() else "is not there"
+        reason = f"is no LoRA for {name_families()}" if file.is_file() else "is not there"
         raise RecipeError({"loras": f"{file} {reason}"})
     return replace(lora, ref=ref)
 

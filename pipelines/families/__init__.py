@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from pipelines.families.traits import Traits
 
-# In the order in which they are asked whether a LoRA is theirs: names of a UNet's layers are the least particular.
-FAMILIES = ("wan", "flux2", "sdxl")
+FAMILIES = ("sdxl", "flux2", "wan")  # in the order in which people are told of them
 
 
 def find_traits(family: str) -> Traits:
@@ -25,3 +24,9 @@ def list_traits() -> Iterator[tuple[str, Traits]]:
     """Every family's name and traits."""
     for family in FAMILIES:
         yield family, find_traits(family)
+
+
+def name_families() -> str:
+    """All of them for people: `SDXL, FLUX.2 or Wan`."""
+    *others, last = (traits.title for _, traits in list_traits())
+    return f"{', '.join(others)} or {last}"

@@ -60,7 +60,11 @@ class FamilyPrograms(Protocol):
         ...
 
     def list_programs(self, parts: Any, layout: Any) -> Sequence[Any]:
-        """The programs of the loaded stages. A key begins with the name of its stage, such as `denoise`."""
+        """The programs of the loaded stages.
+
+        A key begins with what its program does for a job: `encode`, `image`, `condition`, `reference`, `denoise`,
+        `preview` or `decode`.
+        """
         ...
 
 

@@ -99,7 +99,7 @@ def recommend(
         moves = count_moves(needs, weights, limit_bytes=limit)
         is_reader = _hold(later, others) <= limit
         advice = [_tell_moves(moves)]
-        if "transformer_2" in weights and not is_reader:
+        if any(need.stage == "denoise_2" for need in needs) and not is_reader:
             advice.append("The two experts take turns at the boundary.")
         return Placement(
             kind="unload_text_encoder" if is_reader else "one_at_a_time",
