@@ -6,6 +6,7 @@ cache, also those of commands that are told another data directory: what one tes
 
 import functools
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -27,6 +28,7 @@ prepare_compiler(cpu_devices=8)
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.plan.topologies import find_devices, find_topology
@@ -162,13 +164,30 @@ def v6e_8() -> list[Any]:
 
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory whose `models/` holds the checkpoints `tiny` and `middle`."""
+    """A data directory of this test process, whose `models/` holds the checkpoints `tiny` and `middle`."""
+    folder = tmp_path_factory.mktemp("data")
+    shutil.copytree(make_once("data", write_checkpoints, tmp_path_factory), folder, dirs_exist_ok=True)
+    return folder
+
+
+def write_checkpoints(folder: Path) -> None:
     from pipelines.demos.demo_sdxl.tokenizer import build_tokenizer
 
-    folder = tmp_path_factory.mktemp("data")
     build_tokenizer(folder / "tokenizer", captions=300)
     write_checkpoint(folder / "models" / "tiny", folder / "tokenizer", TINY, seed=0)
     write_checkpoint(folder / "models" / "middle", folder / "tokenizer", MIDDLE, seed=1)
+
+
+def make_once(name: str, make: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for all test processes of a run, to be copied: the first to ask makes it, the others wait."""
+    base = tmp_path_factory.getbasetemp()
+    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = run / f"shared-{name}"
+    with FileLock(run / f"{name}.lock"):
+        if not folder.exists():
+            half_made = run / f"half-made-{name}"
+            make(half_made)
+            half_made.rename(folder)
     return folder
 
 

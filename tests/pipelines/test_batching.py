@@ -66,8 +66,9 @@ def test_embeddings_become_a_row_for_each_output(draw: Draw) -> None:
 
 
 def test_together_everybody_gets_what_they_get_alone(draw: Draw, catalog: Catalog) -> None:
-    family = FakeFamily(catalog.get("sdxl-base"), compile_s=0, step_s=0)
-    recipes = [draw(shape="1024x1024"), draw("a wood", seed=100, batch_size=2)]
+    family = FakeFamily(catalog.get("demo-sdxl"), compile_s=0, step_s=0)
+    small = {"model": "demo-sdxl", "shape": "128x128"}
+    recipes = [draw(**small), draw("a wood", seed=100, batch_size=2, **small)]
     together = generate_together(family, recipes).pixels
     np.testing.assert_array_equal(together, np.concatenate([generate(family, recipe).pixels for recipe in recipes]))
 

@@ -52,7 +52,7 @@ def run_apart(*arguments: str | Path) -> Any:
         env={
             "PATH": "",
             "JAX_PLATFORMS": "cpu",
-            "XLA_FLAGS": "--xla_backend_optimization_level=0",
+            "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
             "OMP_NUM_THREADS": "1",
         },
     )
