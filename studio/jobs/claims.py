@@ -8,14 +8,14 @@ import json
 import time
 from typing import Any
 
-from pipelines.batching import find_kind
+from pipelines.recipe import Recipe
 from pipelines.stages import Progress
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.costs import cost
 from studio.jobs.job import UNSTARTED, Card, Job, move
-from studio.jobs.line.batch_join import LOOK_AHEAD
-from studio.jobs.line.order import choose_next, take_turns
+from studio.jobs.line.batch_join import Share, choose_company
+from studio.jobs.line.order import Waiting, choose_next, take_turns
 from studio.jobs.line.waiting_rows import read_line
 from studio.jobs.states import JobState
 
@@ -52,27 +52,22 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
 
     Nobody waits longer for them, so whom they pass is not counted as overtaken. From now on all share the machine.
     """
-    kind = find_kind(job.recipe)
+    kind = Share.of(job.recipe, job.programs).kind
     if kind is None or room <= 0:
         return []
     now = time.time()
-    taken: list[Job] = []
     with database.write() as tx:  # nobody else writes while it looks ahead
-        alike = [waiting for waiting in take_turns(read_line(database)) if waiting.model == job.recipe.model]
-        for waiting in alike[:LOOK_AHEAD]:
-            if not room:
-                break
-            row = tx.execute("SELECT * FROM jobs WHERE id = ? AND programs = ?", (waiting.id, job.programs)).fetchone()
-            found = Job.from_row(row) if row is not None else None
-            if found is None or found.recipe.batch_size > room or find_kind(found.recipe) != kind:
-                continue
-            moved = move(tx, found.id, JobState.RUNNING, started_at=now)
-            if moved is not None:
-                taken.append(moved)
-                room -= moved.recipe.batch_size
-        if taken:
+
+        def look(waiting: Waiting) -> Share:
+            row = tx.execute("SELECT recipe, programs FROM jobs WHERE id = ?", (waiting.id,)).fetchone()
+            return Share.of(Recipe.model_validate_json(row["recipe"]), row["programs"])
+
+        first = Waiting(id=job.id, model=job.recipe.model)
+        company = choose_company(first, kind, take_turns(read_line(database)), room=room, look=look)
+        moved = [move(tx, waiting.id, JobState.RUNNING, started_at=now) for waiting in company]
+        if moved:
             cost.share_machine(tx, since=now)
-    return taken
+    return [job for job in moved if job is not None]
 
 
 def report(database: Database, job: Job, progress: Progress, *, eta_s: float | None) -> bool:

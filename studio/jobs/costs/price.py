@@ -12,7 +12,7 @@ from typing import Any
 from studio.database import Database
 from studio.jobs.costs.estimates import estimate_job_s, read_history, read_shape_state
 from studio.jobs.engine import read_engine
-from studio.jobs.line.batch_join import Company
+from studio.jobs.line.batch_join import Company, Share
 from studio.jobs.line.order import Waiting
 from studio.jobs.queue import Wanted
 
@@ -49,14 +49,15 @@ def price_line(database: Database, line: Sequence[Wanted]) -> Price:
     price = Price()
     resident = engine.model
     ready: set[tuple[str, str]] = set()
-    company = Company(engine, {str(n): (wanted.recipe, wanted.programs) for n, wanted in enumerate(line)})
+    company = Company({str(n): Share.of(wanted.recipe, wanted.programs) for n, wanted in enumerate(line)})
     turns = [Waiting(id=str(n), model=wanted.recipe.model) for n, wanted in enumerate(line)]
     joined: set[str] = set()
     for n, wanted in enumerate(line):
         if turns[n].id in joined:
             continue
         others = (turn for turn in islice(turns, n + 1, None) if turn.id not in joined)
-        joined.update(turn.id for turn in company.choose(turns[n], others))
+        room = engine.outputs_at_once if wanted.recipe.model == engine.model else 0
+        joined.update(turn.id for turn in company.choose(turns[n], others, room=room))
         recipe, key = wanted.recipe, (wanted.recipe.model, wanted.programs)
         is_resident = recipe.model == resident
         if not is_resident:

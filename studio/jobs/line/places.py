@@ -6,7 +6,7 @@ event, whoever asks. Not here: the order itself (order.py), what a single job ta
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
@@ -16,8 +16,8 @@ from studio.database import Database
 from studio.jobs.costs.estimates import estimate_job_s, read_history, read_shape_state
 from studio.jobs.engine import EngineState, read_engine
 from studio.jobs.job import Job
-from studio.jobs.line.batch_join import Company
-from studio.jobs.line.order import PAUSED, plan_turns
+from studio.jobs.line.batch_join import Company, Share
+from studio.jobs.line.order import PAUSED, Waiting, plan_turns
 from studio.jobs.line.waiting_rows import find_resident, read_line
 from studio.jobs.states import JobState
 
@@ -70,13 +70,16 @@ def _know_places(database: Database) -> dict[str, Place]:
     with known.lock:
         last_id = events.read_last_id(database)  # before the places: what happens between makes them newer, not older
         if known.last_id != last_id:
-            known.places = _read_places(database)
+            known.places = read_places(database)
             known.last_id = last_id
         return known.places
 
 
-def _read_places(database: Database) -> dict[str, Place]:
-    """Of everybody who waits; an eta ends at the first job in line that was never measured."""
+def read_places(database: Database) -> dict[str, Place]:
+    """The places of everybody who waits, worked out anew, also inside a transaction of this thread.
+
+    An eta ends at the first job in line that was never measured.
+    """
     engine, history = read_engine(database), read_history(database)
     running = database.read_one("SELECT eta_s, recipe, programs FROM jobs WHERE state = ?", (JobState.RUNNING,))
     elapsed_s: float | None = 0.0
@@ -99,7 +102,12 @@ def _read_places(database: Database) -> dict[str, Place]:
     places: dict[str, Place] = {}
     resident = find_resident(database, engine)
     alike: dict[tuple[object, ...], tuple[float | None, float | None]] = {}  # a long line is mostly more of the same
-    join = Company(engine, recipes).choose
+    makes_many = engine.outputs_at_once > 1
+    company = Company({job_id: Share.of(*one) for job_id, one in recipes.items()} if makes_many else {})
+
+    def join(first: Waiting, others: Iterator[Waiting]) -> list[Waiting]:
+        return company.choose(first, others, room=engine.outputs_at_once if first.model == engine.model else 0)
+
     turns = plan_turns(read_line(database), resident, history.load_s(resident), join=join)
     for position, turn in enumerate((turn for turn in turns if turn.job_id in recipes), start=1):
         recipe, programs = recipes[turn.job_id]

@@ -1,6 +1,5 @@
 """Places in line: those of now, for everybody who looks, in the order in which jobs will run."""
 
-import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +11,7 @@ from studio.database import Database
 from studio.jobs import arrange, claims, queue
 from studio.jobs.costs import estimates
 from studio.jobs.costs.price import price_line
-from studio.jobs.job import Job, move
+from studio.jobs.job import Job
 from studio.jobs.states import JobState
 
 Submit = Callable[..., Job]
@@ -137,35 +136,6 @@ def test_who_will_run_together_waits_as_long(database: Database, submit: Submit)
     ]
     assert [found[name].position for name in "abcde"] == [1, 4, 2, 5, 3]
     assert found["c"].reason == found["e"].reason == "runs together with job 1 in line"
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_places_are_the_order_in_which_the_worker_runs_jobs_and_their_company(
-    database: Database, submit: Submit, catalog: Catalog, seed: int
-) -> None:
-    draw = random.Random(seed)
-    resident, other = catalog.models[0].id, catalog.models[1].id
-    with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 4", (resident,))
-    for _ in range(30):
-        submit(
-            model=draw.choice([resident, resident, other]),
-            owner=draw.choice("abc"),
-            steps=draw.choice([2, 2, 2, 3]),
-            batch_size=draw.choice([1, 1, 2]),
-        )
-    shown = [job.id for job in sorted(queue.list_jobs(database, owner=None, limit=50), key=lambda job: job.position)]
-    ran: list[str] = []
-    loaded = resident
-    while (first := claims.claim_next(database, resident=loaded)) is not None:
-        loaded = first.recipe.model
-        room = 4 - first.recipe.batch_size if loaded == resident else 0
-        batch = [first, *claims.claim_others(database, first, room=room)]
-        ran += [job.id for job in batch]
-        with database.write() as tx:
-            for job in batch:
-                move(tx, job.id, JobState.DONE)
-    assert ran == shown
 
 
 def test_company_overtakes_nobody(database: Database, submit: Submit, catalog: Catalog) -> None:
