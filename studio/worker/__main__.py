@@ -20,9 +20,9 @@ from pipelines.mesh_text import asks_for_many
 from pipelines.stages import Family, OnProgress
 from studio.access.hooks import load_hook
 from studio.database import Database, open_database
-from studio.jobs import engine, machine
-from studio.jobs.engine import EngineState
+from studio.jobs import workers
 from studio.jobs.job import Card
+from studio.jobs.workers import LOCAL, WorkerState
 from studio.library.files import forget_torn
 from studio.settings import Settings, read_settings
 from studio.worker import CANNOT_START_CODE, IDLE_FLAG, gauges
@@ -52,7 +52,7 @@ def main() -> int:
     except LumeshError as error:
         logging.getLogger(__name__).error("%s", error)
         with database.write() as tx:
-            engine.describe(tx, EngineState.STARTING, activity="cannot start", error=Card.of(error).to_json())
+            workers.describe(tx, LOCAL, WorkerState.STARTING, activity="cannot start", error=Card.of(error).to_json())
     return CANNOT_START_CODE
 
 
@@ -66,17 +66,22 @@ def _follow_app(ending: threading.Event) -> None:
 def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: threading.Event) -> None:
     catalog = load_catalog(settings.models_dir, settings.loras_dir)
     with database.write() as tx:
-        engine.describe(tx, EngineState.STARTING, activity="starting", pid=os.getpid(), model="", shapes={})
+        workers.describe(tx, LOCAL, WorkerState.STARTING, activity="starting", pid=os.getpid(), model="", shapes={})
     forget_torn(settings.outputs_dir)
     opened = _open_devices(settings)
     with database.write() as tx:
-        machine.describe(tx, chips=opened.chips, chip_price=settings.chip_price)
+        workers.equip(tx, LOCAL, chips=opened.chips, chip_price=settings.chip_price)
         if is_prepared:
-            engine.describe(
-                tx, EngineState.READY, activity="ready", device=opened.title, error=_not_prepared(settings).to_json()
+            workers.describe(
+                tx,
+                LOCAL,
+                WorkerState.READY,
+                activity="ready",
+                device=opened.title,
+                error=_not_prepared(settings).to_json(),
             )
         else:
-            engine.describe(tx, EngineState.STARTING, activity="starting", device=opened.title)
+            workers.describe(tx, LOCAL, WorkerState.STARTING, activity="starting", device=opened.title)
     resident = Resident(opened.load, find=opened.find)
     threading.Thread(target=gauges.watch, args=(database, resident, opened.measure), name="gauges", daemon=True).start()
     worker = Worker(

@@ -90,21 +90,21 @@ class Batch:
     def leave(self, member: Member) -> None:
         """Ends a job that somebody cancelled."""
         self._members.remove(member)
-        claims.end_cancelled(self._database, member.job.id)
+        claims.end_cancelled(self._database, member.job)
 
     def refuse(self, number: int, card: Card) -> None:
         """Ends one job with a card, if it has not left; raises Cancelled when nobody stays."""
         member = self.find(number)
         if member is not None:
             self._members.remove(member)
-            claims.fail(self._database, member.job.id, card)
+            claims.fail(self._database, member.job, card)
         if not self._members:
             raise Cancelled
 
     def fail(self, card: Card) -> None:
         """Ends all that are left with a card."""
         for member in self._members:
-            claims.fail(self._database, member.job.id, card)
+            claims.fail(self._database, member.job, card)
 
     def cancel(self) -> None:
         """Ends all that are left as cancelled."""

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 import psutil
 
 from studio.database import Database
-from studio.jobs import machine
+from studio.jobs import workers
+from studio.jobs.workers import LOCAL
 from studio.worker.resident import Resident
 
 INTERVAL_S = 2.0
@@ -47,8 +48,9 @@ def tell(database: Database, resident: Resident, measure_devices: MeasureDevices
         "total_bytes": whole.total,
     }
     with database.write() as tx:
-        machine.measure(
+        workers.measure(
             tx,
+            LOCAL,
             mesh=family.mesh if family else "",
             devices=devices,
             host=host,

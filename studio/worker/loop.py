@@ -30,10 +30,10 @@ from studio.access import hooks
 from studio.access.audit import Audit
 from studio.access.hooks import Hook, ImageRefusedError
 from studio.database import Database
-from studio.jobs import claims, engine
+from studio.jobs import claims, workers
 from studio.jobs.costs import estimates
-from studio.jobs.engine import EngineState
 from studio.jobs.job import Card, Job
+from studio.jobs.workers import LOCAL, WorkerState
 from studio.library import inputs
 from studio.settings import Settings
 from studio.worker.batch import Batch, take_own
@@ -89,14 +89,14 @@ class Worker:
 
     def _beat(self) -> NoReturn:
         while True:
-            engine.beat(self.database)
+            workers.beat(self.database, LOCAL)
             time.sleep(HEARTBEAT_S)
 
     def _prepare(self) -> None:
         """Loads and warms the default model, unless somebody wants another one meanwhile."""
         model = self.default_model
         show = self._show_preparing(model, lambda wanted: wanted not in (None, model.id))
-        self._describe(EngineState.PREPARING, f"loading {model.title}")
+        self._describe(WorkerState.PREPARING, f"loading {model.title}")
         error = None
         try:
             family, swap = self.resident.become(model, show)
@@ -112,7 +112,7 @@ class Worker:
             self._record_warm(str(model.default_shape), warm_s, compiles_before=compiles_before, load_s=load_s)
             if swap:
                 self.resident.end_swap(swap, warm_s=warm_s, compiles=family.compile_count() - compiles_before)
-        self._describe(EngineState.READY, "ready", error=error)
+        self._describe(WorkerState.READY, "ready", error=error)
 
     def _prewarm(self) -> bool:
         """Compiles the next entry of `--prewarm` that is not warm; False when there is none, or a job came."""
@@ -147,7 +147,7 @@ class Worker:
             if references is not None:
                 self.resident.references.add((shape, references))
             self._record_warm(name, warm_s, compiles_before=compiles_before, load_s=None)
-        self._describe(EngineState.READY, "ready", error=error)
+        self._describe(WorkerState.READY, "ready", error=error)
         return True
 
     def _show_preparing(self, model: Model, ends: Callable[[str | None], bool]) -> OnProgress:
@@ -160,7 +160,7 @@ class Worker:
                 raise Cancelled
             if progress.phase != phase or time.perf_counter() - reported_s >= ENGINE_INTERVAL_S:
                 phase, reported_s = progress.phase, time.perf_counter()
-                self._describe(EngineState.PREPARING, _say(progress, model), progress=progress)
+                self._describe(WorkerState.PREPARING, _say(progress, model), progress=progress)
 
         return show
 
@@ -179,7 +179,7 @@ class Worker:
 
     def _run_job(self, job: Job) -> None:
         """Runs it to its end, and with it those that share its batch."""
-        self._describe(EngineState.BUSY, "running a job")
+        self._describe(WorkerState.BUSY, "running a job")
         started_s = time.perf_counter()
         history = estimates.read_history(self.database)
         with Batch(self.database, history) as batch:
@@ -193,7 +193,7 @@ class Worker:
                 log.exception("job %s", job.id)
                 batch.fail(self._explain(error))
         log.info("job %s ended after %.2f s", job.id, time.perf_counter() - started_s)
-        self._describe(EngineState.READY, "ready")
+        self._describe(WorkerState.READY, "ready")
         events.forget_old(self.database)
 
     def _estimate_s(self, job: Job, history: estimates.History) -> float | None:
@@ -213,7 +213,7 @@ class Worker:
         recipe = job.recipe.model_copy(update={"images": tuple(map(str, found))})
         family, swap = self.resident.become(self.catalog.get(recipe.model), batch.report)
         if swap:
-            self._describe(EngineState.BUSY, "running a job")
+            self._describe(WorkerState.BUSY, "running a job")
         for other in claims.claim_others(self.database, job, room=family.outputs_at_once - recipe.batch_size):
             batch.add(other, estimate_s=self._estimate_s(other, history))
         references = find_references(family.model, recipe)
@@ -277,10 +277,10 @@ class Worker:
                     batch_size=made_together,
                 )
             except Cancelled:
-                claims.end_cancelled(self.database, member.job.id)
+                claims.end_cancelled(self.database, member.job)
             except Exception as error:
                 log.exception("job %s", member.job.id)
-                claims.fail(self.database, member.job.id, self._explain(error))
+                claims.fail(self.database, member.job, self._explain(error))
 
     def _explain(self, error: Exception) -> Card:
         """XLA says RESOURCE_EXHAUSTED when device memory is full."""
@@ -305,11 +305,12 @@ class Worker:
         )
 
     def _describe(
-        self, state: EngineState, activity: str, *, progress: Progress | None = None, error: Card | None = None
+        self, state: WorkerState, activity: str, *, progress: Progress | None = None, error: Card | None = None
     ) -> None:
         with self.database.write() as tx:
-            engine.describe(
+            workers.describe(
                 tx,
+                LOCAL,
                 state,
                 activity=activity,
                 error=error.to_json() if error else None,

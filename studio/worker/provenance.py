@@ -8,7 +8,7 @@ from importlib import metadata
 
 from pipelines.stages import Family
 from studio.database import Database
-from studio.jobs.engine import read_engine
+from studio.jobs.workers import read_worker
 from studio.settings import Settings
 
 PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "diffusers", "transformers")
@@ -20,7 +20,7 @@ def describe_making(database: Database, settings: Settings, family: Family) -> d
     weights = "@".join(part for part in (str(model.path or model.repo), family.revision) if part)
     return {
         "weights": "none" if settings.fake else weights,
-        "device": read_engine(database).device,
+        "device": read_worker(database).device,
         **({} if settings.fake else {"mesh": family.mesh, **_read_versions()}),
     }
 

@@ -25,8 +25,8 @@ from pipelines.recipe import Recipe
 from pipelines.stages import Family, OnProgress
 from studio.database import Database
 from studio.jobs import queue
-from studio.jobs.engine import EngineState, read_engine
 from studio.jobs.states import JobState
+from studio.jobs.workers import WorkerState, read_worker
 from studio.library.records import read_output
 from studio.settings import Settings
 from studio.worker.__main__ import _open_devices
@@ -178,7 +178,7 @@ def test_whatever_the_server_does_its_job_ends_as_a_card_and_the_worker_goes_on(
     def run() -> Any:
         job = queue.submit(database, draw_recipe(model="distilled"), owner="local")
         worker.run_next()
-        assert read_engine(database).state is EngineState.READY
+        assert read_worker(database).state is WorkerState.READY
         return queue.read_job(database, job.id)
 
     failed = run()

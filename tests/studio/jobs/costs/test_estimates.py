@@ -17,7 +17,7 @@ from studio.jobs.costs.estimates import (
     read_shape_state,
     record,
 )
-from studio.jobs.engine import read_engine
+from studio.jobs.workers import read_worker
 
 
 def measure(recipe: Recipe, **seconds: float) -> Measured:
@@ -62,7 +62,7 @@ def test_a_shape_that_ran_before_is_on_disk(database: Database, make_recipe: Cal
     recipe = make_recipe()
     with database.write() as tx:
         record(tx, measure(recipe, compile_s=1.0))
-    engine, history = read_engine(database), read_history(database)
+    engine, history = read_worker(database), read_history(database)
     assert read_shape_state(engine, history, recipe.model, recipe.shape) == "disk"
     assert read_shape_state(engine, history, recipe.model, "8x8") == "cold"
 

@@ -82,7 +82,7 @@ def test_what_places_foretell_is_what_claiming_takes(
     database = shared_database
     resident, other = catalog.models[0].id, catalog.models[1].id
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, outputs_at_once = ?", (resident, at_once))
+        tx.execute("UPDATE workers SET model = ?, outputs_at_once = ?", (resident, at_once))
     for job in jobs:
         fields = {"model": other if job["is_other_model"] else resident, "steps": job["steps"], "seed": 7}
         recipe = resolve(Recipe(prompt="A boat", batch_size=job["batch_size"], **fields), catalog)

@@ -66,9 +66,10 @@ def test_the_wait_is_that_of_the_newest_event(database: Database, submit: Submit
                 model=recipe.model, shape=running.programs, batch_size=1, compile_s=0.0, step_s=1.0, fixed_s=1.0
             ),
         )
-    assert claims.claim_next(database, resident=None).id == running.id
+    claimed = claims.claim_next(database, resident=None)
+    assert claimed.id == running.id
     for eta_s in (9.0, 4.0):
-        assert claims.report(database, running, Progress(phase="denoising", done=1, total=2), eta_s=eta_s)
+        assert claims.report(database, claimed, Progress(phase="denoising", done=1, total=2), eta_s=eta_s)
         assert queue.read_job(database, waiting.id).eta_s == eta_s + recipe.steps + 1.0
 
 
@@ -118,7 +119,7 @@ def test_who_will_run_together_waits_as_long(database: Database, submit: Submit)
     jobs = [submit("a"), submit("b", steps=9), submit("c"), submit("d", batch_size=2), submit("e")]
     recipe = jobs[0].recipe
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 3", (recipe.model,))
+        tx.execute("UPDATE workers SET model = ?, outputs_at_once = 3", (recipe.model,))
         estimates.record(
             tx,
             estimates.Measured(
@@ -141,7 +142,7 @@ def test_who_will_run_together_waits_as_long(database: Database, submit: Submit)
 def test_company_overtakes_nobody(database: Database, submit: Submit, catalog: Catalog) -> None:
     resident, other = catalog.models[0].id, catalog.models[1].id
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 8", (resident,))
+        tx.execute("UPDATE workers SET model = ?, outputs_at_once = 8", (resident,))
     waiting = submit(model=other, owner="her")
     jobs = [submit(seed=number, owner="him") for number in range(32)]
     places = {job.id: job for job in queue.list_jobs(database, owner=None, limit=50)}
@@ -154,7 +155,7 @@ def test_what_will_run_together_is_promised_so_before_it_is_queued(database: Dat
     recipe, programs = (job := submit(steps=10)).recipe, job.programs
     queue.cancel(database, job.id)
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 8", (recipe.model,))
+        tx.execute("UPDATE workers SET model = ?, outputs_at_once = 8", (recipe.model,))
         measured = {"model": recipe.model, "shape": programs, "compile_s": 0.0, "step_s": 0.2, "fixed_s": 0.4}
         estimates.record(tx, estimates.Measured(batch_size=1, **measured))
     wanted = [queue.Wanted(recipe=recipe, programs=programs)] * 16
@@ -170,7 +171,7 @@ def test_what_will_run_together_is_promised_so_before_it_is_queued(database: Dat
 def test_the_model_that_is_being_loaded_counts(database: Database, submit: Submit, catalog: Catalog) -> None:
     old, new = catalog.models[0].id, catalog.models[1].id
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?", (old,))
+        tx.execute("UPDATE workers SET model = ?", (old,))
     submit(model=new)
     assert claims.claim_next(database, resident=old) is not None
     submit("of the old one", model=old)

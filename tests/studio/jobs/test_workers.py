@@ -1,38 +1,38 @@
-"""The machine's row: what is measured is what is read, and an emptied cache is cold for everybody."""
+"""The workers' rows: what is measured is what is read, and an emptied cache is cold for everybody."""
 
 from collections.abc import Callable
 
 from pipelines.catalog import Catalog
 from studio.database import Database
 from studio.events import read_after
-from studio.jobs import claims, engine, machine
+from studio.jobs import claims, workers
 from studio.jobs.costs.estimates import Measured, describe_models, record
-from studio.jobs.engine import EngineState
 from studio.jobs.job import Job
+from studio.jobs.workers import LOCAL, WorkerState
 
 DEVICE = {"id": 0, "kind": "TPU v6 lite", "used_bytes": 5, "limit_bytes": 10}
 
 
 def test_what_is_measured_is_what_is_read(database: Database) -> None:
-    assert machine.read_machine(database).measured_at == 0
+    assert workers.read_worker(database).measured_at == 0
     with database.write() as tx:
-        machine.describe(tx, chips=4, chip_price=1.5)
-        machine.measure(tx, mesh="dp=4", devices=[DEVICE], host={"worker_bytes": 7}, compiling=2)
-    found = machine.read_machine(database)
+        workers.equip(tx, LOCAL, chips=4, chip_price=1.5)
+        workers.measure(tx, LOCAL, mesh="dp=4", devices=[DEVICE], host={"worker_bytes": 7}, compiling=2)
+    found = workers.read_worker(database)
     assert (found.chips, found.chip_price, found.mesh, found.devices) == (4, 1.5, "dp=4", [DEVICE])
     assert found.host == {"worker_bytes": 7}
     assert found.measured_at > 0
-    assert machine.is_compiling(database)
+    assert workers.is_compiling(database)
 
 
 def test_a_job_that_compiles_is_a_running_compilation(database: Database, submit: Callable[..., Job]) -> None:
     submit()
-    assert not machine.is_compiling(database)
+    assert not workers.is_compiling(database)
     job = claims.claim_next(database, resident=None)
     assert job is not None
     with database.write() as tx:
         tx.execute("UPDATE jobs SET phase = 'compiling' WHERE id = ?", (job.id,))
-    assert machine.is_compiling(database)
+    assert workers.is_compiling(database)
 
 
 def test_an_emptied_cache_makes_what_was_on_disk_cold_and_leaves_what_is_warm(
@@ -42,7 +42,9 @@ def test_an_emptied_cache_makes_what_was_on_disk_cold_and_leaves_what_is_warm(
     warm, on_disk = map(str, first.shapes[:2])
     other = str(second.default_shape)
     with database.write() as tx:
-        engine.describe(tx, EngineState.READY, activity="ready", model=first.id, shapes={warm: "warm", on_disk: "disk"})
+        workers.describe(
+            tx, LOCAL, WorkerState.READY, activity="ready", model=first.id, shapes={warm: "warm", on_disk: "disk"}
+        )
         record(tx, Measured(model=second.id, shape=other, batch_size=1, compile_s=3.0))
 
     def read() -> dict[str, str]:
@@ -53,7 +55,7 @@ def test_an_emptied_cache_makes_what_was_on_disk_cold_and_leaves_what_is_warm(
 
     assert (read()[f"{first.id} {on_disk}"], read()[f"{second.id} {other}"]) == ("disk", "disk")
     with database.write() as tx:
-        machine.forget_disk(tx)
+        workers.forget_disk(tx)
     assert (read()[f"{first.id} {on_disk}"], read()[f"{second.id} {other}"]) == ("cold", "cold")
     assert read()[f"{first.id} {warm}"] == "warm"
     assert read_after(database, 0)[-1].kind == "engine.state"
