@@ -58,17 +58,17 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
     Nobody waits longer for them, so whom they pass is not counted as overtaken. From now on all share the machine of
     the worker. Nobody joins a job that its worker does not hold any more.
     """
-    kind = Share.of(job.recipe, job.programs).kind
+    kind = Share.of(job.kind, job.recipe, job.programs).kind
     if kind is None or room <= 0 or job.worker is None:
         return []
     now = time.time()
     with database.write() as tx:  # nobody else writes while it looks ahead
-        if tx.execute(f"SELECT 1 FROM jobs WHERE {HELD}", job.claim).fetchone() is None:
+        if not is_held(tx, job):
             return []
 
         def look(waiting: Waiting) -> Share:
-            row = tx.execute("SELECT recipe, programs FROM jobs WHERE id = ?", (waiting.id,)).fetchone()
-            return Share.of(Recipe.model_validate_json(row["recipe"]), row["programs"])
+            row = tx.execute("SELECT kind, recipe, programs FROM jobs WHERE id = ?", (waiting.id,)).fetchone()
+            return Share.of(row["kind"], Recipe.model_validate_json(row["recipe"]), row["programs"])
 
         first = Waiting(id=job.id, model=job.recipe.model)
         company = choose_company(first, kind, take_turns(read_line(database)), room=room, look=look)
@@ -127,6 +127,20 @@ def save_preview(database: Database, job: Job, jpeg: bytes) -> None:
             events.append(tx, kind="job.preview", owner=job.owner, job_id=job.id, data=data)
 
 
+def is_held(tx: Transaction, job: Job) -> bool:
+    """Whether the worker that claimed the job still holds it."""
+    return tx.execute(f"SELECT 1 FROM jobs WHERE {HELD}", job.claim).fetchone() is not None
+
+
+def is_taken_over(database: Database, job: Job) -> bool:
+    """Whether a later attempt at this job runs, or made its outputs."""
+    found = database.read_one(
+        "SELECT 1 FROM jobs WHERE id = ? AND attempt > ? AND state IN (?, ?)",
+        (job.id, job.attempt, JobState.RUNNING, JobState.DONE),
+    )
+    return found is not None
+
+
 def finish(
     tx: Transaction,
     job: Job,
@@ -174,6 +188,11 @@ def has_running(database: Database, worker: str = LOCAL) -> bool:
     """Whether the worker holds a job."""
     running = "SELECT 1 FROM jobs WHERE state = ? AND worker = ?"
     return database.read_one(running, (JobState.RUNNING, worker)) is not None
+
+
+def list_running(database: Database) -> set[str]:
+    """The ids of all jobs that some worker holds."""
+    return {row["id"] for row in database.read("SELECT id FROM jobs WHERE state = ?", (JobState.RUNNING,))}
 
 
 def requeue_running(database: Database, worker: str = LOCAL) -> None:

@@ -25,6 +25,9 @@ EVENT_OF_STATE = {
     JobState.INTERRUPTED: "job.failed",
 }
 
+GENERATE = "generate"
+"""The kind of a job that makes pictures or videos."""
+
 HELD = "id = :_id AND worker = :_worker AND attempt = :_attempt AND state = 'running'"
 """Finds the row of a job (Job.claim) as long as the worker that claimed it holds it: no longer once it was ended, put
 back, or claimed again."""

@@ -49,7 +49,7 @@ def price_line(database: Database, line: Sequence[Wanted]) -> Price:
     price = Price()
     resident = worker.model
     ready: set[tuple[str, str]] = set()
-    company = Company({str(n): Share.of(wanted.recipe, wanted.programs) for n, wanted in enumerate(line)})
+    company = Company({str(n): Share.of(wanted.kind, wanted.recipe, wanted.programs) for n, wanted in enumerate(line)})
     turns = [Waiting(id=str(n), model=wanted.recipe.model) for n, wanted in enumerate(line)]
     joined: set[str] = set()
     for n, wanted in enumerate(line):

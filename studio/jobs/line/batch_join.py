@@ -12,6 +12,7 @@ from itertools import islice
 
 from pipelines.batching import find_kind
 from pipelines.recipe import Recipe
+from studio.jobs.job import GENERATE
 from studio.jobs.line.order import Waiting
 
 LOOK_AHEAD = 200  # jobs of the model that may join a batch
@@ -28,8 +29,9 @@ class Share:
     outputs: int
 
     @classmethod
-    def of(cls, recipe: Recipe, programs: str) -> "Share":
-        kind = find_kind(recipe)
+    def of(cls, job_kind: str, recipe: Recipe, programs: str) -> "Share":
+        """What a job of this kind brings: batches are of pictures and videos alone."""
+        kind = find_kind(recipe) if job_kind == GENERATE else None
         return cls(kind=None if kind is None else (programs, kind), outputs=recipe.batch_size)
 
 

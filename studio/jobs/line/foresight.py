@@ -34,6 +34,7 @@ class Place:
 class Asked:
     """What somebody waits for."""
 
+    kind: str
     owner: str
     recipe: Recipe
     programs: str
@@ -111,7 +112,8 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
     """The place of each job that was `asked` for, the one that runs first in front. Moves the servers on."""
     plan = Plan(line)
     makes_many = any(server.row.outputs_at_once > 1 for server in servers)
-    company = Company({name: Share.of(one.recipe, one.programs) for name, one in asked.items()} if makes_many else {})
+    shares = {name: Share.of(job.kind, job.recipe, job.programs) for name, job in asked.items()} if makes_many else {}
+    company = Company(shares)
     is_coming_up = all(server.row.state.is_coming_up for server in servers)
     activity = servers[0].row.activity if is_coming_up else ""
     is_busy = all(server.running for server in servers)
@@ -127,7 +129,9 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
                 places[turn.job_id] = replace(first, position=position, reason=reason)
             else:
                 server.run(job.recipe, job.programs)
-                reason = turn.reason or activity or _say_place(before, owner=job.owner, is_busy=is_busy)
+                reason = turn.reason or activity
+                if not reason:
+                    reason = _say_place(before, owner=job.owner, is_busy=is_busy)
                 places[turn.job_id] = Place(
                     position=position, reason=reason, eta_s=server.free_s, eta_error_s=server.error_s
                 )
@@ -149,7 +153,8 @@ def _say_place(before: Counter[str], *, owner: str, is_busy: bool) -> str:
     count = before.total()
     if not count:
         return "next, when the running job ends" if is_busy else "next"
-    jobs, of_others = "job" if count == 1 else "jobs", count - before[owner]
+    jobs = "job" if count == 1 else "jobs"
+    of_others = count - before[owner]
     if of_others == count:
         return f"{count} {jobs} of others before it"
     return f"{count} {jobs} before it, {of_others} of others'" if of_others else f"{count} {jobs} before it"

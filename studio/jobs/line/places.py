@@ -64,9 +64,14 @@ def read_places(database: Database) -> dict[str, Place]:
 
     An eta ends at the first job in line that was never measured.
     """
-    rows = database.read("SELECT id, owner, recipe, programs FROM jobs WHERE state = ?", (JobState.QUEUED,))
+    rows = database.read("SELECT id, kind, owner, recipe, programs FROM jobs WHERE state = ?", (JobState.QUEUED,))
     asked = {
-        row["id"]: Asked(owner=row["owner"], recipe=Recipe.model_validate_json(row["recipe"]), programs=row["programs"])
+        row["id"]: Asked(
+            kind=row["kind"],
+            owner=row["owner"],
+            recipe=Recipe.model_validate_json(row["recipe"]),
+            programs=row["programs"],
+        )
         for row in rows
     }
     return foresee(read_line(database), asked, _read_servers(database))

@@ -62,3 +62,26 @@ def test_an_emptied_cache_makes_what_was_on_disk_cold_and_leaves_what_is_warm(
     with database.write() as tx:
         record(tx, Measured(model=second.id, shape=other, batch_size=1, compile_s=3.0))
     assert read()[f"{second.id} {other}"] == "disk"
+
+
+def test_a_change_of_state_is_told_with_the_worker_it_is_of(database: Database) -> None:
+    with database.write() as tx:
+        workers.describe(tx, "second", WorkerState.BUSY, activity="running a job", model="m")
+    told = read_after(database, 0)[-1].to_json()
+    assert (told["kind"], told["worker"], told["engine"]["state"]) == ("engine.state", "second", "busy")
+    assert told["engine"] == workers.read_worker(database, "second").to_engine_json()
+    assert [worker.id for worker in workers.read_workers(database)] == [LOCAL, "second"]
+    assert workers.read_worker(database).state is WorkerState.STOPPED
+
+
+def test_what_any_worker_does_with_the_cache_counts(database: Database) -> None:
+    with database.write() as tx:
+        workers.describe(tx, "second", WorkerState.PREPARING, activity="loading", phase="loading", shapes={"a": "disk"})
+    assert (workers.is_loading(database), workers.is_compiling(database)) == (True, False)
+    with database.write() as tx:
+        workers.measure(tx, "second", mesh="", devices=[], host={}, compiling=1)
+        workers.forget_disk(tx)
+    assert workers.is_compiling(database)
+    second = workers.read_worker(database, "second")
+    assert second.shapes == {"a": "cold"}
+    assert second.cache_cleared_at > 0

@@ -541,7 +541,7 @@ def test_a_picture_brought_along_that_the_hook_refuses_makes_nothing(
 def test_files_without_their_rows_do_not_stay(
     worker: Worker, database: Database, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("studio.worker.saving.claims.finish", lambda *_arguments, **_fields: 1 / 0)
+    monkeypatch.setattr("studio.worker.local_desk.claims.finish", lambda *_arguments, **_fields: 1 / 0)
     job = submit(batch_size=2)
     worker.run_next()
     assert queue.read_job(database, job.id).state is JobState.FAILED

@@ -30,6 +30,7 @@ from studio.jobs.workers import WorkerState, read_worker
 from studio.library.records import read_output
 from studio.settings import Settings
 from studio.worker.__main__ import _open_devices
+from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Loader, Resident
 
@@ -57,7 +58,7 @@ def open_worker(
         own = dataclasses.replace(settings, fake=False, mesh="dp=1", **changes)
         worker = Worker(
             settings=own,
-            database=database,
+            desk=LocalDesk(database, settings),
             catalog=flux2_catalog,
             resident=Resident(load or _open_devices(own).load),
             default_model=flux2_catalog.get("klein"),

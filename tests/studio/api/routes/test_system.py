@@ -33,7 +33,7 @@ def test_the_workers_gauges_are_told_with_models_and_versions(
     assert worker.run_next()  # loads and warms the default model
     with database.write() as tx:
         workers.equip(tx, LOCAL, chips=1, chip_price=None)
-    gauges.tell(database, worker.resident, lambda: [gauges.FAKE_DEVICE])
+    gauges.tell(worker.desk, worker.resident, lambda: [gauges.FAKE_DEVICE])
     found = client.get(SYSTEM).json()
     assert found["engine"]["model"] == worker.default_model.id
     assert found["machine"]["devices"] == [gauges.FAKE_DEVICE]

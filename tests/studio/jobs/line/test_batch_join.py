@@ -11,7 +11,7 @@ from pipelines.catalog import Catalog
 from pipelines.recipe import Recipe, resolve
 from studio.database import Database, open_database
 from studio.jobs import claims, queue
-from studio.jobs.job import move
+from studio.jobs.job import GENERATE, move
 from studio.jobs.line.batch_join import LOOK_AHEAD, Company, Share, choose_company
 from studio.jobs.line.order import Waiting
 from studio.jobs.states import JobState
@@ -48,7 +48,7 @@ def test_only_so_many_jobs_of_the_model_are_looked_at() -> None:
 
 
 def test_a_job_that_has_its_place_already_is_not_foretold_again(make_recipe: Callable[..., Recipe]) -> None:
-    share = Share.of(make_recipe(), "256x256")
+    share = Share.of(GENERATE, make_recipe(), "256x256")
     first, second, third = (Waiting(id=name, model="a") for name in "abc")
     company = Company({"a": share, "b": share, "c": share})
     assert company.choose(first, [second, third], room=2) == [second]

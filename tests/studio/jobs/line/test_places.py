@@ -8,11 +8,12 @@ import pytest
 from pipelines.catalog import Catalog
 from pipelines.stages import Progress
 from studio.database import Database
-from studio.jobs import arrange, claims, queue
+from studio.jobs import arrange, claims, queue, workers
 from studio.jobs.costs import estimates
 from studio.jobs.costs.price import price_line
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
+from studio.jobs.workers import LOCAL, WorkerState
 
 Submit = Callable[..., Job]
 
@@ -179,3 +180,37 @@ def test_the_model_that_is_being_loaded_counts(database: Database, submit: Submi
     assert read_places(database) == [("of the new one", 1), ("of the old one", 2)]
     next_one = claims.claim_next(database, resident=new)
     assert next_one is not None and next_one.recipe.prompt == "of the new one"
+
+
+def test_several_workers_shorten_the_wait_and_each_keeps_its_model(
+    database: Database, submit: Submit, catalog: Catalog
+) -> None:
+    """Two workers with a model each: a job goes to whoever is free first, in seconds of its own device."""
+    mine, hers = catalog.models[0].id, catalog.models[1].id
+    with database.write() as tx:
+        workers.describe(tx, LOCAL, WorkerState.READY, activity="ready", device="slow", model=mine)
+        workers.describe(tx, "second", WorkerState.READY, activity="ready", device="fast", model=hers)
+        for worker, step_s in ((LOCAL, 10.0), ("second", 1.0)):
+            for model in (mine, hers):
+                shape = str(catalog.get(model).default_shape)
+                estimates.record(
+                    tx,
+                    estimates.Measured(
+                        model=model, shape=shape, batch_size=1, load_s=100.0, step_s=step_s, fixed_s=0.0
+                    ),
+                    worker,
+                )
+    for prompt, model in (("a", mine), ("b", hers), ("c", mine), ("d", hers)):
+        submit(prompt, model=model)
+    waiting = queue.list_jobs(database, owner="local", state=JobState.QUEUED)
+    assert [(job.recipe.prompt, job.eta_s) for job in waiting] == [("a", 20.0), ("b", 2.0), ("d", 4.0), ("c", 106.0)]
+
+    claimed = [claims.claim_next(database, LOCAL, resident=mine), claims.claim_next(database, "second", resident=hers)]
+    assert [job.recipe.prompt for job in claimed] == ["a", "b"]
+    waiting = queue.list_jobs(database, owner="local", state=JobState.QUEUED)
+    assert [(job.recipe.prompt, job.eta_s) for job in waiting] == [("d", 4.0), ("c", 106.0)], (
+        "as whoever is free takes it"
+    )
+    with database.write() as tx:
+        workers.describe(tx, "second", WorkerState.STOPPED, activity="stopped", model="")
+    assert [job.recipe.prompt for job in queue.list_jobs(database, owner="local", state=JobState.QUEUED)] == ["c", "d"]
