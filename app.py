@@ -35,7 +35,7 @@ from studio.services.disk import keep_disk
 from studio.services.webhook_sender import send_webhooks
 from studio.database import Database, open_database
 from studio.hosting import backup
-from studio.jobs.engine import read_engine
+from studio.jobs.workers import read_worker
 from studio.settings import Settings, read_settings
 from studio.worker.lock import hold_lock
 from studio.worker.supervisor import Supervisor
@@ -152,7 +152,7 @@ class Server(uvicorn.Server):
         if self._settings.access.mode is not Mode.OPEN:
             console.print(f"  Access  {self._settings.access.mode}", markup=False)
         deadline = time.monotonic() + DEVICE_TIMEOUT_S
-        while not (device := read_engine(self._database).device) and time.monotonic() < deadline:
+        while not (device := read_worker(self._database).device) and time.monotonic() < deadline:
             await asyncio.sleep(0.1)
         console.print(f"  Device  {device or f'still starting; see {self._settings.worker_log}'}\n", markup=False)
 

@@ -32,6 +32,7 @@ from studio.jobs import queue
 from studio.jobs.job import Job
 from studio.library import uploads
 from studio.settings import Settings
+from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
 
@@ -187,7 +188,7 @@ def worker(settings: Settings, database: Database, catalog: Catalog) -> Worker:
 
     return Worker(
         settings=settings,
-        database=database,
+        desk=LocalDesk(database, settings),
         catalog=catalog,
         resident=Resident(load),
         default_model=catalog.default,

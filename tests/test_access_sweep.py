@@ -31,6 +31,7 @@ from studio.jobs import queue
 from studio.library import trash, uploads
 from studio.settings import Settings
 from studio.ui import manual
+from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
 
@@ -96,7 +97,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, encode_picture: Any) -> Iter
 def make_worker(settings: Settings, database: Database, catalog: Catalog) -> Worker:
     return Worker(
         settings=settings,
-        database=database,
+        desk=LocalDesk(database, settings),
         catalog=catalog,
         resident=Resident(lambda model, _: FakeFamily(model, compile_s=0, step_s=0)),
         default_model=catalog.default,

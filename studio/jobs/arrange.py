@@ -9,10 +9,8 @@ from enum import StrEnum
 
 from studio import events
 from studio.database import Database, Transaction
-from studio.jobs.engine import read_engine
-from studio.jobs.line.batch_join import Company
-from studio.jobs.line.order import plan_turns
-from studio.jobs.line.waiting_rows import IN_ORDER, find_resident, read_line
+from studio.jobs.line.places import read_places
+from studio.jobs.line.waiting_rows import IN_ORDER, read_line
 from studio.jobs.queue import JobStateError, ask_to_end
 from studio.jobs.states import JobState
 
@@ -41,9 +39,7 @@ def place_before(database: Database, job_id: str, before: str | None, *, owner: 
                 )
         if before == job_id:
             return
-        engine = read_engine(database)
-        turns = plan_turns(line, find_resident(database, engine), join=Company.read(database, engine).choose)
-        order = [turn.job_id for turn in turns if turn.job_id in own]
+        order = [waiting for waiting in read_places(database) if waiting in own]
         order.remove(job_id)
         order.insert(len(order) if before is None else order.index(before), job_id)
         positions = tx.execute(

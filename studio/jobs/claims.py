@@ -1,23 +1,25 @@
-"""The worker's side of the queue: take the next job, tell how far it is, end it.
+"""A worker's side of the queue: take the next job, tell how far it is, end it.
 
-Every statement names the state it expects, so a worker that lost its job (server restarted, supervisor gave it up)
-finds that out instead of overwriting what was decided meanwhile.
+A claim is a row that names its worker and its attempt. Every statement names both (job.HELD), so a worker that lost its
+job (a server restarted, a supervisor gave the worker up, another attempt began) finds that out instead of overwriting
+what was decided meanwhile. What ends or puts back a worker's jobs touches that worker's alone.
 """
 
 import json
 import time
 from typing import Any
 
-from pipelines.batching import find_kind
+from pipelines.recipe import Recipe
 from pipelines.stages import Progress
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.costs import cost
-from studio.jobs.job import UNSTARTED, Card, Job, move
-from studio.jobs.line.batch_join import LOOK_AHEAD
-from studio.jobs.line.order import choose_next, take_turns
+from studio.jobs.job import HELD, UNSTARTED, Card, Job, end, move
+from studio.jobs.line.batch_join import Share, choose_company
+from studio.jobs.line.order import Waiting, choose_next, take_turns
 from studio.jobs.line.waiting_rows import read_line
 from studio.jobs.states import JobState
+from studio.jobs.workers import LEASE_S, LOCAL
 
 INTERRUPTED = Card(
     title="Interrupted",
@@ -32,8 +34,11 @@ def find_next_model(database: Database, *, resident: str | None) -> str | None:
     return chosen.model if chosen else None
 
 
-def claim_next(database: Database, *, resident: str | None) -> Job | None:
-    """Takes the job whose turn it is (order.py) and counts whom it overtook; None when nobody waits."""
+def claim_next(database: Database, worker: str = LOCAL, *, resident: str | None) -> Job | None:
+    """Takes the job whose turn it is for a worker with this model (order.py), and counts whom it overtook.
+
+    None when nobody waits.
+    """
     if not read_line(database).owners:  # without the write lock, which an idle worker must not take 20 times a second
         return None
     with database.write() as tx:
@@ -44,35 +49,33 @@ def claim_next(database: Database, *, resident: str | None) -> Job | None:
         turns = take_turns(line)
         overtaken = [(job.id,) for job in turns[: turns.index(chosen)]]
         tx.executemany("UPDATE jobs SET overtaken = overtaken + 1 WHERE id = ?", overtaken)
-        return move(tx, chosen.id, JobState.RUNNING, started_at=time.time())
+        return _take(tx, chosen.id, worker, now=time.time())
 
 
 def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
-    """Takes waiting jobs that can run as one batch with a running one, for `room` outputs in all, in turn.
+    """Takes waiting jobs that can run as one batch with a claimed one, for `room` outputs in all, in turn.
 
-    Nobody waits longer for them, so whom they pass is not counted as overtaken. From now on all share the machine.
+    Nobody waits longer for them, so whom they pass is not counted as overtaken. From now on all share the machine of
+    the worker. Nobody joins a job that its worker does not hold any more.
     """
-    kind = find_kind(job.recipe)
-    if kind is None or room <= 0:
+    kind = Share.of(job.kind, job.recipe, job.programs).kind
+    if kind is None or room <= 0 or job.worker is None:
         return []
     now = time.time()
-    taken: list[Job] = []
     with database.write() as tx:  # nobody else writes while it looks ahead
-        alike = [waiting for waiting in take_turns(read_line(database)) if waiting.model == job.recipe.model]
-        for waiting in alike[:LOOK_AHEAD]:
-            if not room:
-                break
-            row = tx.execute("SELECT * FROM jobs WHERE id = ? AND programs = ?", (waiting.id, job.programs)).fetchone()
-            found = Job.from_row(row) if row is not None else None
-            if found is None or found.recipe.batch_size > room or find_kind(found.recipe) != kind:
-                continue
-            moved = move(tx, found.id, JobState.RUNNING, started_at=now)
-            if moved is not None:
-                taken.append(moved)
-                room -= moved.recipe.batch_size
+        if not is_held(tx, job):
+            return []
+
+        def look(waiting: Waiting) -> Share:
+            row = tx.execute("SELECT kind, recipe, programs FROM jobs WHERE id = ?", (waiting.id,)).fetchone()
+            return Share.of(row["kind"], Recipe.model_validate_json(row["recipe"]), row["programs"])
+
+        first = Waiting(id=job.id, model=job.recipe.model)
+        company = choose_company(first, kind, take_turns(read_line(database)), room=room, look=look)
+        taken = [_take(tx, waiting.id, job.worker, now=now) for waiting in company]
         if taken:
-            cost.share_machine(tx, since=now)
-    return taken
+            cost.share_machine(tx, job.worker, since=now)
+    return [other for other in taken if other is not None]
 
 
 def report(database: Database, job: Job, progress: Progress, *, eta_s: float | None) -> bool:
@@ -81,17 +84,17 @@ def report(database: Database, job: Job, progress: Progress, *, eta_s: float | N
     with database.write() as tx:
         row = tx.execute(
             "UPDATE jobs SET phase = :phase, phase_done = :done, phase_total = :total, phase_detail = :detail, "
-            "step = CASE WHEN :is_step THEN :done ELSE step END, eta_s = :eta_s "
-            "WHERE id = :id AND state = :running RETURNING step, steps, cancel_requested",
+            "step = CASE WHEN :is_step THEN :done ELSE step END, eta_s = :eta_s, lease_until = :lease_until "
+            f"WHERE {HELD} RETURNING step, steps, cancel_requested",
             {
+                **job.claim,
                 "phase": progress.phase,
                 "done": progress.done,
                 "total": progress.total,
                 "detail": progress.detail,
                 "is_step": is_step,
                 "eta_s": eta_s,
-                "id": job.id,
-                "running": JobState.RUNNING,
+                "lease_until": time.time() + LEASE_S,
             },
         ).fetchone()
         if row is None or row["cancel_requested"]:
@@ -112,16 +115,30 @@ def report(database: Database, job: Job, progress: Progress, *, eta_s: float | N
 
 
 def save_preview(database: Database, job: Job, jpeg: bytes) -> None:
-    """Replaces the job's latest preview, unless the job has ended meanwhile."""
+    """Replaces the job's latest preview, unless its worker does not hold it any more."""
     with database.write() as tx:
         row = tx.execute(
-            "INSERT INTO previews (job_id, version, jpeg) SELECT id, 1, ? FROM jobs WHERE id = ? AND state = ? "
+            f"INSERT INTO previews (job_id, version, jpeg) SELECT id, 1, :jpeg FROM jobs WHERE {HELD} "
             "ON CONFLICT (job_id) DO UPDATE SET version = version + 1, jpeg = excluded.jpeg RETURNING version",
-            (jpeg, job.id, JobState.RUNNING),
+            {**job.claim, "jpeg": jpeg},
         ).fetchone()
         if row is not None:
             data = {"version": row["version"], "url": f"/api/v1/jobs/{job.id}/preview.jpg?v={row['version']}"}
             events.append(tx, kind="job.preview", owner=job.owner, job_id=job.id, data=data)
+
+
+def is_held(tx: Transaction, job: Job) -> bool:
+    """Whether the worker that claimed the job still holds it."""
+    return tx.execute(f"SELECT 1 FROM jobs WHERE {HELD}", job.claim).fetchone() is not None
+
+
+def is_taken_over(database: Database, job: Job) -> bool:
+    """Whether a later attempt at this job runs, or made its outputs."""
+    found = database.read_one(
+        "SELECT 1 FROM jobs WHERE id = ? AND attempt > ? AND state IN (?, ?)",
+        (job.id, job.attempt, JobState.RUNNING, JobState.DONE),
+    )
+    return found is not None
 
 
 def finish(
@@ -133,10 +150,10 @@ def finish(
     compiles: int,
     revision: str,
 ) -> Job | None:
-    """Ends a job well, in the transaction that stores its outputs."""
-    return move(
+    """Ends a job well, in the transaction that stores its outputs; None, and they must not be, when it was lost."""
+    return end(
         tx,
-        job.id,
+        job,
         JobState.DONE,
         outputs=json.dumps(outputs),
         timings=json.dumps(timings),
@@ -145,42 +162,49 @@ def finish(
     )
 
 
-def fail(database: Database, job_id: str, card: Card) -> None:
+def fail(database: Database, job: Job, card: Card) -> None:
     """Ends a job with a card that says what happened and what to try."""
     with database.write() as tx:
-        move(tx, job_id, JobState.FAILED, error=json.dumps(card.to_json()))
+        end(tx, job, JobState.FAILED, error=json.dumps(card.to_json()))
 
 
-def end_cancelled(database: Database, job_id: str) -> None:
+def end_cancelled(database: Database, job: Job) -> None:
     """Ends a running job that somebody cancelled."""
     with database.write() as tx:
-        move(tx, job_id, JobState.CANCELLED)
+        end(tx, job, JobState.CANCELLED)
 
 
-def fail_running(database: Database, card: Card) -> None:
+def fail_running(database: Database, card: Card, worker: str = LOCAL) -> None:
     """Ends what a worker that died was doing. Only for its supervisor, when the process is gone for certain."""
-    _end_running(database, JobState.FAILED, card)
+    _end_running(database, worker, JobState.FAILED, card)
 
 
-def interrupt_running(database: Database) -> None:
-    """Ends what an earlier server's worker was doing. Only when no worker runs (worker/lock.py)."""
-    _end_running(database, JobState.INTERRUPTED, INTERRUPTED)
+def interrupt_running(database: Database, worker: str = LOCAL) -> None:
+    """Ends what an earlier server's worker was doing. Only when that worker does not run (worker/lock.py)."""
+    _end_running(database, worker, JobState.INTERRUPTED, INTERRUPTED)
 
 
-def has_running(database: Database) -> bool:
-    """Whether a job is held by a worker."""
-    return database.read_one("SELECT 1 FROM jobs WHERE state = ?", (JobState.RUNNING,)) is not None
+def has_running(database: Database, worker: str = LOCAL) -> bool:
+    """Whether the worker holds a job."""
+    running = "SELECT 1 FROM jobs WHERE state = ? AND worker = ?"
+    return database.read_one(running, (JobState.RUNNING, worker)) is not None
 
 
-def requeue_running(database: Database) -> None:
-    """Puts what was not finished in front of the line, as if it had never begun. Only when no worker runs.
+def list_running(database: Database) -> set[str]:
+    """The ids of all jobs that some worker holds."""
+    return {row["id"] for row in database.read("SELECT id FROM jobs WHERE state = ?", (JobState.RUNNING,))}
+
+
+def requeue_running(database: Database, worker: str = LOCAL) -> None:
+    """Puts what a worker did not finish in front of the line, as if it had never begun. Only when it does not run.
 
     What somebody had cancelled meanwhile ends as cancelled.
     """
     with database.write() as tx:
         first = tx.execute("SELECT min(position) FROM jobs WHERE state = ?", (JobState.QUEUED,)).fetchone()[0]
         rows = tx.execute(
-            "SELECT id, cancel_requested FROM jobs WHERE state = ? ORDER BY position, rowid", (JobState.RUNNING,)
+            "SELECT id, cancel_requested FROM jobs WHERE state = ? AND worker = ? ORDER BY position, rowid",
+            (JobState.RUNNING, worker),
         ).fetchall()
         for position, row in enumerate(rows, start=(first or 0) - len(rows)):
             if row["cancel_requested"]:
@@ -190,7 +214,14 @@ def requeue_running(database: Database) -> None:
                 move(tx, row["id"], JobState.QUEUED, position=position, **UNSTARTED)
 
 
-def _end_running(database: Database, to: JobState, card: Card) -> None:
+def _take(tx: Transaction, job_id: str, worker: str, *, now: float) -> Job | None:
+    attempt = tx.execute("SELECT attempt + 1 FROM jobs WHERE id = ?", (job_id,)).fetchone()[0]
+    lease_until = now + LEASE_S
+    return move(tx, job_id, JobState.RUNNING, started_at=now, worker=worker, attempt=attempt, lease_until=lease_until)
+
+
+def _end_running(database: Database, worker: str, to: JobState, card: Card) -> None:
+    running = "SELECT id FROM jobs WHERE state = ? AND worker = ?"
     with database.write() as tx:
-        for row in tx.execute("SELECT id FROM jobs WHERE state = ?", (JobState.RUNNING,)).fetchall():
+        for row in tx.execute(running, (JobState.RUNNING, worker)).fetchall():
             move(tx, row["id"], to, error=json.dumps(card.to_json()))

@@ -25,9 +25,17 @@ EVENT_OF_STATE = {
     JobState.INTERRUPTED: "job.failed",
 }
 
+GENERATE = "generate"
+"""The kind of a job that makes pictures or videos."""
 
-# The columns of a job that nobody has begun.
+HELD = "id = :_id AND worker = :_worker AND attempt = :_attempt AND state = 'running'"
+"""Finds the row of a job (Job.claim) as long as the worker that claimed it holds it: no longer once it was ended, put
+back, or claimed again."""
+
+# The columns of a job that nobody has begun; how often it was claimed stays.
 UNSTARTED: dict[str, Any] = {
+    "worker": None,
+    "lease_until": None,
     "started_at": None,
     "finished_at": None,
     "phase": "",
@@ -74,11 +82,17 @@ class Job:
     `programs` names what it needs compiled: its shape, or `512x512 with 2 of 768x512` (pipelines/references.py);
     `revision` says which weights made its outputs, when there are some. `chip_seconds` and `cost_usd` are counted at
     the end of each attempt (cost.py).
+
+    `kind` says what it is, so what runs it (worker/runners). `worker` is who holds it, or held it to its end; `attempt`
+    counts the times that it was claimed. Both together are a claim: whoever writes for a running job names them.
     """
 
     id: str
+    kind: str
     owner: str
     state: JobState
+    worker: str | None
+    attempt: int
     recipe: Recipe
     created_at: float
     started_at: float | None
@@ -111,8 +125,11 @@ class Job:
         """Reads a full row of the table `jobs`."""
         return cls(
             id=row["id"],
+            kind=row["kind"],
             owner=row["owner"],
             state=JobState(row["state"]),
+            worker=row["worker"],
+            attempt=row["attempt"],
             recipe=Recipe.model_validate_json(row["recipe"]),
             created_at=row["created_at"],
             started_at=row["started_at"],
@@ -141,6 +158,11 @@ class Job:
             cost_usd=row["cost_usd"],
         )
 
+    @property
+    def claim(self) -> dict[str, Any]:
+        """The values of HELD."""
+        return {"_id": self.id, "_worker": self.worker, "_attempt": self.attempt}
+
     def waiting(self, *, position: int, reason: str, eta_s: float | None, eta_error_s: float | None) -> "Job":
         """This job with what only the whole queue can say."""
         return replace(self, position=position, reason=reason, eta_s=eta_s, eta_error_s=eta_error_s)
@@ -153,23 +175,32 @@ class Job:
 def move(tx: Transaction, job_id: str, to: JobState, **columns: Any) -> Job | None:
     """Moves a job and sets `columns` with it; None when the job is not in a state that allows the move.
 
-    Writes the event with the whole job in the same transaction. A job that ends loses its preview.
+    Writes the event with the whole job in the same transaction. A job that ends loses its preview and its lease.
+    Not for a worker, which may have lost the job meanwhile: `end`.
     """
+    sources = ", ".join(f"'{state}'" for state in MOVES[to])
+    return _move(tx, to, columns, where=f"id = :_id AND state IN ({sources})", values={"_id": job_id})
+
+
+def end(tx: Transaction, job: Job, to: JobState, **columns: Any) -> Job | None:
+    """Ends a job for the worker that claimed it, as `move` does; None when that worker does not hold it any more."""
+    return _move(tx, to, columns, where=HELD, values=job.claim)
+
+
+def _move(tx: Transaction, to: JobState, columns: dict[str, Any], *, where: str, values: dict[str, Any]) -> Job | None:
+    job_id = values["_id"]
+    if tx.execute(f"SELECT 1 FROM jobs WHERE {where}", values).fetchone() is None:
+        return None
     if to.is_final:
-        columns = {"finished_at": time.time(), "eta_s": None, **columns}
+        columns = {"finished_at": time.time(), "eta_s": None, "lease_until": None, **columns}
         columns |= cost.charge(tx, job_id, to, ended_at=columns["finished_at"])
         tx.execute("DELETE FROM previews WHERE job_id = ?", (job_id,))
-    assignments = ", ".join(f"{name} = :{name}" for name in columns)
-    sources = ", ".join(f"'{state}'" for state in MOVES[to])
+    assignments = ", ".join(f"{name} = :{name}" for name in ("state", *columns))
     row = tx.execute(
-        f"UPDATE jobs SET state = :_to{', ' if assignments else ''}{assignments} "
-        f"WHERE id = :_id AND state IN ({sources}) RETURNING *",
-        {**columns, "_to": to, "_id": job_id},
+        f"UPDATE jobs SET {assignments} WHERE id = :_id RETURNING *", {**columns, "state": to, "_id": job_id}
     ).fetchone()
-    if row is None:
-        return None
     if to in (JobState.CANCELLED, JobState.FAILED):
-        cost.share_machine(tx, since=row["finished_at"])
+        cost.share_machine(tx, row["worker"], since=row["finished_at"])
     job = Job.from_row(row)
     append_event(tx, job, EVENT_OF_STATE[to])
     return job

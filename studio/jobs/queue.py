@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.recipe import Recipe
 from studio.database import Database, Transaction
-from studio.jobs.job import UNSTARTED, Job, append_event, move
+from studio.jobs.job import GENERATE, UNSTARTED, Job, append_event, move
 from studio.jobs.line.places import in_line, with_places
 from studio.jobs.states import JobState
 from studio.settings import QUEUE_QUOTA
@@ -39,11 +39,15 @@ class DiskFullError(LumeshError):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A resolved recipe, what it needs compiled (library/inputs.py), and the id of the preset that it came from."""
+    """A resolved recipe, what it needs compiled (library/inputs.py), and the id of the preset that it came from.
+
+    `kind` says what is wanted of it; another kind than pictures names programs of its own.
+    """
 
     recipe: Recipe
     programs: str
     preset: str | None = None
+    kind: str = GENERATE
 
 
 def submit(
@@ -207,10 +211,11 @@ def require_room(tx: Transaction, *, owner: str, joining: int, quota: int) -> No
 def _insert(tx: Transaction, wanted: Wanted, *, owner: str) -> Job:
     recipe, now = wanted.recipe, time.time()
     row = tx.execute(
-        "INSERT INTO jobs (id, owner, state, recipe, model, shape, created_at, queued_at, position, steps, programs, "
-        "preset) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
+        "INSERT INTO jobs (id, kind, owner, state, recipe, model, shape, created_at, queued_at, position, steps, "
+        "programs, preset) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
         (
             secrets.token_hex(5),
+            wanted.kind,
             owner,
             JobState.QUEUED,
             json.dumps(recipe.to_json()),

@@ -8,7 +8,7 @@ import io
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -71,10 +71,11 @@ def discard(outputs_dir: Path, saved: Iterable[SavedFile]) -> None:
             (outputs_dir / name).unlink(missing_ok=True)
 
 
-def forget_torn(outputs_dir: Path) -> None:
-    """What a worker was still writing when it was killed; before another one writes."""
+def forget_torn(outputs_dir: Path, *, writing: Collection[str] = ()) -> None:
+    """Deletes what a worker was writing when it was killed, but nothing of the jobs that others are `writing` now."""
     for part in outputs_dir.glob(f"*/.*{PART}.*"):
-        part.unlink(missing_ok=True)
+        if part.name[1:].partition("-")[0] not in writing:
+            part.unlink(missing_ok=True)
 
 
 def write_whole(file: Path, content: bytes) -> None:

@@ -4,7 +4,7 @@
 """
 
 CANNOT_START_CODE = 4
-"""The exit code of a worker that cannot start, for the reason it stored in the engine's row."""
+"""The exit code of a worker that cannot start, for the reason it stored in its row."""
 
 IDLE_FLAG = "--idle"
 """Start without preparing the default model: an earlier worker ended while it did."""

@@ -20,15 +20,17 @@ from pipelines.mesh_text import asks_for_many
 from pipelines.stages import Family, OnProgress
 from studio.access.hooks import load_hook
 from studio.database import Database, open_database
-from studio.jobs import engine, machine
-from studio.jobs.engine import EngineState
+from studio.jobs import claims
 from studio.jobs.job import Card
+from studio.jobs.workers import WorkerState
 from studio.library.files import forget_torn
 from studio.settings import Settings, read_settings
 from studio.worker import CANNOT_START_CODE, IDLE_FLAG, gauges
+from studio.worker.bench import Trace
 from studio.worker.gauges import MeasureDevices
+from studio.worker.local_desk import LocalDesk
 from studio.worker.lock import hold_lock
-from studio.worker.loop import Trace, Worker
+from studio.worker.loop import Worker
 from studio.worker.resident import Finder, Loader, Resident
 
 # A worker that was told to go ends within its current chunk; a device call can take this long.
@@ -37,7 +39,7 @@ ORPHAN_EXIT_CODE = 3
 
 
 def main() -> int:
-    """0 after its last job; CANNOT_START_CODE, with the reason in the log and in the engine's row, without a start."""
+    """0 after its last job; CANNOT_START_CODE, with the reason in the log and in its row, without a start."""
     faulthandler.enable()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     flags = [flag for flag in sys.argv[1:] if flag != IDLE_FLAG]
@@ -51,8 +53,8 @@ def main() -> int:
             return 0
     except LumeshError as error:
         logging.getLogger(__name__).error("%s", error)
-        with database.write() as tx:
-            engine.describe(tx, EngineState.STARTING, activity="cannot start", error=Card.of(error).to_json())
+        desk = LocalDesk(database, settings)
+        desk.announce(WorkerState.STARTING, activity="cannot start", error=Card.of(error).to_json())
     return CANNOT_START_CODE
 
 
@@ -65,23 +67,21 @@ def _follow_app(ending: threading.Event) -> None:
 
 def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: threading.Event) -> None:
     catalog = load_catalog(settings.models_dir, settings.loras_dir)
-    with database.write() as tx:
-        engine.describe(tx, EngineState.STARTING, activity="starting", pid=os.getpid(), model="", shapes={})
-    forget_torn(settings.outputs_dir)
+    desk = LocalDesk(database, settings)
+    desk.announce(WorkerState.STARTING, activity="starting", pid=os.getpid(), model="", shapes={})
+    forget_torn(settings.outputs_dir, writing=claims.list_running(database))
     opened = _open_devices(settings)
-    with database.write() as tx:
-        machine.describe(tx, chips=opened.chips, chip_price=settings.chip_price)
-        if is_prepared:
-            engine.describe(
-                tx, EngineState.READY, activity="ready", device=opened.title, error=_not_prepared(settings).to_json()
-            )
-        else:
-            engine.describe(tx, EngineState.STARTING, activity="starting", device=opened.title)
+    desk.equip(chips=opened.chips, chip_price=settings.chip_price)
+    if is_prepared:
+        error = _not_prepared(settings).to_json()
+        desk.announce(WorkerState.READY, activity="ready", device=opened.title, error=error)
+    else:
+        desk.announce(WorkerState.STARTING, activity="starting", device=opened.title)
     resident = Resident(opened.load, find=opened.find)
-    threading.Thread(target=gauges.watch, args=(database, resident, opened.measure), name="gauges", daemon=True).start()
+    threading.Thread(target=gauges.watch, args=(desk, resident, opened.measure), name="gauges", daemon=True).start()
     worker = Worker(
         settings=settings,
-        database=database,
+        desk=desk,
         catalog=catalog,
         resident=resident,
         default_model=catalog.get(settings.model) if settings.model else catalog.default,

@@ -12,10 +12,9 @@ import numpy as np
 
 from pipelines.errors import Cancelled
 from pipelines.stages import Outcome, Progress
-from studio.database import Database
-from studio.jobs import claims
 from studio.jobs.costs.estimates import History
 from studio.jobs.job import Card, Job
+from studio.worker.desk import Desk
 from studio.worker.progress import JobProgress
 
 
@@ -33,8 +32,8 @@ class Member:
 class Batch:
     """The jobs that still want their outputs; leave it as a context manager, so that last previews are finished."""
 
-    def __init__(self, database: Database, history: History) -> None:
-        self._database = database
+    def __init__(self, desk: Desk, history: History) -> None:
+        self._desk = desk
         self._history = history
         self._members: list[Member] = []
         self._count = 0
@@ -60,9 +59,7 @@ class Batch:
     def add(self, job: Job, *, estimate_s: float | None) -> None:
         """The job's outputs come behind those that are there."""
         rows = slice(self._count, self._count + job.recipe.batch_size)
-        progress = self._stack.enter_context(
-            JobProgress(self._database, job, history=self._history, estimate_s=estimate_s)
-        )
+        progress = self._stack.enter_context(JobProgress(self._desk, job, history=self._history, estimate_s=estimate_s))
         self._members.append(Member(job=job, number=self._joined, progress=progress, rows=rows, estimate_s=estimate_s))
         self._count = rows.stop
         self._joined += 1
@@ -90,21 +87,21 @@ class Batch:
     def leave(self, member: Member) -> None:
         """Ends a job that somebody cancelled."""
         self._members.remove(member)
-        claims.end_cancelled(self._database, member.job.id)
+        self._desk.end_cancelled(member.job)
 
     def refuse(self, number: int, card: Card) -> None:
         """Ends one job with a card, if it has not left; raises Cancelled when nobody stays."""
         member = self.find(number)
         if member is not None:
             self._members.remove(member)
-            claims.fail(self._database, member.job.id, card)
+            self._desk.fail(member.job, card)
         if not self._members:
             raise Cancelled
 
     def fail(self, card: Card) -> None:
         """Ends all that are left with a card."""
         for member in self._members:
-            claims.fail(self._database, member.job.id, card)
+            self._desk.fail(member.job, card)
 
     def cancel(self) -> None:
         """Ends all that are left as cancelled."""

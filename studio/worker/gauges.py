@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from studio.database import Database
-from studio.jobs import machine
+from studio.worker.desk import Desk
 from studio.worker.resident import Resident
 
 INTERVAL_S = 2.0
@@ -29,14 +28,14 @@ FAKE_DEVICE = {
 }
 
 
-def watch(database: Database, resident: Resident, measure_devices: MeasureDevices) -> NoReturn:
+def watch(desk: Desk, resident: Resident, measure_devices: MeasureDevices) -> NoReturn:
     """Never returns; ends with the process."""
     while True:
-        tell(database, resident, measure_devices)
+        tell(desk, resident, measure_devices)
         time.sleep(INTERVAL_S)
 
 
-def tell(database: Database, resident: Resident, measure_devices: MeasureDevices) -> None:
+def tell(desk: Desk, resident: Resident, measure_devices: MeasureDevices) -> None:
     """One round."""
     family = resident.family  # once: a swap may come in between
     devices = measure_devices()
@@ -46,11 +45,9 @@ def tell(database: Database, resident: Resident, measure_devices: MeasureDevices
         "used_bytes": whole.total - whole.available,
         "total_bytes": whole.total,
     }
-    with database.write() as tx:
-        machine.measure(
-            tx,
-            mesh=family.mesh if family else "",
-            devices=devices,
-            host=host,
-            compiling=family.count_compiling() if family else 0,
-        )
+    desk.measure(
+        mesh=family.mesh if family else "",
+        devices=devices,
+        host=host,
+        compiling=family.count_compiling() if family else 0,
+    )

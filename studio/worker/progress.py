@@ -15,11 +15,10 @@ from PIL import Image
 
 from pipelines.errors import Cancelled
 from pipelines.stages import Progress
-from studio.database import Database
-from studio.jobs import claims
 from studio.jobs.costs.estimates import History
 from studio.jobs.job import Job
 from studio.library.files import VIDEO_NDIM
+from studio.worker.desk import Desk
 
 PREVIEW_INTERVAL_S = 0.5
 PREVIEW_SIDE_PX = 256  # of one picture; the page scales up
@@ -34,8 +33,8 @@ log = logging.getLogger(__name__)
 class JobProgress:
     """Follows one job from claim to end; leave it as a context manager so that its last preview is finished."""
 
-    def __init__(self, database: Database, job: Job, *, history: History, estimate_s: float | None) -> None:
-        self._database = database
+    def __init__(self, desk: Desk, job: Job, *, history: History, estimate_s: float | None) -> None:
+        self._desk = desk
         self._job = job
         self._step_s = history.step_s(job.recipe, job.programs)
         self._fixed_s = history.fixed_s(job.recipe, job.programs) or 0.0
@@ -64,7 +63,7 @@ class JobProgress:
         if is_step and progress.phase != self._phase:
             self._first_step = (now_s, progress.done)
         self._phase, self._reported_s = progress.phase, now_s
-        if not claims.report(self._database, self._job, progress, eta_s=self._estimate_left_s(progress, now_s)):
+        if not self._desk.report(self._job, progress, eta_s=self._estimate_left_s(progress, now_s)):
             raise Cancelled
         if progress.draw_preview and now_s - self._previewed_s >= PREVIEW_INTERVAL_S and self._is_preview_free():
             self._previewed_s = now_s
@@ -90,7 +89,7 @@ class JobProgress:
     def _show_preview(self, progress: Progress) -> None:
         assert progress.draw_preview is not None
         try:
-            claims.save_preview(self._database, self._job, encode_preview(progress.draw_preview()))
+            self._desk.save_preview(self._job, encode_preview(progress.draw_preview()))
         except Exception:
             log.exception("preview of job %s", self._job.id)
 

@@ -7,20 +7,19 @@ from functools import cache
 from importlib import metadata
 
 from pipelines.stages import Family
-from studio.database import Database
-from studio.jobs.engine import read_engine
 from studio.settings import Settings
+from studio.worker.desk import Desk
 
 PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "diffusers", "transformers")
 
 
-def describe_making(database: Database, settings: Settings, family: Family) -> dict[str, str]:
+def describe_making(desk: Desk, settings: Settings, family: Family) -> dict[str, str]:
     """Names and values as people read them; what does not apply is left out."""
     model = family.model
     weights = "@".join(part for part in (str(model.path or model.repo), family.revision) if part)
     return {
         "weights": "none" if settings.fake else weights,
-        "device": read_engine(database).device,
+        "device": desk.device,
         **({} if settings.fake else {"mesh": family.mesh, **_read_versions()}),
     }
 

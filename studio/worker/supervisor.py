@@ -15,15 +15,14 @@ import time
 from pathlib import Path
 
 from studio.database import Database
-from studio.jobs import claims, engine
-from studio.jobs.engine import EngineState
+from studio.jobs import claims, workers
 from studio.jobs.job import Card
+from studio.jobs.workers import LEASE_S, LOCAL, WorkerState
 from studio.settings import Settings
 from studio.worker import CANNOT_START_CODE, IDLE_FLAG
 from studio.worker.lock import hold_lock
 from studio.worker.logs import open_log, rotate
 
-HEARTBEAT_TIMEOUT_S = 60.0  # the worker beats every second from a thread; imports and loads hold the lock for seconds
 FIRST_DELAY_S, MAX_DELAY_S = 0.2, 30.0
 HEALTHY_S = 30.0  # a worker that lived this long did start: its end is new trouble, not the old one again
 ORPHAN_TIMEOUT_S = 10.0
@@ -38,9 +37,7 @@ log = logging.getLogger(__name__)
 class Supervisor:
     """The worker's keeper. `start` and `stop` are called once each; a thread does the rest."""
 
-    def __init__(
-        self, settings: Settings, database: Database, *, heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
-    ) -> None:
+    def __init__(self, settings: Settings, database: Database, *, heartbeat_timeout_s: float = LEASE_S) -> None:
         self._settings = settings
         self._heartbeat_timeout_s = heartbeat_timeout_s
         self._database = database
@@ -54,7 +51,9 @@ class Supervisor:
         with hold_lock(self._settings.worker_lock, who="The worker of an earlier run", timeout_s=ORPHAN_TIMEOUT_S):
             claims.interrupt_running(self._database)
         with self._database.write() as tx:
-            engine.describe(tx, EngineState.STARTING, activity="starting", pid=None, device="", model="", shapes={})
+            workers.describe(
+                tx, LOCAL, WorkerState.STARTING, activity="starting", pid=None, device="", model="", shapes={}
+            )
         self._thread.start()
 
     def stop(self, *, finish_s: float | None = None) -> None:
@@ -72,7 +71,7 @@ class Supervisor:
         else:
             claims.requeue_running(self._database)
         with self._database.write() as tx:
-            engine.describe(tx, EngineState.STOPPED, activity="stopped", pid=None, model="", shapes={})
+            workers.describe(tx, LOCAL, WorkerState.STOPPED, activity="stopped", pid=None, model="", shapes={})
 
     def _let_finish(self, timeout_s: float) -> None:
         self._finishing.set()
@@ -95,13 +94,14 @@ class Supervisor:
                 return
             log.warning("worker ended: %s", card.detail)
             # A default model that brings its worker down is left alone until somebody asks for it.
-            prepares = prepares and engine.read_engine(self._database).state is not EngineState.PREPARING
+            prepares = prepares and workers.read_worker(self._database).state is not WorkerState.PREPARING
             delay_s = FIRST_DELAY_S if time.monotonic() - started_s > HEALTHY_S else delay_s
             claims.fail_running(self._database, card)
             with self._database.write() as tx:
-                engine.describe(
+                workers.describe(
                     tx,
-                    EngineState.RESTARTING,
+                    LOCAL,
+                    WorkerState.RESTARTING,
                     activity=f"restarting in {delay_s:.0f} s" if delay_s >= 1 else "restarting",
                     error=card.to_json(),
                     pid=None,
@@ -114,7 +114,7 @@ class Supervisor:
     def _run_worker(self, *, prepares: bool) -> Card:
         """One worker from start to end; the card says how it ended."""
         with self._database.write() as tx:
-            engine.describe(tx, EngineState.STARTING, activity="starting", pid=None, model="", shapes={})
+            workers.describe(tx, LOCAL, WorkerState.STARTING, activity="starting", pid=None, model="", shapes={})
         flags = self._settings.worker_flags() + ([] if prepares else [IDLE_FLAG])
         with open_log(self._settings.worker_log) as worker_log:
             self._process = process = subprocess.Popen(
@@ -129,7 +129,7 @@ class Supervisor:
             is_silent = self._watch(process)
             process.kill()
         if process.returncode == CANNOT_START_CODE:
-            error = engine.read_engine(self._database).error
+            error = workers.read_worker(self._database).error
             assert error is not None, "the worker stores the reason before it ends with this code"
             return Card(**error)
         return _explain_exit(process.returncode, is_silent=is_silent, worker_log=self._settings.worker_log)
@@ -139,7 +139,7 @@ class Supervisor:
         started_at = time.time()
         rotated_s = time.monotonic()
         while process.poll() is None and not self._stopping.wait(POLL_S):
-            heartbeat_at = max(started_at, engine.read_engine(self._database).heartbeat_at)
+            heartbeat_at = max(started_at, workers.read_worker(self._database).heartbeat_at)
             if time.time() - heartbeat_at > self._heartbeat_timeout_s:
                 return True
             if time.monotonic() - rotated_s > ROTATE_INTERVAL_S:

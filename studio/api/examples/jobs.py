@@ -49,7 +49,7 @@ EXAMPLES = (
         "/api/v1/jobs/{job_id}/retry",
         "Run an ended job again",
         url=f"/api/v1/jobs/{FAILED}/retry",
-        answer=WAITING_JOB | {"id": FAILED},
+        answer=WAITING_JOB | {"id": FAILED, "attempt": 1},
     ),
     post(
         "/api/v1/jobs/{job_id}/duplicate",

@@ -59,8 +59,11 @@ OUTPUT: dict[str, Any] = {
 
 DONE_JOB: dict[str, Any] = {
     "id": DONE,
+    "kind": "generate",
     "owner": "local",
     "state": "done",
+    "worker": "local",
+    "attempt": 1,
     "recipe": RECIPE,
     "created_at": NOW - 3,
     "started_at": NOW - 2,
@@ -93,6 +96,8 @@ WAITING_JOB: dict[str, Any] = {
     **DONE_JOB,
     "id": WAITING,
     "state": "queued",
+    "worker": None,
+    "attempt": 0,
     "recipe": RECIPE | {"prompt": "A lighthouse"},
     "started_at": None,
     "finished_at": None,

@@ -8,10 +8,10 @@ from studio.api.routes.jobs import prepare
 from studio.api.visit import NotFoundError, Visit, Visitor
 from studio.jobs import queue
 from studio.jobs.costs.price import price_line
-from studio.jobs.engine import read_engine
 from studio.jobs.many import grid_store
 from studio.jobs.many.grid_spec import Expanded, Grid, expand
 from studio.jobs.many.grid_store import GridRow
+from studio.jobs.workers import read_worker
 
 router = APIRouter(tags=["grids"])
 
@@ -28,7 +28,7 @@ def count_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     expanded = _expand(grid, visit)
     if expanded.is_too_many:
         return {**expanded.describe(), "seconds": None, "loads": [], "warmings": []}
-    order = expanded.order(read_engine(visit.database).model)
+    order = expanded.order(read_worker(visit.database).model)
     price = price_line(visit.database, [expanded.cells[place] for place in order])
     return {**expanded.describe(), **price.to_json()}
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from studio import events
 from studio.api.visit import Visitor
 from studio.jobs import queue
-from studio.jobs.engine import read_engine
+from studio.jobs.workers import read_worker
 
 router = APIRouter(tags=["health"])
 
@@ -17,7 +17,7 @@ def get_health(visit: Visitor) -> dict[str, Any]:
     """The engine (state, activity, device, resident model), the queue's counts, and the id of the newest event."""
     return {
         "status": "ok",
-        "engine": read_engine(visit.database).to_json(),
+        "engine": read_worker(visit.database).to_engine_json(),
         "jobs": queue.count_jobs(visit.database),
         "last_event_id": events.read_last_id(visit.database),
     }

@@ -19,10 +19,9 @@ from pipelines.mesh_text import asks_for_many
 from pipelines.plan.topologies import TOPOLOGIES
 from studio import VERSION
 from studio.api.visit import Visit, Visitor, only_operators
-from studio.jobs import machine
+from studio.jobs import workers
 from studio.jobs.costs import cost
 from studio.jobs.costs.estimates import describe_models
-from studio.jobs.engine import read_engine
 from studio.library.folders import empty_folder, measure_folder, measure_parts
 from studio.library.logs import read_tail
 from studio.services.plans import DEFAULT_TOPOLOGY, MODES, Question, suggest_topology
@@ -83,9 +82,10 @@ def get_system(operator: Operator) -> dict[str, Any]:
     `engine` is the worker; `machine` its devices with their memory in bytes, host memory, mesh and chips, measured
     every two seconds; `models` have their shapes as `warm`, `disk` or `cold`.
     """
+    worker = workers.read_worker(operator.database)
     return {
-        "engine": read_engine(operator.database).to_json(),
-        "machine": machine.read_machine(operator.database).to_json(),
+        "engine": worker.to_engine_json(),
+        "machine": worker.to_machine_json(),
         "models": [
             {
                 "id": model["id"],
@@ -127,7 +127,7 @@ def get_cache(operator: Operator) -> dict[str, Any]:
         "programs": {
             "bytes": programs[0],
             "files": programs[1],
-            "is_compiling": machine.is_compiling(operator.database),
+            "is_compiling": workers.is_compiling(operator.database),
         },
         "plans": {
             "bytes": said[0] + kept[0],
@@ -148,11 +148,11 @@ def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
     settings, planner = operator.studio.settings, operator.studio.planner
     is_of_programs = clear.what == "programs"
     folders, was_compiling = {
-        "programs": ([settings.cache_dir], is_of_programs and machine.is_compiling(operator.database)),
+        "programs": ([settings.cache_dir], is_of_programs and workers.is_compiling(operator.database)),
         "plans": ([settings.data_dir / "cache" / "plan", settings.plans_dir], planner.is_running),
         "layouts": ([settings.layouts_dir], False),
     }[clear.what]
-    if clear.what == "layouts" and machine.is_loading(operator.database):
+    if clear.what == "layouts" and workers.is_loading(operator.database):
         raise LoadingError("It may be reading what would be deleted.", advice="Try again when it is loaded.")
     if was_compiling and not clear.anyway:
         raise CompilingError(
@@ -162,7 +162,7 @@ def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
     freed = [empty_folder(folder) for folder in folders]
     if is_of_programs:
         with operator.database.write() as tx:
-            machine.forget_disk(tx)
+            workers.forget_disk(tx)
     operator.note("cache.cleared", cache=clear.what)
     return {
         "bytes": sum(size for size, _ in freed),
@@ -192,7 +192,7 @@ def get_usage(visit: Visitor) -> dict[str, Any]:
     return {
         "mine": vars(mine or nothing),
         "owners": [vars(one) for one in totals if visit.may_see(one.owner)],
-        "chip_price": machine.read_machine(visit.database).chip_price,
+        "chip_price": workers.read_worker(visit.database).chip_price,
     }
 
 
@@ -203,7 +203,7 @@ def list_topologies(operator: Operator) -> dict[str, Any]:
     `here_mode` and `here_mesh` (null: chosen) are how the worker uses this one. The models of `remote_text_encoders`
     have their prompts read on another machine; plans count their text encoder all the same.
     """
-    found = machine.read_machine(operator.database)
+    found = workers.read_worker(operator.database)
     settings = operator.studio.settings
     here = suggest_topology(found.devices, chips=found.chips)
     return {

@@ -1,8 +1,8 @@
 """What jobs cost: the seconds they held the machine, times its chips; money where a price is set.
 
-A job holds all chips from its start to its end, load and compilation included, however it ends; jobs that run as one
-batch share them by their outputs, and when one gives up the others have its part. A retry adds to what the job has cost
-before. Money is counted at the price of that moment and stays as it was when the price changes.
+A job holds all chips of its worker from its start to its end, load and compilation included, however it ends; jobs that
+run as one batch share them by their outputs, and when one gives up the others have its part. A retry adds to what the
+job has cost before. Money is counted at the price of that moment and stays as it was when the price changes.
 """
 
 from dataclasses import dataclass
@@ -41,30 +41,32 @@ _OUTPUTS = "json_extract(recipe, '$.batch_size')"
 _HELD_S = "held_s + machine_share * max(0, :now - coalesce(shared_at, started_at))"
 
 
-def share_machine(tx: Transaction, *, since: float) -> None:
-    """Among all jobs that run, which are one batch, by their outputs."""
+def share_machine(tx: Transaction, worker: str | None, *, since: float) -> None:
+    """Shares a worker's machine among all jobs that it runs, which are one batch, by their outputs."""
+    running = "state = :running AND worker = :worker"
     tx.execute(
         f"UPDATE jobs SET held_s = {_HELD_S}, shared_at = :now, "
-        f"machine_share = 1.0 * {_OUTPUTS} / (SELECT sum({_OUTPUTS}) FROM jobs WHERE state = :running) "
-        "WHERE state = :running",
-        {"now": since, "running": JobState.RUNNING},
+        f"machine_share = 1.0 * {_OUTPUTS} / (SELECT sum({_OUTPUTS}) FROM jobs WHERE {running}) WHERE {running}",
+        {"now": since, "running": JobState.RUNNING, "worker": worker},
     )
 
 
 def measure(tx: Transaction, job_id: str, *, ended_at: float) -> Cost:
-    """The cost of what a running job held of the machine from its start to then."""
-    seconds = tx.execute(f"SELECT {_HELD_S} FROM jobs WHERE id = :id", {"id": job_id, "now": ended_at}).fetchone()[0]
-    machine = tx.execute("SELECT chips, chip_price FROM machine").fetchone()
-    chip_seconds = machine["chips"] * seconds
-    price = machine["chip_price"]
+    """The cost of what a running job held of its worker's machine from its start to then."""
+    held = tx.execute(
+        f"SELECT {_HELD_S} AS seconds, chips, chip_price FROM jobs JOIN workers ON workers.id = jobs.worker "
+        "WHERE jobs.id = :id",
+        {"id": job_id, "now": ended_at},
+    ).fetchone()
+    chip_seconds, price = held["chips"] * held["seconds"], held["chip_price"]
     return Cost(chip_seconds=chip_seconds, usd=None if price is None else chip_seconds * price / HOUR_S)
 
 
 def charge(tx: Transaction, job_id: str, to: JobState, *, ended_at: float) -> dict[str, Any]:
     """The columns that a job's end sets beside its state; none for a job that never started."""
     row = tx.execute(
-        "SELECT state, chip_seconds, cost_usd, (SELECT heartbeat_at FROM engine) AS heartbeat_at "
-        "FROM jobs WHERE id = ?",
+        "SELECT jobs.state, chip_seconds, cost_usd, heartbeat_at "
+        "FROM jobs LEFT JOIN workers ON workers.id = jobs.worker WHERE jobs.id = ?",
         (job_id,),
     ).fetchone()
     if row is None or row["state"] != JobState.RUNNING:

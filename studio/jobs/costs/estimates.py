@@ -1,7 +1,7 @@
-"""How long things take here, from what was measured on this machine.
+"""How long things take here, from what was measured on the same device.
 
-Every finished job leaves its seconds; a new one is promised the median of the last few like it. What was never measured
-is None, never a guess.
+Every finished job leaves its seconds and the device they are of; a new one is promised the median of the last few like
+it on the device of its worker. What was never measured is None, never a guess.
 Not here: the time left of a running job (worker/progress.py sees its steps).
 """
 
@@ -18,10 +18,17 @@ from pipelines.batching import find_kind
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.recipe import MAX_FLOW_SHIFT, MAX_FPS, Recipe
 from studio.database import Database, Transaction
-from studio.jobs.engine import Engine, read_engine
+from studio.jobs.workers import LOCAL, WorkerRow, read_worker
 
 READ_ROWS = 500
-_COLUMNS = "model, shape, batch_size, load_s, compile_s, cache_s, step_s, fixed_s, estimated_s, took_s"
+_COLUMNS = "timings.model, shape, batch_size, load_s, compile_s, cache_s, step_s, fixed_s, estimated_s, took_s"
+# Rows that name no device are older than the column, and of the local worker's. A worker that is still coming up has no
+# device yet: it will most likely be one that was here before.
+_ROWS = f"""
+SELECT {_COLUMNS}, at > cache_cleared_at AS is_cached FROM timings JOIN workers ON workers.id = :worker
+WHERE timings.device = workers.device OR workers.device = '' OR (timings.device = '' AND workers.id = '{LOCAL}')
+ORDER BY timings.device = '', timings.id DESC LIMIT {READ_ROWS}
+"""
 SAMPLES = 5
 
 
@@ -49,7 +56,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class History:
-    """The newest measurements, newest first."""
+    """The newest measurements of one device, newest first."""
 
     rows: tuple[Measured, ...]
 
@@ -96,24 +103,19 @@ class History:
         return groups
 
 
-def record(tx: Transaction, measured: Measured) -> None:
-    """Remembers what a run took."""
+def record(tx: Transaction, measured: Measured, worker: str = LOCAL) -> None:
+    """Remembers what a run took on the device of this worker."""
     tx.execute(
-        f"INSERT INTO timings ({_COLUMNS}, at) "
-        "VALUES (:model, :shape, :batch_size, :load_s, :compile_s, :cache_s, :step_s, :fixed_s, :estimated_s, :took_s, "
-        ":at)",
-        {**vars(measured), "at": time.time()},
+        "INSERT INTO timings (model, shape, batch_size, load_s, compile_s, cache_s, step_s, fixed_s, estimated_s, "
+        "took_s, at, device) SELECT :model, :shape, :batch_size, :load_s, :compile_s, :cache_s, :step_s, :fixed_s, "
+        ":estimated_s, :took_s, :at, device FROM workers WHERE id = :worker",
+        {**vars(measured), "at": time.time(), "worker": worker},
     )
 
 
-def read_history(database: Database) -> History:
-    """What was measured on this machine, newest first."""
-    rows = database.read(
-        f"SELECT {_COLUMNS}, at > (SELECT cache_cleared_at FROM machine) AS is_cached FROM timings "
-        "ORDER BY id DESC LIMIT ?",
-        (READ_ROWS,),
-    )
-    return History(tuple(Measured(**row) for row in rows))
+def read_history(database: Database, worker: str = LOCAL) -> History:
+    """What was measured on the device of this worker, newest first."""
+    return History(tuple(Measured(**row) for row in database.read(_ROWS, {"worker": worker})))
 
 
 def estimate_job_s(
@@ -128,18 +130,18 @@ def estimate_job_s(
     return load_s + warm_s + recipe.denoising_steps * step_s + fixed_s
 
 
-def read_shape_state(engine: Engine, history: History, model: str, programs: str) -> str:
+def read_shape_state(worker: WorkerRow, history: History, model: str, programs: str) -> str:
     """`warm`, `disk` or `cold`: the worker's word for the resident model, the history's for the others."""
-    if engine.model == model and programs in engine.shapes:
-        return engine.shapes[programs]
+    if worker.model == model and programs in worker.shapes:
+        return worker.shapes[programs]
     return "disk" if history.has_run(model, programs) else "cold"
 
 
 def describe_recipe(database: Database, recipe: Recipe, *, programs: str) -> dict[str, Any]:
     """What a resolved recipe would cost if it ran now: what REST answers and the page says below the sizes."""
-    engine, history = read_engine(database), read_history(database)
-    state = read_shape_state(engine, history, recipe.model, programs)
-    is_resident = engine.model == recipe.model
+    worker, history = read_worker(database), read_history(database)
+    state = read_shape_state(worker, history, recipe.model, programs)
+    is_resident = worker.model == recipe.model
     return {
         "programs": programs,
         "state": state,
@@ -153,19 +155,19 @@ def estimate_many_s(database: Database, recipe: Recipe, *, programs: str, count:
 
     As many as the loaded model makes at once run as one.
     """
-    engine, history = read_engine(database), read_history(database)
-    state = read_shape_state(engine, history, recipe.model, programs)
-    is_resident = engine.model == recipe.model
+    worker, history = read_worker(database), read_history(database)
+    state = read_shape_state(worker, history, recipe.model, programs)
+    is_resident = worker.model == recipe.model
     first_s = estimate_job_s(history, recipe, programs=programs, shape_state=state, is_resident=is_resident)
     next_s = estimate_job_s(history, recipe, programs=programs, shape_state="warm", is_resident=True)
-    at_once = engine.outputs_at_once // recipe.batch_size if is_resident and find_kind(recipe) is not None else 1
+    at_once = worker.outputs_at_once // recipe.batch_size if is_resident and find_kind(recipe) is not None else 1
     runs = math.ceil(count / max(1, at_once))
     return None if first_s is None or next_s is None else first_s + (runs - 1) * next_s
 
 
 def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]]:
     """The catalogue with what each shape costs here: what REST lists and the size picker shows."""
-    engine, history = read_engine(database), read_history(database)
+    worker, history = read_worker(database), read_history(database)
     return [
         {
             "id": model.id,
@@ -178,7 +180,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
             "examples": list(model.examples),
             "is_demo": model.is_demo,
             "has_references": model.has_references,
-            "is_resident": engine.model == model.id,
+            "is_resident": worker.model == model.id,
             "load_s": history.load_s(model.id),
             "defaults": {
                 "shape": str(model.default_shape),
@@ -203,16 +205,16 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
                 "strength": 1,
             },
             "schedulers": list(model.schedulers),
-            "shapes": [_describe_shape(engine, history, model, shape) for shape in model.shapes],
+            "shapes": [_describe_shape(worker, history, model, shape) for shape in model.shapes],
         }
         for model in catalog.models
     ]
 
 
-def _describe_shape(engine: Engine, history: History, model: Model, shape: Shape) -> dict[str, Any]:
+def _describe_shape(worker: WorkerRow, history: History, model: Model, shape: Shape) -> dict[str, Any]:
     """`seconds` is a default picture from now on, with load and compilation as they stand."""
     recipe, name = Recipe(model=model.id, prompt="", shape=str(shape), steps=model.steps), str(shape)
-    state, is_resident = read_shape_state(engine, history, model.id, name), engine.model == model.id
+    state, is_resident = read_shape_state(worker, history, model.id, name), worker.model == model.id
     return {
         "shape": name,
         "width": shape.width,

@@ -11,10 +11,10 @@ from typing import Any
 
 from studio.database import Database
 from studio.jobs.costs.estimates import estimate_job_s, read_history, read_shape_state
-from studio.jobs.engine import read_engine
-from studio.jobs.line.batch_join import Company
+from studio.jobs.line.batch_join import Company, Share
 from studio.jobs.line.order import Waiting
 from studio.jobs.queue import Wanted
+from studio.jobs.workers import read_worker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,24 +45,25 @@ class Price:
 
 def price_line(database: Database, line: Sequence[Wanted]) -> Price:
     """Of these jobs in this order, one model after the other; those that will run together as one."""
-    engine, history = read_engine(database), read_history(database)
+    worker, history = read_worker(database), read_history(database)
     price = Price()
-    resident = engine.model
+    resident = worker.model
     ready: set[tuple[str, str]] = set()
-    company = Company(engine, {str(n): (wanted.recipe, wanted.programs) for n, wanted in enumerate(line)})
+    company = Company({str(n): Share.of(wanted.kind, wanted.recipe, wanted.programs) for n, wanted in enumerate(line)})
     turns = [Waiting(id=str(n), model=wanted.recipe.model) for n, wanted in enumerate(line)]
     joined: set[str] = set()
     for n, wanted in enumerate(line):
         if turns[n].id in joined:
             continue
         others = (turn for turn in islice(turns, n + 1, None) if turn.id not in joined)
-        joined.update(turn.id for turn in company.choose(turns[n], others))
+        room = worker.outputs_at_once if wanted.recipe.model == worker.model else 0
+        joined.update(turn.id for turn in company.choose(turns[n], others, room=room))
         recipe, key = wanted.recipe, (wanted.recipe.model, wanted.programs)
         is_resident = recipe.model == resident
         if not is_resident:
             price.loads[recipe.model] = history.load_s(recipe.model)
             resident = recipe.model
-        state = "warm" if key in ready else read_shape_state(engine, history, *key)
+        state = "warm" if key in ready else read_shape_state(worker, history, *key)
         if state != "warm":
             warm_s = history.warm_s(*key, shape_state=state)
             price.warmings.append(Warming(model=key[0], programs=key[1], state=state, seconds=warm_s))

@@ -1,58 +1,98 @@
-"""Who will run together with whom: what claims.claim_others will choose, as far as it can be known beforehand.
+"""Who joins whose batch: one pure rule, which claiming obeys and places foretell.
 
-Nobody where a run makes one output, nor with a model that is not loaded: how many that makes at once is not known yet.
+`choose_company` is the rule. claims.claim_others gives it the rows as they stand; `Company` gives it every waiting job
+beforehand, and knows as much: nobody joins where a run makes one output, nor with a model that is not loaded, as how
+many that one makes at once is not known yet.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice
-from typing import Self
 
 from pipelines.batching import find_kind
 from pipelines.recipe import Recipe
-from studio.database import Database
-from studio.jobs.engine import Engine
+from studio.jobs.job import GENERATE
 from studio.jobs.line.order import Waiting
-from studio.jobs.states import JobState
 
 LOOK_AHEAD = 200  # jobs of the model that may join a batch
 
 
-class Company:
-    """Of waiting jobs, by id their recipe and programs."""
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """What a waiting job would bring into a batch: so many `outputs`, of a `kind` that only its equals may join.
 
-    def __init__(self, engine: Engine, jobs: Mapping[str, tuple[Recipe, str]]) -> None:
-        self._at_once = engine.outputs_at_once
-        self._outputs = {job_id: recipe.batch_size for job_id, (recipe, _) in jobs.items()}
-        self._kinds = (
-            {job_id: (programs, find_kind(recipe)) for job_id, (recipe, programs) in jobs.items() if not recipe.images}
-            if self._at_once > 1
-            else {}
-        )
-        self._model = engine.model
-        self._left = Counter((kind, self._outputs[job_id]) for job_id, kind in self._kinds.items())
+    A `kind` of None runs alone.
+    """
+
+    kind: Hashable | None
+    outputs: int
 
     @classmethod
-    def read(cls, database: Database, engine: Engine) -> Self:
-        """Of all that wait."""
-        if engine.outputs_at_once <= 1:
-            return cls(engine, {})
-        rows = database.read("SELECT id, recipe, programs FROM jobs WHERE state = ?", (JobState.QUEUED,))
-        return cls(engine, {row["id"]: (Recipe.model_validate_json(row["recipe"]), row["programs"]) for row in rows})
+    def of(cls, job_kind: str, recipe: Recipe, programs: str) -> "Share":
+        """What a job of this kind brings: batches are of pictures and videos alone."""
+        kind = find_kind(recipe) if job_kind == GENERATE else None
+        return cls(kind=None if kind is None else (programs, kind), outputs=recipe.batch_size)
 
-    def choose(self, first: Waiting, turns: Iterable[Waiting]) -> list[Waiting]:
-        """Those in turn that join the job whose turn it is; each job is asked for and chosen once."""
-        kind = self._kinds.get(first.id)
-        if kind is None or first.model != self._model:
-            return []
-        self._left[kind, self._outputs[first.id]] -= 1
-        room = self._at_once - self._outputs[first.id]
+
+def choose_company(
+    first: Waiting,
+    kind: Hashable | None,
+    turns: Iterable[Waiting],
+    *,
+    room: int,
+    look: Callable[[Waiting], Share],
+    has_more: Callable[[int], bool] = bool,
+) -> list[Waiting]:
+    """The jobs in turn that join the `first` one, of this kind, for at most `room` outputs more.
+
+    `look` tells what a job would bring; only jobs of the first one's model are looked at, and LOOK_AHEAD of them.
+    `has_more` may end the search early: it says whether any job is left that fits into that much room.
+    """
+    chosen: list[Waiting] = []
+    if kind is None:
+        return chosen
+    for job in islice((job for job in turns if job.model == first.model), LOOK_AHEAD):
+        if room <= 0 or not has_more(room):
+            break
+        share = look(job)
+        if share.kind == kind and share.outputs <= room:
+            chosen.append(job)
+            room -= share.outputs
+    return chosen
+
+
+ALONE = Share(kind=None, outputs=1)
+
+
+class Company:
+    """Waiting jobs by id, of which it foretells who will join whom. Each job is asked for, and chosen, once.
+
+    Jobs that it does not know run alone.
+    """
+
+    def __init__(self, shares: Mapping[str, Share]) -> None:
+        self._shares = shares
+        self._left = Counter((share.kind, share.outputs) for share in shares.values() if share.kind is not None)
+
+    def choose(self, first: Waiting, turns: Iterable[Waiting], *, room: int) -> list[Waiting]:
+        """The jobs in turn that join the job whose turn it is, into a run of `room` outputs in all."""
+        share = self._shares.get(first.id, ALONE)
+        self._left[share.kind, share.outputs] -= 1
+
+        def has_more(room: int) -> bool:
+            return any(self._left[share.kind, outputs] > 0 for outputs in range(1, room + 1))
+
         chosen: list[Waiting] = []
-        for job in islice((job for job in turns if job.model == first.model), LOOK_AHEAD):
-            if not any(self._left[kind, outputs] for outputs in range(1, room + 1)):
-                break
-            if self._kinds.get(job.id) == kind and self._outputs[job.id] <= room:
-                chosen.append(job)
-                room -= self._outputs[job.id]
-                self._left[kind, self._outputs[job.id]] -= 1
+        if room > share.outputs:
+            chosen = choose_company(
+                first,
+                share.kind,
+                turns,
+                room=room - share.outputs,
+                look=lambda job: self._shares.get(job.id, ALONE),
+                has_more=has_more,
+            )
+        for job in chosen:
+            self._left[share.kind, self._shares[job.id].outputs] -= 1
         return chosen

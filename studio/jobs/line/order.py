@@ -76,31 +76,55 @@ def plan_turns(
     *,
     join: Join = lambda _first, _others: (),
 ) -> list[PlaceInLine]:
-    """The whole line in the order in which it will run if nobody else comes; `switch_s` is what a model switch costs.
-
-    Who joins a batch makes nobody wait longer, so it overtakes nobody.
-    Paused jobs come last, in the order of the queue. A line may have a thousand jobs: nothing here looks at all of them
-    for each of them.
-    """
-    own = _group(line)
-    overtaken = {job.id: job.overtaken for job in line.jobs}
-    passed = _Passed({job.id: place for place, job in enumerate(line.jobs)})
+    """The whole line in the order in which one worker runs it if nobody else comes; paused jobs come last."""
+    plan = Plan(line)
     planned: list[PlaceInLine] = []
-    while ran := _choose(_take_turns(own), resident, overtaken, owners=len(own)):
+    while served := plan.serve(resident, switch_s, join=join):
+        planned += served
+        resident = served[0].model
+    return planned + plan.list_paused()
+
+
+class Plan:
+    """The line as workers take job after job from it.
+
+    Who joins a batch makes nobody wait longer, so it overtakes nobody. A line may have a thousand jobs: nothing here
+    looks at all of them for each of them.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._own = _group(line)
+        self._overtaken = {job.id: job.overtaken for job in line.jobs}
+        self._passed = _Passed({job.id: place for place, job in enumerate(line.jobs)})
+
+    def serve(
+        self, resident: str | None, switch_s: float | None = None, *, join: Join = lambda _first, _others: ()
+    ) -> list[PlaceInLine]:
+        """The job that a worker with this model takes now, and behind it those who join; empty when nobody waits.
+
+        `switch_s` is what a switch from that model costs.
+        """
+        ran = _choose(_take_turns(self._own), resident, self._overtaken, owners=len(self._own))
+        if not ran:
+            return []
         *waited, chosen = ran
-        planned.append(passed.explain(chosen, switch_s=switch_s))
+        first = self._passed.explain(chosen, switch_s=switch_s)
         for job in waited:
-            overtaken[job.id] += 1
-        _serve(own, chosen)
-        along = join(chosen, _take_turns(own))
-        planned += [PlaceInLine(job_id=job.id, model=job.model, reason="", together_with=chosen.id) for job in along]
-        passed.note(chosen, waited, along=len(along))
+            self._overtaken[job.id] += 1
+        _serve(self._own, chosen)
+        along = join(chosen, _take_turns(self._own))
+        self._passed.note(chosen, waited, along=len(along))
         for job in sorted(along, key=lambda job: job.owner):  # all are served at the same moment
-            _serve(own, job)
-        resident = chosen.model
-    served = set(line.owners)
-    paused = [job for job in line.jobs if job.owner not in served]
-    return planned + [PlaceInLine(job_id=job.id, model=job.model, reason=PAUSED) for job in paused]
+            _serve(self._own, job)
+        others = [PlaceInLine(job_id=job.id, model=job.model, reason="", together_with=chosen.id) for job in along]
+        return [first, *others]
+
+    def list_paused(self) -> list[PlaceInLine]:
+        """Jobs that nobody takes, in the order of the queue."""
+        served = set(self._line.owners)
+        paused = (job for job in self._line.jobs if job.owner not in served)
+        return [PlaceInLine(job_id=job.id, model=job.model, reason=PAUSED) for job in paused]
 
 
 def _serve(own: dict[str, list[Waiting]], job: Waiting) -> None:

@@ -5,7 +5,6 @@ Not here: who is next (order.py).
 """
 
 from studio.database import Database
-from studio.jobs.engine import Engine
 from studio.jobs.line.order import Line, Waiting
 from studio.jobs.states import JobState
 
@@ -36,9 +35,3 @@ def read_line(database: Database) -> Line:
         ],
         owners=[row["owner"] for row in database.read(_OWNERS, (JobState.QUEUED,))],
     )
-
-
-def find_resident(database: Database, engine: Engine) -> str:
-    """The model that the next job will find loaded: the running job's, which may be loading still, or else what is."""
-    running = database.read_one("SELECT model FROM jobs WHERE state = ?", (JobState.RUNNING,))
-    return running["model"] if running else engine.model

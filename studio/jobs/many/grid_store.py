@@ -15,11 +15,11 @@ from typing import Any
 from pipelines.recipe import Recipe
 from studio import events
 from studio.database import Database, Transaction
-from studio.jobs.engine import read_engine
 from studio.jobs.many.axes import Axes
 from studio.jobs.many.grid_spec import Expanded
 from studio.jobs.queue import add_all, ask_to_end, queue_again, require_room
 from studio.jobs.states import JobState
+from studio.jobs.workers import read_worker
 
 GONE = "gone"
 EDITED = "edited"
@@ -75,7 +75,7 @@ class GridRow:
 def submit(database: Database, expanded: Expanded, *, owner: str, quota: int) -> tuple[str, list[str]]:
     """Queues every cell, or none; returns the ids of the grid and of its jobs, place by place."""
     cells = expanded.cells
-    order = expanded.order(read_engine(database).model)
+    order = expanded.order(read_worker(database).model)
     grid_id = secrets.token_hex(5)
     with database.write() as tx:
         jobs = dict(zip(order, add_all(tx, [cells[place] for place in order], owner=owner, quota=quota), strict=True))

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from studio.database import MIGRATIONS_DIR, Database, DatabaseError, open_database
+from studio.jobs import claims, queue, workers
+from studio.jobs.costs import estimates
+from studio.jobs.states import JobState
 from studio.settings import Settings
 
 
@@ -40,10 +43,10 @@ def test_ids_of_events_have_no_gaps_after_an_undone_transaction(database: Databa
 def test_opening_again_keeps_rows_and_version(settings: Settings) -> None:
     first = open_database(settings.database_file)
     with first.write() as tx:
-        tx.execute("UPDATE engine SET device = 'here'")
+        tx.execute("UPDATE workers SET device = 'here'")
     first.close()
     second = open_database(settings.database_file)
-    assert second.read("SELECT device FROM engine")[0]["device"] == "here"
+    assert second.read("SELECT device FROM workers")[0]["device"] == "here"
     assert second.read("PRAGMA user_version")[0][0] == len(list(MIGRATIONS_DIR.glob("*.sql")))
     assert second.read("PRAGMA journal_mode")[0][0] == "wal"
     second.close()
@@ -153,3 +156,45 @@ def test_outputs_of_an_older_version_are_kept_and_searchable(tmp_path: Path) -> 
         found = database.read("SELECT rowid FROM outputs_text WHERE outputs_text MATCH 'boat'")
         assert [row["rowid"] for row in found] == [1, 2]
         assert len(database.read("SELECT * FROM inputs WHERE folder = 'outputs'")) == 2
+
+
+def test_a_studio_of_one_worker_loses_nothing_when_there_may_be_several(tmp_path: Path) -> None:
+    """Version 15 had one row for its one worker and one for its machine."""
+    file = tmp_path / "jobs.db"
+    with closing(sqlite3.connect(file)) as old:
+        for migration in sorted(MIGRATIONS_DIR.glob("0*_*.sql"))[:15]:
+            old.executescript(migration.read_text("utf-8"))
+        old.execute("PRAGMA user_version = 15")
+        old.execute(
+            "UPDATE engine SET state = 'busy', activity = 'running a job', pid = 7, device = 'v6e', model = 'm', "
+            """shapes = '{"8x8": "warm"}', heartbeat_at = 5, outputs_at_once = 4, swap = '{"model": "m"}'"""
+        )
+        old.execute(
+            "UPDATE machine SET chips = 8, chip_price = 2.5, mesh = 'dp=8', devices = '[{}]', host = '{\"a\": 1}', "
+            "compiling = 1, measured_at = 6, cache_cleared_at = 3"
+        )
+        for name, state, started_at in (("q", "queued", None), ("r", "running", 2.0), ("d", "done", 1.0)):
+            old.execute(
+                "INSERT INTO jobs (id, owner, state, recipe, model, shape, created_at, queued_at, steps, started_at, "
+                """position, programs) VALUES (?, 'local', ?, '{"model": "m", "prompt": "A boat", "shape": "8x8"}', """
+                "'m', '8x8', 1, 1, 2, ?, 1, '8x8')",
+                (name, state, started_at),
+            )
+        old.execute("INSERT INTO timings (model, shape, batch_size, step_s, at) VALUES ('m', '8x8', 1, 0.5, 4)")
+        old.commit()
+    with closing(open_database(file)) as database:
+        worker = workers.read_worker(database)
+        assert (worker.id, worker.state, worker.activity, worker.pid) == ("local", "busy", "running a job", 7)
+        assert (worker.device, worker.model, worker.shapes) == ("v6e", "m", {"8x8": "warm"})
+        assert (worker.outputs_at_once, worker.swap) == (4, {"model": "m"})
+        assert (worker.chips, worker.chip_price, worker.mesh, worker.devices) == (8, 2.5, "dp=8", [{}])
+        assert (worker.host, worker.compiling) == ({"a": 1}, 1)
+        assert (worker.heartbeat_at, worker.measured_at, worker.cache_cleared_at) == (5, 6, 3)
+        held = [(job.id, job.kind, job.worker, job.attempt) for job in queue.read_jobs(database, ["q", "r", "d"])]
+        assert held == [("q", "generate", None, 0), ("r", "generate", "local", 1), ("d", "generate", "local", 1)]
+        assert [row.step_s for row in estimates.read_history(database).rows] == [0.5]
+
+        claims.interrupt_running(database)  # as the server does that comes up
+        assert queue.read_job(database, "r").state is JobState.INTERRUPTED
+        claimed = claims.claim_next(database, resident=None)
+        assert (claimed.id, claimed.worker, claimed.attempt) == ("q", "local", 1)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from studio.database import Database, open_database
+from studio.database import MIGRATIONS_DIR, Database, open_database
 from studio.hosting.backup import ASIDE, MANIFEST, BackupError, backup, count_migrations, restore
-from studio.jobs import queue
+from studio.jobs import claims, queue, workers
 from studio.library.search import Filters, find_outputs
 from studio.settings import Settings
 from studio.worker.lock import AlreadyRunningError, hold_lock
@@ -63,6 +63,25 @@ def test_what_is_restored_is_what_was_there(used: Settings, other: Settings, fil
         assert (other.outputs_dir / name).read_bytes() == (used.outputs_dir / name).read_bytes()
     assert list_names(other.data_dir) >= {"jobs.db", "outputs", "wildcards"}
     assert not list_names(other.data_dir) & {"models", "cache", "logs", "elsewhere", ".x.part", MANIFEST}
+
+
+def test_a_backup_of_an_older_version_is_brought_up_to_date(settings: Settings, other: Settings, file: Path) -> None:
+    """Version 15 had no table of workers."""
+    with closing(sqlite3.connect(settings.database_file)) as old:
+        for migration in sorted(MIGRATIONS_DIR.glob("0*_*.sql"))[:15]:
+            old.executescript(migration.read_text("utf-8"))
+        old.execute("PRAGMA user_version = 15")
+        old.execute(
+            "INSERT INTO jobs (id, owner, state, recipe, model, shape, created_at, queued_at, steps) VALUES "
+            """('a', 'local', 'queued', '{"model": "m", "prompt": "A boat"}', 'm', '8x8', 1, 1, 2)"""
+        )
+        old.execute("UPDATE machine SET chips = 8")
+        old.commit()
+    backup(settings, file)
+    restore(other, file)
+    with closing(open_database(other.database_file)) as database:
+        assert workers.read_worker(database).chips == 8
+        assert claims.claim_next(database, resident=None).id == "a"
 
 
 def test_models_come_along_when_they_are_asked_for(used: Settings, other: Settings, file: Path) -> None:

@@ -28,7 +28,7 @@ def run_next(database: Database, resident: str | None = None) -> Job:
     """Claims the next job and ends it."""
     job = claims.claim_next(database, resident=resident)
     assert job is not None
-    claims.fail(database, job.id, CARD)
+    claims.fail(database, job, CARD)
     return job
 
 
@@ -53,7 +53,7 @@ def test_the_order_that_was_shown_is_the_one_that_is_changed(
     """The resident model's jobs were shown first; moving one of them does not bring the other ones back."""
     resident, other = catalog.models[0].id, catalog.models[1].id
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?", (resident,))
+        tx.execute("UPDATE workers SET model = ?", (resident,))
     submit("other", model=other)
     for name in ("a", "b", "c"):
         submit(name, model=resident)
@@ -125,8 +125,7 @@ def test_many_are_cancelled_and_only_ones_own(database: Database, submit: Submit
 
 def test_clearing_takes_ended_jobs_off_the_list_and_keeps_them(database: Database, submit: Submit) -> None:
     ended, waiting = submit(), submit()
-    claims.claim_next(database, resident=None)
-    claims.fail(database, ended.id, CARD)
+    claims.fail(database, claims.claim_next(database, resident=None), CARD)
     assert arrange.clear_ended(database, owner="her") == 0
     assert arrange.clear_ended(database, owner="local") == 1
     assert arrange.clear_ended(database, owner="local") == 0

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from pipelines.catalog import Catalog
 from pipelines.stages import Progress
 from studio import events
 from studio.database import Database
-from studio.jobs import claims, queue
-from studio.jobs.job import Card, Job
+from studio.jobs import claims, queue, workers
+from studio.jobs.job import Card, Job, move
 from studio.jobs.states import JobState
+from studio.jobs.workers import WorkerState
 
 Submit = Callable[..., Job]
 CARD = Card(title="Broken", detail="It broke.", advice="Mend it.")
@@ -55,14 +58,106 @@ def test_a_worker_that_lost_its_job_cannot_change_it(database: Database, submit:
     assert before.error["advice"]
     last_id = events.read_last_id(database)
 
-    assert not claims.report(database, job, STEP, eta_s=None)
-    claims.save_preview(database, job, b"jpeg")
-    claims.fail(database, job.id, CARD)
-    claims.end_cancelled(database, job.id)
-    with database.write() as tx:
-        assert claims.finish(tx, job, outputs=[], timings={}, compiles=0, revision="") is None
+    write_everything(database, job)
     assert queue.read_job(database, job.id) == before
     assert events.read_last_id(database) == last_id
+
+
+def write_everything(database: Database, job: Job) -> None:
+    """All that a worker writes of a job that it believes to hold, none of which may be taken."""
+    assert not claims.report(database, job, STEP, eta_s=None)
+    claims.save_preview(database, job, b"late")
+    claims.fail(database, job, CARD)
+    claims.end_cancelled(database, job)
+    with database.write() as tx:
+        assert claims.finish(tx, job, outputs=[], timings={}, compiles=0, revision="") is None
+    assert claims.claim_others(database, job, room=8) == []
+
+
+@pytest.fixture
+def second(database: Database) -> str:
+    """Another worker beside the local one."""
+    with database.write() as tx:
+        workers.describe(tx, "second", WorkerState.READY, activity="ready")
+        workers.equip(tx, "second", chips=4, chip_price=None)
+    return "second"
+
+
+@pytest.mark.parametrize("is_same_worker", [True, False])
+def test_an_earlier_attempt_cannot_change_a_job_that_runs_again(
+    database: Database, submit: Submit, second: str, *, is_same_worker: bool
+) -> None:
+    submit()
+    zombie = claims.claim_next(database, resident=None)
+    claims.requeue_running(database)
+    now = claims.claim_next(database, zombie.worker if is_same_worker else second, resident=None)
+    assert (now.id, zombie.attempt, now.attempt) == (zombie.id, 1, 2)
+    waiting = submit()
+    claims.save_preview(database, now, b"mine")
+    before, last_id = queue.read_job(database, now.id), events.read_last_id(database)
+
+    write_everything(database, zombie)
+    assert queue.read_job(database, now.id) == before
+    assert queue.read_job(database, waiting.id).state is JobState.QUEUED
+    assert [row["jpeg"] for row in database.read("SELECT jpeg FROM previews")] == [b"mine"]
+    assert events.read_last_id(database) == last_id
+    assert claims.report(database, now, STEP, eta_s=None)
+
+
+def test_a_retry_keeps_counting_attempts(database: Database, submit: Submit) -> None:
+    job = submit()
+    claims.fail(database, claims.claim_next(database, resident=None), CARD)
+    waiting = queue.retry(database, job.id)
+    assert (waiting.worker, waiting.attempt) == (None, 1)
+    assert claims.claim_next(database, resident=None).attempt == 2
+
+
+def test_what_ends_a_workers_jobs_leaves_those_of_others(database: Database, submit: Submit, second: str) -> None:
+    jobs = [submit(seed=number) for number in range(4)]
+    mine = claims.claim_next(database, resident=None)
+    others = claims.claim_next(database, second, resident=None)
+    assert [mine.id, others.id] == [job.id for job in jobs[:2]]
+    for end in (claims.interrupt_running, claims.requeue_running):
+        end(database)
+        assert not claims.has_running(database)
+        assert claims.has_running(database, second)
+        mine = claims.claim_next(database, resident=None)
+    claims.fail_running(database, CARD, second)
+    assert queue.read_job(database, others.id).error == CARD.to_json()
+    assert claims.report(database, mine, STEP, eta_s=None)
+
+
+def test_jobs_share_only_the_machine_of_their_own_worker(database: Database, submit: Submit, second: str) -> None:
+    with database.write() as tx:
+        workers.equip(tx, workers.LOCAL, chips=8, chip_price=None)
+    for number in range(3):
+        submit(seed=number)
+    first = claims.claim_next(database, resident=None)
+    (company,) = claims.claim_others(database, first, room=1)
+    alone = claims.claim_next(database, second, resident=None)
+    with database.write() as tx:
+        for job in (first, company, alone):
+            move(tx, job.id, JobState.DONE, finished_at=job.started_at + 10)
+    costs = [queue.read_job(database, job.id).chip_seconds for job in (first, company, alone)]
+    assert costs == pytest.approx([40, 40, 40], rel=0.01), "half of eight chips, and all of four"
+
+
+def test_a_sign_of_life_renews_the_leases_of_a_workers_jobs(database: Database, submit: Submit, second: str) -> None:
+    submit(), submit()
+    jobs = [claims.claim_next(database, worker, resident=None) for worker in (workers.LOCAL, second)]
+    with database.write() as tx:
+        tx.execute("UPDATE jobs SET lease_until = 0")
+
+    def read_leases() -> list[bool]:
+        rows = database.read("SELECT lease_until > started_at AS holds FROM jobs ORDER BY position")
+        return [bool(row["holds"]) for row in rows]
+
+    workers.beat(database, second)
+    assert read_leases() == [False, True]
+    assert claims.report(database, jobs[0], STEP, eta_s=None)
+    assert read_leases() == [True, True]
+    claims.fail(database, jobs[0], CARD)
+    assert database.read_one("SELECT lease_until FROM jobs WHERE id = ?", (jobs[0].id,))["lease_until"] is None
 
 
 def test_only_the_latest_preview_is_kept_and_none_after_the_end(database: Database, submit: Submit) -> None:
@@ -71,7 +166,7 @@ def test_only_the_latest_preview_is_kept_and_none_after_the_end(database: Databa
     for jpeg in (b"first", b"second"):
         claims.save_preview(database, job, jpeg)
     assert [(row["version"], row["jpeg"]) for row in database.read("SELECT * FROM previews")] == [(2, b"second")]
-    claims.fail(database, job.id, CARD)
+    claims.fail(database, job, CARD)
     assert database.read("SELECT * FROM previews") == []
 
 

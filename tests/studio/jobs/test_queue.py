@@ -9,12 +9,12 @@ from pipelines.catalog import Catalog
 from pipelines.errors import RecipeError
 from studio import events
 from studio.database import Database
-from studio.jobs import claims, engine, queue
+from studio.jobs import claims, queue, workers
 from studio.jobs.costs.estimates import Measured, record
-from studio.jobs.engine import EngineState
 from studio.jobs.job import Card, Job
 from studio.jobs.queue import JobStateError
 from studio.jobs.states import MOVES, JobState
+from studio.jobs.workers import LOCAL, WorkerState
 
 Submit = Callable[..., Job]
 CARD = Card(title="Broken", detail="It broke.", advice="Mend it.")
@@ -67,8 +67,7 @@ def test_a_running_job_is_asked_to_end(database: Database, submit: Submit) -> No
 
 def test_cancelling_an_ended_job_changes_nothing(database: Database, submit: Submit) -> None:
     job = submit()
-    claims.claim_next(database, resident=None)
-    claims.fail(database, job.id, CARD)
+    claims.fail(database, claims.claim_next(database, resident=None), CARD)
     before = queue.read_job(database, job.id)
     queue.cancel(database, job.id)
     assert queue.read_job(database, job.id) == before
@@ -77,8 +76,7 @@ def test_cancelling_an_ended_job_changes_nothing(database: Database, submit: Sub
 def test_a_failed_job_can_run_again_with_the_same_seed(database: Database, submit: Submit) -> None:
     job = submit()
     submit("a later one")
-    claims.claim_next(database, resident=None)
-    claims.fail(database, job.id, CARD)
+    claims.fail(database, claims.claim_next(database, resident=None), CARD)
     again = queue.retry(database, job.id)
     assert (again.id, again.state, again.error, again.step) == (job.id, JobState.QUEUED, None, 0)
     assert again.recipe == job.recipe
@@ -105,7 +103,7 @@ def test_lists_are_newest_first_and_only_ones_own(database: Database, submit: Su
 def test_a_waiting_job_knows_its_wait_from_history(database: Database, submit: Submit, catalog: Catalog) -> None:
     shape = str(catalog.default.default_shape)
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, shapes = ?", (catalog.default.id, json.dumps({shape: "warm"})))
+        tx.execute("UPDATE workers SET model = ?, shapes = ?", (catalog.default.id, json.dumps({shape: "warm"})))
         record(tx, Measured(model=catalog.default.id, shape=shape, batch_size=1, step_s=1.0, fixed_s=0.5))
     first, second = submit(steps=4), submit(steps=10)
     assert queue.read_job(database, first.id).eta_s == 4.5
@@ -115,7 +113,7 @@ def test_a_waiting_job_knows_its_wait_from_history(database: Database, submit: S
 def test_a_wait_tells_by_how_much_past_ones_were_wrong(database: Database, submit: Submit, catalog: Catalog) -> None:
     model, shape = catalog.default.id, str(catalog.default.default_shape)
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, shapes = ?", (model, json.dumps({shape: "warm"})))
+        tx.execute("UPDATE workers SET model = ?, shapes = ?", (model, json.dumps({shape: "warm"})))
         for estimated_s, took_s in ((None, 9.0), (10.0, 11.0), (10.0, 8.0), (10.0, 12.0)):
             times = {"step_s": 1.0, "fixed_s": 0.0, "estimated_s": estimated_s, "took_s": took_s}
             record(tx, Measured(model=model, shape=shape, batch_size=1, **times))
@@ -142,12 +140,12 @@ def test_a_waiting_job_that_will_be_overtaken_is_told_why(database: Database, su
     waiting = submit(model=other.id)
     submit()
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?", (catalog.default.id,))
+        tx.execute("UPDATE workers SET model = ?", (catalog.default.id,))
     assert queue.read_job(database, waiting.id).reason == f"1 {catalog.default.id} job first: saves a model switch"
 
 
 def test_a_job_that_waits_for_the_engine_is_told_what_it_does(database: Database, submit: Submit) -> None:
     job = submit()
     with database.write() as tx:
-        engine.describe(tx, EngineState.PREPARING, activity="compiling 256x256")
+        workers.describe(tx, LOCAL, WorkerState.PREPARING, activity="compiling 256x256")
     assert queue.read_job(database, job.id).reason == "compiling 256x256"

@@ -27,8 +27,8 @@ def test_only_what_ends_from_now_on_and_is_ones_own_is_told(database: Database, 
     end(database, submit, owner="her")
     waiting = submit()
     assert list_due(database) == []
-    claims.claim_next(database, resident=None)
-    claims.fail(database, waiting.id, Card(title="Broken", detail="It broke.", advice="Mend it."))
+    card = Card(title="Broken", detail="It broke.", advice="Mend it.")
+    claims.fail(database, claims.claim_next(database, resident=None), card)
     (message,) = list_due(database)
     assert (message.event.kind, message.event.job_id) == ("job.failed", waiting.id)
 

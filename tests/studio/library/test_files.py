@@ -114,3 +114,12 @@ def test_what_a_killed_worker_was_writing_goes(
     (next(tmp_path.iterdir()) / ".abd-0.part.png").write_bytes(b"half")
     forget_torn(tmp_path)
     assert list_files(tmp_path) == kept != []
+
+
+def test_what_another_worker_is_writing_stays(tmp_path: Path) -> None:
+    (tmp_path / "day").mkdir()
+    names = [".abc-0.part.png", ".abc-0.thumb.part.webp", ".abd-0.part.png"]
+    for name in names:
+        (tmp_path / "day" / name).write_bytes(b"half")
+    forget_torn(tmp_path, writing={"abc"})
+    assert sorted(part.name for part in (tmp_path / "day").iterdir()) == names[:2]

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from pipelines.stages import PHASES
-from studio.jobs.engine import EngineState
 from studio.jobs.states import JobState
+from studio.jobs.workers import WorkerState
 from studio.ui import catalogues, page
 from studio.ui.catalogues import ENGLISH, LANGUAGES, Language, Message
 
@@ -65,7 +65,7 @@ def test_what_is_named_at_run_time_is_there() -> None:
         *(f"phase.{phase}" for phase in PHASES),
         *(f"meaning.{phase}" for phase in PHASES),
         *(f"state.{state}" for state in JobState if state not in (JobState.QUEUED, JobState.RUNNING)),
-        *(f"engine.{state}" for state in EngineState),
+        *(f"engine.{state}" for state in WorkerState),
         *(f"key.{name}" for name in re.findall(r'{ id: "(\w+)"', keymap)),
     }
     assert not wanted - LANGUAGES[ENGLISH].messages.keys()

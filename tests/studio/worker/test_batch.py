@@ -13,9 +13,9 @@ from studio import events
 from studio.database import Database
 from studio.jobs import arrange, queue
 from studio.jobs.costs import cost, estimates
-from studio.jobs.engine import read_engine
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
+from studio.jobs.workers import read_worker
 from studio.library.records import read_output
 from studio.worker.loop import Worker
 from studio.worker.resident import Swap
@@ -47,7 +47,7 @@ def test_jobs_that_are_alike_run_together(
         for output in job.outputs:
             recipe = read_recipe_of(worker.settings.outputs_dir / read_output(database, output["id"]).file)
             assert (recipe.prompt, recipe.seed, recipe.batch_size) == (job.recipe.prompt, output["seed"], 1)
-    assert read_engine(database).outputs_at_once == 4
+    assert read_worker(database).outputs_at_once == 4
 
 
 def test_each_gets_the_picture_it_would_get_alone(
@@ -162,7 +162,7 @@ def test_each_sees_its_own_preview_and_how_many_run_along(
 def test_the_machine_is_paid_for_once(worker: Worker, database: Database, submit: Submit, family: FakeFamily) -> None:
     jobs = [submit(), submit(batch_size=3)]
     with database.write() as tx:
-        tx.execute("UPDATE machine SET chips = 8, chip_price = 3.6")
+        tx.execute("UPDATE workers SET chips = 8, chip_price = 3.6")
     worker.run_next()
     one, three = (queue.read_job(database, job.id) for job in jobs)
     assert three.chip_seconds == pytest.approx(3 * one.chip_seconds, rel=0.5)
@@ -265,7 +265,7 @@ def test_who_gives_up_leaves_the_price_to_the_others(
 ) -> None:
     jobs = [submit(steps=30), *(submit(steps=30, seed=20 + number) for number in range(3))]
     with database.write() as tx:
-        tx.execute("UPDATE machine SET chips = 8")
+        tx.execute("UPDATE workers SET chips = 8")
 
     def watch(done: int) -> None:
         if done == 1:
@@ -293,5 +293,5 @@ def test_only_the_first_to_come_waited_for_the_model(
     assert states(database, jobs) == ["cancelled", "done"]
     timings = queue.read_job(database, jobs[1].id).timings
     assert timings["load_s"] == 0 and "swap" not in timings
-    assert read_engine(database).swap["load_s"] == 5.0
+    assert read_worker(database).swap["load_s"] == 5.0
     assert estimates.read_history(database).rows[0].load_s == 5.0

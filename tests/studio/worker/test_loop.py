@@ -21,9 +21,9 @@ from studio import events
 from studio.database import Database
 from studio.jobs import claims, queue
 from studio.jobs.costs import estimates
-from studio.jobs.engine import EngineState, read_engine
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
+from studio.jobs.workers import WorkerState, read_worker
 from studio.library.records import read_output
 from studio.worker.loop import Worker
 
@@ -178,7 +178,7 @@ def test_a_mistake_fails_only_its_job(
     card = queue.read_job(database, job.id).error
     assert card["title"] == title
     assert card["advice"]
-    assert read_engine(database).state is EngineState.READY
+    assert read_worker(database).state is WorkerState.READY
 
 
 def test_a_cancelled_running_job_ends_after_its_current_step(
@@ -209,8 +209,8 @@ def test_a_cancelled_running_job_ends_after_its_current_step(
 
 def test_an_idle_worker_warms_the_default_shape_once(worker: Worker, database: Database) -> None:
     assert worker.run_next()
-    engine = read_engine(database)
-    assert (engine.state, engine.model) == (EngineState.READY, worker.default_model.id)
+    engine = read_worker(database)
+    assert (engine.state, engine.model) == (WorkerState.READY, worker.default_model.id)
     assert engine.shapes[str(worker.default_model.default_shape)] == "warm"
     assert estimates.read_history(database).has_run(engine.model, str(worker.default_model.default_shape))
     assert not worker.run_next()
@@ -255,8 +255,8 @@ def test_a_default_model_that_cannot_load_is_a_card_and_not_the_end(worker: Work
 
     worker.resident.load = load
     worker.run_next()
-    engine = read_engine(database)
-    assert (engine.state, engine.error["advice"]) == (EngineState.READY, "Connect to the network.")
+    engine = read_worker(database)
+    assert (engine.state, engine.error["advice"]) == (WorkerState.READY, "Connect to the network.")
 
 
 def test_a_swap_unloads_before_it_loads(worker: Worker, submit: Submit) -> None:
@@ -381,7 +381,7 @@ def test_a_swap_is_told_part_by_part_with_nothing_missing(
     assert "swap" not in stay
 
     whole = {"model": second, "previous": first, **told}
-    assert read_engine(database).swap == whole
+    assert read_worker(database).swap == whole
     last = [event for event in events.read_after(database, 0) if event.kind == "engine.state"][-1]
     assert json.loads(last.data)["engine"]["swap"] == whole
 
@@ -389,7 +389,7 @@ def test_a_swap_is_told_part_by_part_with_nothing_missing(
 def test_the_default_models_arrival_is_a_swap_too(worker: Worker, database: Database) -> None:
     make_swaps_costly(worker, is_cached=False)
     worker.run_next()
-    swap = read_engine(database).swap
+    swap = read_worker(database).swap
     assert swap is not None
     assert (swap["model"], swap["previous"], swap["total_s"]) == (worker.default_model.id, "", 56.0)
 
@@ -405,7 +405,7 @@ def prewarmer(worker: Worker) -> Worker:
 def test_an_idle_worker_warms_the_shapes_it_was_told_to(prewarmer: Worker, database: Database) -> None:
     shapes = prewarmer.default_model.shapes
     assert [prewarmer.run_next() for _ in shapes] == [True] * (len(shapes) - 1) + [False]
-    assert set(read_engine(database).shapes.values()) == {"warm"}
+    assert set(read_worker(database).shapes.values()) == {"warm"}
     assert all(estimates.read_history(database).has_run(prewarmer.default_model.id, str(shape)) for shape in shapes)
 
 
@@ -416,7 +416,7 @@ def test_an_idle_worker_warms_for_input_pictures_where_a_model_compiles_for_them
     worker.default_model = worker.catalog.get("flux2-klein-4b")
     assert [worker.run_next() for _ in range(4)] == [True, True, True, False]
     programs = "512x512 with 2 of 512x512"
-    shapes = read_engine(database).shapes
+    shapes = read_worker(database).shapes
     assert shapes[programs] == shapes["1408x1408 with 1 of 1024x1024"] == "warm"
     assert estimates.read_history(database).has_run("flux2-klein-4b", programs)
     images = [upload(colour, size=(600, 600)) for colour in ("red", "blue")]
@@ -432,13 +432,13 @@ def test_what_a_job_compiled_for_its_pictures_is_told_and_forgotten_with_its_mod
     job = submit(model="flux2-klein-4b", shape="512x512", images=[upload(size=(600, 600))], programs=programs)
     worker.run_next()
     assert queue.read_job(database, job.id).compiles == 1
-    engine, history = read_engine(database), estimates.read_history(database)
+    engine, history = read_worker(database), estimates.read_history(database)
     assert engine.shapes[programs] == "warm"
     assert estimates.read_shape_state(engine, history, "flux2-klein-4b", programs) == "warm"
     assert engine.shapes["512x512"] == "cold"
     submit()
     worker.run_next()
-    engine = read_engine(database)
+    engine = read_worker(database)
     assert programs not in engine.shapes
     assert estimates.read_shape_state(engine, history, "flux2-klein-4b", programs) == "disk"
 
@@ -455,7 +455,7 @@ def test_a_job_that_comes_while_prewarming_runs_at_once(prewarmer: Worker, datab
 
     family.warm = warm
     assert prewarmer.run_next()
-    assert read_engine(database).error is None
+    assert read_worker(database).error is None
     prewarmer.run_next()
     assert queue.read_job(database, jobs[0].id).state is JobState.DONE
 
@@ -467,7 +467,7 @@ def test_a_shape_that_cannot_be_warmed_is_left_alone(prewarmer: Worker, database
     prewarmer.resident.family.warm = lambda _shape, **_options: warm()
     turns = len(prewarmer.default_model.shapes) - 1
     assert [prewarmer.run_next() for _ in range(turns + 1)] == [True] * turns + [False]
-    assert read_engine(database).error["title"] == "Out of memory"
+    assert read_worker(database).error["title"] == "Out of memory"
 
 
 def test_reports_of_an_unbroken_phase_are_thinned(worker: Worker, database: Database, submit: Submit) -> None:
@@ -541,7 +541,7 @@ def test_a_picture_brought_along_that_the_hook_refuses_makes_nothing(
 def test_files_without_their_rows_do_not_stay(
     worker: Worker, database: Database, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("studio.worker.saving.claims.finish", lambda *_arguments, **_fields: 1 / 0)
+    monkeypatch.setattr("studio.worker.local_desk.claims.finish", lambda *_arguments, **_fields: 1 / 0)
     job = submit(batch_size=2)
     worker.run_next()
     assert queue.read_job(database, job.id).state is JobState.FAILED

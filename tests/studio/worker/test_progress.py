@@ -12,12 +12,15 @@ from PIL import Image
 from pipelines.stages import Progress
 from studio.database import Database
 from studio.jobs import claims, queue
-from studio.jobs.costs import estimates
 from studio.jobs.job import Job
+from studio.settings import Settings
+from studio.worker.local_desk import LocalDesk
 from studio.worker.progress import PREVIEW_FRAMES, PREVIEW_SIDE_PX, JobProgress, encode_preview
 
 # The aim is 2 ms a chunk; a shared test machine gets a margin for the noise of its neighbours.
 REPORT_LIMIT_S = 0.004
+
+OpenProgress = Callable[[], JobProgress]
 
 
 @pytest.mark.parametrize(
@@ -49,41 +52,48 @@ def job(database: Database, submit: Callable[..., Job]) -> Job:
     return claims.claim_next(database, resident=None)
 
 
-def open_progress(database: Database, job: Job) -> JobProgress:
-    return JobProgress(database, job, history=estimates.read_history(database), estimate_s=None)
+@pytest.fixture
+def open_progress(database: Database, settings: Settings, job: Job) -> OpenProgress:
+    def open_progress() -> JobProgress:
+        desk = LocalDesk(database, settings)
+        return JobProgress(desk, job, history=desk.read_history(), estimate_s=None)
+
+    return open_progress
 
 
 def draw() -> np.ndarray:
     return np.zeros((1, 64, 64, 3), np.uint8)
 
 
-def test_previews_are_throttled(database: Database, job: Job) -> None:
+def test_previews_are_throttled(database: Database, open_progress: OpenProgress) -> None:
     drawn = []
 
     def draw_and_count() -> np.ndarray:
         drawn.append(1)
         return draw()
 
-    with open_progress(database, job) as progress:
+    with open_progress() as progress:
         for done in range(50):
             progress.report(Progress(phase="denoising", done=done, total=100, draw_preview=draw_and_count))
     assert 1 <= len(drawn) <= 3
     assert database.read("SELECT version FROM previews")[0]["version"] == len(drawn)
 
 
-def test_a_preview_that_cannot_be_drawn_does_not_harm_the_job(database: Database, job: Job) -> None:
+def test_a_preview_that_cannot_be_drawn_does_not_harm_the_job(
+    database: Database, job: Job, open_progress: OpenProgress
+) -> None:
     def fail() -> np.ndarray:
         raise RuntimeError("no preview")
 
-    with open_progress(database, job) as progress:
+    with open_progress() as progress:
         progress.report(Progress(phase="denoising", done=1, total=100, draw_preview=fail))
         progress.report(Progress(phase="denoising", done=2, total=100))
     assert queue.read_job(database, job.id).step == 2
 
 
-def test_a_report_costs_the_devices_little(database: Database, job: Job) -> None:
+def test_a_report_costs_the_devices_little(open_progress: OpenProgress) -> None:
     seconds = []
-    with open_progress(database, job) as progress:
+    with open_progress() as progress:
         for done in range(100):
             started = time.perf_counter()
             progress.report(Progress(phase="denoising", done=done, total=100, draw_preview=draw))
@@ -91,8 +101,8 @@ def test_a_report_costs_the_devices_little(database: Database, job: Job) -> None
     assert statistics.median(seconds) < REPORT_LIMIT_S
 
 
-def test_the_time_left_follows_the_steps_of_this_job(database: Database, job: Job) -> None:
-    with open_progress(database, job) as progress:
+def test_the_time_left_follows_the_steps_of_this_job(database: Database, job: Job, open_progress: OpenProgress) -> None:
+    with open_progress() as progress:
         progress.report(Progress(phase="loading"))
         assert queue.read_job(database, job.id).eta_s is None
         for done in range(2):

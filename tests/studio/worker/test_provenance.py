@@ -12,6 +12,7 @@ from studio.database import Database
 from studio.jobs.job import Job
 from studio.library import records
 from studio.settings import Settings
+from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.provenance import describe_making
 
@@ -30,6 +31,6 @@ def test_weights_mesh_and_versions_are_named(
 ) -> None:
     family = FakeFamily(catalog.get(model))
     family.mesh, family.revision = "dp=2", "abc"
-    made_with = describe_making(database, replace(settings, fake=False), family)
+    made_with = describe_making(LocalDesk(database, settings), replace(settings, fake=False), family)
     assert (made_with["mesh"], made_with["jax"]) == ("dp=2", metadata.version("jax"))
     assert made_with["weights"].endswith("demo-sdxl@abc" if model == "demo-sdxl" else f"{catalog.get(model).repo}@abc")

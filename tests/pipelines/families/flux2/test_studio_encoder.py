@@ -25,11 +25,12 @@ from pipelines.recipe import Recipe
 from pipelines.stages import Family, OnProgress
 from studio.database import Database
 from studio.jobs import queue
-from studio.jobs.engine import EngineState, read_engine
 from studio.jobs.states import JobState
+from studio.jobs.workers import WorkerState, read_worker
 from studio.library.records import read_output
 from studio.settings import Settings
 from studio.worker.__main__ import _open_devices
+from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Loader, Resident
 
@@ -57,7 +58,7 @@ def open_worker(
         own = dataclasses.replace(settings, fake=False, mesh="dp=1", **changes)
         worker = Worker(
             settings=own,
-            database=database,
+            desk=LocalDesk(database, settings),
             catalog=flux2_catalog,
             resident=Resident(load or _open_devices(own).load),
             default_model=flux2_catalog.get("klein"),
@@ -178,7 +179,7 @@ def test_whatever_the_server_does_its_job_ends_as_a_card_and_the_worker_goes_on(
     def run() -> Any:
         job = queue.submit(database, draw_recipe(model="distilled"), owner="local")
         worker.run_next()
-        assert read_engine(database).state is EngineState.READY
+        assert read_worker(database).state is WorkerState.READY
         return queue.read_job(database, job.id)
 
     failed = run()

@@ -90,5 +90,5 @@ def test_a_preview_is_there_while_the_job_runs(
     claims.save_preview(database, job, b"jpeg")
     answer = client.get(url)
     assert (answer.content, answer.headers["cache-control"]) == (b"jpeg", "no-store")
-    claims.end_cancelled(database, job.id)
+    claims.end_cancelled(database, job)
     assert client.get(url).status_code == 404

@@ -116,7 +116,7 @@ def test_somebody_elses_job_does_not_exist(client: TestClient, submit: Callable[
 
 def test_a_mistake_of_ours_is_still_the_one_shape(client: TestClient, database: Database) -> None:
     with database.write() as tx:
-        tx.execute("UPDATE engine SET state = 'melted'")
+        tx.execute("UPDATE workers SET state = 'melted'")
     answer = client.get("/api/v1/health")
     assert answer.status_code == 500
     assert answer.json()["error"]["title"] == "Something went wrong"

@@ -15,8 +15,9 @@ from fastapi.testclient import TestClient
 from pipelines.catalog import Catalog, load_catalog
 from studio.api.application import create_api
 from studio.database import Database
-from studio.jobs import machine
+from studio.jobs import workers
 from studio.jobs.job import Job
+from studio.jobs.workers import LOCAL
 from studio.services.plans import NICE, Planner, Question, suggest_topology
 from studio.settings import Settings
 from studio.worker import gauges
@@ -31,8 +32,8 @@ def test_the_workers_gauges_are_told_with_models_and_versions(
 ) -> None:
     assert worker.run_next()  # loads and warms the default model
     with database.write() as tx:
-        machine.describe(tx, chips=1, chip_price=None)
-    gauges.tell(database, worker.resident, lambda: [gauges.FAKE_DEVICE])
+        workers.equip(tx, LOCAL, chips=1, chip_price=None)
+    gauges.tell(worker.desk, worker.resident, lambda: [gauges.FAKE_DEVICE])
     found = client.get(SYSTEM).json()
     assert found["engine"]["model"] == worker.default_model.id
     assert found["machine"]["devices"] == [gauges.FAKE_DEVICE]
@@ -58,7 +59,7 @@ def test_the_cache_is_cleared_but_never_under_a_running_compilation_unasked(
     settings.cache_dir.mkdir(parents=True)
     (settings.cache_dir / "program").write_bytes(b"12345")
     with database.write() as tx:
-        machine.measure(tx, mesh="", devices=[], host={}, compiling=1)
+        workers.measure(tx, LOCAL, mesh="", devices=[], host={}, compiling=1)
     assert client.get(f"{SYSTEM}/cache").json()["programs"] == {"bytes": 5, "files": 1, "is_compiling": True}
     refused = client.post(f"{SYSTEM}/cache/clear", json={"what": "programs"})
     assert (refused.status_code, refused.json()["error"]["title"]) == (409, "A program is being compiled")
@@ -76,12 +77,12 @@ def test_kept_layouts_are_cleared_but_not_under_a_model_that_is_being_loaded(
     kept.write_bytes(b"12345")
     assert client.get(f"{SYSTEM}/cache").json()["layouts"]["bytes"] == 5
     with database.write() as tx:
-        tx.execute("UPDATE engine SET phase = 'sharding'")
+        tx.execute("UPDATE workers SET phase = 'sharding'")
     refused = client.post(f"{SYSTEM}/cache/clear", json={"what": "layouts", "anyway": True})
     assert (refused.status_code, refused.json()["error"]["title"]) == (409, "A model is being loaded")
     assert kept.exists()
     with database.write() as tx:
-        tx.execute("UPDATE engine SET phase = ''")
+        tx.execute("UPDATE workers SET phase = ''")
     assert client.post(f"{SYSTEM}/cache/clear", json={"what": "layouts"}).json()["bytes"] == 5
     assert not kept.exists()
 
@@ -90,7 +91,7 @@ def test_jobs_outputs_and_totals_tell_what_they_cost(
     client: TestClient, database: Database, worker: Worker, submit: Callable[..., Job]
 ) -> None:
     with database.write() as tx:
-        machine.describe(tx, chips=8, chip_price=4.5)
+        workers.equip(tx, LOCAL, chips=8, chip_price=4.5)
     job = submit(batch_size=2)
     worker.run_next()
     done = client.get(f"/api/v1/jobs/{job.id}").json()
@@ -239,9 +240,9 @@ def make_client(database: Database, catalog: Catalog) -> Iterator[Callable[[Sett
 def tpu(database: Database) -> None:
     """The worker runs on a v6e-8."""
     with database.write() as tx:
-        machine.describe(tx, chips=8, chip_price=None)
+        workers.equip(tx, LOCAL, chips=8, chip_price=None)
         devices = [{"id": number, "kind": "TPU v6 lite"} for number in range(8)]
-        machine.measure(tx, mesh="", devices=devices, host={}, compiling=0)
+        workers.measure(tx, LOCAL, mesh="", devices=devices, host={}, compiling=0)
 
 
 @pytest.mark.usefixtures("tpu")

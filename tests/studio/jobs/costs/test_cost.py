@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from studio.database import Database
-from studio.jobs import claims, machine, queue
+from studio.jobs import claims, queue, workers
 from studio.jobs.costs import cost
 from studio.jobs.job import Card, Job, move
 from studio.jobs.states import JobState
+from studio.jobs.workers import LOCAL
 
 Submit = Callable[..., Job]
 CARD = Card(title="No", detail="no", advice="")
@@ -17,7 +18,7 @@ CARD = Card(title="No", detail="no", advice="")
 @pytest.fixture
 def machine_of_8(database: Database) -> None:
     with database.write() as tx:
-        machine.describe(tx, chips=8, chip_price=3.6)
+        workers.equip(tx, LOCAL, chips=8, chip_price=3.6)
 
 
 def run(database: Database, job: Job, to: JobState, *, seconds: float) -> Job:
@@ -38,7 +39,7 @@ def test_a_job_costs_its_seconds_times_the_chips_and_money_where_a_price_is_set(
     assert job.cost_usd == pytest.approx(0.08)
     assert job.to_json()["cost_usd"] == job.cost_usd
     with database.write() as tx:
-        machine.describe(tx, chips=8, chip_price=None)
+        workers.equip(tx, LOCAL, chips=8, chip_price=None)
     assert run(database, submit(), JobState.DONE, seconds=10).cost_usd is None
 
 
@@ -66,7 +67,7 @@ def test_an_interrupted_job_costs_until_the_workers_last_sign_of_life(
     assert claimed is not None and claimed.started_at is not None
     with database.write() as tx:
         tx.execute("UPDATE jobs SET started_at = started_at - 3600")
-        tx.execute("UPDATE engine SET heartbeat_at = ?", (claimed.started_at - 3590,))
+        tx.execute("UPDATE workers SET heartbeat_at = ?", (claimed.started_at - 3590,))
     claims.interrupt_running(database)
     ended = queue.read_job(database, job.id)
     assert ended is not None

@@ -7,7 +7,9 @@ from typing import Any
 from pipelines.catalog import Catalog
 from pipelines.recipe import Recipe
 from studio.database import Database
+from studio.jobs import workers
 from studio.jobs.costs.estimates import (
+    SAMPLES,
     History,
     Measured,
     describe_models,
@@ -17,7 +19,7 @@ from studio.jobs.costs.estimates import (
     read_shape_state,
     record,
 )
-from studio.jobs.engine import read_engine
+from studio.jobs.workers import LOCAL, WorkerState, read_worker
 
 
 def measure(recipe: Recipe, **seconds: float) -> Measured:
@@ -62,7 +64,7 @@ def test_a_shape_that_ran_before_is_on_disk(database: Database, make_recipe: Cal
     recipe = make_recipe()
     with database.write() as tx:
         record(tx, measure(recipe, compile_s=1.0))
-    engine, history = read_engine(database), read_history(database)
+    engine, history = read_worker(database), read_history(database)
     assert read_shape_state(engine, history, recipe.model, recipe.shape) == "disk"
     assert read_shape_state(engine, history, recipe.model, "8x8") == "cold"
 
@@ -87,3 +89,26 @@ def test_every_model_and_shape_is_described(database: Database, catalog: Catalog
     for model, entry in zip(catalog.models, described, strict=True):
         assert [shape["shape"] for shape in entry["shapes"]] == [str(shape) for shape in model.shapes]
         assert {shape["state"] for shape in entry["shapes"]} == {"cold"}
+
+
+def test_seconds_of_one_device_promise_nothing_of_another(
+    database: Database, make_recipe: Callable[..., Recipe]
+) -> None:
+    recipe = make_recipe()
+
+    def read(worker: str) -> float | None:
+        return read_history(database, worker).step_s(recipe, recipe.shape)
+
+    with database.write() as tx:
+        record(tx, measure(recipe, step_s=9.0))  # before anybody wrote devices down
+        workers.describe(tx, "second", WorkerState.READY, activity="ready", device="v6e-8")
+        workers.describe(tx, LOCAL, WorkerState.READY, activity="ready", device="H100")
+    assert (read(LOCAL), read("second")) == (9.0, None)
+    with database.write() as tx:
+        record(tx, measure(recipe, step_s=1.0), "second")
+    assert (read(LOCAL), read("second")) == (9.0, 1.0)
+    with database.write() as tx:
+        for _ in range(SAMPLES):
+            record(tx, measure(recipe, step_s=4.0))
+        tx.execute("UPDATE timings SET id = id + 100 WHERE device = ''")
+    assert (read(LOCAL), read("second")) == (4.0, 1.0), "what names its device counts first"

@@ -1,6 +1,5 @@
 """Places in line: those of now, for everybody who looks, in the order in which jobs will run."""
 
-import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,11 +8,12 @@ import pytest
 from pipelines.catalog import Catalog
 from pipelines.stages import Progress
 from studio.database import Database
-from studio.jobs import arrange, claims, queue
+from studio.jobs import arrange, claims, queue, workers
 from studio.jobs.costs import estimates
 from studio.jobs.costs.price import price_line
-from studio.jobs.job import Job, move
+from studio.jobs.job import Job
 from studio.jobs.states import JobState
+from studio.jobs.workers import LOCAL, WorkerState
 
 Submit = Callable[..., Job]
 
@@ -67,9 +67,10 @@ def test_the_wait_is_that_of_the_newest_event(database: Database, submit: Submit
                 model=recipe.model, shape=running.programs, batch_size=1, compile_s=0.0, step_s=1.0, fixed_s=1.0
             ),
         )
-    assert claims.claim_next(database, resident=None).id == running.id
+    claimed = claims.claim_next(database, resident=None)
+    assert claimed.id == running.id
     for eta_s in (9.0, 4.0):
-        assert claims.report(database, running, Progress(phase="denoising", done=1, total=2), eta_s=eta_s)
+        assert claims.report(database, claimed, Progress(phase="denoising", done=1, total=2), eta_s=eta_s)
         assert queue.read_job(database, waiting.id).eta_s == eta_s + recipe.steps + 1.0
 
 
@@ -119,7 +120,7 @@ def test_who_will_run_together_waits_as_long(database: Database, submit: Submit)
     jobs = [submit("a"), submit("b", steps=9), submit("c"), submit("d", batch_size=2), submit("e")]
     recipe = jobs[0].recipe
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 3", (recipe.model,))
+        tx.execute("UPDATE workers SET model = ?, outputs_at_once = 3", (recipe.model,))
         estimates.record(
             tx,
             estimates.Measured(
@@ -139,39 +140,10 @@ def test_who_will_run_together_waits_as_long(database: Database, submit: Submit)
     assert found["c"].reason == found["e"].reason == "runs together with job 1 in line"
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_places_are_the_order_in_which_the_worker_runs_jobs_and_their_company(
-    database: Database, submit: Submit, catalog: Catalog, seed: int
-) -> None:
-    draw = random.Random(seed)
-    resident, other = catalog.models[0].id, catalog.models[1].id
-    with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 4", (resident,))
-    for _ in range(30):
-        submit(
-            model=draw.choice([resident, resident, other]),
-            owner=draw.choice("abc"),
-            steps=draw.choice([2, 2, 2, 3]),
-            batch_size=draw.choice([1, 1, 2]),
-        )
-    shown = [job.id for job in sorted(queue.list_jobs(database, owner=None, limit=50), key=lambda job: job.position)]
-    ran: list[str] = []
-    loaded = resident
-    while (first := claims.claim_next(database, resident=loaded)) is not None:
-        loaded = first.recipe.model
-        room = 4 - first.recipe.batch_size if loaded == resident else 0
-        batch = [first, *claims.claim_others(database, first, room=room)]
-        ran += [job.id for job in batch]
-        with database.write() as tx:
-            for job in batch:
-                move(tx, job.id, JobState.DONE)
-    assert ran == shown
-
-
 def test_company_overtakes_nobody(database: Database, submit: Submit, catalog: Catalog) -> None:
     resident, other = catalog.models[0].id, catalog.models[1].id
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 8", (resident,))
+        tx.execute("UPDATE workers SET model = ?, outputs_at_once = 8", (resident,))
     waiting = submit(model=other, owner="her")
     jobs = [submit(seed=number, owner="him") for number in range(32)]
     places = {job.id: job for job in queue.list_jobs(database, owner=None, limit=50)}
@@ -184,7 +156,7 @@ def test_what_will_run_together_is_promised_so_before_it_is_queued(database: Dat
     recipe, programs = (job := submit(steps=10)).recipe, job.programs
     queue.cancel(database, job.id)
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?, outputs_at_once = 8", (recipe.model,))
+        tx.execute("UPDATE workers SET model = ?, outputs_at_once = 8", (recipe.model,))
         measured = {"model": recipe.model, "shape": programs, "compile_s": 0.0, "step_s": 0.2, "fixed_s": 0.4}
         estimates.record(tx, estimates.Measured(batch_size=1, **measured))
     wanted = [queue.Wanted(recipe=recipe, programs=programs)] * 16
@@ -200,7 +172,7 @@ def test_what_will_run_together_is_promised_so_before_it_is_queued(database: Dat
 def test_the_model_that_is_being_loaded_counts(database: Database, submit: Submit, catalog: Catalog) -> None:
     old, new = catalog.models[0].id, catalog.models[1].id
     with database.write() as tx:
-        tx.execute("UPDATE engine SET model = ?", (old,))
+        tx.execute("UPDATE workers SET model = ?", (old,))
     submit(model=new)
     assert claims.claim_next(database, resident=old) is not None
     submit("of the old one", model=old)
@@ -208,3 +180,37 @@ def test_the_model_that_is_being_loaded_counts(database: Database, submit: Submi
     assert read_places(database) == [("of the new one", 1), ("of the old one", 2)]
     next_one = claims.claim_next(database, resident=new)
     assert next_one is not None and next_one.recipe.prompt == "of the new one"
+
+
+def test_several_workers_shorten_the_wait_and_each_keeps_its_model(
+    database: Database, submit: Submit, catalog: Catalog
+) -> None:
+    """Two workers with a model each: a job goes to whoever is free first, in seconds of its own device."""
+    mine, hers = catalog.models[0].id, catalog.models[1].id
+    with database.write() as tx:
+        workers.describe(tx, LOCAL, WorkerState.READY, activity="ready", device="slow", model=mine)
+        workers.describe(tx, "second", WorkerState.READY, activity="ready", device="fast", model=hers)
+        for worker, step_s in ((LOCAL, 10.0), ("second", 1.0)):
+            for model in (mine, hers):
+                shape = str(catalog.get(model).default_shape)
+                estimates.record(
+                    tx,
+                    estimates.Measured(
+                        model=model, shape=shape, batch_size=1, load_s=100.0, step_s=step_s, fixed_s=0.0
+                    ),
+                    worker,
+                )
+    for prompt, model in (("a", mine), ("b", hers), ("c", mine), ("d", hers)):
+        submit(prompt, model=model)
+    waiting = queue.list_jobs(database, owner="local", state=JobState.QUEUED)
+    assert [(job.recipe.prompt, job.eta_s) for job in waiting] == [("a", 20.0), ("b", 2.0), ("d", 4.0), ("c", 106.0)]
+
+    claimed = [claims.claim_next(database, LOCAL, resident=mine), claims.claim_next(database, "second", resident=hers)]
+    assert [job.recipe.prompt for job in claimed] == ["a", "b"]
+    waiting = queue.list_jobs(database, owner="local", state=JobState.QUEUED)
+    assert [(job.recipe.prompt, job.eta_s) for job in waiting] == [("d", 4.0), ("c", 106.0)], (
+        "as whoever is free takes it"
+    )
+    with database.write() as tx:
+        workers.describe(tx, "second", WorkerState.STOPPED, activity="stopped", model="")
+    assert [job.recipe.prompt for job in queue.list_jobs(database, owner="local", state=JobState.QUEUED)] == ["c", "d"]

@@ -12,12 +12,12 @@ from pipelines.errors import RecipeError
 from pipelines.loras import LoraFile
 from pipelines.recipe import Recipe, resolve
 from studio.database import Database
-from studio.jobs import engine
+from studio.jobs import workers
 from studio.jobs.costs import estimates
 from studio.jobs.costs.price import price_line
-from studio.jobs.engine import EngineState
 from studio.jobs.many.grid_spec import Expanded, Grid, expand
 from studio.jobs.queue import Wanted
+from studio.jobs.workers import LOCAL, WorkerState
 
 Read = Callable[..., Expanded]
 FILES = {"pixel": "sdxl", "boats": "sdxl", "waves": "wan"}
@@ -182,7 +182,7 @@ def set_up(database: Database) -> None:
     """demo-sdxl is in memory with 256x256 warm; 128x128 ran before, so it is in the cache; two more never ran."""
     with database.write() as tx:
         shapes = {"256x256": "warm", "128x128": "disk", "320x192": "cold"}
-        engine.describe(tx, EngineState.READY, activity="ready", model="demo-sdxl", shapes=shapes)
+        workers.describe(tx, LOCAL, WorkerState.READY, activity="ready", model="demo-sdxl", shapes=shapes)
         for shape, extra in (("256x256", {}), ("128x128", {"compile_s": 9.0, "cache_s": 2.0})):
             measured = {"model": "demo-sdxl", "shape": shape, "batch_size": 1, "step_s": 0.5, "fixed_s": 1.0, **extra}
             estimates.record(tx, estimates.Measured(**measured))

@@ -1,0 +1,169 @@
+"""The line played forward: which worker takes which job when, if nobody else comes.
+
+Whoever is free first takes the job whose turn it is for the model that it has loaded, with those who join its batch,
+and is free again when that would be done. Pure: rows in, places out.
+Not here: the order itself (order.py), reading the rows (places.py), what a single job takes (estimates.py).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pipelines.recipe import Recipe
+from studio.jobs.costs.estimates import History, estimate_job_s, read_shape_state
+from studio.jobs.line.batch_join import Company, Share
+from studio.jobs.line.order import Line, PlaceInLine, Plan, Waiting
+from studio.jobs.workers import WorkerRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A waiting job's place in the whole line: 1 is next. `reason` says why it waits.
+
+    `eta_s` is how long until its picture (None: never measured, or paused); `eta_error_s` is by how much it may be
+    wrong, as past estimates were; None when there were none.
+    """
+
+    position: int
+    reason: str
+    eta_s: float | None
+    eta_error_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What somebody waits for."""
+
+    kind: str
+    owner: str
+    recipe: Recipe
+    programs: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """What a worker does now; `eta_s` is None when it has only just begun."""
+
+    recipe: Recipe
+    programs: str
+    eta_s: float | None
+
+
+@dataclass(kw_only=True)
+class Server:
+    """A worker, and how far it is in the future that is being played: free in `free_s`, give or take `error_s`.
+
+    `resident` is the model that its next job finds loaded, `ready` which programs of it became warm meanwhile. Seconds
+    are None from the first job on whose programs were never measured on its device.
+    """
+
+    row: WorkerRow
+    history: History
+    running: Running | None = None
+    resident: str = field(init=False)
+    free_s: float | None = field(init=False, default=0.0)
+    error_s: float | None = field(init=False, default=0.0)
+    ready: set[tuple[str, str]] = field(init=False, default_factory=set[tuple[str, str]])
+    _switch_s: float | None = field(init=False)
+    _known: dict[tuple[object, ...], tuple[float | None, float | None]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.resident = self.row.model
+        if now := self.running:
+            own_s, _ = self._estimate(now.recipe, now.programs)
+            self.resident = now.recipe.model
+            self.ready.add((now.recipe.model, now.programs))
+            self.free_s = own_s if now.eta_s is None else now.eta_s
+            self.error_s = _multiply(self.free_s, self.history.estimate_error(now.recipe, now.programs))
+        self._switch_s = self.history.load_s(self.resident)
+
+    def take(self, plan: Plan, company: Company) -> list[PlaceInLine]:
+        """The jobs that it would run next, as one batch."""
+
+        def join(first: Waiting, others: Iterator[Waiting]) -> list[Waiting]:
+            room = self.row.outputs_at_once if first.model == self.row.model else 0
+            return company.choose(first, others, room=room)
+
+        return plan.serve(self.resident, self._switch_s, join=join)
+
+    def run(self, recipe: Recipe, programs: str) -> None:
+        """Moves on to the end of such a job."""
+        own_s, own_error_s = self._estimate(recipe, programs)
+        self.free_s = _add(self.free_s, own_s)
+        self.error_s = None if self.free_s is None else _add(self.error_s, own_error_s)
+        if self.resident != recipe.model:
+            self.resident = recipe.model
+            self.ready.clear()
+        self.ready.add((recipe.model, programs))
+
+    def _estimate(self, recipe: Recipe, programs: str) -> tuple[float | None, float | None]:
+        """A job's seconds, and by how much they may be wrong. A long line is mostly more of the same."""
+        key = (recipe.model, programs)
+        state = "warm" if key in self.ready else read_shape_state(self.row, self.history, *key)
+        is_resident = self.resident == recipe.model
+        kind = (*key, recipe.batch_size, recipe.denoising_steps, state, is_resident)
+        if kind not in self._known:
+            own_s = estimate_job_s(self.history, recipe, programs=programs, shape_state=state, is_resident=is_resident)
+            self._known[kind] = own_s, _multiply(own_s, self.history.estimate_error(recipe, programs))
+        return self._known[kind]
+
+
+def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -> dict[str, Place]:
+    """The place of each job that was `asked` for, the one that runs first in front. Moves the servers on."""
+    plan = Plan(line)
+    makes_many = any(server.row.outputs_at_once > 1 for server in servers)
+    shares = {name: Share.of(job.kind, job.recipe, job.programs) for name, job in asked.items()} if makes_many else {}
+    company = Company(shares)
+    is_coming_up = all(server.row.state.is_coming_up for server in servers)
+    activity = servers[0].row.activity if is_coming_up else ""
+    is_busy = all(server.running for server in servers)
+    before: Counter[str] = Counter()  # jobs before, of each owner
+    places: dict[str, Place] = {}
+    while served := (server := _find_free(servers)).take(plan, company):
+        for turn in served:
+            if (job := asked.get(turn.job_id)) is None:
+                continue
+            position = len(places) + 1
+            if first := places.get(turn.together_with or ""):
+                reason = f"runs together with job {first.position} in line"
+                places[turn.job_id] = replace(first, position=position, reason=reason)
+            else:
+                server.run(job.recipe, job.programs)
+                reason = turn.reason or activity
+                if not reason:
+                    reason = _say_place(before, owner=job.owner, is_busy=is_busy)
+                places[turn.job_id] = Place(
+                    position=position, reason=reason, eta_s=server.free_s, eta_error_s=server.error_s
+                )
+            before[job.owner] += 1
+    for turn in plan.list_paused():
+        if turn.job_id in asked:
+            position = len(places) + 1
+            places[turn.job_id] = Place(position=position, reason=turn.reason, eta_s=None, eta_error_s=None)
+    return places
+
+
+def _find_free(servers: Sequence[Server]) -> Server:
+    """Who is free first; whoever is not known to become free comes last."""
+    return min(servers, key=lambda server: (server.free_s is None, server.free_s or 0.0))
+
+
+def _say_place(before: Counter[str], *, owner: str, is_busy: bool) -> str:
+    """Why a job waits that waits for nothing but its turn."""
+    count = before.total()
+    if not count:
+        return "next, when the running job ends" if is_busy else "next"
+    jobs = "job" if count == 1 else "jobs"
+    of_others = count - before[owner]
+    if of_others == count:
+        return f"{count} {jobs} of others before it"
+    return f"{count} {jobs} before it, {of_others} of others'" if of_others else f"{count} {jobs} before it"
+
+
+def _add(one: float | None, other: float | None) -> float | None:
+    """What is unknown stays unknown."""
+    return None if one is None or other is None else one + other
+
+
+def _multiply(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else round(one * other, 2)

@@ -1,0 +1,203 @@
+"""The workers as they last described and measured themselves: a row for each, and an event at every change of state.
+
+Both sides write a worker's row: the worker tells what it does, its supervisor tells when it is gone. Figures that
+change every two seconds are stored without an event: whoever looks at them asks for them.
+Not here: which jobs a worker holds (claims.py).
+"""
+
+import json
+import sqlite3
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from studio import events
+from studio.database import Database, Transaction
+
+LOCAL = "local"
+"""The worker that the app starts itself."""
+
+# A worker beats every second from a thread; imports and loads hold the interpreter's lock for seconds.
+LEASE_S = 60.0
+"""So long after its last sign of life a worker still holds its jobs."""
+
+# What REST calls `engine` of a worker, and what `machine`.
+_ENGINE = (
+    *("state", "activity", "pid", "device", "model", "shapes", "phase", "phase_done", "phase_total", "error"),
+    *("heartbeat_at", "outputs_at_once", "swap"),
+)
+_MACHINE = ("chips", "chip_price", "mesh", "devices", "host", "compiling", "measured_at", "cache_cleared_at")
+_JSON = ("shapes", "error", "swap", "devices", "host")
+
+
+class WorkerState(StrEnum):
+    """A state's value is its name in REST; `meaning` is for people."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> "WorkerState":
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    STARTING = "starting", "the worker process is coming up"
+    PREPARING = "preparing", "loads the default model and compiles its default shape"
+    READY = "ready", "waits for a job"
+    BUSY = "busy", "runs a job"
+    RESTARTING = "restarting", "the worker ended; a new one starts in a moment"
+    STOPPED = "stopped", "the studio is not running"
+
+    @property
+    def is_coming_up(self) -> bool:
+        return self in (WorkerState.STARTING, WorkerState.PREPARING, WorkerState.RESTARTING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRow:
+    """What a worker is doing, and the machine under it.
+
+    `model` is the resident one, `shapes` its shapes as warm, disk or cold. `outputs_at_once` is how many outputs it
+    makes in the time of one: jobs that are alike run together up to that. `swap` is the last switch: `model` and the
+    `previous` one, and its seconds part by part (SwapCost).
+    `devices` are as pipelines/runtime/devices/memory.py measures them; `mesh` is the resident model's.
+    """
+
+    id: str
+    state: WorkerState
+    activity: str
+    pid: int | None
+    device: str
+    model: str
+    shapes: dict[str, str]
+    phase: str
+    phase_done: int
+    phase_total: int
+    error: dict[str, str] | None
+    heartbeat_at: float
+    outputs_at_once: int
+    swap: dict[str, Any] | None
+    chips: int
+    chip_price: float | None
+    mesh: str
+    devices: list[dict[str, Any]]
+    host: dict[str, int]
+    compiling: int
+    measured_at: float
+    cache_cleared_at: float
+
+    @classmethod
+    def from_row(cls, row: sqlite3.Row) -> "WorkerRow":
+        """Reads a full row of the table `workers`."""
+        columns = {name: row[name] for name in row.keys()}  # noqa: SIM118 - iterating a Row gives values
+        columns["state"] = WorkerState(row["state"])
+        for name in _JSON:
+            columns[name] = json.loads(row[name]) if row[name] else None
+        return cls(**columns)
+
+    def to_engine_json(self) -> dict[str, Any]:
+        """What it does: `engine` of the REST contract."""
+        return {name: getattr(self, name) for name in _ENGINE}
+
+    def to_machine_json(self) -> dict[str, Any]:
+        """What it runs on: `machine` of the REST contract."""
+        return {name: getattr(self, name) for name in _MACHINE}
+
+
+def read_worker(database: Database, worker_id: str = LOCAL) -> WorkerRow:
+    """A worker's row."""
+    row = database.read_one("SELECT * FROM workers WHERE id = ?", (worker_id,))
+    assert row is not None, "the migration inserts the local worker, and every other one describes itself first"
+    return WorkerRow.from_row(row)
+
+
+def read_workers(database: Database) -> list[WorkerRow]:
+    """All workers, the one that was there first in front."""
+    return [WorkerRow.from_row(row) for row in database.read("SELECT * FROM workers ORDER BY rowid")]
+
+
+def describe(tx: Transaction, worker_id: str, state: WorkerState, *, activity: str, **columns: Any) -> None:
+    """Says what a worker does now; one that was not known joins the others.
+
+    Phase and error start anew; other columns keep their values unless given.
+    """
+    columns = {
+        "id": worker_id,
+        "state": state,
+        "activity": activity,
+        "error": None,
+        "phase": "",
+        "phase_done": 0,
+        "phase_total": 0,
+        "heartbeat_at": time.time(),
+        **columns,
+    }
+    for name in _JSON:
+        if columns.get(name) is not None:
+            columns[name] = json.dumps(columns[name])
+    names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
+    assignments = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    row = tx.execute(
+        f"INSERT INTO workers ({names}) VALUES ({values}) ON CONFLICT (id) DO UPDATE SET {assignments} RETURNING *",
+        columns,
+    ).fetchone()
+    _tell(tx, row)
+
+
+def beat(database: Database, worker_id: str) -> None:
+    """Tells the supervisor that the worker's process is alive, and renews the leases of its jobs."""
+    now = time.time()
+    with database.write() as tx:
+        tx.execute("UPDATE workers SET heartbeat_at = ? WHERE id = ?", (now, worker_id))
+        tx.execute("UPDATE jobs SET lease_until = ? WHERE state = 'running' AND worker = ?", (now + LEASE_S, worker_id))
+
+
+def equip(tx: Transaction, worker_id: str, *, chips: int, chip_price: float | None) -> None:
+    """Stores what a worker knows of its machine when it starts; its jobs are charged by it from now on."""
+    tx.execute("UPDATE workers SET chips = ?, chip_price = ? WHERE id = ?", (chips, chip_price, worker_id))
+
+
+def measure(
+    tx: Transaction, worker_id: str, *, mesh: str, devices: list[dict[str, Any]], host: dict[str, int], compiling: int
+) -> None:
+    """Stores one round of figures."""
+    tx.execute(
+        "UPDATE workers SET mesh = ?, devices = ?, host = ?, compiling = ?, measured_at = ? WHERE id = ?",
+        (mesh, json.dumps(devices), json.dumps(host), compiling, time.time(), worker_id),
+    )
+
+
+def is_compiling(database: Database) -> bool:
+    """Whether any worker compiles something now: for a job, while idle, or in the background. They share one cache."""
+    row = database.read_one(
+        "SELECT (SELECT coalesce(sum(compiling + (phase = 'compiling')), 0) FROM workers) "
+        "+ (SELECT count(*) FROM jobs WHERE state = 'running' AND phase = 'compiling') AS programs"
+    )
+    return row is not None and row["programs"] > 0
+
+
+def is_loading(database: Database) -> bool:
+    """Whether any worker reads a model's weights now: for a job, or while idle."""
+    row = database.read_one(
+        "SELECT (SELECT count(*) FROM workers WHERE phase IN ('loading', 'sharding')) "
+        "+ (SELECT count(*) FROM jobs WHERE state = 'running' AND phase IN ('loading', 'sharding')) AS loads"
+    )
+    return row is not None and row["loads"] > 0
+
+
+def forget_disk(tx: Transaction) -> None:
+    """The compilation cache was emptied: what was on disk is cold, until the workers, who share it, say otherwise."""
+    for row in tx.execute("SELECT id, shapes FROM workers ORDER BY rowid").fetchall():
+        shapes = {name: "cold" if state == "disk" else state for name, state in json.loads(row["shapes"]).items()}
+        changed = tx.execute(
+            "UPDATE workers SET cache_cleared_at = ?, shapes = ? WHERE id = ? RETURNING *",
+            (time.time(), json.dumps(shapes), row["id"]),
+        ).fetchone()
+        _tell(tx, changed)
+
+
+def _tell(tx: Transaction, row: sqlite3.Row) -> None:
+    worker = WorkerRow.from_row(row)
+    data = {"worker": worker.id, "engine": worker.to_engine_json()}
+    events.append(tx, kind="engine.state", owner=events.EVERYBODY, job_id=None, data=data)

@@ -1,0 +1,86 @@
+"""The bench: what a worker has for its jobs, whatever their kind, and what runners do with it in the same way."""
+
+import errno
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipelines.catalog import Catalog
+from pipelines.errors import LumeshError
+from pipelines.recipe import Recipe
+from pipelines.stages import Progress
+from studio.access import hooks
+from studio.access.audit import Audit
+from studio.access.hooks import Hook, ImageRefusedError
+from studio.jobs.job import Card, Job
+from studio.jobs.workers import WorkerState
+from studio.settings import Settings
+from studio.worker.desk import Desk
+from studio.worker.resident import Resident
+
+Trace = Callable[[], AbstractContextManager[None]]
+"""Entered around a job it writes down what the devices do, and logs where."""
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """A worker's desk, its catalogue, the model that is loaded, and what its operator wants."""
+
+    settings: Settings
+    desk: Desk
+    catalog: Catalog
+    resident: Resident
+    trace: Trace | None = None
+    """Of the first job that compiles nothing; then never again."""
+    image_hook: Hook | None = None
+
+    def announce(
+        self, state: WorkerState, activity: str, *, progress: Progress | None = None, error: Card | None = None
+    ) -> None:
+        """Says what the worker does now, and which model it has."""
+        self.desk.announce(
+            state,
+            activity=activity,
+            error=error.to_json() if error else None,
+            model=self.resident.model_id or "",
+            shapes=self.resident.describe_shapes(),
+            outputs_at_once=self.resident.family.outputs_at_once if self.resident.family else 1,
+            swap=self.resident.swap.to_json() if self.resident.swap else None,
+            phase=progress.phase if progress else "",
+            phase_done=progress.done if progress else 0,
+            phase_total=progress.total if progress else 0,
+        )
+
+    def ask_hook(self, job: Job, recipe: Recipe, read: Callable[[], np.ndarray]) -> None:
+        """Raises ImageRefusedError when the operator's hook does not want a picture, brought along or made."""
+        if self.image_hook is None:
+            return
+        reason = hooks.ask(self.image_hook, owner=job.owner, recipe=recipe.to_json(), pixels=read())
+        if reason is not None:
+            about = {"owner": job.owner, "job": job.id, "prompt": recipe.prompt, "seed": recipe.seed}
+            Audit(self.settings.audit_log).note("image.refused", reason=reason, **about)
+            raise ImageRefusedError(reason, advice="Nothing of this job is kept.")
+
+    def explain(self, error: Exception) -> Card:
+        """What went wrong, for people. XLA says RESOURCE_EXHAUSTED when device memory is full."""
+        if isinstance(error, LumeshError):
+            return Card.of(error)
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            return Card(
+                title="Out of memory",
+                detail=f"There is no room for this job: {str(error)[:300]}",
+                advice="Choose a smaller size or fewer pictures at once.",
+            )
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return Card(
+                title="The disk is full",
+                detail=f"Nothing can be saved in {self.settings.data_dir}.",
+                advice="Make room there, then retry.",
+            )
+        return Card(
+            title="Something went wrong",
+            detail=f"{type(error).__name__}: {error}"[:600],
+            advice=f"Retry once; if it comes back, {self.settings.worker_log} has the details.",
+        )

@@ -1,0 +1,118 @@
+"""The desk of a worker that shares the database and the outputs folder with the app."""
+
+from pathlib import Path
+from typing import Any
+
+from pipelines.errors import Cancelled
+from pipelines.stages import Progress
+from studio import events
+from studio.database import Database
+from studio.jobs import claims, workers
+from studio.jobs.costs import cost, estimates
+from studio.jobs.costs.estimates import History, Measured
+from studio.jobs.job import Card, Job
+from studio.jobs.workers import LOCAL, WorkerState
+from studio.library import files, inputs, records
+from studio.settings import Settings
+from studio.worker.desk import Made
+
+
+class LocalDesk:
+    """The Desk of the worker with this id."""
+
+    def __init__(self, database: Database, settings: Settings, worker: str = LOCAL) -> None:
+        self._database = database
+        self._settings = settings
+        self._worker = worker
+
+    @property
+    def device(self) -> str:
+        return workers.read_worker(self._database, self._worker).device
+
+    def announce(self, state: WorkerState, *, activity: str, **columns: Any) -> None:
+        with self._database.write() as tx:
+            workers.describe(tx, self._worker, state, activity=activity, **columns)
+
+    def equip(self, *, chips: int, chip_price: float | None) -> None:
+        with self._database.write() as tx:
+            workers.equip(tx, self._worker, chips=chips, chip_price=chip_price)
+
+    def beat(self) -> None:
+        workers.beat(self._database, self._worker)
+
+    def measure(self, *, mesh: str, devices: list[dict[str, Any]], host: dict[str, int], compiling: int) -> None:
+        with self._database.write() as tx:
+            workers.measure(tx, self._worker, mesh=mesh, devices=devices, host=host, compiling=compiling)
+
+    def read_history(self) -> History:
+        return estimates.read_history(self._database, self._worker)
+
+    def record(self, measured: Measured) -> None:
+        with self._database.write() as tx:
+            estimates.record(tx, measured, self._worker)
+
+    def find_next_model(self, *, resident: str | None) -> str | None:
+        return claims.find_next_model(self._database, resident=resident)
+
+    def claim_next(self, *, resident: str | None) -> Job | None:
+        return claims.claim_next(self._database, self._worker, resident=resident)
+
+    def claim_others(self, job: Job, *, room: int) -> list[Job]:
+        return claims.claim_others(self._database, job, room=room)
+
+    def find_inputs(self, job: Job) -> tuple[Path, ...]:
+        return inputs.find_files(self._database, self._settings, job.recipe.images, owner=job.owner)
+
+    def report(self, job: Job, progress: Progress, *, eta_s: float | None) -> bool:
+        return claims.report(self._database, job, progress, eta_s=eta_s)
+
+    def save_preview(self, job: Job, jpeg: bytes) -> None:
+        claims.save_preview(self._database, job, jpeg)
+
+    def finish(self, job: Job, made: Made) -> None:
+        """Outputs, measurements and the job's end in one transaction; without it the files go too."""
+        try:
+            self._store(job, made)
+        except BaseException:
+            if not claims.is_taken_over(self._database, job):  # whose outputs have the same names
+                files.discard(self._settings.outputs_dir, made.files)
+            raise
+
+    def _store(self, job: Job, made: Made) -> None:
+        with self._database.write() as tx:
+            if not claims.is_held(tx, job):  # lost since its last report
+                raise Cancelled
+            share = cost.measure(tx, job.id, ended_at=made.made_at).share(max(1, len(made.files)))
+            outputs = [
+                records.add(
+                    tx,
+                    file,
+                    job_id=job.id,
+                    owner=job.owner,
+                    number=number,
+                    created_at=made.made_at,
+                    made_with=made.made_with,
+                    chip_seconds=share.chip_seconds,
+                    cost_usd=share.usd,
+                )
+                for number, file in enumerate(made.files)
+            ]
+            if made.measured is not None:
+                estimates.record(tx, made.measured, self._worker)
+            claims.finish(
+                tx,
+                job,
+                outputs=[output.link() for output in outputs],
+                timings=made.timings,
+                compiles=made.compiles,
+                revision=made.revision,
+            )
+
+    def fail(self, job: Job, card: Card) -> None:
+        claims.fail(self._database, job, card)
+
+    def end_cancelled(self, job: Job) -> None:
+        claims.end_cancelled(self._database, job)
+
+    def end_turn(self) -> None:
+        events.forget_old(self._database)
