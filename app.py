@@ -112,7 +112,7 @@ def create_app(settings: Settings, database: Database, catalog: Catalog) -> Fast
     app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")
     return gr.mount_gradio_app(
         app,
-        page.build(settings, database, catalog, door=door, follow=app.state.studio.feed.follow),
+        page.build(app.state.studio),
         path="/",
         max_file_size=MAX_UPLOAD,
         blocked_paths=[str(settings.data_dir)],

@@ -17,6 +17,8 @@ LAYERS = (
     ("studio.hosting",),
     ("studio.ui", "studio.api", "studio.worker"),
     ("studio.services.sheets", "studio.services.webhook_sender", "studio.services.disk"),
+    ("studio.asking",),
+    ("studio.visit",),
     ("studio.context",),
     ("studio.services",),
     ("studio.jobs", "studio.library", "studio.access"),

@@ -12,13 +12,13 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from pipelines.errors import LumeshError, RecipeError
+from pipelines.recipe import PLAIN_MESSAGES
 from studio.access.hooks import PromptRefusedError
 from studio.access.limits import RateError
 from studio.api.adapters.openai import JobCancelledError, JobFailedError, StoppingError
 from studio.api.adapters.openai_errors import PREFIX, make_openai_error
 from studio.api.routes.system import CompilingError, LoadingError
 from studio.api.routes.webhook import WebhookError
-from studio.api.visit import NotAllowedError, NotFoundError
 from studio.jobs.queue import DiskFullError, JobStateError, QueueQuotaError
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 from studio.library.loras import LoraError, LoraNameTakenError, LoraTooLargeError
@@ -27,6 +27,7 @@ from studio.library.presets.preset import PresetError
 from studio.library.uploads import UploadError, UploadQuotaError, UploadTooLargeError
 from studio.library.wildcards import WildcardError
 from studio.services.plans import PlanBusyError
+from studio.visit import NotAllowedError, NotFoundError
 
 STATUS_OF_ERROR: dict[type[LumeshError], int] = {
     RecipeError: 422,
@@ -56,11 +57,6 @@ STATUS_OF_ERROR: dict[type[LumeshError], int] = {
     PlanBusyError: 409,
     CompilingError: 409,
     LoadingError: 409,
-}
-PLAIN_MESSAGES = {
-    "missing": "is required",
-    "extra_forbidden": "is not a field of a recipe",
-    "string_unicode": "holds half of a character",
 }
 
 

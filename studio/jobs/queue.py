@@ -1,6 +1,6 @@
 """People's side of the queue: ask for a job, look at jobs, change one's mind.
 
-Callers check who may touch a job (api/visit.py); recipes that come in here are resolved ones.
+Callers check who may touch a job (visit.py); recipes that come in here are resolved ones (asking.py).
 Not here: the order of the whole line (arrange.py), where a job stands in it (places.py).
 """
 

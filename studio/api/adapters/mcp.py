@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from studio.address import name_server
-from studio.api.visit import Visitor
+from studio.api.visitor import Visitor
 
 router = APIRouter(include_in_schema=False)
 

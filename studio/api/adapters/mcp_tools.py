@@ -21,14 +21,14 @@ from starlette.types import Receive, Scope, Send
 
 from pipelines.errors import LumeshError
 from pipelines.recipe import read_recipe
-from studio.api.routes.jobs import cancel_job, create_job
+from studio import asking
 from studio.api.routes.media import find_output_file
-from studio.api.visit import Visit
 from studio.jobs.costs.estimates import describe_models
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
 from studio.library.files import poster_of
 from studio.library.records import Output
+from studio.visit import Visit
 
 INSTRUCTIONS = "submit answers with a job's id at once; ask status until its state is done, then fetch the result."
 MAX_IMAGE_BYTES = 700_000  # of all pictures of a result: clients drop answers above 1 MB, and base64 adds a third
@@ -104,8 +104,8 @@ def _list_models(call: _Call) -> dict[str, Any]:
 
 def _submit(call: _Call) -> dict[str, Any]:
     recipe = read_recipe({"model": call.visit.studio.catalog.default.id, **call.arguments})
-    job_id = create_job(recipe, call.visit)["id"]
-    return _tell(call.visit.get_job(job_id))
+    [job] = asking.submit(call.visit, [asking.prepare(call.visit, recipe)])
+    return _tell(call.visit.get_job(job.id))
 
 
 def _status(call: _Call) -> dict[str, Any]:
@@ -113,8 +113,7 @@ def _status(call: _Call) -> dict[str, Any]:
 
 
 def _cancel(call: _Call) -> dict[str, Any]:
-    cancel_job(call.find_job().id, call.visit)
-    return _tell(call.find_job())
+    return _tell(asking.cancel(call.visit, call.arguments["job_id"]))
 
 
 def _result(call: _Call) -> Sequence[ContentBlock]:

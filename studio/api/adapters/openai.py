@@ -18,14 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.recipe import Lora, Recipe
+from studio import asking
 from studio.address import name_server
-from studio.api.routes.jobs import prepare
 from studio.api.routes.media import find_output_file
-from studio.api.visit import NotFoundError, Visit, Visitor
-from studio.jobs import queue
+from studio.api.visitor import Visitor
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
 from studio.jobs.waiting import have_ended, watch_jobs
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["openai"])
 
@@ -118,7 +118,7 @@ async def generate_images(wanted: Generation, request: Request, visit: Visitor) 
         waiting.cancel()
         leaving.cancel()
     if not waiting.done() or waiting.cancelled():
-        await asyncio.to_thread(_cancel, visit, ids)
+        await asyncio.to_thread(asking.withdraw, visit, ids)
         return Response(status_code=CLIENT_LEFT)
     jobs = waiting.result()
     if any(job.state is not JobState.DONE for job in jobs):
@@ -154,10 +154,8 @@ def _submit(wanted: Generation, visit: Visit) -> list[str]:
         raise RecipeError({"model": str(error)}) from error
     if model.is_video:
         raise RecipeError({"model": f"{model.id} makes videos; queue them with POST /api/v1/jobs"})
-    recipes = [prepare(recipe, visit) for recipe in wanted.list_recipes(model)]
-    visit.admit([one.recipe for one in recipes])
-    quota = visit.studio.settings.queue_quota
-    return [job.id for job in queue.submit_all(visit.database, recipes, owner=visit.owner, quota=quota)]
+    recipes = [asking.prepare(visit, recipe) for recipe in wanted.list_recipes(model)]
+    return [job.id for job in asking.submit(visit, recipes)]
 
 
 def _choose_shape(size: str | None, model: Model) -> str | None:
@@ -187,17 +185,12 @@ async def _wait_for_disconnect(request: Request) -> None:
         pass
 
 
-def _cancel(visit: Visit, ids: Sequence[str]) -> None:
-    for job_id in ids:
-        queue.cancel(visit.database, job_id)
-
-
 def _give_up(visit: Visit, jobs: Sequence[Job]) -> None:
     """Raises why not all of them are done; what of them still waits has nobody to wait for it."""
     failed = next((job for job in jobs if job.error), None)
     if failed is None and not have_ended(jobs) and not any(job.state is JobState.CANCELLED for job in jobs):
         raise StoppingError(f"Job {jobs[0].id} stays in the queue.", advice="Ask for it when the server is back.")
-    _cancel(visit, [job.id for job in jobs])
+    asking.withdraw(visit, [job.id for job in jobs])
     if failed is None or failed.error is None:
         raise JobCancelledError("Somebody cancelled it while it waited or ran.")
     raise JobFailedError(f"{failed.error['title']}: {failed.error['detail']}", advice=failed.error["advice"])

@@ -12,12 +12,13 @@ from functools import lru_cache
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from studio.api.visit import Visit, Visitor
+from studio.api.visitor import Visitor, is_still_here
 from studio.events import EVERYBODY, Event
 from studio.services.feed import KEEPALIVE_S, RECENT_EVENTS
+from studio.visit import Visit
 
 router = APIRouter(tags=["events"])
 CHECK_S = 2.0  # how long a stream may outlive its session
@@ -25,6 +26,7 @@ CHECK_S = 2.0  # how long a stream may outlive its session
 
 @router.get("/events", response_class=StreamingResponse)
 def stream_events(
+    request: Request,
     visit: Visitor,
     after: Annotated[
         int | None, Query(ge=0, description="the last event you know; the stream replays from there")
@@ -42,10 +44,12 @@ def stream_events(
     start = last_event_id if last_event_id is not None else after
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     whose = visit.choose_owner(is_everyone=everyone)
-    return StreamingResponse(_stream(visit, start, whose), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        _stream(request, visit, after=start, whose=whose), media_type="text/event-stream", headers=headers
+    )
 
 
-async def _stream(visit: Visit, after: int | None, whose: str | None) -> AsyncIterator[bytes]:
+async def _stream(request: Request, visit: Visit, *, after: int | None, whose: str | None) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     checked_s = sent_s = time.monotonic()
     async with aclosing(visit.studio.feed.follow(after)) as batches:
@@ -53,7 +57,7 @@ async def _stream(visit: Visit, after: int | None, whose: str | None) -> AsyncIt
             now_s = time.monotonic()
             if now_s - checked_s > CHECK_S:
                 checked_s = now_s
-                if not visit.is_here():
+                if not is_still_here(request, visit):
                     return
             mine = [event for event in batch if event.owner in (EVERYBODY, whose or event.owner)]
             if mine or now_s - sent_s >= KEEPALIVE_S / 2:  # what happens to others is no news

@@ -4,14 +4,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from studio.api.routes.jobs import prepare
-from studio.api.visit import NotFoundError, Visit, Visitor
-from studio.jobs import queue
+from studio import asking
+from studio.api.visitor import Visitor
 from studio.jobs.costs.price import price_line
 from studio.jobs.engine import read_engine
 from studio.jobs.many import grid_store
-from studio.jobs.many.grid_spec import Expanded, Grid, expand
-from studio.jobs.many.grid_store import GridRow
+from studio.jobs.many.grid_spec import Grid
 
 router = APIRouter(tags=["grids"])
 
@@ -25,7 +23,7 @@ def count_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     (disk) first and `loads` the models that must be loaded, each with its seconds; only the axes `shape` and `model`
     (`may_compile`) ask for more than one picture would.
     """
-    expanded = _expand(grid, visit)
+    expanded = asking.expand_grid(visit, grid)
     if expanded.is_too_many:
         return {**expanded.describe(), "seconds": None, "loads": [], "warmings": []}
     order = expanded.order(read_engine(visit.database).model)
@@ -43,11 +41,7 @@ def create_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     prompt and is replaced by each of them. `y` and `z` may be left out. When all cells have ended, the sheet is an
     output whose `grid` holds the axes; cells without a picture say why.
     """
-    quota = visit.studio.settings.queue_quota
-    expanded = _expand(grid, visit)
-    if not expanded.is_too_many:  # else they are not even listed
-        visit.admit([cell.recipe for cell in expanded.cells])
-    grid_id, ids = grid_store.submit(visit.database, expanded, owner=visit.owner, quota=quota)
+    grid_id, ids = asking.submit_grid(visit, grid)
     return {"id": grid_id, "ids": ids}
 
 
@@ -61,30 +55,17 @@ def list_grids(visit: Visitor, limit: Annotated[int, Query(ge=1, le=100)] = 20) 
 @router.get("/grids/{grid_id}")
 def get_grid(grid_id: str, visit: Visitor) -> dict[str, Any]:
     """One grid: its cells with their jobs, how many are in each state, and its sheet (`output_id`) when it is made."""
-    return _get(grid_id, visit).to_json()
+    return visit.get_grid(grid_id).to_json()
 
 
 @router.delete("/grids/{grid_id}")
 def cancel_grid(grid_id: str, visit: Visitor) -> dict[str, Any]:
     """Cancels the cells that wait or run; the sheet is made of what there is."""
-    grid_store.cancel(visit.database, _get(grid_id, visit))
-    return _get(grid_id, visit).to_json()
+    grid_store.cancel(visit.database, visit.get_grid(grid_id))
+    return visit.get_grid(grid_id).to_json()
 
 
 @router.post("/grids/{grid_id}/retry")
 def retry_grid(grid_id: str, visit: Visitor) -> dict[str, list[str]]:
     """Queues failed, cancelled and interrupted cells again; another sheet follows. Answers with their jobs' `ids`."""
-    grid, quota = _get(grid_id, visit), visit.studio.settings.queue_quota
-    visit.admit([job.recipe for job in queue.read_jobs(visit.database, [cell.job_id for cell in grid.cells])])
-    return {"ids": grid_store.retry(visit.database, grid, quota=quota)}
-
-
-def _expand(grid: Grid, visit: Visit) -> Expanded:
-    return expand(grid, lambda recipe: prepare(recipe, visit))
-
-
-def _get(grid_id: str, visit: Visit) -> GridRow:
-    grid = grid_store.read_grid(visit.database, grid_id)
-    if grid is None or not visit.may_see(grid.owner):
-        raise NotFoundError(f"There is no grid {grid_id!r}.", advice="GET /api/v1/grids lists the grids.")
-    return grid
+    return {"ids": asking.retry_grid(visit, grid_id)}

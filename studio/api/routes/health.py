@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from studio import events
-from studio.api.visit import Visitor
+from studio.api.visitor import Visitor
 from studio.jobs import queue
 from studio.jobs.engine import read_engine
 

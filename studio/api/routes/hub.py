@@ -9,10 +9,11 @@ from fastapi import APIRouter, Header, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from studio.api.routes.presets import keep_found
-from studio.api.visit import Visit, Visitor
+from studio.api.visitor import Visitor
 from studio.library.presets import gallery
 from studio.library.presets.files import MAX_PACK_FILES
 from studio.library.presets.hub import Hub
+from studio.visit import Visit
 
 router = APIRouter(prefix="/hub", tags=["presets"])
 

@@ -4,24 +4,17 @@ Reads that a page starts from carry `last_event_id`: the stream after that id te
 Not here: the whole line (queue.py).
 """
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, ConfigDict
 
-from pipelines.recipe import Recipe, read_recipe, resolve
-from pipelines.references import name_programs
-from studio import events
-from studio.api.visit import Visit, Visitor
+from pipelines.recipe import Recipe
+from studio import asking, events
+from studio.api.visitor import Visitor
 from studio.jobs import arrange, queue
 from studio.jobs.costs import estimates
-from studio.jobs.queue import Wanted
 from studio.jobs.states import JobState
-from studio.library import inputs
-
-# What a recipe keeps when its model changes; the rest means nothing to the other model, or something else.
-OF_EVERY_MODEL = ("prompt", "seed", "batch_size", "images")
 
 PresetId = Annotated[str | None, Query(max_length=100, description="the preset that the settings came from")]
 
@@ -48,7 +41,8 @@ def create_job(recipe: Recipe, visit: Visitor, preset: PresetId = None) -> dict[
 
     429 when as many jobs of yours wait as may.
     """
-    return _queue(of_preset(prepare(recipe, visit), preset, visit), visit)
+    [job] = asking.submit(visit, [asking.prepare(visit, recipe, preset=preset)])
+    return {"id": job.id}
 
 
 @router.post("/estimate")
@@ -58,7 +52,7 @@ def estimate_job(recipe: Recipe, visit: Visitor) -> dict[str, Any]:
     `programs` is what it needs compiled, its input pictures considered; `state` says whether that is `warm`, `disk` or
     `cold`; `warm_s` and `seconds` are measured ones (null: never).
     """
-    wanted = prepare(recipe, visit)
+    wanted = asking.prepare(visit, recipe)
     return estimates.describe_recipe(visit.database, wanted.recipe, programs=wanted.programs)
 
 
@@ -107,58 +101,22 @@ def edit_job(
 
     With another `model`, what is not given takes that model's defaults; prompt, seed, batch size and images stay.
     """
-    job = visit.get_job(job_id)
-    recipe = job.recipe.to_json()
-    if changes.get("model", recipe["model"]) != recipe["model"]:
-        recipe = {name: recipe[name] for name in OF_EVERY_MODEL}
-    wanted = prepare(read_recipe({**recipe, **changes}), visit, owner=job.owner)
-    visit.admit([wanted.recipe])
-    queue.edit(visit.database, job_id, wanted)
-    return visit.get_job(job_id).to_json()
+    return asking.edit(visit, job_id, changes).to_json()
 
 
 @router.delete("/jobs/{job_id}")
 def cancel_job(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Cancels: a waiting job at once, a running one at its next chunk. Answers with the job as it is now."""
-    visit.get_job(job_id)
-    queue.cancel(visit.database, job_id)
-    return visit.get_job(job_id).to_json()
+    return asking.cancel(visit, job_id).to_json()
 
 
 @router.post("/jobs/{job_id}/retry")
 def retry_job(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Queues a failed, cancelled or interrupted job again under its own id; 409 for any other."""
-    visit.admit([visit.get_job(job_id).recipe])
-    queue.retry(visit.database, job_id, quota=visit.studio.settings.queue_quota)
-    return visit.get_job(job_id).to_json()
+    return asking.retry(visit, job_id).to_json()
 
 
 @router.post("/jobs/{job_id}/duplicate", status_code=201)
 def duplicate_job(job_id: str, visit: Visitor, copy: Copy | None = None) -> dict[str, str]:
     """Queues a job's recipe once more, with a new seed unless `keep_seed` is true; answers with the new job's id."""
-    recipe = visit.get_job(job_id).recipe
-    if copy is None or not copy.keep_seed:
-        recipe = recipe.model_copy(update={"seed": None})
-    return _queue(prepare(recipe, visit), visit)
-
-
-def prepare(recipe: Recipe, visit: Visit, *, owner: str | None = None) -> Wanted:
-    """The recipe checked and filled, with what it needs compiled; raises RecipeError.
-
-    `owner` is whose pictures it may start from, where that is not the visitor.
-    """
-    resolved = resolve(recipe, visit.studio.catalog)
-    model = visit.studio.catalog.get(resolved.model)
-    references = inputs.find_references(visit.database, model, resolved, owner=owner or visit.owner)
-    return Wanted(recipe=resolved, programs=name_programs(resolved.parsed_shape, references))
-
-
-def of_preset(wanted: Wanted, preset: str | None, visit: Visit) -> Wanted:
-    """The same, of this preset; raises NotFoundError when there is none."""
-    return wanted if preset is None else replace(wanted, preset=visit.get_preset(preset).id)
-
-
-def _queue(wanted: Wanted, visit: Visit) -> dict[str, str]:
-    visit.admit([wanted.recipe])
-    quota = visit.studio.settings.queue_quota
-    return {"id": queue.submit_all(visit.database, [wanted], owner=visit.owner, quota=quota)[0].id}
+    return {"id": asking.duplicate(visit, job_id, keeps_seed=copy is not None and copy.keep_seed).id}

@@ -12,10 +12,11 @@ from fastapi import APIRouter, Query, Request, Response
 
 from pipelines.errors import ModelError, RecipeError
 from pipelines.loras import LoraFile
-from studio.api.visit import NotFoundError, Visit, Visitor, only_operators
+from studio.api.visitor import Visitor, only_operators
 from studio.context import Studio
 from studio.library import loras
 from studio.library.loras import MAX_BYTES, LoraError, LoraTooLargeError
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["loras"])
 

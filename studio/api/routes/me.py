@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from studio.access_settings import Mode
-from studio.api.visit import Visitor
+from studio.api.visitor import Visitor
 
 router = APIRouter(tags=["access"])
 

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import FileResponse, Response
 
 from pipelines.files.video import encode_animation, read_mp4
-from studio.api.visit import NotFoundError, Visit, Visitor
+from studio.api.visitor import Visitor
 from studio.library.files import poster_of
 from studio.library.records import Output
+from studio.visit import NotFoundError, Visit
 
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 CHECKED = {"Cache-Control": "private, no-cache"}  # kept, and asked for every time whether it changed

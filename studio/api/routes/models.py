@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from pipelines.runtime.weights.hub import is_here
-from studio.api.visit import Visitor
+from studio.api.visitor import Visitor
 from studio.jobs.costs.estimates import describe_models
 
 router = APIRouter(tags=["models"])

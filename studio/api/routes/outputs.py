@@ -10,13 +10,14 @@ from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from studio.api.routes.media import find_output_file
-from studio.api.visit import Visit, Visitor
+from studio.api.visitor import Visitor
 from studio.library import records, trash
 from studio.library.archive import stream_zip
 from studio.library.pixels import compare
 from studio.library.presets import gallery
 from studio.library.presets.preset import Tag, clean_tags
 from studio.library.search import Filters, PresetMark, count_presets, count_values, find_outputs
+from studio.visit import Visit
 
 router = APIRouter(tags=["outputs"])
 NOTED_IDS = 20

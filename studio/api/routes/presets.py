@@ -15,13 +15,14 @@ from pydantic import BaseModel, ConfigDict
 
 from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
 from studio.api.upload_body import read_body
-from studio.api.visit import NotFoundError, Visit, Visitor
+from studio.api.visitor import Visitor
 from studio.library.presets import files, gallery, store
 from studio.library.presets.files import MAX_PACK_BYTES, Found, Refusal
 from studio.library.presets.preset import Preset, PresetError, PresetRecipe, clean_line, make_schema, read_preset
 from studio.library.presets.store import Entry, Origin
 from studio.library.presets.styles import read_styles
 from studio.library.records import Output
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["presets"])
 

@@ -5,8 +5,9 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
-from studio.api.visit import Visit, Visitor
+from studio.api.visitor import Visitor
 from studio.jobs import arrange
+from studio.visit import Visit
 
 router = APIRouter(tags=["queue"])
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from pipelines.errors import ModelError, RecipeError
 from studio.api.upload_body import Expected, read_file_body
-from studio.api.visit import Visitor
+from studio.api.visitor import Visitor
 from studio.jobs.many.axes import Axes
 from studio.library import inputs
 from studio.library.foreign import read_file, read_grid

@@ -18,7 +18,7 @@ from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.mesh_text import asks_for_many
 from pipelines.plan.topologies import TOPOLOGIES
 from studio import VERSION
-from studio.api.visit import Visit, Visitor, only_operators
+from studio.api.visitor import Visitor, only_operators
 from studio.jobs import machine
 from studio.jobs.costs import cost
 from studio.jobs.costs.estimates import describe_models
@@ -26,6 +26,7 @@ from studio.jobs.engine import read_engine
 from studio.library.folders import empty_folder, measure_folder, measure_parts
 from studio.library.logs import read_tail
 from studio.services.plans import DEFAULT_TOPOLOGY, MODES, Question, suggest_topology
+from studio.visit import Visit
 
 router = APIRouter(prefix="/system", tags=["system"])
 

@@ -15,10 +15,11 @@ from fastapi.responses import FileResponse, Response
 
 from studio.api.routes.media import IfNoneMatch, send_file
 from studio.api.upload_body import Expected, read_file_body
-from studio.api.visit import NotFoundError, Visit, Visitor
+from studio.api.visitor import Visitor
 from studio.context import Studio
 from studio.library import uploads
 from studio.library.uploads import MAX_BYTES, Upload, UploadError, UploadTooLargeError
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["uploads"])
 log = logging.getLogger(__name__)

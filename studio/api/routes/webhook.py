@@ -6,10 +6,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from pipelines.errors import LumeshError
-from studio.api.visit import NotFoundError, Visitor
+from studio.api.visitor import Visitor
 from studio.jobs import webhooks
 from studio.services.outbound import find_url_problem
 from studio.services.webhook_sender import TAKEN, send_ping
+from studio.visit import NotFoundError
 
 router = APIRouter(tags=["webhook"])
 

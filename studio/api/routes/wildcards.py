@@ -10,8 +10,9 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.recipe import MAX_PROMPT_CHARS
-from studio.api.visit import NotFoundError, Visit, Visitor, only_operators
+from studio.api.visitor import Visitor, only_operators
 from studio.library import wildcards
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["wildcards"])
 MAX_LINES = 20_000
