@@ -26,15 +26,17 @@ from studio.library.uploads import Upload
 
 
 class NotFoundError(LumeshError):
-    """Something that does not exist, or not for who asks."""
+    """Something that does not exist, or belongs to somebody else."""
 
     title = "Not found"
+    status = 404
 
 
 class NotAllowedError(LumeshError):
-    """Something that only others may."""
+    """An action that the visitor has no right to."""
 
     title = "Not allowed"
+    status = 403
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,7 @@ class Visit:
         return self._find_output(output_id, is_shared=self.shares_gallery)
 
     def get_own_output(self, output_id: str) -> Output:
-        """One that may be changed; raises NotFoundError."""
+        """Returns an output that the visitor may change; raises NotFoundError."""
         return self._find_output(output_id, is_shared=False)
 
     def get_upload(self, upload_id: str) -> Upload:
@@ -86,11 +88,11 @@ class Visit:
         return upload
 
     def get_preset(self, preset_id: str) -> Entry:
-        """A shipped preset, which is everybody's, or an own one; raises NotFoundError."""
+        """Returns a shipped preset, which is everybody's, or one of the visitor's; raises NotFoundError."""
         return self._find_preset(preset_id, is_shared=self.shares_gallery)
 
     def get_own_preset(self, preset_id: str) -> Entry:
-        """One that may be deleted, or a shipped one; raises NotFoundError."""
+        """Returns a preset that the visitor may delete, or a shipped one; raises NotFoundError."""
         return self._find_preset(preset_id, is_shared=False)
 
     def may_see(self, owner: str) -> bool:
@@ -98,7 +100,7 @@ class Visit:
 
     @property
     def whose_to_change(self) -> str | None:
-        """Whose things may be changed by their ids: one's own, or anybody's (None)."""
+        """The owner whose things the visitor may change by id: themselves, or anybody (None)."""
         return None if self.person.is_admin else self.owner
 
     @property
@@ -106,7 +108,7 @@ class Visit:
         return self.studio.settings.access.shared_gallery
 
     def choose_owner(self, *, is_everyone: bool, is_shared: bool = False) -> str | None:
-        """Whose things a list has: one's own, or everybody's (None); raises NotAllowedError."""
+        """Returns whose things a list has: the visitor's, or everybody's (None); raises NotAllowedError."""
         if not is_everyone:
             return self.owner
         if not self.person.is_admin and not is_shared:
@@ -119,7 +121,7 @@ class Visit:
         return self.person.is_admin or self.person.is_alone
 
     def note(self, what: str, **fields: Any) -> None:
-        """In the audit log: what cannot be taken back, or concerns everybody."""
+        """Writes to the audit log what cannot be undone, or concerns everybody."""
         self.studio.door.audit.note(what, owner=self.owner, address=self.person.address, **fields)
 
     def _find_output(self, output_id: str, *, is_shared: bool) -> Output:

@@ -16,7 +16,6 @@ LAYERS = (
     ("app",),
     ("studio.hosting",),
     ("studio.ui", "studio.api", "studio.worker"),
-    ("studio.services.sheets", "studio.services.webhook_sender", "studio.services.disk"),
     ("studio.asking",),
     ("studio.visit",),
     ("studio.context",),

@@ -23,7 +23,7 @@ Visitor = Annotated[Visit, Depends(_open_visit)]
 
 
 def only_operators(refusal: str) -> Any:
-    """What a route depends on that is for whoever looks after the studio; others read `refusal`."""
+    """Returns the dependency of a route that only operators may use; others are answered `refusal`."""
 
     def admit(visit: Visitor) -> Visit:
         """Raises NotAllowedError."""

@@ -23,18 +23,21 @@ class JobStateError(LumeshError):
     """A job that is not in a state for what was asked."""
 
     title = "This job cannot do that now"
+    status = 409
 
 
 class QueueQuotaError(LumeshError):
     """More waiting jobs than one owner may have."""
 
     title = "Your queue is full"
+    status = 429
 
 
 class DiskFullError(LumeshError):
     """A studio whose files have reached `--max-disk`."""
 
     title = "The disk quota is used up"
+    status = 507
 
 
 @dataclass(frozen=True, kw_only=True)

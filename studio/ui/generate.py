@@ -57,7 +57,7 @@ def offer(studio: Studio, submit: Submit, open_visit: OpenVisit) -> None:
 
 
 async def _watch(studio: Studio, job_id: str) -> AsyncGenerator[Job, None]:
-    """The job whenever it changed, and now and then while it waits."""
+    """Yields the job whenever it changed, and now and then while it waits."""
     last, told_s = None, 0.0
     async with aclosing(watch_jobs(studio.database, [job_id], studio.feed.follow)) as watched:
         async for [job] in watched:
@@ -69,7 +69,7 @@ async def _watch(studio: Studio, job_id: str) -> AsyncGenerator[Job, None]:
 
 
 def _list_files(job: Job, base_url: str) -> list[dict[str, Any]]:
-    """What the client downloads, with its own cookies and headers, from our route that checks the owner.
+    """Lists what the client downloads, with its own cookies and headers, from our route that checks the owner.
 
     Plain files would be copied into Gradio's cache, which knows no owners; what is a stream is fetched from its URL.
     """

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from starlette.middleware import Middleware
 
 from studio.context import Studio
 from studio.ui import (
@@ -29,7 +28,6 @@ from studio.ui import (
     queue_panel,
     system_panel,
 )
-from studio.ui.first_script import FirstScript
 
 STATIC_DIR = Path(__file__).parent / "static"
 
@@ -90,7 +88,6 @@ MOUNT_OPTIONS: dict[str, Any] = {
     "footer_links": [],
     "run_history": False,
     "favicon_path": str(STATIC_DIR / "icons" / "lumesh.png"),
-    "app_kwargs": {"middleware": [Middleware(FirstScript)]},
 }
 
 

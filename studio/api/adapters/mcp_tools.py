@@ -51,7 +51,7 @@ class _Call:
 
 
 class NotDoneError(LumeshError):
-    """A result that is asked for too early, or that will never be."""
+    """A job without a result: it has not ended yet, or not well."""
 
     title = "There is no result"
 
@@ -71,7 +71,7 @@ class McpResponse(Response):
 
 
 def make_server(visit: Visit, *, base_url: str) -> Server:
-    """The tools as this visitor may use them."""
+    """Makes a server whose tools act for this visitor."""
     server = Server("Lumesh", instructions=INSTRUCTIONS)
 
     async def list_tools() -> list[Tool]:
@@ -144,7 +144,7 @@ def _show(visit: Visit, output: Output, *, max_bytes: int) -> ImageContent:
 
 
 def choose_image(file: Path, thumb: Path, *, max_bytes: int) -> tuple[bytes, str]:
-    """The file itself where it is small enough, else as a JPEG, else its thumbnail; and its type."""
+    """Returns the file if it is small enough, else a JPEG of it, else its thumbnail; and the media type."""
     content = file.read_bytes()
     if len(content) <= max_bytes:
         return content, f"image/{file.suffix.removeprefix('.')}"
@@ -160,7 +160,7 @@ def _encode_jpeg(file: Path) -> bytes:
 
 
 def _describe_input(required: Sequence[str], **properties: tuple[str, str]) -> dict[str, Any]:
-    """The schema of a tool's arguments; each is its JSON type and what it means."""
+    """Makes the JSON Schema of a tool's arguments from their types and descriptions."""
     return {
         "type": "object",
         "properties": {name: {"type": kind, "description": text} for name, (kind, text) in properties.items()},

@@ -34,7 +34,7 @@ CLIENT_LEFT = 499  # nobody reads it; logs know it by this number
 
 
 class JobFailedError(LumeshError):
-    """A job that ended by an error, for who waited for it."""
+    """A job that failed, told to the client that waited for it."""
 
     title = "The job failed"
 
@@ -43,12 +43,14 @@ class JobCancelledError(LumeshError):
     """A job that somebody cancelled meanwhile."""
 
     title = "The job was cancelled"
+    status = 409
 
 
 class StoppingError(LumeshError):
     """The server stops before the job has ended; the job stays in the queue."""
 
     title = "The server stops"
+    status = 503
 
 
 class Generation(BaseModel):
@@ -81,7 +83,7 @@ class Generation(BaseModel):
     images: tuple[str, ...] = ()
 
     def list_recipes(self, model: Model) -> list[Recipe]:
-        """As many pictures a job as the model makes at once; picture i is drawn from seed + i."""
+        """Splits the request into jobs of as many pictures as the model makes at once; picture i has seed + i."""
         count = self.n or 1
         starts = range(0, count, model.max_batch_size)
         return [
@@ -171,7 +173,7 @@ def _choose_shape(size: str | None, model: Model) -> str | None:
 
 
 async def _wait_for_end(visit: Visit, ids: Sequence[str]) -> list[Job]:
-    """The jobs as they ended: all of them, or as soon as one did not end well."""
+    """Waits until all jobs have ended, or one of them badly, and returns them as they are then."""
     jobs: list[Job] = []
     async with aclosing(watch_jobs(visit.database, ids, visit.studio.feed.follow)) as watched:
         async for jobs in watched:

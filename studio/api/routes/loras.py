@@ -77,7 +77,7 @@ def delete_lora(ref: str, keeper: Keeper) -> Response:
 
 
 async def _receive(request: Request, file: BinaryIO) -> None:
-    """The body into the file, in parts; raises LoraTooLargeError as soon as it is."""
+    """Writes the body into the file in parts; raises LoraTooLargeError as soon as it is too long."""
     waiting, count = bytearray(), 0
     async for chunk in request.stream():
         waiting += chunk

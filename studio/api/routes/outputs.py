@@ -189,7 +189,7 @@ def throw_away_output(output_id: str, visit: Visitor) -> dict[str, Any]:
 
 
 def _choose_models(visit: Visit, family: str | None, model: str | None) -> list[str] | None:
-    """Ids that satisfy both; None when nothing is asked of the model."""
+    """Returns the ids of models that satisfy both filters; None when neither is given."""
     asked = [{model}] if model is not None else []
     if family is not None:
         asked.append({one.id for one in visit.studio.catalog.models if one.family == family})
@@ -197,7 +197,7 @@ def _choose_models(visit: Visit, family: str | None, model: str | None) -> list[
 
 
 def _count_presets(visit: Visit, owner: str | None) -> list[dict[str, Any]]:
-    """Presets that outputs were made of."""
+    """Counts outputs by the preset that they were made from."""
     entries = gallery.list_entries(visit.database, visit.presets_dir, visit.studio.catalog, owner=visit.owner)
     counts = count_presets(visit.database, [_mark(entry) for entry in entries], owner=owner)
     found = ((entry, counts[entry.id]) for entry in entries)

@@ -184,7 +184,7 @@ def _keep(visit: Visit, preset: Preset, *, origin: Origin, name: str = "") -> En
 
 
 def keep_found(visit: Visit, found: Found, *, origin: Origin, name: str) -> dict[str, Any]:
-    """Keeps what can run, or could if its model were here, and answers with it; PresetError when nothing is left."""
+    """Keeps presets that can run, or could if their model were here; raises PresetError when none is left."""
     entries: list[Entry] = []
     refused = list(found.refused)
     for preset in found.presets:
@@ -207,7 +207,7 @@ def _read_thumbnail(visit: Visit, output: Output) -> str | None:
 
 
 async def _read_found(request: Request, visit: Visit) -> Found:
-    """One at a time, as uploads are: thumbnails are decoded."""
+    """Reads presets out of the body, one request at a time like uploads, because thumbnails are decoded."""
     too_long = PresetError(f"It has more than {MAX_PACK_BYTES // 1_000_000} MB.", advice="Split the pack.")
     content = await read_body(request, limit=MAX_PACK_BYTES, too_long=too_long)
     async with visit.studio.upload_turn:

@@ -41,12 +41,14 @@ class CompilingError(LumeshError):
     """The cache is in use."""
 
     title = "A program is being compiled"
+    status = 409
 
 
 class LoadingError(LumeshError):
     """The weights are in use."""
 
     title = "A model is being loaded"
+    status = 409
 
 
 class Clear(BaseModel):
@@ -262,7 +264,7 @@ def cancel_plan(operator: Operator) -> dict[str, Any]:
 
 @cache
 def read_versions() -> dict[str, str]:
-    """Of what decides over the pictures, and of what serves them; what is not installed is left out."""
+    """Returns the versions of Lumesh and of the packages that its pictures depend on; missing ones are left out."""
     found = {"lumesh": VERSION, "python": python_version()}
     for package in PACKAGES:
         try:

@@ -16,13 +16,14 @@ router = APIRouter(tags=["webhook"])
 
 
 class WebhookError(LumeshError):
-    """An address that cannot be told anything."""
+    """An address that no message can be sent to."""
 
     title = "Please check the address"
+    status = 422
 
 
 class Address(BaseModel):
-    """Where to."""
+    """The address to tell."""
 
     model_config = ConfigDict(extra="forbid")
     url: str
@@ -63,5 +64,5 @@ async def ping_webhook(visit: Visitor) -> dict[str, Any]:
     webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
     if webhook is None:
         raise NotFoundError("There is no webhook yet.", advice="PUT /api/v1/webhook sets one.")
-    problem = await send_ping(visit.studio, webhook)
+    problem = await send_ping(webhook, allows_private=visit.studio.settings.allow_private_webhooks)
     return {"is_taken": not problem, "told": problem or TAKEN}
