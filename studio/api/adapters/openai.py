@@ -20,6 +20,7 @@ from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.recipe import Lora, Recipe
 from studio import asking
 from studio.address import name_server
+from studio.api.answers import system as system_answers
 from studio.api.routes.media import find_output_file
 from studio.api.visitor import Visitor
 from studio.jobs.job import Job
@@ -104,7 +105,7 @@ class Generation(BaseModel):
         ]
 
 
-@router.post("/images/generations", response_model=None)
+@router.post("/images/generations", response_model=system_answers.OpenAiPictures)
 async def generate_images(wanted: Generation, request: Request, visit: Visitor) -> dict[str, Any] | Response:
     """Queues the pictures as ordinary jobs, waits for them, and answers as OpenAI does.
 
@@ -128,14 +129,14 @@ async def generate_images(wanted: Generation, request: Request, visit: Visitor) 
     return await asyncio.to_thread(_describe, visit, jobs, wanted.response_format, name_server(request))
 
 
-@router.get("/models")
+@router.get("/models", response_model=system_answers.OpenAiModels)
 def list_models(visit: Visitor) -> dict[str, Any]:
     """The models that make pictures; those that make videos are listed by `GET /api/v1/models`."""
     found = [model for model in visit.studio.catalog.models if not model.is_video]
     return {"object": "list", "data": [_describe_model(model) for model in found]}
 
 
-@router.get("/models/{model_id}")
+@router.get("/models/{model_id}", response_model=system_answers.OpenAiModel)
 def get_model(model_id: str, visit: Visitor) -> dict[str, Any]:
     """One model."""
     try:

@@ -15,6 +15,7 @@ import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
+from studio.api.answers.events import STREAM
 from studio.api.visitor import Visitor, is_still_here
 from studio.events import EVERYBODY, Event
 from studio.services.feed import KEEPALIVE_S, RECENT_EVENTS
@@ -24,7 +25,7 @@ router = APIRouter(tags=["events"])
 CHECK_S = 2.0  # how long a stream may outlive its session
 
 
-@router.get("/events", response_class=StreamingResponse)
+@router.get("/events", response_class=StreamingResponse, responses={200: STREAM})
 def stream_events(
     request: Request,
     visit: Visitor,
@@ -37,9 +38,9 @@ def stream_events(
     """Server-sent events: `id`, `event` (the kind) and `data`, JSON with `id`, `kind`, `job_id`, `at` and the change.
 
     Kinds: job.queued, job.phase, job.step, job.preview, job.done, job.failed (its `state` may be interrupted),
-    job.cancelled, queue.changed (your order, pause or list changed: read your jobs anew), grid.done (all cells of a
-    grid have ended; `grid` has its sheet as `output`), engine.state. Without `after` the stream starts with what
-    happens next.
+    job.cancelled, queue.changed (your order, pause or list changed: read your jobs anew), outputs.changed (some were
+    marked, thrown away, restored or deleted), grid.done (all cells of a grid have ended; `grid` has its sheet as
+    `output`), engine.state. Without `after` the stream starts with what happens next.
     """
     start = last_event_id if last_event_id is not None else after
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -67,5 +68,5 @@ async def _stream(request: Request, visit: Visit, *, after: int | None, whose: s
 
 @lru_cache(maxsize=RECENT_EVENTS)
 def _encode(event: Event) -> bytes:
-    """Once for all streams: a crowd of viewers gets the same bytes."""
+    """Encodes an event once for all streams: a crowd of viewers gets the same bytes."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.kind.encode(), orjson.dumps(event.to_json()))

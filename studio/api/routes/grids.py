@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from studio import asking
+from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor
 from studio.jobs.costs.price import price_line
 from studio.jobs.engine import read_engine
@@ -14,7 +15,7 @@ from studio.jobs.many.grid_spec import Grid
 router = APIRouter(tags=["grids"])
 
 
-@router.post("/grids/expand")
+@router.post("/grids/expand", response_model=jobs_answers.GridPrice)
 def count_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     """What a grid would queue and cost, without queueing it.
 
@@ -31,7 +32,7 @@ def count_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     return {**expanded.describe(), **price.to_json()}
 
 
-@router.post("/grids", status_code=201)
+@router.post("/grids", status_code=201, response_model=jobs_answers.GridIds)
 def create_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     """Queues a job for each cell, or none; answers with the grid's `id` and its jobs' `ids`, row by row.
 
@@ -45,27 +46,27 @@ def create_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     return {"id": grid_id, "ids": ids}
 
 
-@router.get("/grids")
+@router.get("/grids", response_model=jobs_answers.Grids)
 def list_grids(visit: Visitor, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> dict[str, list[dict[str, Any]]]:
     """The newest first."""
     found = grid_store.list_grids(visit.database, owner=visit.owner, limit=limit)
     return {"grids": [grid.to_json() for grid in found]}
 
 
-@router.get("/grids/{grid_id}")
+@router.get("/grids/{grid_id}", response_model=jobs_answers.GridState)
 def get_grid(grid_id: str, visit: Visitor) -> dict[str, Any]:
     """One grid: its cells with their jobs, how many are in each state, and its sheet (`output_id`) when it is made."""
     return visit.get_grid(grid_id).to_json()
 
 
-@router.delete("/grids/{grid_id}")
+@router.delete("/grids/{grid_id}", response_model=jobs_answers.GridState)
 def cancel_grid(grid_id: str, visit: Visitor) -> dict[str, Any]:
     """Cancels the cells that wait or run; the sheet is made of what there is."""
     grid_store.cancel(visit.database, visit.get_grid(grid_id))
     return visit.get_grid(grid_id).to_json()
 
 
-@router.post("/grids/{grid_id}/retry")
+@router.post("/grids/{grid_id}/retry", response_model=jobs_answers.Ids)
 def retry_grid(grid_id: str, visit: Visitor) -> dict[str, list[str]]:
     """Queues failed, cancelled and interrupted cells again; another sheet follows. Answers with their jobs' `ids`."""
     return {"ids": asking.retry_grid(visit, grid_id)}

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pipelines.recipe import Recipe
 from studio import asking, events
+from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor
 from studio.jobs import arrange, queue
 from studio.jobs.costs import estimates
@@ -35,7 +36,7 @@ class Many(BaseModel):
     scope: arrange.Scope
 
 
-@router.post("/jobs", status_code=201)
+@router.post("/jobs", status_code=201, response_model=jobs_answers.Id)
 def create_job(recipe: Recipe, visit: Visitor, preset: PresetId = None) -> dict[str, str]:
     """Queues a recipe. Only `model` and `prompt` are required; 422 names every field that cannot be.
 
@@ -45,7 +46,7 @@ def create_job(recipe: Recipe, visit: Visitor, preset: PresetId = None) -> dict[
     return {"id": job.id}
 
 
-@router.post("/estimate")
+@router.post("/estimate", response_model=jobs_answers.Estimate)
 def estimate_job(recipe: Recipe, visit: Visitor) -> dict[str, Any]:
     """What a recipe would cost now, without queueing it.
 
@@ -56,7 +57,7 @@ def estimate_job(recipe: Recipe, visit: Visitor) -> dict[str, Any]:
     return estimates.describe_recipe(visit.database, wanted.recipe, programs=wanted.programs)
 
 
-@router.get("/jobs")
+@router.get("/jobs", response_model=jobs_answers.Jobs)
 def list_jobs(
     visit: Visitor,
     state: Annotated[JobState | None, Query(description="only jobs in this state")] = None,
@@ -73,25 +74,25 @@ def list_jobs(
     return {"jobs": [job.to_json() for job in jobs], "last_event_id": last_event_id}
 
 
-@router.post("/jobs/cancel")
+@router.post("/jobs/cancel", response_model=jobs_answers.Cancelled)
 def cancel_jobs(many: Many, visit: Visitor) -> dict[str, int]:
     """Cancels your waiting jobs, with scope `all` also the running one; answers how many were asked to end."""
     return {"cancelled": arrange.cancel_many(visit.database, many.scope, owner=visit.owner)}
 
 
-@router.post("/jobs/clear")
+@router.post("/jobs/clear", response_model=jobs_answers.Cleared)
 def clear_jobs(visit: Visitor) -> dict[str, int]:
     """Takes your ended jobs off the queue's list (`is_cleared`). Nothing is deleted: pictures and recipes stay."""
     return {"cleared": arrange.clear_ended(visit.database, owner=visit.owner)}
 
 
-@router.get("/jobs/{job_id}")
+@router.get("/jobs/{job_id}", response_model=jobs_answers.Job)
 def get_job(job_id: str, visit: Visitor) -> dict[str, Any]:
     """One job, with its outputs when it is done and its error card when it failed."""
     return visit.get_job(job_id).to_json()
 
 
-@router.patch("/jobs/{job_id}")
+@router.patch("/jobs/{job_id}", response_model=jobs_answers.Job)
 def edit_job(
     job_id: str,
     visit: Visitor,
@@ -104,19 +105,19 @@ def edit_job(
     return asking.edit(visit, job_id, changes).to_json()
 
 
-@router.delete("/jobs/{job_id}")
+@router.delete("/jobs/{job_id}", response_model=jobs_answers.Job)
 def cancel_job(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Cancels: a waiting job at once, a running one at its next chunk. Answers with the job as it is now."""
     return asking.cancel(visit, job_id).to_json()
 
 
-@router.post("/jobs/{job_id}/retry")
+@router.post("/jobs/{job_id}/retry", response_model=jobs_answers.Job)
 def retry_job(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Queues a failed, cancelled or interrupted job again under its own id; 409 for any other."""
     return asking.retry(visit, job_id).to_json()
 
 
-@router.post("/jobs/{job_id}/duplicate", status_code=201)
+@router.post("/jobs/{job_id}/duplicate", status_code=201, response_model=jobs_answers.Id)
 def duplicate_job(job_id: str, visit: Visitor, copy: Copy | None = None) -> dict[str, str]:
     """Queues a job's recipe once more, with a new seed unless `keep_seed` is true; answers with the new job's id."""
     return {"id": asking.duplicate(visit, job_id, keeps_seed=copy is not None and copy.keep_seed).id}

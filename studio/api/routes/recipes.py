@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 
 from pipelines.errors import ModelError, RecipeError
+from studio.api.answers import library as library_answers
 from studio.api.upload_body import Expected, read_file_body
 from studio.api.visitor import Visitor
 from studio.jobs.many.axes import Axes
@@ -31,7 +32,7 @@ FILE = Expected(
 NONE = {"recipe": None, "source": None, "unusable": [], "notes": [], "grid": None}
 
 
-@router.post("/recipes/read", openapi_extra=FILE.describe())
+@router.post("/recipes/read", openapi_extra=FILE.describe(), response_model=library_answers.ReadRecipe)
 async def read_recipe(
     request: Request,
     visit: Visitor,

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from studio import asking
+from studio.api.answers import jobs as jobs_answers
 from studio.api.routes.jobs import PresetId
 from studio.api.visitor import Visitor
 from studio.jobs.costs import estimates
@@ -13,7 +14,7 @@ from studio.jobs.many.sweep import Sweep
 router = APIRouter(tags=["jobs"])
 
 
-@router.post("/expand")
+@router.post("/expand", response_model=jobs_answers.SweepCount)
 def count_sweep(sweep: Sweep, visit: Visitor) -> dict[str, Any]:
     """What a prompt with choices (`{red|blue} boat`, `__animals__`) and several seeds would queue, without queueing it.
 
@@ -28,7 +29,7 @@ def count_sweep(sweep: Sweep, visit: Visitor) -> dict[str, Any]:
     return {**expanded.describe(), "seconds": seconds}
 
 
-@router.post("/jobs/many", status_code=201)
+@router.post("/jobs/many", status_code=201, response_model=jobs_answers.Ids)
 def create_jobs(sweep: Sweep, visit: Visitor, preset: PresetId = None) -> dict[str, list[str]]:
     """Queues a job for every prompt and seed of a sweep, in order, or none of them; answers with their ids."""
     return {"ids": [job.id for job in asking.submit_sweep(visit, sweep, preset=preset)]}

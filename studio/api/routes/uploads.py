@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 
+from studio.api.answers import library as library_answers
 from studio.api.routes.media import IfNoneMatch, send_file
 from studio.api.upload_body import Expected, read_file_body
 from studio.api.visitor import Visitor
@@ -29,7 +30,7 @@ PICTURE = Expected(
 )
 
 
-@router.post("/uploads", status_code=201, openapi_extra=PICTURE.describe())
+@router.post("/uploads", status_code=201, openapi_extra=PICTURE.describe(), response_model=library_answers.Upload)
 async def create_upload(request: Request, visit: Visitor) -> dict[str, Any]:
     """Keeps a PNG, JPEG or WebP (20 MB, 40 megapixels at most) for a recipe's `images`; unused, it goes after a day.
 

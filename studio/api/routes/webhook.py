@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from pipelines.errors import LumeshError
+from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor
 from studio.jobs import webhooks
 from studio.services.outbound import find_url_problem
@@ -29,14 +30,14 @@ class Address(BaseModel):
     url: str
 
 
-@router.get("/webhook")
+@router.get("/webhook", response_model=jobs_answers.OwnWebhook)
 def get_webhook(visit: Visitor) -> dict[str, Any]:
     """Your webhook (`url`, and in `told` how the last message went at `told_at`); null when there is none."""
     webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
     return {"webhook": webhook.to_json() if webhook else None}
 
 
-@router.put("/webhook")
+@router.put("/webhook", response_model=jobs_answers.NewWebhook)
 def set_webhook(address: Address, visit: Visitor) -> dict[str, Any]:
     """Tells this address of every job of yours that ends from now on; answers with the `secret`, this once.
 
@@ -51,14 +52,14 @@ def set_webhook(address: Address, visit: Visitor) -> dict[str, Any]:
     return {"webhook": webhook.to_json(), "secret": webhook.secret}
 
 
-@router.delete("/webhook")
+@router.delete("/webhook", response_model=jobs_answers.OwnWebhook)
 def remove_webhook(visit: Visitor) -> dict[str, Any]:
     """Tells nobody any more."""
     webhooks.remove_webhook(visit.database, owner=visit.owner)
     return {"webhook": None}
 
 
-@router.post("/webhook/ping")
+@router.post("/webhook/ping", response_model=jobs_answers.Ping)
 async def ping_webhook(visit: Visitor) -> dict[str, Any]:
     """Sends a message of type `ping` now; `is_taken`, and in `told` what happened."""
     webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
