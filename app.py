@@ -12,13 +12,15 @@ import signal
 import socket
 import sys
 import time
-from contextlib import closing
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 from rich.console import Console
+from starlette.middleware import Middleware
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
@@ -27,12 +29,10 @@ from studio.access import commands, safety
 from studio.access.identify import is_loopback
 from studio.access_settings import Mode
 from studio.api.application import create_api
-from studio.api.routes import uploads
 from studio.context import Studio
-from studio.services.sheets import compose_sheets
+from studio.api.middleware.gradio import NeededRoutesOnly
 from studio.api.middleware.hosts import OwnNamesOnly
-from studio.services.disk import keep_disk
-from studio.services.webhook_sender import send_webhooks
+from studio.services import background, housekeeping
 from studio.database import Database, open_database
 from studio.hosting import backup
 from studio.jobs.workers import read_worker
@@ -100,9 +100,14 @@ def create_app(settings: Settings, database: Database, catalog: Catalog) -> Fast
     os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
     import gradio as gr  # here, not above: it takes two seconds, in which the worker already starts
 
-    from studio.ui import catalogues, login, manual, page, service_worker
+    from studio.ui import catalogues, first_script, login, manual, page, service_worker
 
-    app = create_api(settings, database, catalog)
+    @asynccontextmanager
+    async def work_in_the_background(_: FastAPI) -> AsyncGenerator[None]:
+        async with background.run(housekeeping.list_services(settings, database)):
+            yield
+
+    app = create_api(settings, database, catalog, lifespan=work_in_the_background)
     if is_loopback(settings.host) and settings.access.mode is Mode.OPEN and not settings.access.is_open:
         app.add_middleware(OwnNamesOnly)
     door = app.state.studio.door
@@ -113,10 +118,11 @@ def create_app(settings: Settings, database: Database, catalog: Catalog) -> Fast
     app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")
     return gr.mount_gradio_app(
         app,
-        page.build(settings, database, catalog, door=door, follow=app.state.studio.feed.follow),
+        page.build(app.state.studio),
         path="/",
         max_file_size=MAX_UPLOAD,
         blocked_paths=[str(settings.data_dir)],
+        app_kwargs={"middleware": [Middleware(NeededRoutesOnly), Middleware(first_script.FirstScript)]},
         **page.MOUNT_OPTIONS,
     )
 
@@ -134,16 +140,12 @@ class Server(uvicorn.Server):
         self.stop_signal: int | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Opens the port, then greets, keeps uploads and disk small, tells webhooks, and makes sheets."""
+        """Starts the application's background work and opens the port, then greets."""
         await super().startup(sockets)
         self._greeting = asyncio.create_task(self._greet())
-        self._forgetting = asyncio.create_task(uploads.forget_unused(self._studio))
-        self._telling = asyncio.create_task(send_webhooks(self._studio))
-        self._measuring = asyncio.create_task(keep_disk(self._studio))
-        self._composing = asyncio.create_task(compose_sheets(self._studio))
 
     async def _greet(self) -> None:
-        """Page and data now, the device as soon as the worker knows it."""
+        """Prints page and data directory now, the device as soon as the worker knows it."""
         console.print("\n  [bold]Lumesh[/]\n")
         console.print(f"  Page    http://{_name_host(self._settings.host)}:{self._settings.port}", markup=False)
         console.print(f"  Data    {self._settings.data_dir}", markup=False)
@@ -157,7 +159,7 @@ class Server(uvicorn.Server):
         console.print(f"  Device  {device or f'still starting; see {self._settings.worker_log}'}\n", markup=False)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Told to stop: ends the event streams, which would never end by themselves."""
+        """Ends the event streams, which would never end by themselves, and stops the server."""
         self.stop_signal = sig
         self._studio.feed.close()
         super().handle_exit(sig, frame)
@@ -175,7 +177,7 @@ def _make_data_dir(settings: Settings) -> None:
 
 
 def _open_port(settings: Settings) -> socket.socket:
-    """Binds first: a port that is taken should not cost the start of a worker."""
+    """Binds the port before anything starts: one that is taken should not cost the start of a worker."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # Named as TCP, or asyncio leaves Nagle's algorithm on, and answers and events wait 40 ms for the client's ACK.
     port = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -193,7 +195,7 @@ def _open_port(settings: Settings) -> socket.socket:
 
 
 def _name_host(host: str) -> str:
-    """An address that a browser can open."""
+    """Returns a host name that a browser can open."""
     return "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
 
 

@@ -28,6 +28,14 @@ MAX_NAMED = 20  # in a message
 MAX_TEXT_CHARS = 100_000
 MIN_STRENGTH = 0.01
 NEEDS_PICTURE = "needs a picture to start from; give one or leave it out"
+# What pydantic's problems are called where people read them; others keep pydantic's own words.
+PLAIN_MESSAGES = {
+    "missing": "is required",
+    "extra_forbidden": "is not a field of a recipe",
+    "string_unicode": "holds half of a character",
+}
+# Fields that mean the same to every model; the others mean nothing to another model, or something else.
+MODEL_INDEPENDENT_FIELDS = ("prompt", "seed", "batch_size", "images")
 MAX_SEED = 2**32 - 1  # numpy's and most user interfaces' limit; torch itself takes 64 bits
 
 
@@ -105,6 +113,12 @@ def read_recipe(fields: dict[str, Any]) -> Recipe:
         return Recipe.model_validate(fields)
     except ValidationError as error:
         raise RecipeError({_field_of(e): _plain(e) for e in error.errors()}) from error
+
+
+def carry_over(recipe: Recipe) -> dict[str, Any]:
+    """The fields of a recipe that stay when it is given another model; that model's defaults fill the others."""
+    fields = recipe.to_json()
+    return {name: fields[name] for name in MODEL_INDEPENDENT_FIELDS}
 
 
 def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
@@ -226,9 +240,4 @@ def _field_of(error: Any) -> str:
 
 
 def _plain(error: Any) -> str:
-    messages = {
-        "missing": "is required",
-        "extra_forbidden": "is not a field of a recipe",
-        "string_unicode": "holds half of a character",
-    }
-    return messages.get(str(error["type"]), str(error["msg"]).lower())
+    return PLAIN_MESSAGES.get(str(error["type"]), str(error["msg"]).lower())

@@ -1,4 +1,4 @@
-"""What the app process works with, in one object: settings, database, catalogue, and its services."""
+"""The app process in one object: settings, database, catalogue, and the services that routes reach."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -24,6 +24,6 @@ class Studio:
     door: Door
     upload_quota: Quota = UPLOAD_QUOTA
     hub_endpoint: str | None = None
-    """Another hub than the public one, or than what HF_ENDPOINT says."""
+    """The hub's address, where it is not the public one or HF_ENDPOINT."""
     upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a file that somebody sent is taken apart: 40 megapixels take 250 MB for a moment, so one at a time."""

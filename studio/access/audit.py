@@ -1,4 +1,4 @@
-"""What people were refused, and who came in: one line of JSON each, only ever appended.
+"""The audit log: logins, refusals and deletions, one line of JSON each, only ever appended.
 
 Written by the app, the worker and the command line at once, so each line is one write under a lock of the file; when it
 is full it becomes `audit.jsonl.1`, and so on. Prompts stand here only when refused; passwords and tokens never.
@@ -24,7 +24,7 @@ class Audit:
         self._max_bytes = max_bytes
 
     def note(self, what: str, **fields: Any) -> None:
-        """Appends that this happened, now."""
+        """Appends one event with the present time."""
         texts = {name: value[:MAX_TEXT_CHARS] if isinstance(value, str) else value for name, value in fields.items()}
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = json.dumps({"at": at, "what": what, **texts}, ensure_ascii=False) + "\n"

@@ -21,25 +21,25 @@ log = logging.getLogger(__name__)
 
 
 class HookError(LumeshError):
-    """A hook that is not there."""
+    """A hook that cannot be imported."""
 
     title = "A hook cannot be used"
 
 
 class PromptRefusedError(RecipeError):
-    """What the operator does not want to be made; shown beside the prompt."""
+    """A prompt that the operator's hook refuses; shown beside the prompt."""
 
     title = "Refused"
 
 
 class ImageRefusedError(LumeshError):
-    """What was made, and is not kept."""
+    """A picture that the operator's hook refuses; it is not kept."""
 
     title = "Refused"
 
 
 def load_hook(name: str | None) -> Hook | None:
-    """The function; raises HookError, so that a studio whose filter is missing does not start."""
+    """Imports the hook; raises HookError, so that a studio whose filter is missing does not start."""
     if name is None:
         return None
     module, _, function = name.partition(":")
@@ -55,7 +55,7 @@ def load_hook(name: str | None) -> Hook | None:
 
 
 def ask(hook: Hook, **about: Any) -> str | None:
-    """Why not; None when nothing speaks against it."""
+    """Asks the hook and returns its refusal; None when it has none."""
     try:
         reason = hook(**about)
     except Exception:

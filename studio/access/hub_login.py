@@ -30,7 +30,7 @@ CALLBACK_PATH = "/login/callback"  # one of the two that the hub allows for a Sp
 
 
 class HubLoginError(LumeshError):
-    """A login that came to nothing."""
+    """A login that failed."""
 
     title = "Logging in did not work"
 
@@ -39,7 +39,7 @@ class HubLoginError(LumeshError):
 
 
 class Account(BaseModel):
-    """Who it is: `sub` stays when an account is renamed, so it is the owner."""
+    """An account of the hub; `sub` stays when it is renamed, so it is the owner."""
 
     sub: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")
     preferred_username: str = Field(min_length=1, max_length=100)
@@ -57,7 +57,7 @@ class _Endpoints:
 
 
 class HubLogins:
-    """The flow; what it must remember meanwhile is in a signed cookie of the visitor."""
+    """The login flow; its state meanwhile is in a signed cookie of the visitor."""
 
     def __init__(self, login: HubLogin, key: bytes) -> None:
         self._login = login
@@ -65,7 +65,7 @@ class HubLogins:
         self._found: _Endpoints | None = None
 
     async def begin(self, onward: str) -> tuple[str, str]:
-        """Where to send the visitor, and the cookie that must come back with them; `onward` is where they wanted to."""
+        """Returns the address to send the visitor to, and the state cookie; `onward` is the page they wanted."""
         endpoints = await self._find_endpoints()
         state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
@@ -83,7 +83,7 @@ class HubLogins:
         return f"{endpoints.authorize}?{urlencode(query)}", cookie
 
     async def finish(self, query: Mapping[str, str], cookie: str) -> tuple[Account, str]:
-        """The account behind the provider's answer, and where its owner wanted to; raises HubLoginError."""
+        """Returns the account of the provider's answer and the page its owner wanted; raises HubLoginError."""
         begun = self._signer.read(cookie)
         if begun is None or begun["until"] < time.time():
             raise HubLoginError("It was begun in another browser, or too long ago.")
@@ -134,7 +134,7 @@ class HubLogins:
 
 
 async def _read(request: Any) -> dict[str, Any]:
-    """The JSON object of an answer; whatever else comes is a HubLoginError without details that could be secret."""
+    """Reads the JSON object of an answer; raises HubLoginError without details that could be secret."""
     try:
         answer: httpx.Response = await request
         answer.raise_for_status()

@@ -31,7 +31,7 @@ LOGINS_PERIOD_S = 300.0
 
 
 class Door:
-    """Built once for an application."""
+    """Identifies and admits visitors; built once for an application."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self.settings = settings.access
@@ -46,14 +46,14 @@ class Door:
         self._logins_of_address = Limiter(count=LOGINS_ADDRESS, period_s=LOGINS_PERIOD_S)
 
     def identify(self, headers: Headers, peer: str | None) -> Person | None:
-        """Who asks; None is nobody."""
+        """Returns who asks; None without a valid token, session or header."""
         address = self.find_address(headers, peer)
         if self.settings.mode is Mode.OPEN:
             return Person(owner=LOCAL_OWNER, name=LOCAL_OWNER, address=address, is_alone=self._is_loopback)
         return self._identify_token(headers, address) or self._identify_session(headers, address, peer)
 
     def find_address(self, headers: Headers, peer: str | None) -> str:
-        """The address of whoever asks: behind trusted proxies the last one that is not one of them."""
+        """Returns the client's address: behind trusted proxies, the last hop that is not one of them."""
         address = peer or "unknown"
         hops = [hop.strip() for value in headers.getlist("x-forwarded-for") for hop in value.split(",")]
         while hops and self.settings.is_trusted(address):
@@ -61,7 +61,7 @@ class Door:
         return address
 
     def log_in(self, name: str, password: str, address: str) -> str | None:
-        """A session's cookie; None when name and password do not belong together. Raises RateError."""
+        """Opens a session and returns its cookie; None when name and password do not match. Raises RateError."""
         name = name.strip().casefold()[:100]
         key = f"{address} {name}"
         wait_s = self._logins_of_address.take(address) or self._logins.take(key)
@@ -84,7 +84,7 @@ class Door:
             self.audit.note("logout", name=session.name)
 
     def admit(self, person: Person, recipes: Sequence[Recipe]) -> None:
-        """Before anything is queued: raises RateError, or PromptRefusedError when the operator's hook refuses."""
+        """Checks rate and prompts before anything is queued: raises RateError, or PromptRefusedError of the hook."""
         if not person.is_alone:
             key = person.address if self.settings.mode is Mode.OPEN else person.owner
             if wait_s := self._submits.take(key):
@@ -100,7 +100,7 @@ class Door:
                 raise PromptRefusedError({"prompt": reason})
 
     def _identify_token(self, headers: Headers, address: str) -> Person | None:
-        """A private Space is asked for with a hub token in the same header; that one is not for us."""
+        """Identifies a bearer token of the studio; passes over the hub token of a private Space in the same header."""
         given = headers.get("authorization", "")
         token = given[len(BEARER) :].strip()
         if given[: len(BEARER)].lower() != BEARER or not token.startswith(TOKEN_PREFIX):
@@ -128,7 +128,7 @@ class Door:
         return Person(owner=session.owner, name=session.name, address=address, is_admin=is_admin, can_log_out=True)
 
     def _identify_header(self, headers: Headers, address: str, peer: str | None) -> Person | None:
-        """Two such headers are nobody: one of them may be the visitor's own."""
+        """Identifies the header of a trusted proxy; of two of them one may be the visitor's own, so neither counts."""
         names = headers.getlist(self.settings.user_header)
         if not self.settings.is_trusted(peer) or len(names) != 1 or not PROXY_NAME.fullmatch(names[0]):
             return None
@@ -140,7 +140,7 @@ class Door:
         return self.sessions.read(cookie) if cookie else None
 
     def _name_for_log(self, name: str) -> str:
-        """What nobody is called may be a password in the wrong field."""
+        """Hides unknown names in the log: someone may have typed a password there."""
         return name if name in self.users.read() else "(unknown)"
 
     def _is_admin(self, name: str) -> bool:

@@ -13,9 +13,10 @@ MAX_KEYS = 10_000  # strangers choose some of the keys
 
 
 class RateError(LumeshError):
-    """Too often; `wait_s` says when it may be tried again."""
+    """Something was done too often; `wait_s` says when it may be tried again."""
 
     title = "Too many requests"
+    status = 429
 
     def __init__(self, detail: str, *, wait_s: float) -> None:
         self.wait_s = wait_s
@@ -23,7 +24,7 @@ class RateError(LumeshError):
 
 
 class Limiter:
-    """`count` at once, and as many again within `period_s`."""
+    """A rate limiter: a burst of `count`, and as many again within `period_s`."""
 
     def __init__(self, *, count: int, period_s: float, read_clock: Callable[[], float] = time.monotonic) -> None:
         self._interval_s = period_s / count
@@ -33,7 +34,7 @@ class Limiter:
         self._lock = threading.Lock()
 
     def take(self, key: str) -> float:
-        """0 and one is used up, or the seconds to wait for the next."""
+        """Uses one up and returns 0, or returns the seconds to wait for the next."""
         now = self._read_clock()
         with self._lock:
             paid_at = max(self._paid_at.get(key, now), now)
@@ -48,6 +49,6 @@ class Limiter:
             return 0.0
 
     def forgive(self, key: str) -> None:
-        """As if it had never happened."""
+        """Clears a key's debt, as if nothing had been taken."""
         with self._lock:
             self._paid_at.pop(key, None)

@@ -20,14 +20,14 @@ _turns = threading.BoundedSemaphore(2)
 
 
 def hash_password(password: str) -> str:
-    """A hash with its salt and cost, as text."""
+    """Hashes a password; the text holds salt and cost as well."""
     salt = secrets.token_bytes(SALT_BYTES)
     digest = _scrypt(password, salt, LOG2_N, R, P)
     return "$".join(("scrypt", str(LOG2_N), str(R), str(P), _encode(salt), _encode(digest)))
 
 
 def is_password(password: str, stored: str) -> bool:
-    """Whether this password made that hash; takes the same time either way."""
+    """Whether this password made that hash, in constant time."""
     _, log2_n, r, p, salt, digest = stored.split("$")
     found = _scrypt(password, base64.b64decode(salt), int(log2_n), int(r), int(p))
     return hmac.compare_digest(found, base64.b64decode(digest))
@@ -43,4 +43,4 @@ def _encode(content: bytes) -> str:
 
 
 NOBODYS = "$".join(("scrypt", str(LOG2_N), str(R), str(P), _encode(bytes(SALT_BYTES)), _encode(bytes(64))))
-"""What a name that nobody has is compared with: it takes as long as a real one, and no password is known to make it."""
+"""The hash that passwords of unknown names are compared with, so that they take as long; no password makes it."""

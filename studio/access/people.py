@@ -1,4 +1,4 @@
-"""Who a request comes from."""
+"""The person that a request comes from."""
 
 from dataclasses import dataclass
 

@@ -41,12 +41,12 @@ class Signer:
         self._key = hmac.digest(key, purpose.encode(), hashlib.sha256)
 
     def sign(self, values: dict[str, Any]) -> str:
-        """Text for a cookie."""
+        """Returns the values with their signature, as text for a cookie."""
         body = base64.urlsafe_b64encode(json.dumps(values, separators=(",", ":")).encode()).decode()
         return f"{body}.{self._seal(body)}"
 
     def read(self, text: str) -> dict[str, Any] | None:
-        """What was signed here; None for anything else."""
+        """Returns what was signed with this key; None for anything else."""
         body, _, seal = text.partition(".")
         if not hmac.compare_digest(seal.encode(), self._seal(body).encode()):
             return None
@@ -60,19 +60,19 @@ class Signer:
 
 
 class Sessions:
-    """Opened, read, ended."""
+    """Opens, reads and revokes sessions."""
 
     def __init__(self, key: bytes, database: Database) -> None:
         self._signer = Signer(key, purpose="session")
         self._database = database
 
     def open(self, *, owner: str, name: str, stamp: str = "", lasts_s: float = SESSION_S) -> str:
-        """The value of a new session's cookie."""
+        """Opens a session and returns its cookie's value."""
         session = Session(id=secrets.token_hex(16), owner=owner, name=name, stamp=stamp, until=time.time() + lasts_s)
         return self._signer.sign(asdict(session))
 
     def read(self, cookie: str) -> Session | None:
-        """The session, while it lasts."""
+        """Returns the session of a cookie; None if it is forged, over or ended."""
         values = self._signer.read(cookie)
         if values is None:
             return None
@@ -83,14 +83,14 @@ class Sessions:
         return None if ended else session
 
     def end(self, session: Session) -> None:
-        """From now on the cookie is worth nothing, wherever a copy of it is."""
+        """Revokes the session, so that copies of its cookie are void too."""
         with self._database.write() as tx:
             tx.execute("INSERT OR IGNORE INTO ended_sessions (id, until) VALUES (?, ?)", (session.id, session.until))
             tx.execute("DELETE FROM ended_sessions WHERE until < ?", (time.time(),))
 
 
 def read_key(file: Path) -> bytes:
-    """The key, made on first use; only the studio's own account can read it."""
+    """Reads the signing key, which is made on first use; only the studio's own account can read the file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -27,13 +27,13 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 
 
 class UsersError(LumeshError):
-    """A users file, or a change of it, that cannot be."""
+    """A users file that is damaged, or a change of it that is refused."""
 
     title = "Users"
 
 
 class Token(BaseModel):
-    """What is kept of a token: not itself."""
+    """A stored token: its digest only."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,7 @@ class User(BaseModel):
 
     @property
     def stamp(self) -> str:
-        """Changes with the password; a session that was opened with an older one is over."""
+        """A digest of the password hash: a session that was opened with an older password is over."""
         return hashlib.sha256((self.password or "").encode()).hexdigest()[:16]
 
 
@@ -63,7 +63,7 @@ class _File(BaseModel):
 
 
 class Users:
-    """The file, read anew whenever it changed."""
+    """The users file; it is read again whenever it changed."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -72,7 +72,7 @@ class Users:
         self._lock = threading.Lock()
 
     def read(self) -> Mapping[str, User]:
-        """Everybody, by name; raises UsersError when the file is damaged."""
+        """Returns all users by name; raises UsersError when the file is damaged."""
         with self._lock:
             try:
                 status = self._file.stat()
@@ -86,14 +86,14 @@ class Users:
             return self._users
 
     def check_password(self, name: str, password: str) -> User | None:
-        """The user, when name and password belong together; as slow for names that nobody has."""
+        """Returns the user if name and password match; takes as long for unknown names."""
         user = self.read().get(name)
         stored = user.password if user else None
         is_right = is_password(password, stored or NOBODYS)
         return user if is_right and stored else None
 
     def find_token(self, token: str) -> tuple[str, User] | None:
-        """Whose token this is."""
+        """Finds the user of a token."""
         digest = _digest(token)
         found = None
         for name, user in self.read().items():
@@ -103,7 +103,7 @@ class Users:
         return found
 
     def add(self, name: str, *, password: str | None, is_admin: bool) -> None:
-        """A new user; raises UsersError when there is one."""
+        """Adds a user; raises UsersError when the name is taken."""
         if not NAME.fullmatch(name):
             raise UsersError(
                 f"{name[:60]!r} cannot be a name.",
@@ -115,18 +115,18 @@ class Users:
             users[name] = User(password=hash_password(password) if password else None, is_admin=is_admin)
 
     def set_password(self, name: str, password: str) -> None:
-        """Ends every session of this user."""
+        """Sets a new password, which ends every session of this user."""
         with self._change() as users:
             users[name] = _require(users, name).model_copy(update={"password": hash_password(password)})
 
     def remove(self, name: str) -> None:
-        """Ends every session and token; jobs and files stay."""
+        """Removes a user, whose sessions and tokens end; jobs and files stay."""
         with self._change() as users:
             _require(users, name)
             del users[name]
 
     def add_token(self, name: str) -> str:
-        """A new token, which nobody can read again later."""
+        """Makes a token and returns it; only its digest is stored."""
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         with self._change() as users:
             user = _require(users, name)
@@ -135,7 +135,7 @@ class Users:
         return token
 
     def revoke_tokens(self, name: str) -> int:
-        """Ends all of a user's tokens; returns how many."""
+        """Revokes all of a user's tokens; returns how many."""
         with self._change() as users:
             user = _require(users, name)
             users[name] = user.model_copy(update={"tokens": ()})
@@ -167,12 +167,12 @@ def _require(users: Mapping[str, User], name: str) -> User:
 
 
 def _digest(token: str) -> str:
-    """Plain SHA-256: a token is 256 random bits, which nobody guesses however fast they can try."""
+    """Digests a token with plain SHA-256: 256 random bits cannot be guessed, however fast one tries."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _write_private(file: Path, content: bytes) -> None:
-    """Readable by its owner alone from its first byte on (mkstemp's 0600), and never half written."""
+    """Writes the file atomically, readable by its owner alone from the first byte on (mkstemp's 0600)."""
     descriptor, part = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
+from starlette.types import Lifespan
 
 from pipelines.catalog import Catalog
 from studio.access.identify import Door
@@ -67,8 +68,13 @@ GZIP: dict[str, Any] = {
 }
 
 
-def create_api(settings: Settings, database: Database, catalog: Catalog) -> FastAPI:
-    """The application with every REST route; the page is mounted onto it (app.py)."""
+def create_api(
+    settings: Settings, database: Database, catalog: Catalog, *, lifespan: Lifespan[FastAPI] | None = None
+) -> FastAPI:
+    """The application with every REST route; app.py mounts the page onto it.
+
+    `lifespan` is what runs meanwhile in the background; without it, only requests make anything happen.
+    """
     app = FastAPIOffline(
         title="Lumesh",
         description=DESCRIPTION,
@@ -78,6 +84,7 @@ def create_api(settings: Settings, database: Database, catalog: Catalog) -> Fast
         swagger_ui_oauth2_redirect_url=f"{DOCS_PATH}/oauth2-redirect",
         static_url=f"{DOCS_PATH}-files",
         openapi_url="/api/openapi.json",
+        lifespan=lifespan,
     )
     door = Door(settings, database)
     app.state.studio = Studio(

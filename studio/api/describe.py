@@ -1,6 +1,7 @@
-"""The OpenAPI document: FastAPI's own, with a summary and a worked example for every route (examples/).
+"""The OpenAPI document: FastAPI's own, with a summary and a worked example for every route.
 
-Each description ends with the curl command of its example, which /api/docs shows. Not here: what the examples are.
+What is sent is told in examples/, what comes back by the answer's model (answers/), whose fields have examples. Each
+description ends with the curl command of its example, which /api/docs shows.
 """
 
 import re
@@ -8,10 +9,12 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from studio.api.answers import events
 from studio.api.examples import EXAMPLES
 from studio.api.examples.example import Example
 
 Operation = dict[str, Any]
+Schema = dict[str, Any]
 
 
 def install(app: FastAPI) -> None:
@@ -21,16 +24,37 @@ def install(app: FastAPI) -> None:
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = make_document()
+            schemas: dict[str, Schema] = document["components"]["schemas"]
+            schemas |= events.make_schemas(f"{REFS}{{model}}")
             for example in EXAMPLES:
                 operation = document["paths"].get(example.path, {}).get(example.method.lower())
                 if operation is not None:
-                    _add(operation, example)
+                    _add(operation, example, schemas)
         return make_document()
 
     app.openapi = describe
 
 
-def _add(operation: Operation, example: Example) -> None:
+REFS = "#/components/schemas/"
+
+
+def make_example(schema: Schema, schemas: dict[str, Schema]) -> Any:
+    """Makes an example of what a schema describes: its own, or one of its parts without those that may be missing."""
+    if "examples" in schema:
+        return schema["examples"][0]
+    if "$ref" in schema:
+        return make_example(schemas[schema["$ref"].removeprefix(REFS)], schemas)
+    if "items" in schema:
+        return [make_example(schema["items"], schemas)]
+    shown = {
+        name: part
+        for name, part in schema.get("properties", {}).items()
+        if name in schema.get("required", ()) or part.get("examples") != [None]
+    }
+    return {name: make_example(part, schemas) for name, part in shown.items()}
+
+
+def _add(operation: Operation, example: Example, schemas: dict[str, Schema]) -> None:
     operation["summary"] = example.summary
     operation["description"] = f"{operation.get('description', '')}\n\n```bash\n{example.curl}\n```"
     _add_parameters(operation, example)
@@ -39,10 +63,11 @@ def _add(operation: Operation, example: Example) -> None:
         if sent is not None and media_type in ("application/json", "application/x-www-form-urlencoded"):
             media["example"] = sent
     for status, response in operation["responses"].items():
-        if status.startswith("2") and example.answer is not None:
-            response["content"]["application/json"]["example"] = example.answer
-        elif status.startswith("2") and example.lines is not None:
-            response["content"] = {"text/event-stream": {"example": example.lines}}
+        content = response.get("content", {}).get("application/json", {})
+        if status.startswith("2") and content.get("schema"):
+            content["example"] = make_example(content["schema"], schemas)
+        if status.startswith("2") and example.lines is not None:
+            response["content"]["text/event-stream"]["example"] = example.lines
 
 
 def _add_parameters(operation: Operation, example: Example) -> None:

@@ -1,7 +1,8 @@
 """One error shape for every route: `{"error": {"title", "detail", "advice", "fields"}}`.
 
-`fields` maps each field at fault to its message and is empty when no field is. Below /v1 it is OpenAI's shape instead
-(openai_errors.py).
+`fields` maps each field at fault to its message and is empty when no field is. Which status an expected error answers
+with, its class says itself (`status`); one without it is a mistake of the server. Below /v1 the shape is OpenAI's
+instead (adapters/openai_errors.py).
 """
 
 import math
@@ -12,56 +13,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from pipelines.errors import LumeshError, RecipeError
-from studio.access.hooks import PromptRefusedError
+from pipelines.recipe import PLAIN_MESSAGES
 from studio.access.limits import RateError
-from studio.api.adapters.openai import JobCancelledError, JobFailedError, StoppingError
 from studio.api.adapters.openai_errors import PREFIX, make_openai_error
-from studio.api.routes.system import CompilingError, LoadingError
-from studio.api.routes.webhook import WebhookError
-from studio.api.visit import NotAllowedError, NotFoundError
-from studio.jobs.queue import DiskFullError, JobStateError, QueueQuotaError
-from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
-from studio.library.loras import LoraError, LoraNameTakenError, LoraTooLargeError
-from studio.library.presets.hub import HubError, HubTokenError
-from studio.library.presets.preset import PresetError
-from studio.library.uploads import UploadError, UploadQuotaError, UploadTooLargeError
-from studio.library.wildcards import WildcardError
-from studio.services.plans import PlanBusyError
+from studio.visit import NotFoundError
 
-STATUS_OF_ERROR: dict[type[LumeshError], int] = {
-    RecipeError: 422,
-    PresetError: 422,
-    HubError: 502,
-    HubTokenError: 401,
-    UploadError: 422,
-    UploadTooLargeError: 413,
-    UploadQuotaError: 429,
-    LoraError: 422,
-    LoraNameTakenError: 409,
-    LoraTooLargeError: 413,
-    MetadataError: 422,
-    MetadataTooLargeError: 413,
-    NotFoundError: 404,
-    NotAllowedError: 403,
-    PromptRefusedError: 422,
-    RateError: 429,
-    JobStateError: 409,
-    QueueQuotaError: 429,
-    DiskFullError: 507,
-    WebhookError: 422,
-    WildcardError: 422,
-    JobFailedError: 500,
-    JobCancelledError: 409,
-    StoppingError: 503,
-    PlanBusyError: 409,
-    CompilingError: 409,
-    LoadingError: 409,
-}
-PLAIN_MESSAGES = {
-    "missing": "is required",
-    "extra_forbidden": "is not a field of a recipe",
-    "string_unicode": "holds half of a character",
-}
+MISTAKE = 500
 
 
 def install(app: FastAPI) -> None:
@@ -76,10 +33,15 @@ def install(app: FastAPI) -> None:
         app.add_api_route(f"{prefix}{{path:path}}", _answer_unknown, methods=methods, include_in_schema=False)
 
 
+def find_status(error: LumeshError) -> int:
+    """The `status` that the error's class carries; a recipe's errors come from `pipelines`, which knows no HTTP."""
+    return 422 if isinstance(error, RecipeError) else getattr(error, "status", MISTAKE)
+
+
 def make_error(
     status: int, *, title: str, detail: str, advice: str = "", fields: dict[str, str] | None = None, path: str = ""
 ) -> JSONResponse:
-    """An answer in the one shape, or in the other one where the request's `path` asks for it."""
+    """Returns an error in the one shape, or in OpenAI's where the request's `path` is below /v1."""
     if path.startswith(PREFIX):
         return make_openai_error(status, title=title, message=f"{detail} {advice}".strip(), fields=fields)
     error = {"title": title, "detail": detail, "advice": advice, "fields": fields or {}}
@@ -88,8 +50,7 @@ def make_error(
 
 def _answer_expected(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, LumeshError)
-    fields = error.fields if isinstance(error, RecipeError | PresetError) else None
-    status = STATUS_OF_ERROR.get(type(error), 500)
+    status, fields = find_status(error), getattr(error, "fields", None)
     path = request.url.path
     answer = make_error(status, title=error.title, detail=error.detail, advice=error.advice, fields=fields, path=path)
     if isinstance(error, RateError):
@@ -125,7 +86,7 @@ def _answer_half_character(request: Request, error: Exception) -> JSONResponse: 
 
 def _answer_mistake(request: Request, error: Exception) -> JSONResponse:
     return make_error(
-        500,
+        MISTAKE,
         title="Something went wrong",
         detail=f"The server made a mistake ({type(error).__name__}).",
         advice="Try again; the terminal that runs the server shows the details.",

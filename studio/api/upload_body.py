@@ -28,7 +28,7 @@ class Expected:
     refuse_length: Callable[[str], LumeshError]
 
     def describe(self) -> dict[str, Any]:
-        """The body for the OpenAPI description of a route."""
+        """Describes the body for the OpenAPI document."""
         file = {"type": "string", "format": "binary"}
         form = {"schema": {"type": "object", "properties": {"file": file}, "required": ["file"]}}
         whole = {f"{kind}*" if kind.endswith("/") else kind: {"schema": file} for kind in self.kinds}
@@ -36,7 +36,7 @@ class Expected:
 
 
 async def read_file_body(request: Request, expected: Expected) -> bytes:
-    """The file's bytes; raises the route's own errors."""
+    """Reads the file's bytes; raises the route's own errors."""
     kind = request.headers.get("content-type", "").lower()
     too_long = expected.refuse_length(f"It has more than {expected.max_bytes // 1_000_000} MB.")
     if kind.startswith(expected.kinds):
@@ -51,7 +51,7 @@ async def read_file_body(request: Request, expected: Expected) -> bytes:
 
 
 async def read_body(request: Request, *, limit: int, too_long: LumeshError) -> bytes:
-    """The whole body; raises `too_long` as soon as it is."""
+    """Reads the whole body; raises `too_long` as soon as it exceeds `limit`."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -1,6 +1,6 @@
 """People's side of the queue: ask for a job, look at jobs, change one's mind.
 
-Callers check who may touch a job (api/visit.py); recipes that come in here are resolved ones.
+Callers check who may touch a job (visit.py); recipes that come in here are resolved ones (asking.py).
 Not here: the order of the whole line (arrange.py), where a job stands in it (places.py).
 """
 
@@ -23,18 +23,21 @@ class JobStateError(LumeshError):
     """A job that is not in a state for what was asked."""
 
     title = "This job cannot do that now"
+    status = 409
 
 
 class QueueQuotaError(LumeshError):
     """More waiting jobs than one owner may have."""
 
     title = "Your queue is full"
+    status = 429
 
 
 class DiskFullError(LumeshError):
     """A studio whose files have reached `--max-disk`."""
 
     title = "The disk quota is used up"
+    status = 507
 
 
 @dataclass(frozen=True, kw_only=True)

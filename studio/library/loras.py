@@ -27,12 +27,14 @@ class LoraError(LumeshError):
     """A file that cannot become a LoRA here."""
 
     title = "This LoRA cannot be used"
+    status = 422
 
 
 class LoraTooLargeError(LoraError):
     """More bytes than a LoRA has."""
 
     title = "This LoRA is too large"
+    status = 413
 
     def __init__(self) -> None:
         super().__init__(f"It has more than {MAX_BYTES / 1e9:g} GB.", advice="Put it into the loras folder by hand.")
@@ -42,6 +44,7 @@ class LoraNameTakenError(LoraError):
     """There is a file of this name already."""
 
     title = "There is such a LoRA already"
+    status = 409
 
 
 def read_name(name: str) -> str:

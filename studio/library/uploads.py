@@ -36,6 +36,7 @@ class UploadError(LumeshError):
     """A file that is no picture, or none that can be used."""
 
     title = "This picture cannot be used"
+    status = 422
 
     def __init__(self, detail: str, *, advice: str = "Choose another picture.") -> None:
         super().__init__(detail, advice=advice)
@@ -45,6 +46,7 @@ class UploadTooLargeError(UploadError):
     """A picture of too many bytes or pixels."""
 
     title = "This picture is too large"
+    status = 413
 
     def __init__(self, detail: str) -> None:
         limits = f"At most {MAX_BYTES // 1_000_000} MB and {MAX_PIXELS // 1_000_000} megapixels are taken"
@@ -55,6 +57,7 @@ class UploadQuotaError(UploadError):
     """A picture more than its owner may keep waiting."""
 
     title = "Too many pictures are waiting"
+    status = 429
 
 
 @dataclass(frozen=True, kw_only=True)

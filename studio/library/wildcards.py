@@ -28,6 +28,7 @@ class WildcardError(LumeshError):
     """A list that cannot be kept."""
 
     title = "Please check the list"
+    status = 422
 
 
 def list_wildcards(folder: Path) -> dict[str, int]:

@@ -1,1 +1,1 @@
-"""What the app process does in the background, beside the routes."""
+"""Services of the app process: the event feed, plans, and periodic work in the background."""

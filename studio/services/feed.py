@@ -1,4 +1,4 @@
-"""Every event as it is written, for any number of followers: one poller looks into the database, only while it must."""
+"""The event feed: one poller reads new events for any number of followers, and stops when nobody follows."""
 
 import asyncio
 import time
@@ -76,7 +76,7 @@ class Feed:
         self._news = asyncio.Event()
 
     async def _read_after(self, after: int) -> list[Event]:
-        """From memory for those who keep up, from the database for those who come back."""
+        """Reads from memory for followers that keep up, from the database for those that come back."""
         if self._recent and self._recent[0].id <= after + 1:
             return self._recent[after + 1 - self._recent[0].id :]
         return await asyncio.to_thread(events.read_after, self._database, after)

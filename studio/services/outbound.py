@@ -21,11 +21,11 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")  # counted as global, but it leads
 
 
 class NotPublicError(Exception):
-    """A name that leads nowhere public."""
+    """A host name that resolves to no public address."""
 
 
 def find_url_problem(url: str) -> str:
-    """What is wrong with an address, as far as its text tells; empty when nothing is."""
+    """Says what is wrong with the text of an address; empty when nothing is."""
     try:
         parts = urlsplit(url)
         is_complete = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -40,7 +40,7 @@ def find_url_problem(url: str) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to the internet at large, whatever it is wrapped in."""
+    """Whether an IP address is public, also when it is wrapped in an IPv6 transition address."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
@@ -52,7 +52,7 @@ def is_public(address: str) -> bool:
 
 
 class _PublicOnly(httpcore.AsyncNetworkBackend):
-    """Connects to the address that it has checked."""
+    """Resolves a name once, and connects to the very address that was checked."""
 
     def __init__(self, *, allows_private: bool) -> None:
         self._allows_private = allows_private
@@ -78,7 +78,7 @@ class _PublicOnly(httpcore.AsyncNetworkBackend):
 
 
 async def post(url: str, body: bytes, headers: Mapping[str, str], *, allows_private: bool) -> str:
-    """Empty when the receiver said that it took it (2xx), else what happened instead, for people."""
+    """Posts the body; returns "" when the receiver answered 2xx, else what happened instead, for people."""
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),

@@ -56,11 +56,12 @@ class PlanBusyError(LumeshError):
     """Only one plan is made at a time."""
 
     title = "Another plan is being made"
+    status = 409
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is planned. `key` names the plan among those kept: other configs, sources or versions may plan otherwise."""
+    """A plan that is asked for. `key` identifies it on disk: other configs, sources or versions may plan otherwise."""
 
     model: str
     sources: str
@@ -68,11 +69,11 @@ class Question:
     topology: str
     mode: str
     mesh: str | None = None
-    """As the worker was told to split the devices; None lets the planner choose."""
+    """The worker's `--mesh`; None lets the planner choose."""
 
     @classmethod
     def of(cls, model: Model, *, shape: str, topology: str, mode: str, mesh: str | None = None) -> "Question":
-        """About the model as its configs and the code are now."""
+        """Makes a question about the model with its present configs and code."""
         sources = fingerprint_plans(model)
         return cls(model=model.id, sources=sources, shape=shape, topology=topology, mode=mode, mesh=mesh)
 
@@ -123,7 +124,7 @@ class Planner:
 
     @property
     def last(self) -> Run | None:
-        """What runs, or ended last; None before the first."""
+        """The plan that is being made, or the one that ended last; None before the first."""
         return self._last
 
     @property
@@ -131,13 +132,13 @@ class Planner:
         return self._last is not None and self._last.state == "running"
 
     def find(self, question: Question) -> Run | None:
-        """The plan on its way or as it ended, a kept one, or one that came with Lumesh; else None."""
+        """Finds the current plan, a kept one, or a shipped one that answers the question; else None."""
         if self._last is not None and self._last.question == question:
             return self._last
         return self._find_kept(question) or _find_shipped(question)
 
     def ask(self, question: Question) -> Run:
-        """The kept plan, or one that starts now; raises PlanBusyError when another one is being made."""
+        """Returns the kept plan, or starts one; raises PlanBusyError when another one is being made."""
         with self._lock:
             if self._last is not None and self._last.question == question and self._last.state in ("running", "done"):
                 return self._last
@@ -151,7 +152,7 @@ class Planner:
             return self._start(question)
 
     def cancel(self) -> None:
-        """Ends what runs; what the compiler has said so far is kept, so the next try goes on from there."""
+        """Ends the plan that is being made; the compiler's answers so far are kept for the next try."""
         with self._lock:
             if self._last is None or self._process is None or self._last.state != "running":
                 return
@@ -159,7 +160,7 @@ class Planner:
             self._process.terminate()
 
     def close(self) -> None:
-        """Ends what runs, and waits for it."""
+        """Ends the plan that is being made, and waits for its process."""
         self.cancel()
         if self._follower is not None:
             self._follower.join(STOP_TIMEOUT_S)
@@ -230,7 +231,7 @@ class Planner:
         return Run(question=question, state="done", phase="kept", plan=plan)
 
     def _keep(self, run: Run) -> None:
-        """For the next time; without room on the disk it is only shown."""
+        """Keeps the plan for the next time; without room on the disk it is only shown."""
         file = self._file(run.question)
         partial = file.with_suffix(".partial")
         try:
@@ -245,7 +246,7 @@ class Planner:
 
 
 def suggest_topology(devices: Sequence[Mapping[str, Any]], *, chips: int) -> Topology | None:
-    """The topology that is this hardware; None where there is no such thing."""
+    """Finds the topology that these devices are; None where none matches."""
     kinds = {str(device["kind"]) for device in devices}
     if kinds == {CPU}:
         return TOPOLOGIES.get(f"cpu-{len(devices)}")
@@ -260,7 +261,7 @@ def _find_shipped(question: Question) -> Run | None:
 
 
 def _wait_for(run: Run, process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Its exit code and the last line that was not progress."""
+    """Waits for the process; its exit code and the last line that was not progress."""
     assert process.stderr is not None
     said = ""
     with process:

@@ -8,11 +8,9 @@ Not here: what a sheet looks like (library/sheet.py).
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NoReturn
 
-from studio.context import Studio
+from studio.database import Database
 from studio.jobs.many import grid_store
 from studio.jobs.many.grid_store import Cell as GridCell
 from studio.jobs.many.grid_store import GridRow
@@ -20,8 +18,9 @@ from studio.jobs.states import JobState
 from studio.library import records
 from studio.library.files import poster_of
 from studio.library.sheet import Cell, Table, save_sheet
+from studio.services.background import Service
 
-POLL_S = 1.0
+INTERVAL_S = 1.0
 NOTES = {
     JobState.FAILED: "failed",
     JobState.CANCELLED: "cancelled",
@@ -33,30 +32,28 @@ NOTES = {
 log = logging.getLogger(__name__)
 
 
-async def compose_sheets(studio: Studio, *, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> NoReturn:
-    """Runs as long as the application."""
-    while True:
-        try:
-            await asyncio.to_thread(compose_due, studio)
-        except Exception:
-            log.exception("sheets wait for the next turn")
-        await wait(POLL_S)
+def make_service(database: Database, outputs_dir: Path) -> Service:
+    """Looks for grids that have ended."""
+
+    async def work() -> None:
+        await asyncio.to_thread(compose_due, database, outputs_dir)
+
+    return Service(name="composing sheets", interval_s=INTERVAL_S, work=work)
 
 
-def compose_due(studio: Studio) -> None:
+def compose_due(database: Database, outputs_dir: Path) -> None:
     """Makes every sheet that is due; a grid without a single picture ends without one."""
-    for grid in grid_store.list_due(studio.database):
+    for grid in grid_store.list_due(database):
         try:
-            _compose(studio, grid)
+            _compose(database, outputs_dir, grid)
         except OSError:
             log.exception("the sheet of grid %s waits for the next turn", grid.id)
 
 
-def _compose(studio: Studio, grid: GridRow) -> None:
-    outputs_dir = studio.settings.outputs_dir
-    places = [_find_place(studio, cell) for cell in grid.cells]
+def _compose(database: Database, outputs_dir: Path, grid: GridRow) -> None:
+    places = [_find_place(database, outputs_dir, cell) for cell in grid.cells]
     if not any(place.file for place in places):
-        with studio.database.write() as tx:
+        with database.write() as tx:
             grid_store.end(tx, grid, None)
         return
     labels = grid.labels()
@@ -70,7 +67,7 @@ def _compose(studio: Studio, grid: GridRow) -> None:
     name = f"{time.strftime('%Y-%m-%d', time.localtime(grid.created_at))}/{grid.id}-{grid.sheets}"
     axes = grid.axes.model_dump_json()
     saved = save_sheet(outputs_dir, name, table, recipe=grid.recipe, axes=axes)
-    with studio.database.write() as tx:
+    with database.write() as tx:
         output = records.add(
             tx,
             saved,
@@ -85,7 +82,7 @@ def _compose(studio: Studio, grid: GridRow) -> None:
 
 
 def describe(grid: GridRow) -> str:
-    """What all of its cells share, as the line below the sheet."""
+    """Names what all cells share, as the caption below the sheet."""
     varied = {str(axis.field) for axis in grid.axes.named().values()}
     recipe = grid.recipe
     parts = {
@@ -103,9 +100,9 @@ def describe(grid: GridRow) -> str:
     )
 
 
-def _find_place(studio: Studio, cell: GridCell) -> Cell:
-    output = records.read_output(studio.database, cell.output_id) if cell.output_id else None
+def _find_place(database: Database, outputs_dir: Path, cell: GridCell) -> Cell:
+    output = records.read_output(database, cell.output_id) if cell.output_id else None
     if output is None:
         return Cell(file=None, note=NOTES.get(cell.state, NOTES[grid_store.GONE]))
-    file: Path = studio.settings.outputs_dir / (poster_of(output.file) if output.kind == "video" else output.file)
+    file: Path = outputs_dir / (poster_of(output.file) if output.kind == "video" else output.file)
     return Cell(file=file, note="") if file.is_file() else Cell(file=None, note=NOTES[grid_store.GONE])

@@ -22,7 +22,7 @@ CPU_SOURCE = "Compiled for CPU: memory only"
 
 
 def find_shipped(*, model: str, shape: str, topology: str, mode: str, mesh: str | None) -> dict[str, Any] | None:
-    """The plan, of the mesh that the planner chose where none is given; None when there is none."""
+    """Finds a shipped plan, for the given mesh or the one that the planner chose; None when there is none."""
     line = _read_lines().get((model, shape, topology, mode))
     return None if line is None or mesh not in (None, line["mesh"]) else _tell(line)
 
@@ -54,7 +54,7 @@ def _tell(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tell_stage(stage: Mapping[str, Any], mesh: str) -> dict[str, Any]:
-    """Inputs count as weights here: a line has both in one number."""
+    """Tells one stage; its inputs count as weights, because a line has both in one number."""
     answer, estimate = stage["answer"], stage["estimate"]
     sizes = {"weights": answer["arguments_bytes"], "temp": answer["temp_bytes"], "code": answer["code_bytes"]}
     parts_ms = _tell_parts(estimate) if estimate else None

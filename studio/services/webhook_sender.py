@@ -10,63 +10,59 @@ import base64
 import hashlib
 import hmac
 import json
-import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import NoReturn
 
-from studio.context import Studio
+from studio.database import Database
 from studio.jobs import webhooks
 from studio.jobs.webhooks import SECRET_PREFIX, Message, Webhook
+from studio.services.background import Service
 from studio.services.outbound import post
 
-POLL_S = 1.0
+INTERVAL_S = 1.0
 TAKEN = "it took the message"
 
-log = logging.getLogger(__name__)
+
+def make_service(database: Database, *, allows_private: bool) -> Service:
+    """Looks for webhooks that have something to be told."""
+
+    async def work() -> None:
+        await send_due(database, allows_private=allows_private)
+
+    return Service(name="telling webhooks", interval_s=INTERVAL_S, work=work)
 
 
-async def send_webhooks(studio: Studio, *, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> NoReturn:
-    """Runs as long as the application."""
-    while True:
-        try:
-            await send_due(studio)
-        except Exception:
-            log.exception("webhooks wait for the next turn")
-        await wait(POLL_S)
+async def send_due(database: Database, *, allows_private: bool) -> None:
+    """Sends one message to each webhook that has one due."""
+    due = await asyncio.to_thread(webhooks.list_due, database, now_s=time.time())
+    await asyncio.gather(*(_send(database, message, allows_private=allows_private) for message in due))
 
 
-async def send_due(studio: Studio) -> None:
-    """One message to each webhook that has one due."""
-    due = await asyncio.to_thread(webhooks.list_due, studio.database, now_s=time.time())
-    await asyncio.gather(*(_send(studio, message) for message in due))
-
-
-async def send_ping(studio: Studio, webhook: Webhook) -> str:
-    """A message that tells nothing, to try an address; empty when it was taken, else what happened."""
+async def send_ping(webhook: Webhook, *, allows_private: bool) -> str:
+    """Sends a message that tells nothing, to try an address; empty when it was taken, else what happened."""
     now = time.time()
-    return await _post(studio, webhook, name=f"ping-{now:.0f}", body=webhooks.make_payload("ping", now, {}))
+    body = webhooks.make_payload("ping", now, {})
+    return await _post(webhook, name=f"ping-{now:.0f}", body=body, allows_private=allows_private)
 
 
 def sign(secret: str, *, name: str, stamp: str, body: bytes) -> str:
-    """The signature of one message."""
+    """Signs one message."""
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     digest = hmac.new(key, f"{name}.{stamp}.".encode() + body, hashlib.sha256).digest()
     return f"v1,{base64.b64encode(digest).decode()}"
 
 
-async def _send(studio: Studio, message: Message) -> None:
+async def _send(database: Database, message: Message, *, allows_private: bool) -> None:
     event = message.event
     job = json.loads(event.data)["job"]
     body = webhooks.make_payload(event.kind, event.at, {"job": job})
-    problem = await _post(studio, message.webhook, name=f"event-{event.id}", body=body)
+    problem = await _post(message.webhook, name=f"event-{event.id}", body=body, allows_private=allows_private)
     if problem:
-        await asyncio.to_thread(webhooks.note_refused, studio.database, message, problem, now_s=time.time())
+        await asyncio.to_thread(webhooks.note_refused, database, message, problem, now_s=time.time())
     else:
-        await asyncio.to_thread(webhooks.note_told, studio.database, message, TAKEN)
+        await asyncio.to_thread(webhooks.note_told, database, message, TAKEN)
 
 
-async def _post(studio: Studio, webhook: Webhook, *, name: str, body: bytes) -> str:
+async def _post(webhook: Webhook, *, name: str, body: bytes, allows_private: bool) -> str:
     stamp = str(int(time.time()))
     headers = {
         "content-type": "application/json",
@@ -75,4 +71,4 @@ async def _post(studio: Studio, webhook: Webhook, *, name: str, body: bytes) -> 
         "webhook-timestamp": stamp,
         "webhook-signature": sign(webhook.secret, name=name, stamp=stamp, body=body),
     }
-    return await post(webhook.url, body, headers, allows_private=studio.settings.allow_private_webhooks)
+    return await post(webhook.url, body, headers, allows_private=allows_private)

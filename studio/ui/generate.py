@@ -12,23 +12,26 @@ from typing import Any
 
 import gradio as gr
 
+from studio import asking
 from studio.address import name_server
-from studio.database import Database
+from studio.context import Studio
 from studio.jobs import queue
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
-from studio.jobs.waiting import Follow, watch_jobs
+from studio.jobs.waiting import watch_jobs
+from studio.visit import Visit
 
 LOOK_S = 2.0  # between two looks at a waiting job's place; Gradio notices at an update that somebody left
 Submit = Callable[[dict[str, Any], gr.Request], str]
+OpenVisit = Callable[[gr.Request], Visit]
 Update = tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]
 
 
-def offer(database: Database, follow: Follow, submit: Submit, *, default_model: str) -> None:
+def offer(studio: Studio, submit: Submit, open_visit: OpenVisit) -> None:
     """Adds the endpoint to the Blocks under construction; `submit` queues a visitor's recipe, for the job's id."""
 
     async def generate(
-        request: gr.Request, prompt: str, model: str = default_model, settings: dict[str, Any] | None = None
+        request: gr.Request, prompt: str, model: str = studio.catalog.default.id, settings: dict[str, Any] | None = None
     ) -> AsyncGenerator[Update, None]:
         """Makes a prompt's pictures and returns (files, recipe, job).
 
@@ -40,11 +43,11 @@ def offer(database: Database, follow: Follow, submit: Submit, *, default_model: 
         job_id = await asyncio.to_thread(submit, {**(settings or {}), "model": model, "prompt": prompt}, request)
         job = None
         try:
-            async with aclosing(_watch(database, job_id, follow)) as updates:
+            async with aclosing(_watch(studio, job_id)) as updates:
                 async for job in updates:
                     yield _list_files(job, base_url), job.recipe.to_json(), job.to_json()
         except (GeneratorExit, asyncio.CancelledError):
-            queue.cancel(database, job_id)
+            asking.withdraw(open_visit(request), [job_id])
             raise
         _require_done(job)
 
@@ -53,20 +56,20 @@ def offer(database: Database, follow: Follow, submit: Submit, *, default_model: 
     gr.api(generate, api_name="generate", concurrency_limit=None)
 
 
-async def _watch(database: Database, job_id: str, follow: Follow) -> AsyncGenerator[Job, None]:
-    """The job whenever it changed, and now and then while it waits."""
+async def _watch(studio: Studio, job_id: str) -> AsyncGenerator[Job, None]:
+    """Yields the job whenever it changed, and now and then while it waits."""
     last, told_s = None, 0.0
-    async with aclosing(watch_jobs(database, [job_id], follow)) as watched:
+    async with aclosing(watch_jobs(studio.database, [job_id], studio.feed.follow)) as watched:
         async for [job] in watched:
             if job is last and time.monotonic() - told_s < LOOK_S:
                 continue
             last, told_s = job, time.monotonic()
-            placed = await asyncio.to_thread(queue.read_job, database, job_id)
+            placed = await asyncio.to_thread(queue.read_job, studio.database, job_id)
             yield placed or job
 
 
 def _list_files(job: Job, base_url: str) -> list[dict[str, Any]]:
-    """What the client downloads, with its own cookies and headers, from our route that checks the owner.
+    """Lists what the client downloads, with its own cookies and headers, from our route that checks the owner.
 
     Plain files would be copied into Gradio's cache, which knows no owners; what is a stream is fetched from its URL.
     """

@@ -23,7 +23,7 @@ Next = Annotated[str, Query(alias="next", max_length=2000)]
 
 
 class CookieFlags(TypedDict):
-    """How a cookie is kept, for setting and deleting it alike."""
+    """The flags of a cookie, the same for setting and deleting it."""
 
     httponly: bool
     secure: bool
@@ -32,7 +32,7 @@ class CookieFlags(TypedDict):
 
 
 def make_router(door: Door) -> APIRouter:
-    """The routes of the studio's mode; none where nobody logs in."""
+    """Makes the login routes of the studio's mode; none where nobody logs in."""
     router = APIRouter(include_in_schema=False)
     mode = door.settings.mode
     if mode is Mode.OPEN:
@@ -125,7 +125,7 @@ def _go(onward: str) -> Response:
 
 
 def _cookie_flags(door: Door, request: Request) -> CookieFlags:
-    """In a Space's frame the studio is a third party, so its cookie goes along everywhere (csrf.py guards it)."""
+    """Returns the cookie's flags; in a Space's frame the studio is a third party, so `samesite` is none there."""
     is_https = request.headers.get("x-forwarded-proto", request.url.scheme).startswith("https")
     if door.settings.is_space:
         return {"httponly": True, "secure": True, "samesite": "none", "path": "/"}

@@ -11,13 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from starlette.middleware import Middleware
 
-from pipelines.catalog import Catalog
-from studio.access.identify import Door
-from studio.database import Database
-from studio.jobs.waiting import Follow
-from studio.settings import Settings
+from studio.context import Studio
 from studio.ui import (
     actions,
     canvas,
@@ -33,7 +28,6 @@ from studio.ui import (
     queue_panel,
     system_panel,
 )
-from studio.ui.first_script import FirstScript
 
 STATIC_DIR = Path(__file__).parent / "static"
 
@@ -94,17 +88,16 @@ MOUNT_OPTIONS: dict[str, Any] = {
     "footer_links": [],
     "run_history": False,
     "favicon_path": str(STATIC_DIR / "icons" / "lumesh.png"),
-    "app_kwargs": {"middleware": [Middleware(FirstScript)]},
 }
 
 
-def build(settings: Settings, database: Database, catalog: Catalog, *, door: Door, follow: Follow) -> gr.Blocks:
-    """The page's Blocks; mount it with `MOUNT_OPTIONS`. `follow` gives the events as they happen."""
+def build(studio: Studio) -> gr.Blocks:
+    """The page's Blocks; mount it with `MOUNT_OPTIONS`."""
     with gr.Blocks(title="Lumesh", analytics_enabled=False, fill_width=True) as page:
         with gr.Column(elem_id="studio"):
             for name, panel in PANELS.items():
                 gr.HTML(catalogues.fill(panel.HTML), elem_id=f"panel-{name}", apply_default_css=False, js_on_load=None)
-        actions.offer(settings, database, catalog, door=door, follow=follow)
+        actions.offer(studio)
     # Gradio's own queue, which only `gradio_client` uses, looks for calls a thousand times a second: 4 % of a core.
     page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = QUEUE_LOOK_S  # noqa: SLF001 - no option sets it
     return page

@@ -1,4 +1,7 @@
-"""REST in one process: the application without a page, and a worker that runs when a test says so."""
+"""REST in one process: the application without a page, and a worker that runs when a test says so.
+
+An answer with a field that its model does not declare is a failure here, where a server leaves the field out.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,6 +10,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pipelines.catalog import Catalog
+from studio.api.answers.answer import Answer
+
+Answer.model_config["extra"] = "forbid"  # of every answer that is declared from here on
+
 from studio.api.application import create_api
 from studio.database import Database
 from studio.settings import Settings

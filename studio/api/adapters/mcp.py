@@ -10,14 +10,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from studio.address import name_server
-from studio.api.visit import Visitor
+from studio.api.visitor import Visitor
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.post("/mcp")
 def answer_mcp(request: Request, visit: Visitor) -> Response:
-    """One message of the protocol."""
+    """Answers one message of the protocol."""
     from studio.api.adapters.mcp_tools import McpResponse, make_server
 
     return McpResponse(make_server(visit, base_url=name_server(request)))
@@ -26,5 +26,5 @@ def answer_mcp(request: Request, visit: Visitor) -> Response:
 @router.get("/mcp")
 @router.delete("/mcp")
 def refuse_stream() -> Response:
-    """What the protocol says where there are neither streams nor sessions."""
+    """Refuses a stream: the protocol answers 405 where there are neither streams nor sessions."""
     return Response(status_code=405, headers={"Allow": "POST"})

@@ -21,14 +21,14 @@ from starlette.types import Receive, Scope, Send
 
 from pipelines.errors import LumeshError
 from pipelines.recipe import read_recipe
-from studio.api.routes.jobs import cancel_job, create_job
+from studio import asking
 from studio.api.routes.media import find_output_file
-from studio.api.visit import Visit
 from studio.jobs.costs.estimates import describe_models
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
 from studio.library.files import poster_of
 from studio.library.records import Output
+from studio.visit import Visit
 
 INSTRUCTIONS = "submit answers with a job's id at once; ask status until its state is done, then fetch the result."
 MAX_IMAGE_BYTES = 700_000  # of all pictures of a result: clients drop answers above 1 MB, and base64 adds a third
@@ -51,7 +51,7 @@ class _Call:
 
 
 class NotDoneError(LumeshError):
-    """A result that is asked for too early, or that will never be."""
+    """A job without a result: it has not ended yet, or not well."""
 
     title = "There is no result"
 
@@ -71,7 +71,7 @@ class McpResponse(Response):
 
 
 def make_server(visit: Visit, *, base_url: str) -> Server:
-    """The tools as this visitor may use them."""
+    """Makes a server whose tools act for this visitor."""
     server = Server("Lumesh", instructions=INSTRUCTIONS)
 
     async def list_tools() -> list[Tool]:
@@ -104,8 +104,8 @@ def _list_models(call: _Call) -> dict[str, Any]:
 
 def _submit(call: _Call) -> dict[str, Any]:
     recipe = read_recipe({"model": call.visit.studio.catalog.default.id, **call.arguments})
-    job_id = create_job(recipe, call.visit)["id"]
-    return _tell(call.visit.get_job(job_id))
+    [job] = asking.submit(call.visit, [asking.prepare(call.visit, recipe)])
+    return _tell(call.visit.get_job(job.id))
 
 
 def _status(call: _Call) -> dict[str, Any]:
@@ -113,8 +113,7 @@ def _status(call: _Call) -> dict[str, Any]:
 
 
 def _cancel(call: _Call) -> dict[str, Any]:
-    cancel_job(call.find_job().id, call.visit)
-    return _tell(call.find_job())
+    return _tell(asking.cancel(call.visit, call.arguments["job_id"]))
 
 
 def _result(call: _Call) -> Sequence[ContentBlock]:
@@ -145,7 +144,7 @@ def _show(visit: Visit, output: Output, *, max_bytes: int) -> ImageContent:
 
 
 def choose_image(file: Path, thumb: Path, *, max_bytes: int) -> tuple[bytes, str]:
-    """The file itself where it is small enough, else as a JPEG, else its thumbnail; and its type."""
+    """Returns the file if it is small enough, else a JPEG of it, else its thumbnail; and the media type."""
     content = file.read_bytes()
     if len(content) <= max_bytes:
         return content, f"image/{file.suffix.removeprefix('.')}"
@@ -161,7 +160,7 @@ def _encode_jpeg(file: Path) -> bytes:
 
 
 def _describe_input(required: Sequence[str], **properties: tuple[str, str]) -> dict[str, Any]:
-    """The schema of a tool's arguments; each is its JSON type and what it means."""
+    """Makes the JSON Schema of a tool's arguments from their types and descriptions."""
     return {
         "type": "object",
         "properties": {name: {"type": kind, "description": text} for name, (kind, text) in properties.items()},

@@ -18,14 +18,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.recipe import Lora, Recipe
+from studio import asking
 from studio.address import name_server
-from studio.api.routes.jobs import prepare
+from studio.api.answers import system as system_answers
 from studio.api.routes.media import find_output_file
-from studio.api.visit import NotFoundError, Visit, Visitor
-from studio.jobs import queue
+from studio.api.visitor import Visitor
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
 from studio.jobs.waiting import have_ended, watch_jobs
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["openai"])
 
@@ -34,7 +35,7 @@ CLIENT_LEFT = 499  # nobody reads it; logs know it by this number
 
 
 class JobFailedError(LumeshError):
-    """A job that ended by an error, for who waited for it."""
+    """A job that failed, told to the client that waited for it."""
 
     title = "The job failed"
 
@@ -43,12 +44,14 @@ class JobCancelledError(LumeshError):
     """A job that somebody cancelled meanwhile."""
 
     title = "The job was cancelled"
+    status = 409
 
 
 class StoppingError(LumeshError):
     """The server stops before the job has ended; the job stays in the queue."""
 
     title = "The server stops"
+    status = 503
 
 
 class Generation(BaseModel):
@@ -81,7 +84,7 @@ class Generation(BaseModel):
     images: tuple[str, ...] = ()
 
     def list_recipes(self, model: Model) -> list[Recipe]:
-        """As many pictures a job as the model makes at once; picture i is drawn from seed + i."""
+        """Splits the request into jobs of as many pictures as the model makes at once; picture i has seed + i."""
         count = self.n or 1
         starts = range(0, count, model.max_batch_size)
         return [
@@ -102,7 +105,7 @@ class Generation(BaseModel):
         ]
 
 
-@router.post("/images/generations", response_model=None)
+@router.post("/images/generations", response_model=system_answers.OpenAiPictures)
 async def generate_images(wanted: Generation, request: Request, visit: Visitor) -> dict[str, Any] | Response:
     """Queues the pictures as ordinary jobs, waits for them, and answers as OpenAI does.
 
@@ -118,7 +121,7 @@ async def generate_images(wanted: Generation, request: Request, visit: Visitor) 
         waiting.cancel()
         leaving.cancel()
     if not waiting.done() or waiting.cancelled():
-        await asyncio.to_thread(_cancel, visit, ids)
+        await asyncio.to_thread(asking.withdraw, visit, ids)
         return Response(status_code=CLIENT_LEFT)
     jobs = waiting.result()
     if any(job.state is not JobState.DONE for job in jobs):
@@ -126,14 +129,14 @@ async def generate_images(wanted: Generation, request: Request, visit: Visitor) 
     return await asyncio.to_thread(_describe, visit, jobs, wanted.response_format, name_server(request))
 
 
-@router.get("/models")
+@router.get("/models", response_model=system_answers.OpenAiModels)
 def list_models(visit: Visitor) -> dict[str, Any]:
     """The models that make pictures; those that make videos are listed by `GET /api/v1/models`."""
     found = [model for model in visit.studio.catalog.models if not model.is_video]
     return {"object": "list", "data": [_describe_model(model) for model in found]}
 
 
-@router.get("/models/{model_id}")
+@router.get("/models/{model_id}", response_model=system_answers.OpenAiModel)
 def get_model(model_id: str, visit: Visitor) -> dict[str, Any]:
     """One model."""
     try:
@@ -154,10 +157,8 @@ def _submit(wanted: Generation, visit: Visit) -> list[str]:
         raise RecipeError({"model": str(error)}) from error
     if model.is_video:
         raise RecipeError({"model": f"{model.id} makes videos; queue them with POST /api/v1/jobs"})
-    recipes = [prepare(recipe, visit) for recipe in wanted.list_recipes(model)]
-    visit.admit([one.recipe for one in recipes])
-    quota = visit.studio.settings.queue_quota
-    return [job.id for job in queue.submit_all(visit.database, recipes, owner=visit.owner, quota=quota)]
+    recipes = [asking.prepare(visit, recipe) for recipe in wanted.list_recipes(model)]
+    return [job.id for job in asking.submit(visit, recipes)]
 
 
 def _choose_shape(size: str | None, model: Model) -> str | None:
@@ -173,7 +174,7 @@ def _choose_shape(size: str | None, model: Model) -> str | None:
 
 
 async def _wait_for_end(visit: Visit, ids: Sequence[str]) -> list[Job]:
-    """The jobs as they ended: all of them, or as soon as one did not end well."""
+    """Waits until all jobs have ended, or one of them badly, and returns them as they are then."""
     jobs: list[Job] = []
     async with aclosing(watch_jobs(visit.database, ids, visit.studio.feed.follow)) as watched:
         async for jobs in watched:
@@ -187,17 +188,12 @@ async def _wait_for_disconnect(request: Request) -> None:
         pass
 
 
-def _cancel(visit: Visit, ids: Sequence[str]) -> None:
-    for job_id in ids:
-        queue.cancel(visit.database, job_id)
-
-
 def _give_up(visit: Visit, jobs: Sequence[Job]) -> None:
     """Raises why not all of them are done; what of them still waits has nobody to wait for it."""
     failed = next((job for job in jobs if job.error), None)
     if failed is None and not have_ended(jobs) and not any(job.state is JobState.CANCELLED for job in jobs):
         raise StoppingError(f"Job {jobs[0].id} stays in the queue.", advice="Ask for it when the server is back.")
-    _cancel(visit, [job.id for job in jobs])
+    asking.withdraw(visit, [job.id for job in jobs])
     if failed is None or failed.error is None:
         raise JobCancelledError("Somebody cancelled it while it waited or ran.")
     raise JobFailedError(f"{failed.error['title']}: {failed.error['detail']}", advice=failed.error["advice"])

@@ -1,8 +1,8 @@
-"""An example of every route, as /api/docs and the OpenAPI document show it: what is sent, and what comes back.
+"""An example of every route, as /api/docs and the OpenAPI document show it: what is sent.
 
-They tell one small story, in which things keep their ids. Tests send each of them and compare what comes back. Whoever
-adds a route adds its example: a route without one fails the tests.
-Not here: how they get into the document (describe.py).
+They tell one small story, in which things keep their ids. Tests send each of them. Whoever adds a route adds its
+example: a route without one fails the tests.
+Not here: what comes back (answers/), how both get into the document (describe.py).
 """
 
 from studio.api.examples import grids, jobs, loras, openai, outputs, presets, queue, studio, system, uploads

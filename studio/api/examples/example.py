@@ -12,8 +12,8 @@ class Example:
     """One call of a route, named by `method` and the `path` of its template.
 
     `url` is the template filled in. Sent is `body` as JSON, `form` as a form, or the file `sends` (as the form's field
-    `file`, or with `is_whole` as the body). Back comes the JSON `answer`, a file to keep as `saves`, or the `lines` of
-    a stream, or nothing.
+    `file`, or with `is_whole` as the body). Back comes the route's own answer (answers/), or a file to keep as `saves`,
+    or the `lines` of a stream.
     """
 
     method: str
@@ -24,7 +24,6 @@ class Example:
     form: dict[str, str] = field(default_factory=dict[str, str])
     sends: str | None = None
     is_whole: bool = False
-    answer: Any = None
     saves: str | None = None
     lines: str | None = None
 

@@ -1,23 +1,13 @@
 """Files that come in: pictures to start from, and files whose recipe is wanted."""
 
 from studio.api.examples.example import get, post
-from studio.api.examples.things import RECIPE, UPLOAD
+from studio.api.examples.things import UPLOAD
 
 ADDRESS = f"/api/v1/uploads/{UPLOAD}"
 
 EXAMPLES = (
-    post(
-        "/api/v1/uploads",
-        "Bring a picture to start from",
-        sends="cat.png",
-        answer={"id": UPLOAD, "url": ADDRESS, "thumb_url": f"{ADDRESS}/thumb", "width": 60, "height": 40},
-    ),
+    post("/api/v1/uploads", "Bring a picture to start from", sends="cat.png"),
     get("/api/v1/uploads/{upload_id}", "Fetch a picture you brought", url=ADDRESS, saves="cat.png"),
     get("/api/v1/uploads/{upload_id}/thumb", "Fetch its thumbnail", url=f"{ADDRESS}/thumb", saves="thumb.webp"),
-    post(
-        "/api/v1/recipes/read",
-        "Read the recipe in a file",
-        sends="boat.png",
-        answer={"recipe": RECIPE, "source": "Lumesh", "unusable": [], "notes": [], "grid": None},
-    ),
+    post("/api/v1/recipes/read", "Read the recipe in a file", sends="boat.png"),
 )

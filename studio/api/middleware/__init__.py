@@ -1,1 +1,1 @@
-"""What every request passes: security headers, CSRF, who asks, size limits, host names."""
+"""ASGI middleware that every request passes: security headers, CSRF protection, login, size limits, host names."""

@@ -1,10 +1,9 @@
 """The gate before every route, the page and its files: who comes in has a name (people.py), or sees the login page.
 
-Everything but the login itself is behind it, whatever serves it: REST, event streams, files, Gradio. What of Gradio the
-studio does not need is closed to everybody, because Gradio keeps no owners: its uploads, its file cache, its proxy.
+Everything but the login itself is behind it, whatever serves it: REST, event streams, files, Gradio.
+Not here: which of Gradio's routes exist at all (gradio.py).
 """
 
-import re
 from urllib.parse import quote, urlencode
 
 from starlette.datastructures import Headers
@@ -22,11 +21,7 @@ PUBLIC = {
     Mode.HUGGINGFACE: frozenset({("GET", "/login"), ("GET", "/login/huggingface"), ("GET", "/login/callback")}),
     Mode.PROXY: frozenset({("GET", "/login")}),
 }
-"""What somebody without a name may ask for, in each mode."""
-CLOSED = re.compile(
-    r"(/gradio_api)?/(upload|file|proxy=|stream|component_server|custom_component|process_recording|deep_link|dev/|"
-    r"monitoring|profiling|run-history|runs|token|vibe-|undo-vibe-)|/login/$"
-)
+"""The routes that are open without a login, by mode of access."""
 
 
 class Gate:
@@ -53,13 +48,8 @@ class Gate:
             await self._app({**scope, PERSON: person} if person else scope, receive, send)
 
     def _refuse(self, scope: Scope, headers: Headers, person: Person | None) -> Response | None:
-        path: str = scope["path"]
-        if person is None:
-            is_public = (scope.get("method", ""), path) in PUBLIC[self._door.settings.mode]
-            return None if is_public else _ask_to_log_in(scope, headers)
-        if CLOSED.match(path):
-            return make_error(404, title="Not found", detail=f"There is no {path[:100]} here.")
-        return None
+        is_public = (scope.get("method", ""), scope["path"]) in PUBLIC[self._door.settings.mode]
+        return None if person or is_public else _ask_to_log_in(scope, headers)
 
 
 def _ask_to_log_in(scope: Scope, headers: Headers) -> Response:

@@ -1,4 +1,4 @@
-"""Refuses what another site's page makes a browser send: a visitor's browser, with its cookie, must not be a tool.
+"""CSRF protection by `Sec-Fetch-Site` and `Origin`: another site's page must not act with a visitor's cookie.
 
 Browsers say where a request comes from (`Sec-Fetch-Site`), which holds behind any proxy, but only where the page came
 over HTTPS or from this machine; elsewhere they send `Origin`, which must be the studio's own address. Scripts send

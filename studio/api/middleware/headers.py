@@ -1,4 +1,4 @@
-"""What browsers are told about every answer: run no strange code, ask no strange host, show it in no strange frame.
+"""Security headers of every answer: Content-Security-Policy with frame-ancestors, nosniff, no referrer.
 
 Gradio's page needs inline scripts and styles, and builds functions from text, so its policy allows these; everything
 that is no page may run nothing at all. A Space is shown in a frame of huggingface.co.
@@ -17,7 +17,7 @@ FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; me
 
 
 class SafeHeaders:
-    """ASGI middleware; what a route says itself stays."""
+    """ASGI middleware that adds the headers; one that a route sets itself stays."""
 
     def __init__(self, app: ASGIApp, *, is_space: bool) -> None:
         self._app = app
@@ -33,7 +33,7 @@ class SafeHeaders:
             self._always["X-Frame-Options"] = "SAMEORIGIN"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Adds them as the answer starts."""
+        """Adds the headers when the answer starts."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""Refuses requests under a name that is not this machine's, where the studio is open to this machine alone.
+"""Protection against DNS rebinding: a studio that is open to its own machine alone refuses every other host name.
 
 Another site can let its own name lead to 127.0.0.1 (DNS rebinding): then its page and the studio are one origin to the
 browser. An address cannot do that, so addresses and `localhost` pass. app.py adds this; it knows what is listened on.

@@ -12,19 +12,22 @@ from functools import lru_cache
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from studio.api.visit import Visit, Visitor
+from studio.api.answers.events import STREAM
+from studio.api.visitor import Visitor, is_still_here
 from studio.events import EVERYBODY, Event
 from studio.services.feed import KEEPALIVE_S, RECENT_EVENTS
+from studio.visit import Visit
 
 router = APIRouter(tags=["events"])
 CHECK_S = 2.0  # how long a stream may outlive its session
 
 
-@router.get("/events", response_class=StreamingResponse)
+@router.get("/events", response_class=StreamingResponse, responses={200: STREAM})
 def stream_events(
+    request: Request,
     visit: Visitor,
     after: Annotated[
         int | None, Query(ge=0, description="the last event you know; the stream replays from there")
@@ -35,17 +38,19 @@ def stream_events(
     """Server-sent events: `id`, `event` (the kind) and `data`, JSON with `id`, `kind`, `job_id`, `at` and the change.
 
     Kinds: job.queued, job.phase, job.step, job.preview, job.done, job.failed (its `state` may be interrupted),
-    job.cancelled, queue.changed (your order, pause or list changed: read your jobs anew), grid.done (all cells of a
-    grid have ended; `grid` has its sheet as `output`), engine.state. Without `after` the stream starts with what
-    happens next.
+    job.cancelled, queue.changed (your order, pause or list changed: read your jobs anew), outputs.changed (some were
+    marked, thrown away, restored or deleted), grid.done (all cells of a grid have ended; `grid` has its sheet as
+    `output`), engine.state. Without `after` the stream starts with what happens next.
     """
     start = last_event_id if last_event_id is not None else after
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     whose = visit.choose_owner(is_everyone=everyone)
-    return StreamingResponse(_stream(visit, start, whose), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        _stream(request, visit, after=start, whose=whose), media_type="text/event-stream", headers=headers
+    )
 
 
-async def _stream(visit: Visit, after: int | None, whose: str | None) -> AsyncIterator[bytes]:
+async def _stream(request: Request, visit: Visit, *, after: int | None, whose: str | None) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     checked_s = sent_s = time.monotonic()
     async with aclosing(visit.studio.feed.follow(after)) as batches:
@@ -53,7 +58,7 @@ async def _stream(visit: Visit, after: int | None, whose: str | None) -> AsyncIt
             now_s = time.monotonic()
             if now_s - checked_s > CHECK_S:
                 checked_s = now_s
-                if not visit.is_here():
+                if not is_still_here(request, visit):
                     return
             mine = [event for event in batch if event.owner in (EVERYBODY, whose or event.owner)]
             if mine or now_s - sent_s >= KEEPALIVE_S / 2:  # what happens to others is no news
@@ -63,5 +68,5 @@ async def _stream(visit: Visit, after: int | None, whose: str | None) -> AsyncIt
 
 @lru_cache(maxsize=RECENT_EVENTS)
 def _encode(event: Event) -> bytes:
-    """Once for all streams: a crowd of viewers gets the same bytes."""
+    """Encodes an event once for all streams: a crowd of viewers gets the same bytes."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.kind.encode(), orjson.dumps(event.to_json()))

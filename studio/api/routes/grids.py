@@ -4,19 +4,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from studio.api.routes.jobs import prepare
-from studio.api.visit import NotFoundError, Visit, Visitor
-from studio.jobs import queue
+from studio import asking
+from studio.api.answers import jobs as jobs_answers
+from studio.api.visitor import Visitor
 from studio.jobs.costs.price import price_line
 from studio.jobs.many import grid_store
-from studio.jobs.many.grid_spec import Expanded, Grid, expand
-from studio.jobs.many.grid_store import GridRow
+from studio.jobs.many.grid_spec import Grid
 from studio.jobs.workers import read_worker
 
 router = APIRouter(tags=["grids"])
 
 
-@router.post("/grids/expand")
+@router.post("/grids/expand", response_model=jobs_answers.GridPrice)
 def count_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     """What a grid would queue and cost, without queueing it.
 
@@ -25,7 +24,7 @@ def count_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     (disk) first and `loads` the models that must be loaded, each with its seconds; only the axes `shape` and `model`
     (`may_compile`) ask for more than one picture would.
     """
-    expanded = _expand(grid, visit)
+    expanded = asking.expand_grid(visit, grid)
     if expanded.is_too_many:
         return {**expanded.describe(), "seconds": None, "loads": [], "warmings": []}
     order = expanded.order(read_worker(visit.database).model)
@@ -33,7 +32,7 @@ def count_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     return {**expanded.describe(), **price.to_json()}
 
 
-@router.post("/grids", status_code=201)
+@router.post("/grids", status_code=201, response_model=jobs_answers.GridIds)
 def create_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     """Queues a job for each cell, or none; answers with the grid's `id` and its jobs' `ids`, row by row.
 
@@ -43,48 +42,31 @@ def create_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     prompt and is replaced by each of them. `y` and `z` may be left out. When all cells have ended, the sheet is an
     output whose `grid` holds the axes; cells without a picture say why.
     """
-    quota = visit.studio.settings.queue_quota
-    expanded = _expand(grid, visit)
-    if not expanded.is_too_many:  # else they are not even listed
-        visit.admit([cell.recipe for cell in expanded.cells])
-    grid_id, ids = grid_store.submit(visit.database, expanded, owner=visit.owner, quota=quota)
+    grid_id, ids = asking.submit_grid(visit, grid)
     return {"id": grid_id, "ids": ids}
 
 
-@router.get("/grids")
+@router.get("/grids", response_model=jobs_answers.Grids)
 def list_grids(visit: Visitor, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> dict[str, list[dict[str, Any]]]:
     """The newest first."""
     found = grid_store.list_grids(visit.database, owner=visit.owner, limit=limit)
     return {"grids": [grid.to_json() for grid in found]}
 
 
-@router.get("/grids/{grid_id}")
+@router.get("/grids/{grid_id}", response_model=jobs_answers.GridState)
 def get_grid(grid_id: str, visit: Visitor) -> dict[str, Any]:
     """One grid: its cells with their jobs, how many are in each state, and its sheet (`output_id`) when it is made."""
-    return _get(grid_id, visit).to_json()
+    return visit.get_grid(grid_id).to_json()
 
 
-@router.delete("/grids/{grid_id}")
+@router.delete("/grids/{grid_id}", response_model=jobs_answers.GridState)
 def cancel_grid(grid_id: str, visit: Visitor) -> dict[str, Any]:
     """Cancels the cells that wait or run; the sheet is made of what there is."""
-    grid_store.cancel(visit.database, _get(grid_id, visit))
-    return _get(grid_id, visit).to_json()
+    grid_store.cancel(visit.database, visit.get_grid(grid_id))
+    return visit.get_grid(grid_id).to_json()
 
 
-@router.post("/grids/{grid_id}/retry")
+@router.post("/grids/{grid_id}/retry", response_model=jobs_answers.Ids)
 def retry_grid(grid_id: str, visit: Visitor) -> dict[str, list[str]]:
     """Queues failed, cancelled and interrupted cells again; another sheet follows. Answers with their jobs' `ids`."""
-    grid, quota = _get(grid_id, visit), visit.studio.settings.queue_quota
-    visit.admit([job.recipe for job in queue.read_jobs(visit.database, [cell.job_id for cell in grid.cells])])
-    return {"ids": grid_store.retry(visit.database, grid, quota=quota)}
-
-
-def _expand(grid: Grid, visit: Visit) -> Expanded:
-    return expand(grid, lambda recipe: prepare(recipe, visit))
-
-
-def _get(grid_id: str, visit: Visit) -> GridRow:
-    grid = grid_store.read_grid(visit.database, grid_id)
-    if grid is None or not visit.may_see(grid.owner):
-        raise NotFoundError(f"There is no grid {grid_id!r}.", advice="GET /api/v1/grids lists the grids.")
-    return grid
+    return {"ids": asking.retry_grid(visit, grid_id)}

@@ -5,14 +5,15 @@ from typing import Any
 from fastapi import APIRouter
 
 from studio import events
-from studio.api.visit import Visitor
+from studio.api.answers import system as system_answers
+from studio.api.visitor import Visitor
 from studio.jobs import queue
 from studio.jobs.workers import read_worker
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/health")
+@router.get("/health", response_model=system_answers.Health)
 def get_health(visit: Visitor) -> dict[str, Any]:
     """The engine (state, activity, device, resident model), the queue's counts, and the id of the newest event."""
     return {

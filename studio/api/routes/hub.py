@@ -8,11 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path
 from pydantic import BaseModel, ConfigDict, Field
 
+from studio.api.answers import library as library_answers
 from studio.api.routes.presets import keep_found
-from studio.api.visit import Visit, Visitor
+from studio.api.visitor import Visitor
 from studio.library.presets import gallery
 from studio.library.presets.files import MAX_PACK_FILES
 from studio.library.presets.hub import Hub
+from studio.visit import Visit
 
 router = APIRouter(prefix="/hub", tags=["presets"])
 
@@ -39,13 +41,13 @@ class Push(BaseModel):
     ids: Names
 
 
-@router.get("/{account}/{name}")
+@router.get("/{account}/{name}", response_model=library_answers.Names)
 def list_repository(account: RepoPart, name: RepoPart, visit: Visitor, token: Token = None) -> dict[str, Any]:
     """The presets of a dataset repository, by name."""
     return {"names": _open(visit, token).list_files(f"{account}/{name}")}
 
 
-@router.post("/{account}/{name}/pull", status_code=201)
+@router.post("/{account}/{name}/pull", status_code=201, response_model=library_answers.ImportedPresets)
 def pull_presets(
     account: RepoPart, name: RepoPart, wanted: Pull, visit: Visitor, token: Token = None
 ) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def pull_presets(
     return keep_found(visit, _open(visit, token).pull(repo, wanted.names), origin="hub", name=repo)
 
 
-@router.post("/{account}/{name}/push", status_code=201)
+@router.post("/{account}/{name}/push", status_code=201, response_model=library_answers.HubAddress)
 def push_presets(
     account: RepoPart, name: RepoPart, chosen: Push, visit: Visitor, token: Token = None
 ) -> dict[str, str]:

@@ -4,24 +4,18 @@ Reads that a page starts from carry `last_event_id`: the stream after that id te
 Not here: the whole line (queue.py).
 """
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, ConfigDict
 
-from pipelines.recipe import Recipe, read_recipe, resolve
-from pipelines.references import name_programs
-from studio import events
-from studio.api.visit import Visit, Visitor
+from pipelines.recipe import Recipe
+from studio import asking, events
+from studio.api.answers import jobs as jobs_answers
+from studio.api.visitor import Visitor
 from studio.jobs import arrange, queue
 from studio.jobs.costs import estimates
-from studio.jobs.queue import Wanted
 from studio.jobs.states import JobState
-from studio.library import inputs
-
-# What a recipe keeps when its model changes; the rest means nothing to the other model, or something else.
-OF_EVERY_MODEL = ("prompt", "seed", "batch_size", "images")
 
 PresetId = Annotated[str | None, Query(max_length=100, description="the preset that the settings came from")]
 
@@ -42,27 +36,28 @@ class Many(BaseModel):
     scope: arrange.Scope
 
 
-@router.post("/jobs", status_code=201)
+@router.post("/jobs", status_code=201, response_model=jobs_answers.Id)
 def create_job(recipe: Recipe, visit: Visitor, preset: PresetId = None) -> dict[str, str]:
     """Queues a recipe. Only `model` and `prompt` are required; 422 names every field that cannot be.
 
     429 when as many jobs of yours wait as may.
     """
-    return _queue(of_preset(prepare(recipe, visit), preset, visit), visit)
+    [job] = asking.submit(visit, [asking.prepare(visit, recipe, preset=preset)])
+    return {"id": job.id}
 
 
-@router.post("/estimate")
+@router.post("/estimate", response_model=jobs_answers.Estimate)
 def estimate_job(recipe: Recipe, visit: Visitor) -> dict[str, Any]:
     """What a recipe would cost now, without queueing it.
 
     `programs` is what it needs compiled, its input pictures considered; `state` says whether that is `warm`, `disk` or
     `cold`; `warm_s` and `seconds` are measured ones (null: never).
     """
-    wanted = prepare(recipe, visit)
+    wanted = asking.prepare(visit, recipe)
     return estimates.describe_recipe(visit.database, wanted.recipe, programs=wanted.programs)
 
 
-@router.get("/jobs")
+@router.get("/jobs", response_model=jobs_answers.Jobs)
 def list_jobs(
     visit: Visitor,
     state: Annotated[JobState | None, Query(description="only jobs in this state")] = None,
@@ -79,25 +74,25 @@ def list_jobs(
     return {"jobs": [job.to_json() for job in jobs], "last_event_id": last_event_id}
 
 
-@router.post("/jobs/cancel")
+@router.post("/jobs/cancel", response_model=jobs_answers.Cancelled)
 def cancel_jobs(many: Many, visit: Visitor) -> dict[str, int]:
     """Cancels your waiting jobs, with scope `all` also the running one; answers how many were asked to end."""
     return {"cancelled": arrange.cancel_many(visit.database, many.scope, owner=visit.owner)}
 
 
-@router.post("/jobs/clear")
+@router.post("/jobs/clear", response_model=jobs_answers.Cleared)
 def clear_jobs(visit: Visitor) -> dict[str, int]:
     """Takes your ended jobs off the queue's list (`is_cleared`). Nothing is deleted: pictures and recipes stay."""
     return {"cleared": arrange.clear_ended(visit.database, owner=visit.owner)}
 
 
-@router.get("/jobs/{job_id}")
+@router.get("/jobs/{job_id}", response_model=jobs_answers.Job)
 def get_job(job_id: str, visit: Visitor) -> dict[str, Any]:
     """One job, with its outputs when it is done and its error card when it failed."""
     return visit.get_job(job_id).to_json()
 
 
-@router.patch("/jobs/{job_id}")
+@router.patch("/jobs/{job_id}", response_model=jobs_answers.Job)
 def edit_job(
     job_id: str,
     visit: Visitor,
@@ -107,58 +102,22 @@ def edit_job(
 
     With another `model`, what is not given takes that model's defaults; prompt, seed, batch size and images stay.
     """
-    job = visit.get_job(job_id)
-    recipe = job.recipe.to_json()
-    if changes.get("model", recipe["model"]) != recipe["model"]:
-        recipe = {name: recipe[name] for name in OF_EVERY_MODEL}
-    wanted = prepare(read_recipe({**recipe, **changes}), visit, owner=job.owner)
-    visit.admit([wanted.recipe])
-    queue.edit(visit.database, job_id, wanted)
-    return visit.get_job(job_id).to_json()
+    return asking.edit(visit, job_id, changes).to_json()
 
 
-@router.delete("/jobs/{job_id}")
+@router.delete("/jobs/{job_id}", response_model=jobs_answers.Job)
 def cancel_job(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Cancels: a waiting job at once, a running one at its next chunk. Answers with the job as it is now."""
-    visit.get_job(job_id)
-    queue.cancel(visit.database, job_id)
-    return visit.get_job(job_id).to_json()
+    return asking.cancel(visit, job_id).to_json()
 
 
-@router.post("/jobs/{job_id}/retry")
+@router.post("/jobs/{job_id}/retry", response_model=jobs_answers.Job)
 def retry_job(job_id: str, visit: Visitor) -> dict[str, Any]:
     """Queues a failed, cancelled or interrupted job again under its own id; 409 for any other."""
-    visit.admit([visit.get_job(job_id).recipe])
-    queue.retry(visit.database, job_id, quota=visit.studio.settings.queue_quota)
-    return visit.get_job(job_id).to_json()
+    return asking.retry(visit, job_id).to_json()
 
 
-@router.post("/jobs/{job_id}/duplicate", status_code=201)
+@router.post("/jobs/{job_id}/duplicate", status_code=201, response_model=jobs_answers.Id)
 def duplicate_job(job_id: str, visit: Visitor, copy: Copy | None = None) -> dict[str, str]:
     """Queues a job's recipe once more, with a new seed unless `keep_seed` is true; answers with the new job's id."""
-    recipe = visit.get_job(job_id).recipe
-    if copy is None or not copy.keep_seed:
-        recipe = recipe.model_copy(update={"seed": None})
-    return _queue(prepare(recipe, visit), visit)
-
-
-def prepare(recipe: Recipe, visit: Visit, *, owner: str | None = None) -> Wanted:
-    """The recipe checked and filled, with what it needs compiled; raises RecipeError.
-
-    `owner` is whose pictures it may start from, where that is not the visitor.
-    """
-    resolved = resolve(recipe, visit.studio.catalog)
-    model = visit.studio.catalog.get(resolved.model)
-    references = inputs.find_references(visit.database, model, resolved, owner=owner or visit.owner)
-    return Wanted(recipe=resolved, programs=name_programs(resolved.parsed_shape, references))
-
-
-def of_preset(wanted: Wanted, preset: str | None, visit: Visit) -> Wanted:
-    """The same, of this preset; raises NotFoundError when there is none."""
-    return wanted if preset is None else replace(wanted, preset=visit.get_preset(preset).id)
-
-
-def _queue(wanted: Wanted, visit: Visit) -> dict[str, str]:
-    visit.admit([wanted.recipe])
-    quota = visit.studio.settings.queue_quota
-    return {"id": queue.submit_all(visit.database, [wanted], owner=visit.owner, quota=quota)[0].id}
+    return {"id": asking.duplicate(visit, job_id, keeps_seed=copy is not None and copy.keep_seed).id}

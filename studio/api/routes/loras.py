@@ -12,10 +12,12 @@ from fastapi import APIRouter, Query, Request, Response
 
 from pipelines.errors import ModelError, RecipeError
 from pipelines.loras import LoraFile
-from studio.api.visit import NotFoundError, Visit, Visitor, only_operators
+from studio.api.answers import library as library_answers
+from studio.api.visitor import Visitor, only_operators
 from studio.context import Studio
 from studio.library import loras
 from studio.library.loras import MAX_BYTES, LoraError, LoraTooLargeError
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["loras"])
 
@@ -31,7 +33,7 @@ FILE_BODY = {
 Keeper = Annotated[Visit, only_operators("Only admins add and delete LoRAs.")]
 
 
-@router.get("/loras")
+@router.get("/loras", response_model=library_answers.Loras)
 def list_loras(
     visit: Visitor, model: Annotated[str | None, Query(description="only those that fit this model")] = None
 ) -> dict[str, list[dict[str, Any]]]:
@@ -45,7 +47,7 @@ def list_loras(
     return {"loras": [_describe(lora, visit.studio) for lora in found]}
 
 
-@router.post("/loras", status_code=201, openapi_extra=FILE_BODY)
+@router.post("/loras", status_code=201, openapi_extra=FILE_BODY, response_model=library_answers.LoraFile)
 async def add_lora(
     request: Request,
     keeper: Keeper,
@@ -76,7 +78,7 @@ def delete_lora(ref: str, keeper: Keeper) -> Response:
 
 
 async def _receive(request: Request, file: BinaryIO) -> None:
-    """The body into the file, in parts; raises LoraTooLargeError as soon as it is."""
+    """Writes the body into the file in parts; raises LoraTooLargeError as soon as it is too long."""
     waiting, count = bytearray(), 0
     async for chunk in request.stream():
         waiting += chunk

@@ -5,12 +5,13 @@ from typing import Any
 from fastapi import APIRouter
 
 from studio.access_settings import Mode
-from studio.api.visit import Visitor
+from studio.api.answers import system as system_answers
+from studio.api.visitor import Visitor
 
 router = APIRouter(tags=["access"])
 
 
-@router.get("/me")
+@router.get("/me", response_model=system_answers.Me)
 def get_me(visit: Visitor) -> dict[str, Any]:
     """`owner` is what your jobs carry, `name` what people read; `is_known` is false where everybody is the same one.
 

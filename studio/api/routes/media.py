@@ -11,9 +11,10 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import FileResponse, Response
 
 from pipelines.files.video import encode_animation, read_mp4
-from studio.api.visit import NotFoundError, Visit, Visitor
+from studio.api.visitor import Visitor
 from studio.library.files import poster_of
 from studio.library.records import Output
+from studio.visit import NotFoundError, Visit
 
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 CHECKED = {"Cache-Control": "private, no-cache"}  # kept, and asked for every time whether it changed
@@ -69,7 +70,7 @@ def get_thumb(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None)
 def send_file(
     file: Path, *, if_none_match: str | None, disposition: str = "inline", headers: Mapping[str, str] = FOREVER
 ) -> Response:
-    """A file that, unless `headers` say otherwise, never changes; 304 for who has it already."""
+    """Sends a file that never changes unless `headers` say otherwise; 304 if the client has it already."""
     response = FileResponse(
         file,
         filename=file.name,
@@ -83,7 +84,7 @@ def send_file(
 
 
 def _animate(visit: Visit, output: Output, suffix: str, *, disposition: str) -> Response:
-    """Made anew each time: it is seldom asked for, and a GIF is larger than the video it comes from."""
+    """Encodes the animation for this request: it is seldom asked for, and larger than its video."""
     _require_video(output)
     file = find_output_file(visit, output, output.file)
     frames = read_mp4(file, width=output.width, height=output.height)
@@ -101,7 +102,7 @@ def _require_video(output: Output) -> None:
 
 
 def find_output_file(visit: Visit, output: Output, name: str) -> Path:
-    """One of an output's files; raises NotFoundError when somebody deleted it from the folder."""
+    """Finds one of an output's files; raises NotFoundError when somebody deleted it from the folder."""
     file = visit.studio.settings.outputs_dir / name
     if not file.is_file():
         raise NotFoundError(f"The file of output {output.id!r} is gone from the outputs folder.")

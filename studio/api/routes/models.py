@@ -5,13 +5,14 @@ from typing import Any
 from fastapi import APIRouter
 
 from pipelines.runtime.weights.hub import is_here
-from studio.api.visit import Visitor
+from studio.api.answers import system as system_answers
+from studio.api.visitor import Visitor
 from studio.jobs.costs.estimates import describe_models
 
 router = APIRouter(tags=["models"])
 
 
-@router.get("/models")
+@router.get("/models", response_model=system_answers.Models)
 def list_models(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
     """Models in the order shown; each shape is `warm`, `disk` or `cold`, with measured seconds (null: never).
 

@@ -9,14 +9,17 @@ from fastapi import APIRouter, Form, Query
 from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from studio.api.answers import jobs as jobs_answers
+from studio.api.answers import library as library_answers
 from studio.api.routes.media import find_output_file
-from studio.api.visit import Visit, Visitor
+from studio.api.visitor import Visitor
 from studio.library import records, trash
 from studio.library.archive import stream_zip
 from studio.library.pixels import compare
 from studio.library.presets import gallery
 from studio.library.presets.preset import Tag, clean_tags
 from studio.library.search import Filters, PresetMark, count_presets, count_values, find_outputs
+from studio.visit import Visit
 
 router = APIRouter(tags=["outputs"])
 NOTED_IDS = 20
@@ -54,7 +57,7 @@ class Purged(BaseModel):
     ids: OutputIds | None
 
 
-@router.get("/outputs")
+@router.get("/outputs", response_model=library_answers.Outputs)
 def list_outputs(
     visit: Visitor,
     *,
@@ -105,7 +108,7 @@ def list_outputs(
     }
 
 
-@router.get("/outputs/filters")
+@router.get("/outputs/filters", response_model=library_answers.Filters)
 def list_filters(visit: Visitor, *, everyone: Everyone = False) -> dict[str, Any]:
     """What there is to filter by, each with how many outputs it has."""
     owner = visit.choose_owner(is_everyone=everyone, is_shared=visit.shares_gallery)
@@ -118,19 +121,19 @@ def list_filters(visit: Visitor, *, everyone: Everyone = False) -> dict[str, Any
     }
 
 
-@router.post("/outputs/trash")
+@router.post("/outputs/trash", response_model=jobs_answers.Ids)
 def throw_away_outputs(chosen: Chosen, visit: Visitor) -> dict[str, list[str]]:
     """Moves outputs to the trash; `ids` are those that were not there yet."""
     return {"ids": trash.throw_away(visit.database, chosen.ids, owner=visit.whose_to_change)}
 
 
-@router.post("/outputs/restore")
+@router.post("/outputs/restore", response_model=jobs_answers.Ids)
 def restore_outputs(chosen: Chosen, visit: Visitor) -> dict[str, list[str]]:
     """Takes outputs out of the trash; `ids` are those that were in it."""
     return {"ids": trash.restore(visit.database, chosen.ids, owner=visit.whose_to_change)}
 
 
-@router.post("/outputs/purge")
+@router.post("/outputs/purge", response_model=jobs_answers.Ids)
 def purge_outputs(purged: Purged, visit: Visitor) -> dict[str, list[str]]:
     """Deletes outputs for ever, files and all; only what is in the trash. `ids` are those that are gone."""
     outputs_dir = visit.studio.settings.outputs_dir
@@ -153,13 +156,13 @@ def download_outputs(
     )
 
 
-@router.get("/outputs/{output_id}")
+@router.get("/outputs/{output_id}", response_model=library_answers.Output)
 def get_output(output_id: str, visit: Visitor) -> dict[str, Any]:
     """One output with its recipe; also from the trash."""
     return visit.get_output(output_id).to_json()
 
 
-@router.get("/outputs/{output_id}/compare/{other_id}")
+@router.get("/outputs/{output_id}/compare/{other_id}", response_model=library_answers.Likeness)
 def compare_outputs(output_id: str, other_id: str, visit: Visitor) -> dict[str, Any]:
     """Whether two outputs have the same pixels: `identical`, or `psnr_db`; sizes that differ are not compared.
 
@@ -171,7 +174,7 @@ def compare_outputs(output_id: str, other_id: str, visit: Visitor) -> dict[str, 
     return vars(compare(visit.studio.settings.outputs_dir, one, other))
 
 
-@router.patch("/outputs/{output_id}")
+@router.patch("/outputs/{output_id}", response_model=library_answers.Output)
 def change_output(output_id: str, change: Change, visit: Visitor) -> dict[str, Any]:
     """Marks it as a favourite, or not, and sets its tags. Answers with the output as it is now."""
     visit.get_own_output(output_id)
@@ -179,7 +182,7 @@ def change_output(output_id: str, change: Change, visit: Visitor) -> dict[str, A
     return output.to_json()
 
 
-@router.delete("/outputs/{output_id}")
+@router.delete("/outputs/{output_id}", response_model=library_answers.Output)
 def throw_away_output(output_id: str, visit: Visitor) -> dict[str, Any]:
     """Moves it to the trash, where it stays until it is restored or purged. Answers with the output as it is now."""
     output = visit.get_own_output(output_id)
@@ -188,7 +191,7 @@ def throw_away_output(output_id: str, visit: Visitor) -> dict[str, Any]:
 
 
 def _choose_models(visit: Visit, family: str | None, model: str | None) -> list[str] | None:
-    """Ids that satisfy both; None when nothing is asked of the model."""
+    """Returns the ids of models that satisfy both filters; None when neither is given."""
     asked = [{model}] if model is not None else []
     if family is not None:
         asked.append({one.id for one in visit.studio.catalog.models if one.family == family})
@@ -196,7 +199,7 @@ def _choose_models(visit: Visit, family: str | None, model: str | None) -> list[
 
 
 def _count_presets(visit: Visit, owner: str | None) -> list[dict[str, Any]]:
-    """Presets that outputs were made of."""
+    """Counts outputs by the preset that they were made from."""
     entries = gallery.list_entries(visit.database, visit.presets_dir, visit.studio.catalog, owner=visit.owner)
     counts = count_presets(visit.database, [_mark(entry) for entry in entries], owner=owner)
     found = ((entry, counts[entry.id]) for entry in entries)

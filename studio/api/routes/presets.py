@@ -13,15 +13,17 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict
 
+from studio.api.answers import library as library_answers
 from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
 from studio.api.upload_body import read_body
-from studio.api.visit import NotFoundError, Visit, Visitor
+from studio.api.visitor import Visitor
 from studio.library.presets import files, gallery, store
 from studio.library.presets.files import MAX_PACK_BYTES, Found, Refusal
 from studio.library.presets.preset import Preset, PresetError, PresetRecipe, clean_line, make_schema, read_preset
 from studio.library.presets.store import Entry, Origin
 from studio.library.presets.styles import read_styles
 from studio.library.records import Output
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["presets"])
 
@@ -34,6 +36,7 @@ FILE_BODY = {
         },
     }
 }
+SCHEMA = {"type": "object", "examples": [{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"}]}
 Ids = Annotated[list[str] | None, Query(alias="id", max_length=100, description="which; none: all of one's own")]
 
 
@@ -55,7 +58,7 @@ class NewPreset(BaseModel):
     keep_seed: bool = True
 
 
-@router.get("/presets")
+@router.get("/presets", response_model=library_answers.Presets)
 def list_presets(
     visit: Visitor,
     q: Annotated[str, Query(max_length=200, description="words of title, text, prompt, author, tags, model")] = "",
@@ -73,7 +76,7 @@ def list_presets(
     }
 
 
-@router.post("/presets", status_code=201)
+@router.post("/presets", status_code=201, response_model=library_answers.Preset)
 def save_preset(new: NewPreset, visit: Visitor) -> dict[str, Any]:
     """Saves an output, or a recipe, as a preset of yours."""
     if (new.output is None) == (new.recipe is None):
@@ -90,7 +93,9 @@ def save_preset(new: NewPreset, visit: Visitor) -> dict[str, Any]:
     return _describe(visit, _keep(visit, preset, origin="made"))
 
 
-@router.post("/presets/import", status_code=201, openapi_extra=FILE_BODY)
+@router.post(
+    "/presets/import", status_code=201, openapi_extra=FILE_BODY, response_model=library_answers.ImportedPresets
+)
 async def import_presets(
     request: Request,
     visit: Visitor,
@@ -105,7 +110,7 @@ async def import_presets(
     return await asyncio.to_thread(keep_found, visit, found, origin=origin, name=clean_line(name)[-80:])
 
 
-@router.post("/presets/check", openapi_extra=FILE_BODY)
+@router.post("/presets/check", openapi_extra=FILE_BODY, response_model=library_answers.Preset)
 async def check_preset(request: Request, visit: Visitor) -> dict[str, Any]:
     """What importing the body would give, without keeping it: how a link with a preset inside is opened."""
     found = await _read_found(request, visit)
@@ -129,19 +134,19 @@ def export_pack(visit: Visitor, ids: Ids = None) -> Response:
     return _download(pack, "lumesh-presets.zip", "application/zip")
 
 
-@router.get("/preset.schema.json")
+@router.get("/preset.schema.json", responses={200: {"content": {"application/json": {"schema": SCHEMA}}}})
 def get_schema() -> dict[str, Any]:
     """The JSON Schema of a preset's file."""
     return make_schema()
 
 
-@router.get("/styles")
+@router.get("/styles", response_model=library_answers.Styles)
 def list_styles() -> dict[str, Any]:
     """Prompt templates: `{prompt}` in `prompt` is where yours goes, `negative_prompt` is added to the negative one."""
     return {"styles": [style.to_json() for style in read_styles()]}
 
 
-@router.get("/presets/{preset_id}")
+@router.get("/presets/{preset_id}", response_model=library_answers.Preset)
 def get_preset(preset_id: str, visit: Visitor) -> dict[str, Any]:
     """One preset, shipped or your own."""
     return _describe(visit, visit.get_preset(preset_id))
@@ -183,7 +188,7 @@ def _keep(visit: Visit, preset: Preset, *, origin: Origin, name: str = "") -> En
 
 
 def keep_found(visit: Visit, found: Found, *, origin: Origin, name: str) -> dict[str, Any]:
-    """Keeps what can run, or could if its model were here, and answers with it; PresetError when nothing is left."""
+    """Keeps presets that can run, or could if their model were here; raises PresetError when none is left."""
     entries: list[Entry] = []
     refused = list(found.refused)
     for preset in found.presets:
@@ -206,7 +211,7 @@ def _read_thumbnail(visit: Visit, output: Output) -> str | None:
 
 
 async def _read_found(request: Request, visit: Visit) -> Found:
-    """One at a time, as uploads are: thumbnails are decoded."""
+    """Reads presets out of the body, one request at a time like uploads, because thumbnails are decoded."""
     too_long = PresetError(f"It has more than {MAX_PACK_BYTES // 1_000_000} MB.", advice="Split the pack.")
     content = await read_body(request, limit=MAX_PACK_BYTES, too_long=too_long)
     async with visit.studio.upload_turn:

@@ -5,8 +5,10 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
-from studio.api.visit import Visit, Visitor
+from studio.api.answers import jobs as jobs_answers
+from studio.api.visitor import Visitor
 from studio.jobs import arrange
+from studio.visit import Visit
 
 router = APIRouter(tags=["queue"])
 
@@ -18,27 +20,27 @@ class MoveBefore(BaseModel):
     before: str | None
 
 
-@router.get("/queue")
+@router.get("/queue", response_model=jobs_answers.Queue)
 def get_queue(visit: Visitor) -> dict[str, Any]:
     """Whether your waiting jobs are held (`is_paused`), and how many may wait at a time (`quota`)."""
     return _describe(visit)
 
 
-@router.post("/queue/pause")
+@router.post("/queue/pause", response_model=jobs_answers.Queue)
 def pause_queue(visit: Visitor) -> dict[str, Any]:
     """Holds your waiting jobs where they are; a running one goes on, and so do other people's."""
     arrange.pause(visit.database, owner=visit.owner)
     return _describe(visit)
 
 
-@router.post("/queue/resume")
+@router.post("/queue/resume", response_model=jobs_answers.Queue)
 def resume_queue(visit: Visitor) -> dict[str, Any]:
     """Ends the pause."""
     arrange.resume(visit.database, owner=visit.owner)
     return _describe(visit)
 
 
-@router.post("/jobs/{job_id}/move")
+@router.post("/jobs/{job_id}/move", response_model=jobs_answers.Job)
 def move_job(job_id: str, place: MoveBefore, visit: Visitor) -> dict[str, Any]:
     """Puts a waiting job elsewhere in your line; 409 when it, or the one in `before`, waits no longer.
 

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 
 from pipelines.errors import ModelError, RecipeError
+from studio.api.answers import library as library_answers
 from studio.api.upload_body import Expected, read_file_body
-from studio.api.visit import Visitor
+from studio.api.visitor import Visitor
 from studio.jobs.many.axes import Axes
 from studio.library import inputs
 from studio.library.foreign import read_file, read_grid
@@ -31,7 +32,7 @@ FILE = Expected(
 NONE = {"recipe": None, "source": None, "unusable": [], "notes": [], "grid": None}
 
 
-@router.post("/recipes/read", openapi_extra=FILE.describe())
+@router.post("/recipes/read", openapi_extra=FILE.describe(), response_model=library_answers.ReadRecipe)
 async def read_recipe(
     request: Request,
     visit: Visitor,

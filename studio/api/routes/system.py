@@ -18,13 +18,15 @@ from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.mesh_text import asks_for_many
 from pipelines.plan.topologies import TOPOLOGIES
 from studio import VERSION
-from studio.api.visit import Visit, Visitor, only_operators
+from studio.api.answers import system as system_answers
+from studio.api.visitor import Visitor, only_operators
 from studio.jobs import workers
 from studio.jobs.costs import cost
 from studio.jobs.costs.estimates import describe_models
 from studio.library.folders import empty_folder, measure_folder, measure_parts
 from studio.library.logs import read_tail
 from studio.services.plans import DEFAULT_TOPOLOGY, MODES, Question, suggest_topology
+from studio.visit import Visit
 
 router = APIRouter(prefix="/system", tags=["system"])
 
@@ -39,12 +41,14 @@ class CompilingError(LumeshError):
     """The cache is in use."""
 
     title = "A program is being compiled"
+    status = 409
 
 
 class LoadingError(LumeshError):
     """The weights are in use."""
 
     title = "A model is being loaded"
+    status = 409
 
 
 class Clear(BaseModel):
@@ -75,7 +79,7 @@ class Wanted(BaseModel):
     mode: Literal["latency", "throughput"] | None = None
 
 
-@router.get("")
+@router.get("", response_model=system_answers.System)
 def get_system(operator: Operator) -> dict[str, Any]:
     """What the studio runs on, and how it stands.
 
@@ -102,7 +106,7 @@ def get_system(operator: Operator) -> dict[str, Any]:
     }
 
 
-@router.get("/disk")
+@router.get("/disk", response_model=system_answers.Disk)
 def get_disk(operator: Operator) -> dict[str, Any]:
     """What each part of the data directory takes in bytes and files, and what is left on its disk."""
     settings = operator.studio.settings
@@ -114,7 +118,7 @@ def get_disk(operator: Operator) -> dict[str, Any]:
     }
 
 
-@router.get("/cache")
+@router.get("/cache", response_model=system_answers.Caches)
 def get_cache(operator: Operator) -> dict[str, Any]:
     """The caches: compiled programs, answers for plans, weights as they lie on the mesh.
 
@@ -138,7 +142,7 @@ def get_cache(operator: Operator) -> dict[str, Any]:
     }
 
 
-@router.post("/cache/clear")
+@router.post("/cache/clear", response_model=system_answers.ClearedCache)
 def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
     """Empties a cache. What is in memory stays; everything else is compiled or read anew the next time it is wanted.
 
@@ -171,7 +175,7 @@ def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
     }
 
 
-@router.get("/log")
+@router.get("/log", response_model=system_answers.Log)
 def get_log(operator: Operator, lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = 200) -> dict[str, list[str]]:
     """The end of the worker's log. Tokens, passwords in addresses and other secrets are removed."""
     settings = operator.studio.settings
@@ -179,7 +183,7 @@ def get_log(operator: Operator, lines: Annotated[int, Query(ge=1, le=MAX_LINES)]
     return {"lines": read_tail(settings.worker_log, lines=lines, secrets=secrets)}
 
 
-@router.get("/usage")
+@router.get("/usage", response_model=system_answers.Usage)
 def get_usage(visit: Visitor) -> dict[str, Any]:
     """What jobs have cost so far: `mine`, and all `owners` you may see.
 
@@ -196,7 +200,7 @@ def get_usage(visit: Visitor) -> dict[str, Any]:
     }
 
 
-@router.get("/topologies")
+@router.get("/topologies", response_model=system_answers.Topologies)
 def list_topologies(operator: Operator) -> dict[str, Any]:
     """The machines a plan can be made for, and which of them is this one (`here`; null: none of them).
 
@@ -222,7 +226,7 @@ def list_topologies(operator: Operator) -> dict[str, Any]:
     }
 
 
-@router.get("/plan")
+@router.get("/plan", response_model=system_answers.Plan)
 def get_plan(operator: Operator, wanted: Annotated[Wanted, Query()]) -> dict[str, Any]:
     """The plan of this model, shape and topology as far as it is; starts nothing.
 
@@ -239,7 +243,7 @@ def get_plan(operator: Operator, wanted: Annotated[Wanted, Query()]) -> dict[str
     return {**found, "other": vars(other.question) if other else None}
 
 
-@router.post("/plan")
+@router.post("/plan", response_model=system_answers.PlanRun)
 def make_plan(wanted: Wanted, operator: Operator, response: Response) -> dict[str, Any]:
     """Makes a plan in a process of its own: 200 with a kept one, 202 while it is made.
 
@@ -251,7 +255,7 @@ def make_plan(wanted: Wanted, operator: Operator, response: Response) -> dict[st
     return run.to_json()
 
 
-@router.delete("/plan")
+@router.delete("/plan", response_model=system_answers.CancelledPlan)
 def cancel_plan(operator: Operator) -> dict[str, Any]:
     """Ends the plan that is being made, if there is one. What was compiled for it is kept for the next try."""
     operator.studio.planner.cancel()
@@ -261,7 +265,7 @@ def cancel_plan(operator: Operator) -> dict[str, Any]:
 
 @cache
 def read_versions() -> dict[str, str]:
-    """Of what decides over the pictures, and of what serves them; what is not installed is left out."""
+    """Returns the versions of Lumesh and of the packages that its pictures depend on; missing ones are left out."""
     found = {"lumesh": VERSION, "python": python_version()}
     for package in PACKAGES:
         try:

@@ -4,26 +4,22 @@ Not here: how a file arrives (upload_body.py), what is in it (library/uploads.py
 """
 
 import asyncio
-import logging
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 
+from studio.api.answers import library as library_answers
 from studio.api.routes.media import IfNoneMatch, send_file
 from studio.api.upload_body import Expected, read_file_body
-from studio.api.visit import NotFoundError, Visit, Visitor
-from studio.context import Studio
+from studio.api.visitor import Visitor
 from studio.library import uploads
 from studio.library.uploads import MAX_BYTES, Upload, UploadError, UploadTooLargeError
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["uploads"])
-log = logging.getLogger(__name__)
 
-FORGET_INTERVAL_S = 600.0
 PICTURE = Expected(
     what="picture",
     kinds=("image/",),
@@ -34,24 +30,7 @@ PICTURE = Expected(
 )
 
 
-async def forget_unused(
-    studio: Studio,
-    *,
-    wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    read_clock: Callable[[], float] = time.time,
-) -> NoReturn:
-    """Deletes, now and every ten minutes, the pictures that nobody used in time; runs as long as the application."""
-    while True:
-        try:
-            await asyncio.to_thread(
-                uploads.forget_unused, studio.database, studio.settings.uploads_dir, now_s=read_clock()
-            )
-        except Exception:
-            log.exception("old uploads stay for now")
-        await wait(FORGET_INTERVAL_S)
-
-
-@router.post("/uploads", status_code=201, openapi_extra=PICTURE.describe())
+@router.post("/uploads", status_code=201, openapi_extra=PICTURE.describe(), response_model=library_answers.Upload)
 async def create_upload(request: Request, visit: Visitor) -> dict[str, Any]:
     """Keeps a PNG, JPEG or WebP (20 MB, 40 megapixels at most) for a recipe's `images`; unused, it goes after a day.
 

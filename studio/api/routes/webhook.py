@@ -6,35 +6,38 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from pipelines.errors import LumeshError
-from studio.api.visit import NotFoundError, Visitor
+from studio.api.answers import jobs as jobs_answers
+from studio.api.visitor import Visitor
 from studio.jobs import webhooks
 from studio.services.outbound import find_url_problem
 from studio.services.webhook_sender import TAKEN, send_ping
+from studio.visit import NotFoundError
 
 router = APIRouter(tags=["webhook"])
 
 
 class WebhookError(LumeshError):
-    """An address that cannot be told anything."""
+    """An address that no message can be sent to."""
 
     title = "Please check the address"
+    status = 422
 
 
 class Address(BaseModel):
-    """Where to."""
+    """The address to tell."""
 
     model_config = ConfigDict(extra="forbid")
     url: str
 
 
-@router.get("/webhook")
+@router.get("/webhook", response_model=jobs_answers.OwnWebhook)
 def get_webhook(visit: Visitor) -> dict[str, Any]:
     """Your webhook (`url`, and in `told` how the last message went at `told_at`); null when there is none."""
     webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
     return {"webhook": webhook.to_json() if webhook else None}
 
 
-@router.put("/webhook")
+@router.put("/webhook", response_model=jobs_answers.NewWebhook)
 def set_webhook(address: Address, visit: Visitor) -> dict[str, Any]:
     """Tells this address of every job of yours that ends from now on; answers with the `secret`, this once.
 
@@ -49,18 +52,18 @@ def set_webhook(address: Address, visit: Visitor) -> dict[str, Any]:
     return {"webhook": webhook.to_json(), "secret": webhook.secret}
 
 
-@router.delete("/webhook")
+@router.delete("/webhook", response_model=jobs_answers.OwnWebhook)
 def remove_webhook(visit: Visitor) -> dict[str, Any]:
     """Tells nobody any more."""
     webhooks.remove_webhook(visit.database, owner=visit.owner)
     return {"webhook": None}
 
 
-@router.post("/webhook/ping")
+@router.post("/webhook/ping", response_model=jobs_answers.Ping)
 async def ping_webhook(visit: Visitor) -> dict[str, Any]:
     """Sends a message of type `ping` now; `is_taken`, and in `told` what happened."""
     webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
     if webhook is None:
         raise NotFoundError("There is no webhook yet.", advice="PUT /api/v1/webhook sets one.")
-    problem = await send_ping(visit.studio, webhook)
+    problem = await send_ping(webhook, allows_private=visit.studio.settings.allow_private_webhooks)
     return {"is_taken": not problem, "told": problem or TAKEN}

@@ -10,8 +10,10 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.recipe import MAX_PROMPT_CHARS
-from studio.api.visit import NotFoundError, Visit, Visitor, only_operators
+from studio.api.answers import jobs as jobs_answers
+from studio.api.visitor import Visitor, only_operators
 from studio.library import wildcards
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["wildcards"])
 MAX_LINES = 20_000
@@ -29,14 +31,14 @@ class Words(BaseModel):
 Keeper = Annotated[Visit, only_operators("Only admins change the lists of words.")]
 
 
-@router.get("/wildcards")
+@router.get("/wildcards", response_model=jobs_answers.WordLists)
 def list_lists(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
     """Lists that prompts may name as `__name__`: text files in `wildcards/` of the data directory."""
     found = wildcards.list_wildcards(visit.studio.settings.wildcards_dir)
     return {"wildcards": [{"name": name, "count": count} for name, count in found.items()]}
 
 
-@router.get("/wildcards/{name:path}")
+@router.get("/wildcards/{name:path}", response_model=jobs_answers.WordList)
 def get_list(name: str, visit: Visitor) -> dict[str, Any]:
     """One list: its `lines` as they stand in the file, and how many of them are options (`count`), not remarks."""
     lines = wildcards.find_wildcard(visit.studio.settings.wildcards_dir, name)
@@ -45,7 +47,7 @@ def get_list(name: str, visit: Visitor) -> dict[str, Any]:
     return {"name": name, "count": wildcards.count_options(lines), "lines": lines}
 
 
-@router.put("/wildcards/{name:path}")
+@router.put("/wildcards/{name:path}", response_model=jobs_answers.WordCount)
 def set_list(name: str, words: Words, visit: Keeper) -> dict[str, Any]:
     """Creates a list or puts another one in its place; `count` is the number of its options. For admins."""
     count = wildcards.save_wildcard(visit.studio.settings.wildcards_dir, name, words.lines)

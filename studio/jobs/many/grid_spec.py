@@ -15,17 +15,15 @@ from typing import Any
 from pydantic import ConfigDict
 
 from pipelines.errors import RecipeError
-from pipelines.recipe import Recipe
+from pipelines.recipe import Recipe, carry_over
 from studio.jobs.many.axes import Axes, AxisField, Value
 from studio.jobs.many.sweep import MAX_JOBS
 from studio.jobs.queue import Wanted
 
-# What a recipe keeps when its model changes; the rest means nothing to the other model, or something else.
-OF_EVERY_MODEL = ("prompt", "seed", "images")
 OF_PARTS = (AxisField.PROMPT, AxisField.LORA_SCALE)  # axes that change a part of a field
 
 Prepare = Callable[[Recipe], Wanted]
-"""Checks and fills a recipe; raises RecipeError."""
+"""Checks and fills a recipe for whoever asks (asking.py); raises RecipeError."""
 
 
 class Grid(Axes):
@@ -117,10 +115,9 @@ class Expanded:
             raise RecipeError({axis_of.get(name, name): message for name, message in error.fields.items()}) from error
 
     def _base_for(self, model: Value | None) -> dict[str, Any]:
-        fields = self.base.to_json()
         if model in (None, self.base.model):
-            return fields
-        return {"model": model, **{name: fields[name] for name in OF_EVERY_MODEL}}
+            return self.base.to_json()
+        return {"model": model, **carry_over(self.base)}
 
     def _list_replacements(self, chosen: dict[str, Value]) -> dict[str, str]:
         """What stands in the prompt -> what takes its place."""

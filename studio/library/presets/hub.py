@@ -47,12 +47,14 @@ class HubError(LumeshError):
     """A repository that cannot be read or written."""
 
     title = "The Hub refused this"
+    status = 502
 
 
 class HubTokenError(HubError):
     """Something that needs a token, without one."""
 
     title = "A token is needed"
+    status = 401
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ class PresetError(LumeshError):
     """A preset that cannot be used; `fields` maps each field at fault to its message."""
 
     title = "This preset cannot be used"
+    status = 422
 
     def __init__(self, detail: str, *, advice: str = "", fields: dict[str, str] | None = None) -> None:
         super().__init__(detail, advice=advice)

@@ -24,10 +24,15 @@ def grid(x: tuple[str, str], y: tuple[str, str] | None = None, **fields: Any) ->
     return {**axes, "recipe": {"model": "demo-sdxl", "prompt": "A red boat", "steps": 2, "shape": "128x128", **fields}}
 
 
+def compose_sheets(client: TestClient) -> None:
+    studio = client.app.state.studio
+    sheets.compose_due(studio.database, studio.settings.outputs_dir)
+
+
 @pytest.fixture
 def compose(client: TestClient) -> Callable[[], None]:
     """What the application does every second."""
-    return lambda: sheets.compose_due(client.app.state.studio)
+    return lambda: compose_sheets(client)
 
 
 @pytest.fixture
@@ -194,7 +199,7 @@ def test_a_grid_outlives_its_server(
     claims.interrupt_running(database)  # what a server does that finds the jobs of one that was killed
     with TestClient(create_api(settings, database, catalog)) as later:
         worker.run_next()
-        sheets.compose_due(later.app.state.studio)
+        compose_sheets(later)
         told = later.get(f"/api/v1/grids/{made['id']}").json()
     assert told["states"] == {"done": 2, "interrupted": 1}
     assert told["output_id"]

@@ -1,9 +1,7 @@
 """Pictures over REST: in by form or body, out to their owner alone, into recipes by id."""
 
-import asyncio
 import dataclasses
 import io
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from studio.api.routes.uploads import FORGET_INTERVAL_S, forget_unused
 from studio.database import Database
 from studio.jobs.job import Job
-from studio.library.uploads import MAX_BYTES, UNUSED_KEPT_S, Quota
+from studio.library.uploads import MAX_BYTES, Quota
 from studio.settings import Settings
 from studio.worker.loop import Worker
 
@@ -180,28 +177,3 @@ def test_past_the_quota_the_answer_says_what_to_do(client: TestClient, encode_pi
     assert error["title"] == "Too many pictures are waiting"
     assert error["detail"].startswith("Pictures that no job has used yet: 1 (0 MB); at most 1 ")
     assert error["advice"].startswith("Generate with them, or wait")
-
-
-def test_unused_pictures_go_in_time_whatever_goes_wrong_in_between(
-    client: TestClient, upload: Callable[..., str]
-) -> None:
-    studio = client.app.state.studio
-    upload()
-    waits: list[float] = []
-    clock = iter([time.time(), time.time() + 2 * UNUSED_KEPT_S])
-
-    async def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3:
-            raise asyncio.CancelledError
-
-    def read_clock() -> float:
-        if len(waits) == 1:
-            assert len(list(studio.settings.uploads_dir.iterdir())) == 2, "too early for it to go"
-            raise OSError("the disk is gone for a moment")
-        return next(clock)
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(forget_unused(studio, wait=wait, read_clock=read_clock))
-    assert list(studio.settings.uploads_dir.iterdir()) == []
-    assert waits == [FORGET_INTERVAL_S] * 3

@@ -71,8 +71,8 @@ def test_an_end_is_told_and_signed(
     answer = TestClient(app).put("/api/v1/webhook", json={"url": receiver.url}).json()
     job = submit("A boat")
     queue.cancel(database, job.id)
-    asyncio.run(send_due(app.state.studio))
-    asyncio.run(send_due(app.state.studio))
+    asyncio.run(send_due(database, allows_private=True))
+    asyncio.run(send_due(database, allows_private=True))
     ((headers, body),) = receiver.messages
     message = json.loads(body)
     assert (message["type"], message["data"]["job"]["id"]) == ("job.cancelled", job.id)
@@ -89,8 +89,8 @@ def test_a_refusal_is_kept_for_the_next_attempt_and_a_redirect_is_one(
     webhooks.set_webhook(database, owner="local", url=receiver.url)
     queue.cancel(database, submit().id)
     receiver.status, receiver.location = 302, receiver.url
-    asyncio.run(send_due(app.state.studio))
-    asyncio.run(send_due(app.state.studio))
+    asyncio.run(send_due(database, allows_private=True))
+    asyncio.run(send_due(database, allows_private=True))
     assert len(receiver.messages) == 1
     found = webhooks.read_webhook(database, owner="local")
     assert (found.told, found.attempts) == ("it answered 302", 1)

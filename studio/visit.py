@@ -1,23 +1,23 @@
-"""Who asks, and what they may touch: every job and file route reaches its things through here.
+"""Who asks, and what they may touch: every job and file is reached through here, whatever protocol asks for it.
 
-Who a request comes from, the gate found out (auth.py). A thing that is somebody else's answers exactly like one that
-does not exist; admins see everything, and with a shared gallery everybody sees everybody's outputs and presets.
+The gate has found out who a request comes from (api/middleware/auth.py). Other people's things raise the same
+NotFoundError as things that do not exist; admins see everything, and with a shared gallery everybody sees everybody's
+outputs and presets.
+Not here: queueing (asking.py), how a route gets its Visit (api/visitor.py).
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-from fastapi import Depends, Request
+from typing import Any
 
 from pipelines.errors import LumeshError
-from pipelines.recipe import Recipe
-from studio.access.people import PERSON, Person
+from studio.access.people import Person
 from studio.context import Studio
 from studio.database import Database
 from studio.jobs import queue
 from studio.jobs.job import Job
+from studio.jobs.many import grid_store
+from studio.jobs.many.grid_store import GridRow
 from studio.library import records, uploads
 from studio.library.presets import gallery
 from studio.library.presets.store import Entry
@@ -26,24 +26,25 @@ from studio.library.uploads import Upload
 
 
 class NotFoundError(LumeshError):
-    """Something that does not exist, or not for who asks."""
+    """Something that does not exist, or belongs to somebody else."""
 
     title = "Not found"
+    status = 404
 
 
 class NotAllowedError(LumeshError):
-    """Something that only others may."""
+    """An action that the visitor has no right to."""
 
     title = "Not allowed"
+    status = 403
 
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """One request: who asks, and the studio as far as it is theirs. `is_here` says whether they still may come in."""
+    """One request: who asks, and the studio as far as it is theirs."""
 
     person: Person
     studio: Studio
-    is_here: Callable[[], bool]
 
     @property
     def owner(self) -> str:
@@ -64,12 +65,19 @@ class Visit:
             raise NotFoundError(f"There is no job {job_id!r}.", advice="GET /api/v1/jobs lists the jobs.")
         return job
 
+    def get_grid(self, grid_id: str) -> GridRow:
+        """Raises NotFoundError."""
+        grid = grid_store.read_grid(self.database, grid_id)
+        if grid is None or not self.may_see(grid.owner):
+            raise NotFoundError(f"There is no grid {grid_id!r}.", advice="GET /api/v1/grids lists the grids.")
+        return grid
+
     def get_output(self, output_id: str) -> Output:
         """Raises NotFoundError."""
         return self._find_output(output_id, is_shared=self.shares_gallery)
 
     def get_own_output(self, output_id: str) -> Output:
-        """One that may be changed; raises NotFoundError."""
+        """Returns an output that the visitor may change; raises NotFoundError."""
         return self._find_output(output_id, is_shared=False)
 
     def get_upload(self, upload_id: str) -> Upload:
@@ -80,11 +88,11 @@ class Visit:
         return upload
 
     def get_preset(self, preset_id: str) -> Entry:
-        """A shipped preset, which is everybody's, or an own one; raises NotFoundError."""
+        """Returns a shipped preset, which is everybody's, or one of the visitor's; raises NotFoundError."""
         return self._find_preset(preset_id, is_shared=self.shares_gallery)
 
     def get_own_preset(self, preset_id: str) -> Entry:
-        """One that may be deleted, or a shipped one; raises NotFoundError."""
+        """Returns a preset that the visitor may delete, or a shipped one; raises NotFoundError."""
         return self._find_preset(preset_id, is_shared=False)
 
     def may_see(self, owner: str) -> bool:
@@ -92,7 +100,7 @@ class Visit:
 
     @property
     def whose_to_change(self) -> str | None:
-        """Whose things may be changed by their ids: one's own, or anybody's (None)."""
+        """The owner whose things the visitor may change by id: themselves, or anybody (None)."""
         return None if self.person.is_admin else self.owner
 
     @property
@@ -100,7 +108,7 @@ class Visit:
         return self.studio.settings.access.shared_gallery
 
     def choose_owner(self, *, is_everyone: bool, is_shared: bool = False) -> str | None:
-        """Whose things a list has: one's own, or everybody's (None); raises NotAllowedError."""
+        """Returns whose things a list has: the visitor's, or everybody's (None); raises NotAllowedError."""
         if not is_everyone:
             return self.owner
         if not self.person.is_admin and not is_shared:
@@ -112,12 +120,8 @@ class Visit:
         """Whether they look after the studio: an admin, or whoever sits alone at the machine."""
         return self.person.is_admin or self.person.is_alone
 
-    def admit(self, recipes: Sequence[Recipe]) -> None:
-        """Before anything is queued: raises RateError or PromptRefusedError."""
-        self.studio.door.admit(self.person, recipes)
-
     def note(self, what: str, **fields: Any) -> None:
-        """In the audit log: what cannot be taken back, or concerns everybody."""
+        """Writes to the audit log what cannot be undone, or concerns everybody."""
         self.studio.door.audit.note(what, owner=self.owner, address=self.person.address, **fields)
 
     def _find_output(self, output_id: str, *, is_shared: bool) -> Output:
@@ -131,30 +135,3 @@ class Visit:
         if entry is None or not (entry.origin == "shipped" or self.may_see(entry.owner) or is_shared):
             raise NotFoundError(f"There is no preset {preset_id!r}.", advice="GET /api/v1/presets lists the presets.")
         return entry
-
-
-def _open_visit(request: Request) -> Visit:
-    studio: Studio = request.app.state.studio
-    person: Person = request.scope[PERSON]
-
-    def is_here() -> bool:
-        now = studio.door.identify(request.headers, request.client.host if request.client else None)
-        return now is not None and now.owner == person.owner
-
-    return Visit(person=person, studio=studio, is_here=is_here)
-
-
-Visitor = Annotated[Visit, Depends(_open_visit)]
-"""The type of a route's parameter that says who asks."""
-
-
-def only_operators(refusal: str) -> Any:
-    """What a route depends on that is for whoever looks after the studio; others read `refusal`."""
-
-    def admit(visit: Visitor) -> Visit:
-        """Raises NotAllowedError."""
-        if not visit.is_operator:
-            raise NotAllowedError(refusal, advice="`--admins` or `app.py users add --admin` names them.")
-        return visit
-
-    return Depends(admit)

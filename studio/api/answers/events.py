@@ -1,0 +1,112 @@
+"""The events of the stream, by kind: what each carries beside `id`, `kind`, `job_id` and `at`.
+
+Events are written where things happen (studio/events.py) and sent as they were stored, so nothing is checked on the way
+to a thousand streams; the tests compare what is written with these models.
+"""
+
+from typing import Any, Literal
+
+from pydantic.json_schema import models_json_schema
+
+from studio.api.answers.answer import Answer, eg
+from studio.api.answers.jobs import GRID, JOB, NOW, OUTPUT, Job, OutputLink
+from studio.api.answers.system import Engine
+from studio.jobs.states import JobState
+
+
+class Event(Answer):
+    """What every event carries; ids are contiguous, and `job_id` is null for what concerns no single job."""
+
+    id: int = eg(27)
+    job_id: str | None = eg(JOB)
+    at: float = eg(NOW)
+
+
+class JobEvent(Event):
+    """A job came into another state, was edited, or was asked to end: the whole job as it is now."""
+
+    kind: Literal["job.queued", "job.phase", "job.done", "job.failed", "job.cancelled"]
+    state: JobState = eg("done")
+    job: Job
+
+
+class ProgressEvent(Event):
+    """A running job's next phase, or its next denoising step."""
+
+    kind: Literal["job.phase", "job.step"]
+    state: JobState = eg("running")
+    phase: str = eg("denoising")
+    phase_done: int = eg(3)
+    phase_total: int = eg(12)
+    phase_detail: str = eg("")
+    step: int = eg(3)
+    steps: int = eg(12)
+    eta_s: float | None = eg(1.1)
+
+
+class PreviewEvent(Event):
+    """A running job has a newer preview."""
+
+    kind: Literal["job.preview"]
+    version: int = eg(2)
+    url: str = eg(f"/api/v1/jobs/{JOB}/preview.jpg?v=2")
+
+
+class QueueEvent(Event):
+    """The order, pause or list of the owner's jobs changed: read them anew."""
+
+    kind: Literal["queue.changed"]
+    is_paused: bool = eg(False)
+
+
+class OutputsEvent(Event):
+    """Outputs were marked, thrown away, restored or deleted for ever."""
+
+    kind: Literal["outputs.changed"]
+    ids: list[str] = eg([OUTPUT])
+    job_ids: list[str] = eg([JOB])
+    change: Literal["marked", "trashed", "restored", "purged"] = eg("trashed")
+
+
+class EndedGrid(Answer):
+    """A grid whose cells have all ended; `output` is its sheet, null where no cell has a picture."""
+
+    id: str = eg(GRID)
+    output: OutputLink | None
+    cells: int = eg(4)
+    missing: int = eg(0)
+
+
+class GridEvent(Event):
+    """All cells of a grid have ended, and its sheet is made."""
+
+    kind: Literal["grid.done"]
+    grid: EndedGrid
+
+
+class EngineEvent(Event):
+    """The worker does something else, loaded a model, or stands differently."""
+
+    kind: Literal["engine.state"]
+    worker: str = eg("local")
+    engine: Engine
+
+
+KINDS: tuple[type[Event], ...] = (
+    JobEvent,
+    ProgressEvent,
+    PreviewEvent,
+    QueueEvent,
+    OutputsEvent,
+    GridEvent,
+    EngineEvent,
+)
+_REFS = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in KINDS]
+STREAM: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"anyOf": _REFS}}}}
+"""The stream's answer in the OpenAPI document: what stands in the `data` of its events."""
+
+
+def make_schemas(ref: str) -> dict[str, Any]:
+    """The models of all events, and what they are made of, for the document's components."""
+    _, found = models_json_schema([(kind, "serialization") for kind in KINDS], ref_template=ref)
+    return found["$defs"]

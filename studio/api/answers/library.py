@@ -1,0 +1,171 @@
+"""Outputs, uploads, LoRAs, presets, and recipes read out of files."""
+
+from typing import Any
+
+from pipelines.recipe import Recipe
+from studio.api.answers.answer import Answer, eg
+from studio.api.answers.jobs import JOB, NOW, RECIPE, OutputLink
+from studio.jobs.many.axes import Axes
+from studio.library.presets.preset import PresetRecipe
+
+UPLOAD, PRESET = "upload-9d76dd53d0031017", "preset-92af5ec0f6c0"
+SHARED = PresetRecipe.model_validate({name: getattr(RECIPE, name) for name in PresetRecipe.model_fields})
+
+
+class Output(OutputLink):
+    """An output as the gallery lists it. `grid` has the axes of a grid's sheet; `trashed_at` is of the trash."""
+
+    owner: str = eg("local")
+    job_id: str = eg(JOB)
+    recipe: Recipe = eg(RECIPE)
+    created_at: float = eg(NOW)
+    made_with: dict[str, str] = eg({"weights": "sha256:5f0c…", "device": "TPU v6e, 8 chips", "mesh": "dp=8"})
+    favourite: bool = eg(False)
+    tags: list[str] = eg(["sea"])
+    trashed_at: float | None = eg(None)
+    grid: dict[str, Any] | None = eg(None)
+    chip_seconds: float | None = eg(1.6)
+    cost_usd: float | None = eg(None)
+
+
+class Outputs(Answer):
+    outputs: list[Output]
+    total: int = eg(1)
+    start: int | None = eg(12)
+    next: int | None = eg(None)
+
+
+class ModelCount(Answer):
+    id: str = eg("demo-sdxl")
+    family: str | None = eg("sdxl")
+    count: int = eg(12)
+
+
+class PresetCount(Answer):
+    id: str = eg("sunset")
+    title: str = eg("Sunset")
+    count: int = eg(4)
+
+
+class Filters(Answer):
+    kept: int = eg(12)
+    trashed: int = eg(1)
+    favourites: int = eg(3)
+    models: list[ModelCount]
+    shapes: dict[str, int] = eg({"256x256": 12})
+    tags: dict[str, int] = eg({"sea": 2})
+    presets: list[PresetCount]
+
+
+class Likeness(Answer):
+    same_size: bool = eg(True)
+    identical: bool = eg(False)
+    psnr_db: float | None = eg(31.4)
+
+
+class Upload(Answer):
+    id: str = eg(UPLOAD)
+    url: str = eg(f"/api/v1/uploads/{UPLOAD}")
+    thumb_url: str = eg(f"/api/v1/uploads/{UPLOAD}/thumb")
+    width: int = eg(60)
+    height: int = eg(40)
+
+
+class LoraFile(Answer):
+    ref: str = eg("watercolour")
+    title: str = eg("Watercolour")
+    family: str = eg("sdxl")
+    size: int = eg(46_138_992)
+    models: list[str] = eg(["demo-sdxl", "sdxl-base"])
+
+
+class Loras(Answer):
+    loras: list[LoraFile]
+
+
+class PresetModel(Answer):
+    id: str = eg("demo-sdxl")
+    title: str = eg("Postcards (demo, SDXL layout)")
+
+
+class Origin(Answer):
+    kind: str = eg("made")
+    name: str = eg("")
+
+
+class MissingModel(Answer):
+    """A model that is not here, and how to add it."""
+
+    model: str = eg("my-model")
+    title: str = eg("My model")
+    repo: str = eg("")
+    advice: str = eg("Put the model, as a folder in diffusers layout, at models/my-model in the data directory.")
+
+
+class Preset(Answer):
+    """A preset as lists show it; `missing` where its model is not here."""
+
+    id: str = eg(PRESET)
+    title: str = eg("Sunset")
+    description: str = eg("")
+    author: str = eg("")
+    tags: list[str] = eg(["sea"])
+    licence: str = eg("")
+    recipe: PresetRecipe = eg(SHARED)
+    model: PresetModel
+    missing: MissingModel | None = eg(None)
+    needs_picture: bool = eg(False)
+    origin: Origin
+    thumb_url: str | None = eg(f"/api/v1/presets/{PRESET}/thumb")
+    created_at: float | None = eg(NOW)
+
+
+class Presets(Answer):
+    presets: list[Preset]
+    tags: dict[str, int] = eg({"sea": 9})
+    models: dict[str, int] = eg({"demo-sdxl": 12})
+
+
+class RefusedPreset(Answer):
+    name: str = eg("broken.json")
+    detail: str = eg("It is no preset of Lumesh.")
+
+
+class ImportedPresets(Answer):
+    presets: list[Preset]
+    refused: list[RefusedPreset] = eg([])
+
+
+class Style(Answer):
+    id: str = eg("photo")
+    title: str = eg("Photograph")
+    prompt: str = eg("Photograph of {prompt}, 35 mm lens, natural light, fine grain")
+    negative_prompt: str = eg("drawing, painting, render")
+    fits_demo: bool = eg(False)
+
+
+class Styles(Answer):
+    styles: list[Style]
+
+
+class Names(Answer):
+    names: list[str] = eg(["sunset.json"])
+
+
+class HubAddress(Answer):
+    url: str = eg("https://huggingface.co/datasets/you/lumesh-presets")
+
+
+class Unusable(Answer):
+    what: str = eg("Clip skip: 2")
+    why: str = eg("has no counterpart here")
+
+
+class ReadRecipe(Answer):
+    """`recipe` is null where the file carries none."""
+
+    recipe: Recipe | None = eg(RECIPE)
+    source: str | None = eg("Lumesh")
+    unusable: list[Unusable] = eg([])
+    notes: list[str] = eg([])
+    grid: Axes | None = eg(None)

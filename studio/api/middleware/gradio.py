@@ -1,0 +1,45 @@
+"""Which of Gradio's routes exist here: those that the page and `gradio_client` use, and no others.
+
+Gradio keeps no owners, so its uploads, its file cache, its proxy and its tools for developers would be open to whoever
+may come in. It is mounted behind all routes of our own; a route that a newer Gradio adds stays closed until it is
+listed here.
+"""
+
+import re
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from studio.api.errors import make_error
+
+# As Gradio 6.31 names them. Recorded from a browser that drives the page, and from gradio_client's own tests.
+ALLOWED = {
+    "GET": re.compile(
+        r"/(config/?|theme\.css|favicon\.ico|robots\.txt|assets/.+|static/.+)?"
+        r"|/gradio_api/(info/?|queue/data|call/[^/]+/[^/]+|heartbeat/[^/]+)"
+    ),
+    "HEAD": re.compile("/"),
+    "POST": re.compile(r"/gradio_api/(queue/join|cancel|reset/?|(call|run)/[^/]+/?)"),
+}
+
+
+class NeededRoutesOnly:
+    """ASGI middleware of Gradio's application: 404 for every route that is not listed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes listed routes on untouched, streams included."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] == "http" and not is_allowed(scope["method"], scope["path"]):
+            detail = f"There is no {scope['path'][:100]} here."
+            await make_error(404, title="Not found", detail=detail)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def is_allowed(method: str, path: str) -> bool:
+    """Whether Gradio may answer this request."""
+    allowed = ALLOWED.get(method)
+    return allowed is not None and allowed.fullmatch(path) is not None

@@ -1,0 +1,34 @@
+"""A route's parameter that says who asks (`Visitor`), and the dependency of routes that only operators may use."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from studio.access.people import PERSON
+from studio.visit import NotAllowedError, Visit
+
+
+def is_still_here(request: Request, visit: Visit) -> bool:
+    """Whether the request would be let in again now: a stream ends when its reader logs out or is removed."""
+    person = visit.studio.door.identify(request.headers, request.client.host if request.client else None)
+    return person is not None and person.owner == visit.owner
+
+
+def _open_visit(request: Request) -> Visit:
+    return Visit(person=request.scope[PERSON], studio=request.app.state.studio)
+
+
+Visitor = Annotated[Visit, Depends(_open_visit)]
+"""The type of a route's parameter that says who asks."""
+
+
+def only_operators(refusal: str) -> Any:
+    """Returns the dependency of a route that only operators may use; others are answered `refusal`."""
+
+    def admit(visit: Visitor) -> Visit:
+        """Raises NotAllowedError."""
+        if not visit.is_operator:
+            raise NotAllowedError(refusal, advice="`--admins` or `app.py users add --admin` names them.")
+        return visit
+
+    return Depends(admit)

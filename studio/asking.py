@@ -1,0 +1,127 @@
+"""The one way to ask for work: REST, the page's endpoints, OpenAI's API, MCP, grids and sweeps all come through here.
+
+A recipe is checked against the catalogue and the asker's own pictures (`prepare`), admitted (the asker's rate, the
+operator's prompt hook), and queued within the asker's quota (`submit`); what was queued is edited, cancelled and
+retried by those alone who may see it. Protocols differ in how they say it, never in what is let through.
+Not here: who asks (visit.py), rows (jobs/queue.py), routes (api/routes), what a grid or sweep stands for (jobs/many).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipelines.recipe import Recipe, carry_over, read_recipe, resolve
+from pipelines.references import name_programs
+from studio.jobs import queue
+from studio.jobs.job import Job
+from studio.jobs.many import grid_spec, grid_store, sweep
+from studio.jobs.queue import Wanted
+from studio.library import inputs
+from studio.library.wildcards import read_wildcard
+from studio.visit import Visit
+
+
+def prepare(visit: Visit, recipe: Recipe, *, preset: str | None = None, owner: str | None = None) -> Wanted:
+    """Checks and fills a recipe, and names the programs it needs; raises RecipeError.
+
+    `preset` is the one that the settings came from; raises NotFoundError when there is none. `owner` is whose pictures
+    the recipe may start from, where that is not the visitor.
+    """
+    resolved = resolve(recipe, visit.studio.catalog)
+    model = visit.studio.catalog.get(resolved.model)
+    references = inputs.find_references(visit.database, model, resolved, owner=owner or visit.owner)
+    return Wanted(
+        recipe=resolved,
+        programs=name_programs(resolved.parsed_shape, references),
+        preset=None if preset is None else visit.get_preset(preset).id,
+    )
+
+
+def submit(visit: Visit, wanted: Sequence[Wanted]) -> list[Job]:
+    """Queues all of them in this order, or none.
+
+    Raises RateError, PromptRefusedError, QueueQuotaError, DiskFullError, or RecipeError for unknown pictures.
+    """
+    _admit(visit, [job.recipe for job in wanted])
+    return queue.submit_all(visit.database, wanted, owner=visit.owner, quota=_quota(visit))
+
+
+def edit(visit: Visit, job_id: str, changes: dict[str, Any]) -> Job:
+    """Changes fields of the recipe of a job that waits; raises JobStateError when it waits no longer.
+
+    With another model, what is not given takes that model's defaults.
+    """
+    job = visit.get_job(job_id)
+    is_other_model = changes.get("model", job.recipe.model) != job.recipe.model
+    fields = carry_over(job.recipe) if is_other_model else job.recipe.to_json()
+    wanted = prepare(visit, read_recipe({**fields, **changes}), owner=job.owner)
+    _admit(visit, [wanted.recipe])
+    queue.edit(visit.database, job_id, wanted)
+    return visit.get_job(job_id)
+
+
+def cancel(visit: Visit, job_id: str) -> Job:
+    """Ends a waiting job at once, a running one at its next chunk; the job as it is now."""
+    visit.get_job(job_id)
+    queue.cancel(visit.database, job_id)
+    return visit.get_job(job_id)
+
+
+def withdraw(visit: Visit, job_ids: Sequence[str]) -> None:
+    """Cancels what the visitor asked for and no longer waits for; jobs that have ended stay as they are."""
+    for job_id in job_ids:
+        queue.cancel(visit.database, job_id)
+
+
+def retry(visit: Visit, job_id: str) -> Job:
+    """Queues a failed, cancelled or interrupted job again under its own id; raises JobStateError for any other."""
+    _admit(visit, [visit.get_job(job_id).recipe])
+    queue.retry(visit.database, job_id, quota=_quota(visit))
+    return visit.get_job(job_id)
+
+
+def duplicate(visit: Visit, job_id: str, *, keeps_seed: bool) -> Job:
+    """Queues a job's recipe once more as a new job, with a new seed unless `keeps_seed`."""
+    recipe = visit.get_job(job_id).recipe
+    if not keeps_seed:
+        recipe = recipe.model_copy(update={"seed": None})
+    return submit(visit, [prepare(visit, recipe)])[0]
+
+
+def expand_sweep(visit: Visit, asked: sweep.Sweep) -> sweep.Expanded:
+    """Reads a sweep's prompt with the studio's wildcards; raises RecipeError."""
+    folder = visit.studio.settings.wildcards_dir
+    return sweep.expand(asked, lambda name: read_wildcard(folder, name))
+
+
+def submit_sweep(visit: Visit, asked: sweep.Sweep, *, preset: str | None = None) -> list[Job]:
+    """Queues a job for every prompt and seed, in order, or none of them."""
+    recipes = expand_sweep(visit, asked).list_recipes()
+    return submit(visit, [prepare(visit, recipe, preset=preset) for recipe in recipes])
+
+
+def expand_grid(visit: Visit, asked: grid_spec.Grid) -> grid_spec.Expanded:
+    """Reads a grid's axes and recipe; raises RecipeError."""
+    return grid_spec.expand(asked, lambda recipe: prepare(visit, recipe))
+
+
+def submit_grid(visit: Visit, asked: grid_spec.Grid) -> tuple[str, list[str]]:
+    """Queues a job for each cell, or none; the grid's id, and its jobs' ids row by row."""
+    expanded = expand_grid(visit, asked)
+    if not expanded.is_too_many:  # else the cells are not even listed
+        _admit(visit, [cell.recipe for cell in expanded.cells])
+    return grid_store.submit(visit.database, expanded, owner=visit.owner, quota=_quota(visit))
+
+
+def retry_grid(visit: Visit, grid_id: str) -> list[str]:
+    """Queues a grid's failed, cancelled and interrupted cells again; the ids of their jobs."""
+    grid = visit.get_grid(grid_id)
+    _admit(visit, [job.recipe for job in queue.read_jobs(visit.database, [cell.job_id for cell in grid.cells])])
+    return grid_store.retry(visit.database, grid, quota=_quota(visit))
+
+
+def _admit(visit: Visit, recipes: Sequence[Recipe]) -> None:
+    visit.studio.door.admit(visit.person, recipes)
+
+
+def _quota(visit: Visit) -> int:
+    return visit.studio.settings.queue_quota
