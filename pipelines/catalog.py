@@ -115,11 +115,11 @@ class Model:
         assert self.default_shape in self.shapes, f"{self.id}: {self.default_shape} is not one of its shapes"
         assert self.scheduler in self.schedulers, f"{self.id}: {self.scheduler} is not one of its schedulers"
         assert not self.flow_shifts.keys() - set(map(str, self.shapes)), f"{self.id}: flow_shifts of unknown shapes"
-        refusal = self.traits.refuses_attention_options
-        if refusal and self.attention != AttentionOptions():
-            takers = ", ".join(family for family, traits in list_traits() if not traits.refuses_attention_options)
+        if self.attention != AttentionOptions() and not self.traits.takes_attention_options:
+            takers = ", ".join(family for family, traits in list_traits() if traits.takes_attention_options)
             raise ModelError(
-                f"{self.id}: attention options are for models of the family {takers}: {refusal}.",
+                f"{self.id}: attention options are for models of the family {takers}: elsewhere tokens of the text "
+                "stand before those of the picture, or lie in two dimensions, so that a window would cut across both.",
                 advice="Remove the model's attention from presets/models.toml.",
             )
         for shape in self.shapes:
@@ -253,7 +253,7 @@ def _read_local(folder: Path, model_id: str, shipped: Sequence[Model]) -> Model 
         index = json.loads((folder / "model_index.json").read_text("utf-8"))
         pipeline_class = index["_class_name"]
         traits = next((traits for _, traits in list_traits() if pipeline_class in traits.pipeline_classes), None)
-        if traits is None:
+        if traits is None or traits.read_local is None:
             return None
         likeness = traits.read_local(folder, index)
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -27,26 +27,22 @@ ReadLocal = Callable[[Path, Mapping[str, Any]], Likeness]
 """From a folder in diffusers layout and its model_index.json; what is missing raises OSError, KeyError or ValueError"""
 
 
-def _refuse_folders(_folder: Path, _index: Mapping[str, Any]) -> Likeness:
-    raise ValueError("no shipped model is like it")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Traits:
     """One family, for people and for those that decide without loading it.
 
     `pipeline_classes` are diffusers' classes, as model_index.json names them; `lora_names` matches the names of tensors
     in the family's LoRAs. `has_references`: pictures of a recipe stand beside the new one, so that programs differ by
-    their number and size. `has_remote_encoder`: another machine may read its prompts. `refuses_attention_options` says
-    why its models take none, and is empty where they do. `takes_distilled_guidance`: the guidance scale may be an input
+    their number and size. `has_remote_encoder`: another machine may read its prompts. `takes_attention_options`: its
+    tokens have one order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an input
     of the model.
     """
 
     title: str
     pipeline_classes: tuple[str, ...] = ()
-    read_local: ReadLocal = _refuse_folders
+    read_local: ReadLocal | None = None
     lora_names: re.Pattern[str] = _NOTHING
     has_references: bool = False
     has_remote_encoder: bool = False
-    refuses_attention_options: str = "its tokens have no single order over frames, rows and columns"
+    takes_attention_options: bool = False
     takes_distilled_guidance: bool = False

@@ -131,7 +131,7 @@ def test_no_shipped_model_has_a_window_and_one_may_be_given(tmp_path: Path) -> N
         ("wan2.1-14b", '{ window = "4096" }', "window cannot be '4096'"),
         ("wan2.1-14b", "{ smooths_keys = 1 }", "smooths_keys cannot be 1"),
         ("wan2.1-14b", "true", "attention is a table"),
-        ("flux2-dev", "{ window = 4096 }", "flux2-dev: .* before the tokens of a FLUX.2 picture"),
+        ("flux2-dev", "{ window = 4096 }", "flux2-dev: .* tokens of the text stand before those of the picture"),
         ("sdxl-base", "{ smooths_keys = true }", "sdxl-base: .* of the family wan"),
     ],
 )

@@ -26,8 +26,5 @@ TRAITS = Traits(
     ),
     has_references=True,
     has_remote_encoder=True,  # language models of 3 to 17 billion parameters are worth a machine of their own
-    refuses_attention_options=(
-        "before the tokens of a FLUX.2 picture stand those of its text, so that a window would cut across both"
-    ),
     takes_distilled_guidance=True,
 )

@@ -23,5 +23,4 @@ TRAITS = Traits(
     pipeline_classes=("StableDiffusionXLPipeline",),
     read_local=_read_local,
     lora_names=re.compile(rf"^lora_te[12]_|^unet\.|^text_encoder(_2)?\.|^lora_unet_{_UNET}|{LORA_PREFIX}{_UNET}\."),
-    refuses_attention_options="SDXL's tokens lie in two dimensions, so that a window would cut across both",
 )

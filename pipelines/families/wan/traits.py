@@ -28,5 +28,5 @@ TRAITS = Traits(
         rf"{LORA_PREFIX}blocks\.\d+\.(attn[12]|self_attn|cross_attn|ffn)\."
         r"|^lora_unet_blocks_\d+_(self_attn|cross_attn|ffn)_"
     ),
-    refuses_attention_options="",
+    takes_attention_options=True,
 )

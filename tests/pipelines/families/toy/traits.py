@@ -19,6 +19,6 @@ TRAITS = Traits(
     lora_names=re.compile(r"^toy_layers\."),
     has_references=True,
     has_remote_encoder=True,
-    refuses_attention_options="",
+    takes_attention_options=True,
     takes_distilled_guidance=True,
 )
