@@ -216,9 +216,9 @@ class PlanQuestion(Answer):
 
 
 class OtherPlan(PlanQuestion):
-    """`configs` is the fingerprint of the model's configs."""
+    """`sources` is the fingerprint of what the plan was made from: configs, code and versions."""
 
-    configs: str | None = eg(None, default=None, exclude_if=lambda configs: configs is None)
+    sources: str | None = eg(None, default=None, exclude_if=lambda sources: sources is None)
 
 
 class PlanProgress(Answer):
