@@ -163,7 +163,7 @@ function modelOptions() {
   ]);
 }
 
-const familyTitle = (family, [{ id }]) => modelOf(id)?.family_title ?? family;
+const familyTitle = (family, models) => modelOf(models[0].id)?.family_title ?? family;
 
 const counted = (values, name) =>
   Object.entries(values).map(([value, count]) => [value, named(name(value), count)]);
