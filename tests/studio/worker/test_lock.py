@@ -29,6 +29,7 @@ def test_a_lock_that_was_left_is_free(tmp_path: Path) -> None:
             assert file.read_text() == str(os.getpid())
 
 
+@pytest.mark.process
 def test_whoever_waits_gets_the_lock_of_a_holder_that_was_killed(tmp_path: Path) -> None:
     file = tmp_path / "app.lock"
     code = f"""
