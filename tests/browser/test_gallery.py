@@ -144,10 +144,10 @@ def test_what_is_typed_into_tags_survives_whatever_is_drawn_meanwhile(
     page.keyboard.press("n")
 
     facts = page.locator("#lu-detail-body .lu-facts").first
-    expect(facts).not_to_contain_text("All of yours")
+    expect(facts).not_to_contain_text("Your total")
     for route in held:
         route.continue_()
-    expect(facts).to_contain_text("All of yours")
+    expect(facts).to_contain_text("Your total")
     expect(tags).to_have_value("Home, #non")
     _call(studio, f"outputs/{made[1]}", {"favourite": True}, method="PATCH")
     expect(page.locator("#lu-detail-favourite")).to_have_attribute("aria-pressed", "true")
@@ -245,7 +245,7 @@ def test_what_is_thrown_away_leaves_every_view_and_comes_back(
     page.once("dialog", lambda dialog: dialog.accept())
     page.click("#lu-gallery-purge")
     expect(tiles).to_have_count(0)
-    expect(page.locator(TOASTS)).to_contain_text("1 deleted for ever")
+    expect(page.locator(TOASTS)).to_contain_text("1 deleted forever")
     assert _call(studio, "outputs/filters")["trashed"] == 0
 
 
@@ -290,7 +290,7 @@ def test_several_are_selected_downloaded_and_thrown_away(open_page: OpenPage, ma
         page.locator("#lu-chosen").get_by_role("button", name="Download zip").click()
     with zipfile.ZipFile(Path(download.value.path())) as found:
         assert sorted(found.namelist()) == sorted(f"{output}.png" for output in made)
-    page.locator("#lu-chosen").get_by_role("button", name="To the trash").click()
+    page.locator("#lu-chosen").get_by_role("button", name="Move to trash").click()
     expect(page.locator("#lu-gallery-empty")).to_contain_text("Nothing made yet")
     page.locator(TOASTS).get_by_role("button", name="Undo").click()
     expect(tiles).to_have_count(3)

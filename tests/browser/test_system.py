@@ -137,7 +137,7 @@ def test_clearing_the_cache_asks_first(open_page: OpenPage) -> None:
     page.get_by_role("button", name="Clear: Compiled programs").click()
     expect(page.locator("#lu-toasts")).to_contain_text("freed")
     assert len(asked) == 1 and "Delete all compiled programs" in asked[0]
-    page.get_by_role("button", name="Clear: Weights as they lie on the mesh").click()
+    page.get_by_role("button", name="Clear: Sharded weights").click()
     assert len(asked) == 2 and "The checkpoints stay" in asked[1]
 
 
