@@ -37,7 +37,7 @@ def test_with_users_people_log_in_and_out(start_studio: Start, tmp_path: Path) -
         assert client.get(path).status_code == 401, path
     wrong = client.post("/login", data={"name": "ada", "password": "lovelace-1816"})
     assert wrong.status_code == 401
-    assert "do not belong together" in wrong.text
+    assert "Wrong name or password" in wrong.text
     assert not wrong.cookies
     strange = client.post(
         "/login", data={"name": "ada", "password": PASSWORD}, headers={"Sec-Fetch-Site": "cross-site"}

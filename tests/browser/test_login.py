@@ -40,7 +40,7 @@ def test_a_visitor_logs_in_and_out(
         page.get_by_label("Name").fill("ada")
         page.get_by_label("Password").fill("wrong")
         page.get_by_role("button", name="Log in").click()
-        assert "do not belong together" in page.get_by_role("alert").inner_text()
+        assert "Wrong name or password" in page.get_by_role("alert").inner_text()
         keep(page, f"login-{scheme}")
         page.get_by_label("Password").fill(PASSWORD)
         page.keyboard.press("Enter")

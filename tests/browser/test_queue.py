@@ -162,7 +162,7 @@ def test_what_waits_is_cancelled_at_once_and_the_list_cleared(
 ) -> None:
     page = open_page()
     page.get_by_role("button", name="More of the queue").click()
-    page.get_by_role("menuitem", name="Cancel what waits (3)").click()
+    page.get_by_role("menuitem", name="Cancel waiting jobs (3)").click()
     expect(page.locator("#lu-toasts")).to_contain_text("3 jobs cancelled")
     expect(page.locator(".lu-queue-item[data-state=cancelled]").nth(2)).to_be_visible()  # and what was cancelled before
     page.get_by_role("button", name="Clear").click()

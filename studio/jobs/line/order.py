@@ -193,7 +193,7 @@ class _Passed:
         for_model = self._for_model[job.id]
         reasons: list[str] = []
         if of_others := self._count_others(job, for_model):
-            reasons.append(f"everybody takes turns: {_count(of_others, 'job')} of others first")
+            reasons.append(f"everybody takes turns: {_count(of_others, 'job')} by others first")
         if for_model:
             saved = f"saves a {switch_s:.0f} s switch" if switch_s and switch_s >= 1 else "saves a model switch"
             count = len(for_model) + self._along[job.id]
