@@ -26,7 +26,7 @@ class HookError(LumeshError):
 
 
 class PromptRefusedError(RecipeError):
-    """The operator's hook refuses the prompt; shown beside the prompt."""
+    """The operator's hook refuses the prompt; the reason is shown beside the prompt."""
 
     title = "Refused"
 

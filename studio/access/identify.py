@@ -148,7 +148,7 @@ class Door:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach that address."""
+    """Tells whether only this machine can reach that address."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -58,7 +58,7 @@ class Database:
         return self._connect().execute(sql, values).fetchall()
 
     def read_one(self, sql: str, values: Values = ()) -> sqlite3.Row | None:
-        """Returns the first row of one SELECT, or None."""
+        """Returns the first row of one SELECT; None when there is none."""
         return self._connect().execute(sql, values).fetchone()
 
     @contextmanager

@@ -45,7 +45,7 @@ class BackupError(LumeshError):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The numbers of what was backed up or restored."""
+    """A summary of what was backed up or restored."""
 
     files: int
     bytes: int

@@ -1,4 +1,4 @@
-"""The left column: what to make, and the Generate button.
+"""The left column: the settings of a recipe, and the Generate button.
 
 Only the prompt and the button are always visible; the rest has the model's defaults. It is filled and read by
 static/js/create/controls.js, sizes.js, sweep.js, inputs.js, loras.js, styles.js, recipes.js and examples.js, the note

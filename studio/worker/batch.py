@@ -85,12 +85,12 @@ class Batch:
         return next((member for member in self._members if member.number == number), None)
 
     def leave(self, member: Member) -> None:
-        """Ends a cancelled job."""
+        """Removes a job from the batch and ends it as cancelled."""
         self._members.remove(member)
         self._desk.end_cancelled(member.job)
 
     def refuse(self, number: int, card: Card) -> None:
-        """Fails one job with a card, if it has not left; raises Cancelled when none is left."""
+        """Removes one job, if it has not left, and fails it with a card; raises Cancelled when none is left."""
         member = self.find(number)
         if member is not None:
             self._members.remove(member)

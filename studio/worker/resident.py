@@ -58,7 +58,7 @@ class Resident:
         return self.family.model.id if self.family else None
 
     def become(self, model: Model, on_progress: OnProgress) -> tuple[Family, Swap | None]:
-        """Loads the model and returns its family and the unfinished switch; None if it was resident already."""
+        """Loads the model; returns its family and the unfinished switch, which is None if it was resident already."""
         if self.family is not None and self.family.model.id == model.id:
             return self.family, None
         previous = self.model_id or ""
