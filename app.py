@@ -1,7 +1,7 @@
-"""The studio, started: settings, database, worker, then page and REST on one port.
+"""Starts the studio: settings, database, worker, then page and REST on one port.
 
-`python app.py` is also the entry point on Hugging Face Spaces. The worker starts first, because it needs the longest;
-the port opens before any model is loaded. This process never imports jax or torch.
+`python app.py` is also the entry point on Hugging Face Spaces. The worker starts first, because it takes longest; the
+port opens before any model is loaded. This process never imports jax or torch.
 """
 
 import pipelines  # noqa: F401, I001 - first of all: it says so when this Python is too old
@@ -41,16 +41,16 @@ from studio.worker.lock import hold_lock
 from studio.worker.supervisor import Supervisor
 
 MAX_UPLOAD = "50mb"
-LOCK_TIMEOUT_S = 2.0  # a studio that was told to stop a moment ago
+LOCK_TIMEOUT_S = 2.0  # time for a studio that is just stopping
 DEVICE_TIMEOUT_S = 120.0
-INTERRUPTED_CODE = 130  # as shells say it: a backup that was cut off is none
+INTERRUPTED_CODE = 130  # the shells' code for an interruption: an interrupted backup is incomplete
 
 console = Console(highlight=False, soft_wrap=True)
 
 
 def main() -> int:
-    """Runs until interrupted; 2 when it cannot start, with one message that says why."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to stop, by whatever means: the same way out
+    """Runs the studio until interrupted; returns 2, after one message that says why, when it cannot start."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops the studio like Ctrl+C
     collect_garbage_seldom()
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
@@ -96,9 +96,9 @@ def _serve(settings: Settings) -> None:
 
 
 def create_app(settings: Settings, database: Database, catalog: Catalog) -> FastAPI:
-    """REST, static files and the page as one application."""
+    """Creates one application from REST, static files and the page."""
     os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
-    import gradio as gr  # here, not above: it takes two seconds, in which the worker already starts
+    import gradio as gr  # imported here: it takes two seconds, in which the worker already starts
 
     from studio.ui import catalogues, first_script, login, manual, page, service_worker
 
@@ -128,10 +128,10 @@ def create_app(settings: Settings, database: Database, catalog: Catalog) -> Fast
 
 
 class Server(uvicorn.Server):
-    """uvicorn, quiet, that greets when the port answers and lets go of endless streams when told to stop."""
+    """A quiet uvicorn server that greets when the port answers, and ends endless streams when it stops."""
 
     def __init__(self, app: FastAPI, settings: Settings, database: Database) -> None:
-        # proxy_headers would believe every process of this machine; whom to believe is a setting (access/identify.py)
+        # proxy_headers would trust every process of this machine; trusted proxies are a setting (access/identify.py)
         options = {"log_level": "error", "access_log": False, "timeout_graceful_shutdown": 1, "proxy_headers": False}
         super().__init__(uvicorn.Config(app, **options))
         self._studio: Studio = app.state.studio
@@ -167,7 +167,7 @@ class Server(uvicorn.Server):
 
 def _make_data_dir(settings: Settings) -> None:
     try:
-        settings.loras_dir.mkdir(parents=True, exist_ok=True)  # where people look for a place to put theirs
+        settings.loras_dir.mkdir(parents=True, exist_ok=True)  # so that people find the folder for their files
     except OSError as error:
         raise LumeshError(
             f"{settings.data_dir} cannot be made: {error.strerror}.",
@@ -177,9 +177,9 @@ def _make_data_dir(settings: Settings) -> None:
 
 
 def _open_port(settings: Settings) -> socket.socket:
-    """Binds the port before anything starts: one that is taken should not cost the start of a worker."""
+    """Binds the port before anything starts, so that a port in use does not cost the start of a worker."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # Named as TCP, or asyncio leaves Nagle's algorithm on, and answers and events wait 40 ms for the client's ACK.
+    # IPPROTO_TCP is explicit, or asyncio leaves Nagle's algorithm on, and answers wait 40 ms for the client's ACK.
     port = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,6 +1,6 @@
-"""Who may use the studio: the part of the settings that says so. settings.py reads it with the rest.
+"""The settings that say who may use the studio; settings.py reads them with the rest.
 
-Secrets of the Hugging Face login come from the environment alone, as Spaces set them.
+Secrets of the Hugging Face login come only from the environment, as Spaces set them.
 Not here: what a mode does (access/), whether the chosen one is safe (access/safety.py).
 """
 
@@ -21,7 +21,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Mode(StrEnum):
-    """How people are told apart."""
+    """How users are identified."""
 
     OPEN = "open"  # not at all: everybody is the owner `local`
     PASSWORD = "password"  # by the users file
@@ -31,7 +31,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class HubLogin:
-    """What a Space with `hf_oauth: true` is given."""
+    """The OAuth credentials that a Space with `hf_oauth: true` gets."""
 
     client_id: str
     client_secret: str = field(repr=False)
@@ -42,7 +42,7 @@ class HubLogin:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings:
-    """`is_open` means open to other machines, on purpose. Hooks are `module:function`; `admins` are names."""
+    """The settings of access. `is_open`: other machines may connect, on purpose. Hooks are `module:function`."""
 
     mode: Mode = Mode.OPEN
     is_open: bool = False
@@ -57,7 +57,7 @@ class AccessSettings:
     hub_login: HubLogin | None = None
 
     def is_trusted(self, address: str | None) -> bool:
-        """Whether a connection from this address is a proxy's that may say who asks."""
+        """Tells whether this is the address of a trusted proxy, whose headers may name the user."""
         try:
             ip = ipaddress.ip_address((address or "").partition("%")[0])
         except ValueError:
@@ -68,7 +68,7 @@ class AccessSettings:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags, in a group of their own."""
+    """Adds the flags, in a group of their own."""
     group = parser.add_argument_group("who may use it")
     group.add_argument(
         "--access",
@@ -114,7 +114,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
-    """Values of the environment as text, so that argparse checks them as it checks flags."""
+    """Reads defaults from the environment as text, so that argparse checks them like flags."""
     defaults = {"user_header": "X-Forwarded-User", "submits_per_minute": str(SUBMITS_PER_MINUTE)}
     for name in FLAGS:
         if value := environment.get(f"LUMESH_{name.upper()}"):
@@ -123,7 +123,7 @@ def read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def make(found: argparse.Namespace, environment: Mapping[str, str], *, has_users: bool) -> AccessSettings:
-    """The settings out of parsed flags."""
+    """Makes the settings from parsed flags."""
     hub_login = _read_hub_login(environment)
     likely = Mode.HUGGINGFACE if hub_login else Mode.PASSWORD if has_users else Mode.OPEN
     values: dict[str, Any] = {name: getattr(found, name) for name in FLAGS if name != "access"}
@@ -141,7 +141,7 @@ def _read_hub_login(environment: Mapping[str, str]) -> HubLogin | None:
     client_id, client_secret = environment.get("OAUTH_CLIENT_ID"), environment.get("OAUTH_CLIENT_SECRET")
     space_host = (
         environment.get("SPACE_HOST", "").partition(",")[0].strip()
-    )  # a list where there is a domain of its own
+    )  # a list if the Space has a custom domain too
     if not client_id or not client_secret or not space_host:
         return None
     return HubLogin(

@@ -1,9 +1,9 @@
 """The one way to ask for work: REST, the page's endpoints, OpenAI's API, MCP, grids and sweeps all come through here.
 
-A recipe is checked against the catalogue and the asker's own pictures (`prepare`), admitted (the asker's rate, the
-operator's prompt hook), and queued within the asker's quota (`submit`); what was queued is edited, cancelled and
-retried by those alone who may see it. Protocols differ in how they say it, never in what is let through.
-Not here: who asks (visit.py), rows (jobs/queue.py), routes (api/routes), what a grid or sweep stands for (jobs/many).
+A recipe is checked against the catalogue and the visitor's own pictures (`prepare`), admitted (the visitor's rate
+limit, the operator's prompt hook), and queued within the visitor's quota (`submit`). Only those who may see a job can
+edit, cancel and retry it. Protocols differ in their syntax, never in what they allow.
+Not here: who asks (visit.py), rows (jobs/queue.py), routes (api/routes), expanding grids and sweeps (jobs/many).
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ from studio.visit import Visit
 def prepare(visit: Visit, recipe: Recipe, *, preset: str | None = None, owner: str | None = None) -> Wanted:
     """Checks and fills a recipe, and names the programs it needs; raises RecipeError.
 
-    `preset` is the one that the settings came from; raises NotFoundError when there is none. `owner` is whose pictures
-    the recipe may start from, where that is not the visitor.
+    `preset` is the id of the preset that the settings came from; raises NotFoundError when it does not exist. `owner`
+    is the owner of the input pictures, if that is not the visitor.
     """
     resolved = resolve(recipe, visit.studio.catalog)
     model = visit.studio.catalog.get(resolved.model)
@@ -37,7 +37,7 @@ def prepare(visit: Visit, recipe: Recipe, *, preset: str | None = None, owner: s
 
 
 def submit(visit: Visit, wanted: Sequence[Wanted]) -> list[Job]:
-    """Queues all of them in this order, or none.
+    """Queues all jobs in this order, or none.
 
     Raises RateError, PromptRefusedError, QueueQuotaError, DiskFullError, or RecipeError for unknown pictures.
     """
@@ -46,9 +46,9 @@ def submit(visit: Visit, wanted: Sequence[Wanted]) -> list[Job]:
 
 
 def edit(visit: Visit, job_id: str, changes: dict[str, Any]) -> Job:
-    """Changes fields of the recipe of a job that waits; raises JobStateError when it waits no longer.
+    """Changes fields of a waiting job's recipe; raises JobStateError when it is no longer waiting.
 
-    With another model, what is not given takes that model's defaults.
+    With another model, fields not given take that model's defaults.
     """
     job = visit.get_job(job_id)
     is_other_model = changes.get("model", job.recipe.model) != job.recipe.model
@@ -60,14 +60,14 @@ def edit(visit: Visit, job_id: str, changes: dict[str, Any]) -> Job:
 
 
 def cancel(visit: Visit, job_id: str) -> Job:
-    """Ends a waiting job at once, a running one at its next chunk; the job as it is now."""
+    """Cancels a waiting job at once, a running one at its next chunk; returns the job in its current state."""
     visit.get_job(job_id)
     queue.cancel(visit.database, job_id)
     return visit.get_job(job_id)
 
 
 def withdraw(visit: Visit, job_ids: Sequence[str]) -> None:
-    """Cancels what the visitor asked for and no longer waits for; jobs that have ended stay as they are."""
+    """Cancels jobs whose result the visitor no longer waits for; ended jobs stay as they are."""
     for job_id in job_ids:
         queue.cancel(visit.database, job_id)
 
@@ -88,7 +88,7 @@ def duplicate(visit: Visit, job_id: str, *, keeps_seed: bool) -> Job:
 
 
 def expand_sweep(visit: Visit, asked: sweep.Sweep) -> sweep.Expanded:
-    """Reads a sweep's prompt with the studio's wildcards; raises RecipeError."""
+    """Parses a sweep's prompt with the studio's wildcards; raises RecipeError."""
     folder = visit.studio.settings.wildcards_dir
     return sweep.expand(asked, lambda name: read_wildcard(folder, name))
 
@@ -100,20 +100,20 @@ def submit_sweep(visit: Visit, asked: sweep.Sweep, *, preset: str | None = None)
 
 
 def expand_grid(visit: Visit, asked: grid_spec.Grid) -> grid_spec.Expanded:
-    """Reads a grid's axes and recipe; raises RecipeError."""
+    """Parses a grid's axes and recipe; raises RecipeError."""
     return grid_spec.expand(asked, lambda recipe: prepare(visit, recipe))
 
 
 def submit_grid(visit: Visit, asked: grid_spec.Grid) -> tuple[str, list[str]]:
-    """Queues a job for each cell, or none; the grid's id, and its jobs' ids row by row."""
+    """Queues a job for each cell, or none; returns the grid's id, and its jobs' ids row by row."""
     expanded = expand_grid(visit, asked)
-    if not expanded.is_too_many:  # else the cells are not even listed
+    if not expanded.is_too_many:  # a grid that is too large is refused below, before its cells are expanded
         _admit(visit, [cell.recipe for cell in expanded.cells])
     return grid_store.submit(visit.database, expanded, owner=visit.owner, quota=_quota(visit))
 
 
 def retry_grid(visit: Visit, grid_id: str) -> list[str]:
-    """Queues a grid's failed, cancelled and interrupted cells again; the ids of their jobs."""
+    """Queues a grid's failed, cancelled and interrupted cells again; returns the ids of their jobs."""
     grid = visit.get_grid(grid_id)
     _admit(visit, [job.recipe for job in queue.read_jobs(visit.database, [cell.job_id for cell in grid.cells])])
     return grid_store.retry(visit.database, grid, quota=_quota(visit))

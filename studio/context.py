@@ -1,4 +1,4 @@
-"""The app process in one object: settings, database, catalogue, and the services that routes reach."""
+"""The app's context in one object: settings, database, catalogue, and the services that routes use."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from studio.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Studio:
-    """What the routes work with; one per application."""
+    """The objects that routes use; one per application."""
 
     settings: Settings
     database: Database
@@ -24,6 +24,6 @@ class Studio:
     door: Door
     upload_quota: Quota = UPLOAD_QUOTA
     hub_endpoint: str | None = None
-    """The hub's address, where it is not the public one or HF_ENDPOINT."""
+    """The hub's address, if it is neither the public one nor HF_ENDPOINT."""
     upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a file that somebody sent is taken apart: 40 megapixels take 250 MB for a moment, so one at a time."""
+    """Held while an uploaded file is decoded, one at a time: 40 megapixels take 250 MB for a moment."""

@@ -1,8 +1,8 @@
 """Every setting of the studio, and the only place that reads the environment.
 
-Flags win over `LUMESH_*` variables, those over the defaults; `GRADIO_SERVER_NAME` and `GRADIO_SERVER_PORT` are
-honoured, and on Hugging Face Spaces (`SPACE_ID` is set) the page listens on 0.0.0.0:7860. The app and the worker read
-the same flags, so the app starts the worker by handing its own settings on.
+Flags override `LUMESH_*` variables, which override the defaults; `GRADIO_SERVER_NAME` and `GRADIO_SERVER_PORT` are
+honoured, and on Hugging Face Spaces (`SPACE_ID` is set) the page listens on 0.0.0.0:7860. The app and the worker accept
+the same flags, so the app starts the worker by passing its own settings on.
 """
 
 import argparse
@@ -46,14 +46,14 @@ EXAMPLES = """examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the studio was started with. `model` is the one loaded while idle; None means the catalogue's default.
+    """The settings of a studio. `model` is loaded while idle; None means the catalogue's default.
 
-    `packs` are files or folders with compiled programs, beside packs/ in the data directory; `profile` is where a trace
-    of one job goes.
-    `prewarm` names what to compile while idle: `512x512`, `512x512+2` with two pictures beside it, `all`, `all+1`.
-    `text_encoder_urls` maps a model's id, or a family for all of its models, to the server that reads their prompts.
-    `chip_price` is what a chip costs an hour, in US dollars.
-    The token is a secret, so it comes from the environment alone, where nobody sees it in the list of processes.
+    `packs` are files or folders with compiled programs, in addition to packs/ in the data directory; `profile` is the
+    folder for a trace of one job.
+    `prewarm` lists shapes to compile while idle: `512x512`, `512x512+2` (with two input pictures), `all`, `all+1`.
+    `text_encoder_urls` maps a model's id, or a family for all of its models, to its text encoder server.
+    `chip_price` is the price of a chip per hour in US dollars.
+    The token is a secret, so it comes only from the environment, where it is not visible in the list of processes.
     """
 
     host: str
@@ -74,7 +74,7 @@ class Settings:
     max_disk_bytes: int | None = None
     finish_s: float = FINISH_S
     is_ephemeral: bool = False
-    """On a Space without storage: its disk is new after each restart."""
+    """True on a Space without storage, whose disk is empty after each restart."""
     chip_price: float | None = None
     access: AccessSettings = field(default_factory=AccessSettings)
 
@@ -112,18 +112,18 @@ class Settings:
 
     @property
     def layouts_dir(self) -> Path:
-        """Where the worker keeps weights as they lie on the mesh, with `keep_layouts`."""
+        """The folder for the worker's copies of weights, sharded for the mesh, with `keep_layouts`."""
         return self.data_dir / "cache" / "layouts"
 
     @property
     def pack_paths(self) -> tuple[Path, ...]:
-        """Files and folders that may hold compiled programs."""
+        """The files and folders that may hold compiled programs."""
         folder = self.data_dir / "packs"
         return (*self.packs, folder) if folder.is_dir() else self.packs
 
     @property
     def plans_dir(self) -> Path:
-        """Whole plans, as the System page shows them; what compilers said stands in cache/plan."""
+        """The folder for finished plans, as the System page shows them; compilers' answers are in cache/plan."""
         return self.data_dir / "cache" / "plans"
 
     @property
@@ -151,11 +151,11 @@ class Settings:
         return self.data_dir / "worker.lock"
 
     def find_text_encoder(self, model: Model) -> str | None:
-        """The address of the server that reads this model's prompts; None when it has a text encoder of its own."""
+        """Returns the URL of this model's text encoder server; None when it runs its own text encoder."""
         return self.text_encoder_urls.get(model.id) or self.text_encoder_urls.get(model.family)
 
     def worker_flags(self) -> list[str]:
-        """The flags that give the worker process these settings; the token it finds where we found it."""
+        """Returns the flags that give the worker process these settings, except the token, which it inherits."""
         flags = ["--data-dir", str(self.data_dir)]
         for name, value in (("--model", self.model), ("--mesh", self.mesh), ("--chip-price", self.chip_price)):
             if value is not None:
@@ -176,7 +176,7 @@ class Settings:
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Exits with code 2 and one clear line when a value is wrong."""
+    """Reads the settings; exits with code 2 and one clear line when a value is wrong."""
     parser = _make_parser(_read_defaults(environment))
     found = parser.parse_args(arguments)
     data_dir = found.data_dir.expanduser().absolute()
@@ -205,14 +205,14 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse without the usage lines before an error."""
+    """An argparse parser that prints errors without the usage lines."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; --help shows examples\n")
 
 
 def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
-    """Defaults as text, so that argparse checks a variable exactly as it checks a flag."""
+    """Reads defaults from the environment as text, so that argparse checks variables like flags."""
     on_spaces = "SPACE_ID" in environment
     defaults = {
         "host": environment.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_spaces else "127.0.0.1"),
@@ -399,7 +399,7 @@ def _parse_text_encoders(text: str) -> dict[str, str]:
     for entry in text.split(","):
         name, separator, url = entry.strip().partition("=")
         names = [name]
-        if not separator or "/" in name:  # an address alone, which may have an = in its query
+        if not separator or "/" in name:  # a URL alone, which may have an = in its query
             names = [family for family, traits in list_traits() if traits.has_remote_encoder]
             url = entry.strip()
         parts = urlsplit(url)

@@ -1,8 +1,7 @@
-"""Who asks, and what they may touch: every job and file is reached through here, whatever protocol asks for it.
+"""Authorization: who asks, and what they may access; every protocol gets jobs and files through here.
 
-The gate has found out who a request comes from (api/middleware/auth.py). Other people's things raise the same
-NotFoundError as things that do not exist; admins see everything, and with a shared gallery everybody sees everybody's
-outputs and presets.
+api/middleware/auth.py has identified the visitor. Other people's things raise the same NotFoundError as things that do
+not exist; admins see everything, and with a shared gallery everybody sees everybody's outputs and presets.
 Not here: queueing (asking.py), how a route gets its Visit (api/visitor.py).
 """
 
@@ -26,14 +25,14 @@ from studio.library.uploads import Upload
 
 
 class NotFoundError(LumeshError):
-    """Something that does not exist, or belongs to somebody else."""
+    """The thing does not exist, or belongs to somebody else."""
 
     title = "Not found"
     status = 404
 
 
 class NotAllowedError(LumeshError):
-    """An action that the visitor has no right to."""
+    """The visitor has no right to this action."""
 
     title = "Not allowed"
     status = 403
@@ -41,7 +40,7 @@ class NotAllowedError(LumeshError):
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """One request: who asks, and the studio as far as it is theirs."""
+    """One visitor's access to the studio, for one request."""
 
     person: Person
     studio: Studio
@@ -59,21 +58,21 @@ class Visit:
         return self.studio.settings.presets_dir
 
     def get_job(self, job_id: str) -> Job:
-        """Raises NotFoundError."""
+        """Returns a job that the visitor may see; raises NotFoundError."""
         job = queue.read_job(self.database, job_id)
         if job is None or not self.may_see(job.owner):
             raise NotFoundError(f"There is no job {job_id!r}.", advice="GET /api/v1/jobs lists the jobs.")
         return job
 
     def get_grid(self, grid_id: str) -> GridRow:
-        """Raises NotFoundError."""
+        """Returns a grid that the visitor may see; raises NotFoundError."""
         grid = grid_store.read_grid(self.database, grid_id)
         if grid is None or not self.may_see(grid.owner):
             raise NotFoundError(f"There is no grid {grid_id!r}.", advice="GET /api/v1/grids lists the grids.")
         return grid
 
     def get_output(self, output_id: str) -> Output:
-        """Raises NotFoundError."""
+        """Returns an output that the visitor may see; raises NotFoundError."""
         return self._find_output(output_id, is_shared=self.shares_gallery)
 
     def get_own_output(self, output_id: str) -> Output:
@@ -81,7 +80,7 @@ class Visit:
         return self._find_output(output_id, is_shared=False)
 
     def get_upload(self, upload_id: str) -> Upload:
-        """Raises NotFoundError."""
+        """Returns an upload that the visitor may see; raises NotFoundError."""
         upload = uploads.read_upload(self.database, upload_id)
         if upload is None or not self.may_see(upload.owner):
             raise NotFoundError(f"There is no upload {upload_id!r}.", advice="Unused uploads are kept for a day.")
@@ -100,7 +99,7 @@ class Visit:
 
     @property
     def whose_to_change(self) -> str | None:
-        """The owner whose things the visitor may change by id: themselves, or anybody (None)."""
+        """The owner whose things the visitor may change by id: the visitor, or anybody (None)."""
         return None if self.person.is_admin else self.owner
 
     @property
@@ -108,7 +107,7 @@ class Visit:
         return self.studio.settings.access.shared_gallery
 
     def choose_owner(self, *, is_everyone: bool, is_shared: bool = False) -> str | None:
-        """Returns whose things a list has: the visitor's, or everybody's (None); raises NotAllowedError."""
+        """Returns whose things to list: the visitor's, or everybody's (None); raises NotAllowedError."""
         if not is_everyone:
             return self.owner
         if not self.person.is_admin and not is_shared:
@@ -117,11 +116,11 @@ class Visit:
 
     @property
     def is_operator(self) -> bool:
-        """Whether they look after the studio: an admin, or whoever sits alone at the machine."""
+        """Tells whether the visitor operates the studio: an admin, or somebody alone at their own machine."""
         return self.person.is_admin or self.person.is_alone
 
     def note(self, what: str, **fields: Any) -> None:
-        """Writes to the audit log what cannot be undone, or concerns everybody."""
+        """Writes to the audit log; for actions that cannot be undone, or that concern everybody."""
         self.studio.door.audit.note(what, owner=self.owner, address=self.person.address, **fields)
 
     def _find_output(self, output_id: str, *, is_shared: bool) -> Output:

@@ -1,5 +1,5 @@
-"""Who asks, and whether they may: passwords, users, sessions, limits, refusals and the log of them.
+"""Authentication and admission: passwords, users, sessions, rate limits, the operator's hooks and the audit log.
 
-Nothing here knows a route or a page: requests come in as their headers and the address they come from. What an owner
-may touch is decided where the things are (visit.py).
+Nothing here knows a route or a page: a request is given as its headers and the address that it comes from. Which
+objects an owner may access is decided elsewhere (visit.py).
 """

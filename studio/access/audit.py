@@ -1,7 +1,7 @@
 """The audit log: logins, refusals and deletions, one line of JSON each, only ever appended.
 
-Written by the app, the worker and the command line at once, so each line is one write under a lock of the file; when it
-is full it becomes `audit.jsonl.1`, and so on. Prompts stand here only when refused; passwords and tokens never.
+The app, the worker and the command line write it concurrently, so each line is one write under a file lock. A full log
+becomes `audit.jsonl.1`, and so on. Prompts are logged only when refused; passwords and tokens never.
 """
 
 import fcntl
@@ -17,14 +17,14 @@ MAX_TEXT_CHARS = 2000
 
 
 class Audit:
-    """The log."""
+    """The audit log of one data directory."""
 
     def __init__(self, file: Path, *, max_bytes: int = MAX_BYTES) -> None:
         self._file = file
         self._max_bytes = max_bytes
 
     def note(self, what: str, **fields: Any) -> None:
-        """Appends one event with the present time."""
+        """Appends one event with the current time."""
         texts = {name: value[:MAX_TEXT_CHARS] if isinstance(value, str) else value for name, value in fields.items()}
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = json.dumps({"at": at, "what": what, **texts}, ensure_ascii=False) + "\n"

@@ -1,6 +1,6 @@
 """`python app.py users ...`: who may log in, from the command line of the machine that holds the data.
 
-Passwords are asked for, or come through standard input; never as an argument, which other people of the machine see.
+Passwords are prompted for or read from standard input; never from an argument, which others on the machine could see.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             _show(users)
             return 0
         case "add":
-            if name in users.read():  # before anybody types a password
+            if name in users.read():  # checked before anybody types a password
                 raise UsersError(f"There is a user {name!r} already.", advice="`users password` gives a new password.")
             password = None if found.no_password else _read_password(is_piped=found.password_stdin)
             users.add(name, password=password, is_admin=found.admin)

@@ -1,10 +1,9 @@
-"""Functions of the operator that may refuse a recipe or a picture, named `module:function` in the settings.
+"""The operator's hooks, which may refuse a recipe or a picture; the settings name them as `module:function`.
 
-A hook gets keyword arguments and returns why not, for people to read, or None. The prompt hook runs in the app before
-anything is queued: `owner`, `recipe` (as REST gives it). The image hook runs in the worker, for pictures that
-a recipe starts from before anything is made, and for what was made before anything is kept: `owner`, `recipe`, `pixels`
-(uint8; height, width, 3, of a video frames first). A hook that fails refuses: a filter that
-is broken must not be one that is off.
+A hook gets keyword arguments and returns the reason for a refusal, worded for people, or None. The prompt hook runs in
+the app before anything is queued, with `owner` and `recipe` (as in REST). The image hook runs in the worker, on a
+recipe's input pictures before anything is generated and on outputs before they are stored, with `owner`, `recipe` and
+`pixels` (uint8; height, width, 3; for a video frames first). A hook that raises an error refuses: hooks fail closed.
 """
 
 import importlib
@@ -21,19 +20,19 @@ log = logging.getLogger(__name__)
 
 
 class HookError(LumeshError):
-    """A hook that cannot be imported."""
+    """The hook cannot be imported."""
 
     title = "A hook cannot be used"
 
 
 class PromptRefusedError(RecipeError):
-    """A prompt that the operator's hook refuses; shown beside the prompt."""
+    """The operator's hook refuses the prompt; the reason is shown beside the prompt."""
 
     title = "Refused"
 
 
 class ImageRefusedError(LumeshError):
-    """A picture that the operator's hook refuses; it is not kept."""
+    """The operator's hook refuses a picture, which is not stored."""
 
     title = "Refused"
 

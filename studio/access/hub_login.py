@@ -1,9 +1,9 @@
 """Logging in with a Hugging Face account, on a Space whose README says `hf_oauth: true`.
 
-OpenID Connect's code flow with PKCE, in three requests by httpx: where the provider's endpoints are, the code for an
-access token, the token for who it is. What comes straight from the provider over TLS needs no second signature. The
-token is used that once and kept nowhere. (The helpers of gradio and huggingface_hub keep it in the browser's cookie,
-and outside of Spaces they log everybody in as the server's own account.)
+This is OpenID Connect's code flow with PKCE, in three requests by httpx: discover the provider's endpoints, exchange
+the code for an access token, and read the user info with it. Answers come straight from the provider over TLS, so the
+ID token's signature is not checked. The token is used once and never stored. (The helpers of gradio and huggingface_hub
+keep it in the browser's cookie, and outside of Spaces they log everybody in as the server's own account.)
 """
 
 import base64
@@ -30,7 +30,7 @@ CALLBACK_PATH = "/login/callback"  # one of the two that the hub allows for a Sp
 
 
 class HubLoginError(LumeshError):
-    """A login that failed."""
+    """The login failed."""
 
     title = "Logging in did not work"
 
@@ -39,7 +39,7 @@ class HubLoginError(LumeshError):
 
 
 class Account(BaseModel):
-    """An account of the hub; `sub` stays when it is renamed, so it is the owner."""
+    """An account of the hub; `sub` survives a renaming, so it serves as the owner."""
 
     sub: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")
     preferred_username: str = Field(min_length=1, max_length=100)
@@ -57,7 +57,7 @@ class _Endpoints:
 
 
 class HubLogins:
-    """The login flow; its state meanwhile is in a signed cookie of the visitor."""
+    """The login flow; its state is in a signed cookie of the visitor."""
 
     def __init__(self, login: HubLogin, key: bytes) -> None:
         self._login = login

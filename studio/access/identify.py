@@ -1,7 +1,7 @@
 """The one place that decides who a request comes from, and whether it may queue something now.
 
-Every request is asked anew, so who was removed, or logged out elsewhere, is out at once. Names that a proxy sets are
-believed only from the proxies in the settings, and so is what they say of the address behind them.
+Every request is checked anew, so a user who was removed or logged out elsewhere loses access at once. User names and
+client addresses in a proxy's headers are trusted only if the settings list the proxy.
 """
 
 import ipaddress
@@ -148,7 +148,7 @@ class Door:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach that address."""
+    """Tells whether only this machine can reach that address."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

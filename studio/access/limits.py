@@ -1,6 +1,6 @@
-"""How often something may be done: a burst at once, then one after each interval, counted for each key alone.
+"""Rate limits per key: a burst at once, then one action per interval (GCRA).
 
-One number a key: the time at which its debt is paid. In memory, because a restart may forgive.
+Each key stores one number, the time at which its debt is paid. It is in memory only: a restart may forgive debts.
 """
 
 import threading
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pipelines.errors import LumeshError
 
-MAX_KEYS = 10_000  # strangers choose some of the keys
+MAX_KEYS = 10_000  # a limit, because strangers choose some of the keys
 
 
 class RateError(LumeshError):
@@ -34,7 +34,7 @@ class Limiter:
         self._lock = threading.Lock()
 
     def take(self, key: str) -> float:
-        """Uses one up and returns 0, or returns the seconds to wait for the next."""
+        """Uses up one action and returns 0, or returns the seconds until the next is allowed."""
         now = self._read_clock()
         with self._lock:
             paid_at = max(self._paid_at.get(key, now), now)
@@ -49,6 +49,6 @@ class Limiter:
             return 0.0
 
     def forgive(self, key: str) -> None:
-        """Clears a key's debt, as if nothing had been taken."""
+        """Clears a key's debt, as if no action had been taken."""
         with self._lock:
             self._paid_at.pop(key, None)

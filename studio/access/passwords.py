@@ -1,7 +1,7 @@
-"""Passwords as scrypt hashes, made and compared slowly on purpose.
+"""Passwords as scrypt hashes, which are slow on purpose.
 
 The cost is OWASP's second recommendation for scrypt: 32 MiB and about a third of a second on one core. It is part of
-each hash, so it can be raised later. Only a few are computed at a time: logins must not fill the memory.
+each hash, so it can be raised later. Only a few hashes are computed at a time: logins must not fill the memory.
 """
 
 import base64
@@ -20,14 +20,14 @@ _turns = threading.BoundedSemaphore(2)
 
 
 def hash_password(password: str) -> str:
-    """Hashes a password; the text holds salt and cost as well."""
+    """Hashes a password; the returned text contains salt and cost as well."""
     salt = secrets.token_bytes(SALT_BYTES)
     digest = _scrypt(password, salt, LOG2_N, R, P)
     return "$".join(("scrypt", str(LOG2_N), str(R), str(P), _encode(salt), _encode(digest)))
 
 
 def is_password(password: str, stored: str) -> bool:
-    """Whether this password made that hash, in constant time."""
+    """Tells whether this password made that hash, in constant time."""
     _, log2_n, r, p, salt, digest = stored.split("$")
     found = _scrypt(password, base64.b64decode(salt), int(log2_n), int(r), int(p))
     return hmac.compare_digest(found, base64.b64decode(digest))
@@ -43,4 +43,4 @@ def _encode(content: bytes) -> str:
 
 
 NOBODYS = "$".join(("scrypt", str(LOG2_N), str(R), str(P), _encode(bytes(SALT_BYTES)), _encode(bytes(64))))
-"""The hash that passwords of unknown names are compared with, so that they take as long; no password makes it."""
+"""Passwords for unknown names are compared with this hash, so that they take as long; no password matches it."""

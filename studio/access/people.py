@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-LOCAL_OWNER = "local"  # everybody, as long as nobody logs in
+LOCAL_OWNER = "local"  # the owner of everything where nobody logs in
 
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """`owner` is whose jobs and files they are, `name` what people read; `address` is where the request comes from.
+    """The person behind a request: `owner` owns jobs and files, `name` is shown, `address` is the client's address.
 
-    `is_alone` says that this is somebody at their own machine, where nothing is counted. `can_log_out` needs a session.
+    `is_alone` marks somebody at their own machine, where nothing is rate-limited. `can_log_out` requires a session.
     """
 
     owner: str
@@ -21,4 +21,4 @@ class Person:
 
 
 PERSON = "lumesh.person"
-"""Key of a request's scope under which its Person lies once api/middleware/auth.py let it through."""
+"""Key of the ASGI scope under which api/middleware/auth.py stores the request's Person."""

@@ -1,4 +1,4 @@
-"""Whether what was chosen is safe to start: nobody opens their machine to others by accident."""
+"""Checks that the settings of access are safe: nobody opens their machine to others by accident."""
 
 from pipelines.errors import LumeshError
 from studio.access.identify import is_loopback
@@ -15,13 +15,13 @@ ADMIN_WARNING = "There is no admin; `--admins NAME` names some."
 
 
 class AccessError(LumeshError):
-    """Settings of access that do not fit together."""
+    """The settings of access contradict each other or are unsafe."""
 
     title = "Who may use it?"
 
 
 def check(settings: Settings) -> list[str]:
-    """Warnings to print; raises AccessError when the studio must not start like this."""
+    """Returns warnings to print; raises AccessError when the studio must not start with these settings."""
     access = settings.access
     if access.mode is Mode.OPEN:
         if is_loopback(settings.host):

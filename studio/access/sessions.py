@@ -1,7 +1,8 @@
-"""Sessions: who logged in, in a cookie that the server signed; nothing to steal lies on the server.
+"""Sessions as signed cookies: the server stores no sessions that could be stolen.
 
-The key is made once, in a file for the studio's own eyes. A session ends at its time, by logging out (its id is noted
-in the database until then), or when the password behind it changed. Each purpose signs with a key of its own.
+The signing key is made once, in a file that only the studio's account can read. A session ends when it expires, by
+logging out (its id is on a revocation list in the database until then), or when the user's password changes. Each
+purpose signs with a key of its own.
 """
 
 import base64
@@ -25,7 +26,7 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """`owner` is whose jobs they are, `name` what people read; `stamp` must still be the user's (users.py)."""
+    """A session: `owner` owns jobs, `name` is shown; it is valid while `stamp` is the user's current one (users.py)."""
 
     id: str
     owner: str
@@ -35,7 +36,7 @@ class Session:
 
 
 class Signer:
-    """Signs small JSON objects that pass through other people's hands."""
+    """Signs small JSON objects that clients keep and send back."""
 
     def __init__(self, key: bytes, *, purpose: str) -> None:
         self._key = hmac.digest(key, purpose.encode(), hashlib.sha256)
@@ -46,7 +47,7 @@ class Signer:
         return f"{body}.{self._seal(body)}"
 
     def read(self, text: str) -> dict[str, Any] | None:
-        """Returns what was signed with this key; None for anything else."""
+        """Returns the values if they were signed with this key; None otherwise."""
         body, _, seal = text.partition(".")
         if not hmac.compare_digest(seal.encode(), self._seal(body).encode()):
             return None
@@ -72,7 +73,7 @@ class Sessions:
         return self._signer.sign(asdict(session))
 
     def read(self, cookie: str) -> Session | None:
-        """Returns the session of a cookie; None if it is forged, over or ended."""
+        """Returns the session of a cookie; None if it is forged, expired or revoked."""
         values = self._signer.read(cookie)
         if values is None:
             return None
@@ -83,14 +84,14 @@ class Sessions:
         return None if ended else session
 
     def end(self, session: Session) -> None:
-        """Revokes the session, so that copies of its cookie are void too."""
+        """Revokes the session, so that copies of its cookie become invalid too."""
         with self._database.write() as tx:
             tx.execute("INSERT OR IGNORE INTO ended_sessions (id, until) VALUES (?, ?)", (session.id, session.until))
             tx.execute("DELETE FROM ended_sessions WHERE until < ?", (time.time(),))
 
 
 def read_key(file: Path) -> bytes:
-    """Reads the signing key, which is made on first use; only the studio's own account can read the file."""
+    """Reads the signing key; makes it on first use, in a file that only the studio's own account can read."""
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,7 @@
-"""The users file: names, scrypt hashes, admins and digests of tokens, in the data directory, for its owner's eyes only.
+"""The users file: names, scrypt hashes, admins and token digests, in the data directory, readable only by its owner.
 
-`python app.py users` writes it (commands.py), whole or not at all; the running studio notices, so who is removed is out
-at once. A file that cannot be read lets nobody in.
+`python app.py users` writes it atomically (commands.py). The running studio notices changes, so a removed user loses
+access at once. A damaged file lets nobody in.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 
 
 class UsersError(LumeshError):
-    """A users file that is damaged, or a change of it that is refused."""
+    """The users file is damaged, or a change of it is refused."""
 
     title = "Users"
 
@@ -42,7 +42,7 @@ class Token(BaseModel):
 
 
 class User(BaseModel):
-    """`password` is a hash; None: only tokens."""
+    """A user; `password` is a hash, or None if they may use only tokens."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,7 @@ class User(BaseModel):
 
     @property
     def stamp(self) -> str:
-        """A digest of the password hash: a session that was opened with an older password is over."""
+        """Returns a digest of the password hash, which ends sessions that were opened with an older password."""
         return hashlib.sha256((self.password or "").encode()).hexdigest()[:16]
 
 
@@ -157,7 +157,7 @@ class Users:
             raise UsersError(
                 f"{self._file} is damaged ({error.error_count()} problems).",
                 advice="Repair it, or remove it and add the users again.",
-            ) from None  # its message would quote the file
+            ) from None  # the original message would quote the file
 
 
 def _require(users: Mapping[str, User], name: str) -> User:

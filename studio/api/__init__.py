@@ -1,1 +1,1 @@
-"""REST, on the same port as the page, for its scripts and for those of people, under one contract."""
+"""The REST API, on the same port as the page; the page's scripts and other clients use the same contract."""

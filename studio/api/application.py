@@ -1,7 +1,7 @@
-"""The application with every REST route, its middleware and its one shape of errors.
+"""The FastAPI application: every REST route, the middleware, and one shape of errors.
 
-Nobody comes in unknown (middleware/auth.py); routes check what is whose (visit.py), read untrusted input into checked
-types, and call jobs/ and library/. Every error has one shape (errors.py).
+Every request is authenticated (middleware/auth.py). Routes check ownership (visit.py), parse untrusted input into
+validated types, and call jobs/ and library/. Every error has one shape (errors.py).
 """
 
 from typing import Any
@@ -60,10 +60,10 @@ Programs written for OpenAI's API find theirs below `/v1`, language models their
 
 DOCS_PATH = "/api/docs"
 GZIP: dict[str, Any] = {
-    "minimum_size": 1000,  # a packet takes as much anyway
+    "minimum_size": 1000,  # less fits into one packet anyway
     "compresslevel": 6,  # 9 takes twice as long for 0.5 % less of our scripts
-    "thread_minimum_size": 32_000,  # 1 ms of the event loop, in which a hundred streams wait
-    # Packed already, or streams; parts of files (206) and what Gradio has compressed go through as well.
+    "thread_minimum_size": 32_000,  # takes 1 ms; larger answers would block the event loop and its hundred streams
+    # These are compressed already, or streams; partial content (206) and Gradio's compressed answers also pass as is.
     "exclude_content_types": (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream"),
 }
 
@@ -71,9 +71,9 @@ GZIP: dict[str, Any] = {
 def create_api(
     settings: Settings, database: Database, catalog: Catalog, *, lifespan: Lifespan[FastAPI] | None = None
 ) -> FastAPI:
-    """The application with every REST route; app.py mounts the page onto it.
+    """Creates the application with every REST route; app.py mounts the page onto it.
 
-    `lifespan` is what runs meanwhile in the background; without it, only requests make anything happen.
+    `lifespan` runs the background work; without it, only requests make anything happen.
     """
     app = FastAPIOffline(
         title="Lumesh",
@@ -103,8 +103,8 @@ def create_api(
     errors.install(app)
     describe.install(app)
     app.add_middleware(GZipMiddleware, **GZIP)
-    app.add_middleware(CORSMiddleware)  # allows no other origin; where there is none, Gradio adds one that does
-    app.add_middleware(LimitedSize)  # the last one added is the first one asked
+    app.add_middleware(CORSMiddleware)  # allows no other origin; without it, Gradio adds one that does
+    app.add_middleware(LimitedSize)  # the last one added runs first
     app.add_middleware(Gate, door=door)
     app.add_middleware(OwnPagesOnly)
     app.add_middleware(SafeHeaders, is_space=settings.access.is_space)

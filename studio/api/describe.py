@@ -1,6 +1,6 @@
 """The OpenAPI document: FastAPI's own, with a summary and a worked example for every route.
 
-What is sent is told in examples/, what comes back by the answer's model (answers/), whose fields have examples. Each
+Examples of requests are in examples/; examples of answers come from the fields of the response models (answers/). Each
 description ends with the curl command of its example, which /api/docs shows.
 """
 
@@ -18,7 +18,7 @@ Schema = dict[str, Any]
 
 
 def install(app: FastAPI) -> None:
-    """Makes the application's document once, when somebody asks for it."""
+    """Installs the document, which is made once, at its first request."""
     make_document = app.openapi
 
     def describe() -> dict[str, Any]:
@@ -39,7 +39,7 @@ REFS = "#/components/schemas/"
 
 
 def make_example(schema: Schema, schemas: dict[str, Schema]) -> Any:
-    """Makes an example of what a schema describes: its own, or one of its parts without those that may be missing."""
+    """Makes an example for a schema: its own, or one of its parts, without optional ones whose example is null."""
     if "examples" in schema:
         return schema["examples"][0]
     if "$ref" in schema:

@@ -1,8 +1,8 @@
 """One error shape for every route: `{"error": {"title", "detail", "advice", "fields"}}`.
 
-`fields` maps each field at fault to its message and is empty when no field is. Which status an expected error answers
-with, its class says itself (`status`); one without it is a mistake of the server. Below /v1 the shape is OpenAI's
-instead (adapters/openai_errors.py).
+`fields` maps each field at fault to its message and is empty when no field is. The class of an expected error carries
+its HTTP status (`status`); an error without one is a mistake of the server. Below /v1 the shape is OpenAI's instead
+(adapters/openai_errors.py).
 """
 
 import math
@@ -22,7 +22,7 @@ MISTAKE = 500
 
 
 def install(app: FastAPI) -> None:
-    """Every error of the application's own routes takes the one shape; an unknown /api path is one of them."""
+    """Makes every error of the application's own routes take the one shape, including that of an unknown /api path."""
     app.add_exception_handler(LumeshError, _answer_expected)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
@@ -34,7 +34,7 @@ def install(app: FastAPI) -> None:
 
 
 def find_status(error: LumeshError) -> int:
-    """The `status` that the error's class carries; a recipe's errors come from `pipelines`, which knows no HTTP."""
+    """Returns the error class's `status`; errors of recipes come from `pipelines`, which does not know HTTP."""
     return 422 if isinstance(error, RecipeError) else getattr(error, "status", MISTAKE)
 
 

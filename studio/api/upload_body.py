@@ -1,6 +1,6 @@
-"""One file as the body of a request: a form with the field `file`, or the file itself with its content type.
+"""Reads one file from the body of a request: a form with the field `file`, or the file itself with its content type.
 
-A body is read only as far as such a file may be long, whatever its headers promise. Not here: what is in it.
+A body is read only up to the size limit, whatever its headers claim. Not here: what is in the file.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -18,7 +18,7 @@ FORM_BYTES = 10_000  # the form around the file: boundaries, headers, a long fil
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What a route takes: beginnings of content types, the most bytes, and its errors for anything else."""
+    """The file that a route accepts: content type prefixes, the maximal bytes, and the errors for anything else."""
 
     what: str
     kinds: tuple[str, ...]

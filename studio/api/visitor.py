@@ -1,4 +1,4 @@
-"""A route's parameter that says who asks (`Visitor`), and the dependency of routes that only operators may use."""
+"""The route parameter that identifies the visitor (`Visitor`), and the dependency of routes only for operators."""
 
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ from studio.visit import NotAllowedError, Visit
 
 
 def is_still_here(request: Request, visit: Visit) -> bool:
-    """Whether the request would be let in again now: a stream ends when its reader logs out or is removed."""
+    """Tells whether the request would be accepted again now: a stream ends when its reader logs out or is removed."""
     person = visit.studio.door.identify(request.headers, request.client.host if request.client else None)
     return person is not None and person.owner == visit.owner
 
@@ -19,14 +19,14 @@ def _open_visit(request: Request) -> Visit:
 
 
 Visitor = Annotated[Visit, Depends(_open_visit)]
-"""The type of a route's parameter that says who asks."""
+"""The type of a route parameter that identifies the visitor."""
 
 
 def only_operators(refusal: str) -> Any:
-    """Returns the dependency of a route that only operators may use; others are answered `refusal`."""
+    """Returns the dependency of a route that only operators may use; others get the error `refusal`."""
 
     def admit(visit: Visitor) -> Visit:
-        """Raises NotAllowedError."""
+        """Returns the visit of an operator; raises NotAllowedError for anybody else."""
         if not visit.is_operator:
             raise NotAllowedError(refusal, advice="`--admins` or `app.py users add --admin` names them.")
         return visit

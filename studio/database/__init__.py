@@ -1,8 +1,8 @@
-"""One SQLite file: the only door between the app and the worker.
+"""The SQLite database, the only channel between the app and the worker.
 
 Write-ahead logging lets both read while one writes; every write is one short `BEGIN IMMEDIATE` transaction, and a
-connection belongs to one thread. `open_database` applies the numbered files in `migrations/` in order, each in one
-transaction, and keeps the number in `PRAGMA user_version`.
+connection belongs to one thread. `open_database` applies the numbered migrations in `migrations/` in order, each in one
+transaction, and stores the number in `PRAGMA user_version`.
 Not here: what the rows mean (jobs/, library/).
 """
 
@@ -17,52 +17,53 @@ from typing import Any
 from pipelines.errors import LumeshError
 
 MIGRATIONS_DIR = Path(__file__).parent / "migrations"
-# People wait longer for a page than this; our own transactions hold the lock for well under a millisecond.
+# Less than people wait for a page, and far above what our own transactions need: they hold the lock for well under a
+# millisecond.
 BUSY_TIMEOUT_MS = 10_000
-# Of each thread's own pages: 45 threads with the usual 2 MB would grow to 90 MB, and the system keeps the file once for
-# all of them anyway.
+# The page cache of each thread's connection: 45 threads with the default of 2 MB would grow to 90 MB, and the operating
+# system caches the file for all of them anyway.
 CACHE_KB = 500
 
 Values = Sequence[Any] | Mapping[str, Any]
 Transaction = sqlite3.Connection
-"""What `Database.write` yields: statements run on it are committed together, or not at all."""
+"""The connection that `Database.write` yields: its statements are committed together, or not at all."""
 
 
 class DatabaseError(LumeshError):
-    """A database that this version cannot use."""
+    """This version cannot use the database."""
 
     title = "The database cannot be used"
 
 
 class _Connection(sqlite3.Connection):
-    """Ends with the thread it belongs to: a server's threads come and go."""
+    """A thread's connection, which is closed when the thread ends: a server's threads come and go."""
 
     def __del__(self) -> None:
         self.close()
 
 
 class Database:
-    """Connections to one file, one for each thread that asks."""
+    """The connections to one file, one for each thread."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._local = threading.local()
         self._open = weakref.WeakSet[_Connection]()
         self._lock = threading.Lock()
-        # SQLite's own waiting is by looks that grow rarer, so among many threads some would never get their turn.
-        self._writing = threading.RLock()  # the same thread once more is a mistake, and SQLite says so
+        # SQLite itself waits by polling with growing delays, so among many threads some would starve.
+        self._writing = threading.RLock()  # reentrant, so that a nested write, which is a mistake, gets SQLite's error
 
     def read(self, sql: str, values: Values = ()) -> list[sqlite3.Row]:
-        """All rows of one SELECT, as one consistent snapshot."""
+        """Returns all rows of one SELECT, as one consistent snapshot."""
         return self._connect().execute(sql, values).fetchall()
 
     def read_one(self, sql: str, values: Values = ()) -> sqlite3.Row | None:
-        """The first row of one SELECT."""
+        """Returns the first row of one SELECT; None when there is none."""
         return self._connect().execute(sql, values).fetchone()
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """One transaction: committed at the end of the block, undone when it raises."""
+        """Opens a transaction, which is committed at the end of the block and rolled back when it raises."""
         connection = self._connect()
         with self._writing:
             connection.execute("BEGIN IMMEDIATE")
@@ -86,7 +87,7 @@ class Database:
             connection.row_factory = sqlite3.Row
             connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")  # safe in WAL: a power cut loses the last moments, whole
+            connection.execute("PRAGMA synchronous = NORMAL")  # safe in WAL: a power cut loses only recent commits
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
             self._local.connection = connection
@@ -96,7 +97,7 @@ class Database:
 
 
 def open_database(file: Path) -> Database:
-    """The database at `file`, created or brought up to date; raises DatabaseError when a newer version wrote it."""
+    """Opens the database, creating or migrating it; raises DatabaseError when a newer version wrote it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     database = Database(file)
     migrations = sorted(MIGRATIONS_DIR.glob("[0-9][0-9][0-9]_*.sql"))
@@ -115,7 +116,7 @@ def open_database(file: Path) -> Database:
 
 
 def _split(script: str) -> Iterator[str]:
-    """One statement at a time: `executescript` would commit the transaction that holds the migration together."""
+    """Splits a script into statements, because `executescript` would commit the migration's transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -1,1 +1,1 @@
-"""What a server needs beside the studio itself: backups, and files for systemd, nginx and Docker."""
+"""Support for hosting: backups, and files for systemd, nginx and Docker."""

@@ -1,9 +1,9 @@
-"""The data directory in one file, and back: `python app.py backup FILE` and `python app.py restore FILE`.
+"""Backs up the data directory to one file, and restores it: `python app.py backup FILE`, `python app.py restore FILE`.
 
-A backup is taken while the studio runs: the database through SQLite's own backup, as one moment, then the files that
-its rows name, which are never changed after they were written. Restoring needs a studio that is stopped, refuses what a
-newer Lumesh wrote, and deletes nothing: what was there is moved aside.
-Left out: what can be compiled, downloaded or logged again, and models unless they are asked for.
+A backup is taken while the studio runs: first a consistent snapshot of the database through SQLite's own backup, then
+the files that its rows name, which never change after they were written. Restoring requires a stopped studio, refuses
+backups of a newer Lumesh, and deletes nothing: existing files are moved aside.
+Left out: what can be compiled, downloaded or logged again, and models unless requested.
 """
 
 import argparse
@@ -38,14 +38,14 @@ MODELS = frozenset(("models", "loras"))
 
 
 class BackupError(LumeshError):
-    """A backup that cannot be written, or a file that cannot be restored."""
+    """The backup cannot be written, or the file cannot be restored."""
 
     title = "The backup cannot be used"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What was written or brought back."""
+    """A summary of what was backed up or restored."""
 
     files: int
     bytes: int
@@ -53,7 +53,7 @@ class Summary:
 
 
 def run(command: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """One of COMMANDS from the command line; the other flags are the studio's own."""
+    """Runs one of COMMANDS from the command line; the other flags are the studio's own."""
     parser = argparse.ArgumentParser(prog=f"app.py {command}", allow_abbrev=False)
     parser.add_argument("file", type=Path, help="the backup: a tar file")
     if command == "backup":
@@ -74,7 +74,7 @@ def run(command: str, arguments: Sequence[str], environment: Mapping[str, str]) 
 
 
 def backup(settings: Settings, file: Path, *, with_models: bool = False) -> Summary:
-    """Writes the backup whole or not at all; one that was there is replaced."""
+    """Writes the backup atomically, replacing an earlier file of that name."""
     data_dir = settings.data_dir
     if not settings.database_file.is_file():
         raise BackupError(f"There is no studio in {data_dir}.", advice="Name its folder with --data-dir.")
@@ -93,10 +93,10 @@ def backup(settings: Settings, file: Path, *, with_models: bool = False) -> Summ
             for source in _list_files(data_dir, skipped=REMADE if with_models else REMADE | MODELS):
                 try:
                     archive.add(source, str(source.relative_to(data_dir)), recursive=False)
-                except FileNotFoundError:  # purged, or a part of a file that has its name by now
+                except FileNotFoundError:  # purged, or a temporary file that was renamed meanwhile
                     continue
                 files, total = files + 1, total + source.stat().st_size if source.exists() else total
-        part.chmod(0o600)  # addresses and secrets of webhooks are in it
+        part.chmod(0o600)  # it contains addresses and secrets of webhooks
         with part.open("rb") as stream:
             os.fsync(stream.fileno())
         part.replace(file)
@@ -104,7 +104,7 @@ def backup(settings: Settings, file: Path, *, with_models: bool = False) -> Summ
 
 
 def restore(settings: Settings, file: Path) -> Summary:
-    """Brings a backup back; raises AlreadyRunningError while the studio runs, BackupError for a file that is none."""
+    """Restores a backup; raises AlreadyRunningError while the studio runs, BackupError for any other file."""
     data_dir = settings.data_dir
     data_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -128,7 +128,7 @@ def restore(settings: Settings, file: Path) -> Summary:
 
 
 def count_migrations() -> int:
-    """The version of the database that this Lumesh writes."""
+    """Returns the version of the database that this Lumesh writes."""
     return len(list(MIGRATIONS_DIR.glob("[0-9][0-9][0-9]_*.sql")))
 
 
@@ -139,7 +139,7 @@ def _require_folder(folder: Path) -> Path:
 
 
 def _take_snapshot(source: Path, target: Path) -> int:
-    """One moment of the database, whatever is written meanwhile; returns its version."""
+    """Copies a consistent snapshot of the database, whatever is written meanwhile; returns its version."""
     with closing(sqlite3.connect(source)) as live, closing(sqlite3.connect(target)) as copy:
         live.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")  # one file, not three
@@ -147,7 +147,7 @@ def _take_snapshot(source: Path, target: Path) -> int:
 
 
 def _list_files(data_dir: Path, *, skipped: frozenset[str]) -> Iterator[Path]:
-    """Files proper: links lead elsewhere, and names with a dot in front are parts of files."""
+    """Lists regular files; skips links, which lead elsewhere, and dotfiles, which are partial files."""
     for entry in sorted(data_dir.iterdir()):
         if entry.name in skipped or entry.name.startswith((DATABASE, ASIDE, ".")) or entry.is_symlink():
             continue
@@ -174,8 +174,8 @@ def _check_manifest(archive: tarfile.TarFile, file: Path) -> None:
 def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
     """Writes the archive's files below `folder`, which is empty.
 
-    Python's own `filter="data"` came with 3.11.4, and Debian 12 has 3.11.2. A backup holds files and folders alone, so
-    anything else in one, or a name that leads elsewhere, was not put there by us: raises BackupError.
+    Python's own `filter="data"` came with 3.11.4, and Debian 12 has 3.11.2. A backup contains only files and folders
+    below its root; raises BackupError for anything else, because we did not write it.
     """
     for member in archive:
         path = PurePosixPath(member.name)
@@ -187,7 +187,7 @@ def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         content = archive.extractfile(member)
-        assert content is not None  # of a file there is one
+        assert content is not None  # extractfile returns None only for what is no file
         with target.open("xb") as file:
             shutil.copyfileobj(content, file)
         target.chmod(member.mode & 0o755 | 0o600)
@@ -207,7 +207,7 @@ def _check_database(database: Path, file: Path) -> None:
 
 
 def _put_in_place(data_dir: Path, unpacked: Path) -> Path | None:
-    """By renaming, which a full disk cannot stop halfway through a file; returns where the old files went."""
+    """Moves the files into place by renaming, which needs no disk space; returns where the old files went."""
     brought = {entry.name for entry in unpacked.iterdir()}
     kept = REMADE | MODELS - brought
     old = [

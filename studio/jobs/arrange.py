@@ -1,6 +1,6 @@
-"""What people do with their whole line: put a job elsewhere, hold everything, cancel many, clear what has ended.
+"""Actions on an owner's whole queue: move a job, pause everything, cancel many, clear ended jobs from the list.
 
-All of it concerns one owner's jobs alone: nobody moves, holds or cancels somebody else's. Each change is told as one
+Every action concerns one owner's jobs alone: nobody moves, pauses or cancels somebody else's. Each change appends one
 event `queue.changed`, after which a page reads its jobs anew.
 """
 
@@ -16,17 +16,17 @@ from studio.jobs.states import JobState
 
 
 class Scope(StrEnum):
-    """Which of the owner's jobs are meant."""
+    """Selects which of the owner's jobs an action applies to."""
 
     WAITING = "waiting"
     ALL = "all"
 
 
 def place_before(database: Database, job_id: str, before: str | None, *, owner: str) -> None:
-    """Puts a waiting job right before another one of the same owner, or at the end of the owner's line (None).
+    """Moves a waiting job right before another one of the same owner, or to the end of the owner's line (None).
 
-    The order that people see is the one that counts: it becomes the order of the queue with this one job moved.
-    Raises JobStateError when one of the two waits no longer.
+    The displayed order, with this one job moved, becomes the order of the queue.
+    Raises JobStateError when either job is no longer waiting.
     """
     with database.write() as tx:
         line = read_line(database)
@@ -52,7 +52,7 @@ def place_before(database: Database, job_id: str, before: str | None, *, owner: 
 
 
 def pause(database: Database, *, owner: str) -> None:
-    """The owner's waiting jobs stay where they are; one that runs goes on."""
+    """Pauses the owner's waiting jobs, which keep their places; a running job goes on."""
     with database.write() as tx:
         tx.execute("INSERT OR IGNORE INTO pauses (owner, at) VALUES (?, ?)", (owner, time.time()))
         _tell(tx, owner)
@@ -70,7 +70,7 @@ def is_paused(database: Database, *, owner: str) -> bool:
 
 
 def cancel_many(database: Database, scope: Scope, *, owner: str) -> int:
-    """Cancels the owner's waiting jobs, or also the one that runs; returns how many were asked to end."""
+    """Cancels the owner's waiting jobs, or the running ones too; returns how many were asked to end."""
     states = (JobState.QUEUED,) if scope is Scope.WAITING else (JobState.QUEUED, JobState.RUNNING)
     names = ", ".join(f"'{state}'" for state in states)
     with database.write() as tx:
@@ -81,7 +81,7 @@ def cancel_many(database: Database, scope: Scope, *, owner: str) -> int:
 
 
 def clear_ended(database: Database, *, owner: str) -> int:
-    """Takes ended jobs off the queue's list; they and their pictures stay. Returns how many there were."""
+    """Hides ended jobs from the queue's list, keeping them and their outputs; returns how many were hidden."""
     finals = ", ".join(f"'{state}'" for state in JobState if state.is_final)
     with database.write() as tx:
         count = tx.execute(

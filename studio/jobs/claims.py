@@ -1,8 +1,8 @@
-"""A worker's side of the queue: take the next job, tell how far it is, end it.
+"""A worker's side of the queue: claim the next job, report its progress, end it.
 
-A claim is a row that names its worker and its attempt. Every statement names both (job.HELD), so a worker that lost its
-job (a server restarted, a supervisor gave the worker up, another attempt began) finds that out instead of overwriting
-what was decided meanwhile. What ends or puts back a worker's jobs touches that worker's alone.
+A claimed row names its worker and its attempt, which together are a fencing token: every statement checks both
+(job.HELD), so a worker that lost its job (a server restarted, a supervisor gave the worker up, another attempt began)
+notices instead of overwriting newer state. Ending or requeueing a worker's jobs touches only that worker's jobs.
 """
 
 import json
@@ -29,17 +29,17 @@ INTERRUPTED = Card(
 
 
 def find_next_model(database: Database, *, resident: str | None) -> str | None:
-    """The model of the job that would be claimed now; None when nobody waits."""
+    """Returns the model of the job that would be claimed now, or None when no job waits."""
     chosen = choose_next(read_line(database), resident)
     return chosen.model if chosen else None
 
 
 def claim_next(database: Database, worker: str = LOCAL, *, resident: str | None) -> Job | None:
-    """Takes the job whose turn it is for a worker with this model (order.py), and counts whom it overtook.
+    """Claims the next job for a worker with this resident model (order.py), and counts the jobs that it overtook.
 
-    None when nobody waits.
+    Returns None when no job waits.
     """
-    if not read_line(database).owners:  # without the write lock, which an idle worker must not take 20 times a second
+    if not read_line(database).owners:  # checked without the write lock: an idle worker polls 20 times a second
         return None
     with database.write() as tx:
         line = read_line(database)
@@ -53,16 +53,16 @@ def claim_next(database: Database, worker: str = LOCAL, *, resident: str | None)
 
 
 def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
-    """Takes waiting jobs that can run as one batch with a claimed one, for `room` outputs in all, in turn.
+    """Claims waiting jobs, in turn, that can run as one batch with a claimed job, for at most `room` more outputs.
 
-    Nobody waits longer for them, so whom they pass is not counted as overtaken. From now on all share the machine of
-    the worker. Nobody joins a job that its worker does not hold any more.
+    They delay nobody, so the jobs that they pass do not count as overtaken. From now on all jobs of the batch share
+    the cost of the worker's machine. Returns none when the worker no longer holds the first job.
     """
     kind = Share.of(job.kind, job.recipe, job.programs).kind
     if kind is None or room <= 0 or job.worker is None:
         return []
     now = time.time()
-    with database.write() as tx:  # nobody else writes while it looks ahead
+    with database.write() as tx:  # the write lock keeps the line unchanged while it is searched
         if not is_held(tx, job):
             return []
 
@@ -79,7 +79,7 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
 
 
 def report(database: Database, job: Job, progress: Progress, *, eta_s: float | None) -> bool:
-    """Stores where the job stands; False when it must end, because somebody cancelled it or it is no longer ours."""
+    """Stores a job's progress and renews its lease; False when the job was cancelled or its claim was lost."""
     is_step = progress.phase == "denoising"
     with database.write() as tx:
         row = tx.execute(
@@ -115,7 +115,7 @@ def report(database: Database, job: Job, progress: Progress, *, eta_s: float | N
 
 
 def save_preview(database: Database, job: Job, jpeg: bytes) -> None:
-    """Replaces the job's latest preview, unless its worker does not hold it any more."""
+    """Replaces the job's latest preview, if its worker still holds the job."""
     with database.write() as tx:
         row = tx.execute(
             f"INSERT INTO previews (job_id, version, jpeg) SELECT id, 1, :jpeg FROM jobs WHERE {HELD} "
@@ -128,12 +128,12 @@ def save_preview(database: Database, job: Job, jpeg: bytes) -> None:
 
 
 def is_held(tx: Transaction, job: Job) -> bool:
-    """Whether the worker that claimed the job still holds it."""
+    """Tells whether the worker that claimed the job still holds it."""
     return tx.execute(f"SELECT 1 FROM jobs WHERE {HELD}", job.claim).fetchone() is not None
 
 
 def is_taken_over(database: Database, job: Job) -> bool:
-    """Whether a later attempt at this job runs, or made its outputs."""
+    """Tells whether a later attempt at this job runs or made its outputs."""
     found = database.read_one(
         "SELECT 1 FROM jobs WHERE id = ? AND attempt > ? AND state IN (?, ?)",
         (job.id, job.attempt, JobState.RUNNING, JobState.DONE),
@@ -150,7 +150,7 @@ def finish(
     compiles: int,
     revision: str,
 ) -> Job | None:
-    """Ends a job well, in the transaction that stores its outputs; None, and they must not be, when it was lost."""
+    """Marks a job as done, in the transaction that stores its outputs; None when the claim was lost: store nothing."""
     return end(
         tx,
         job,
@@ -163,7 +163,7 @@ def finish(
 
 
 def fail(database: Database, job: Job, card: Card) -> None:
-    """Ends a job with a card that says what happened and what to try."""
+    """Marks a job as failed, with a card that says what happened and what to try."""
     with database.write() as tx:
         end(tx, job, JobState.FAILED, error=json.dumps(card.to_json()))
 
@@ -175,30 +175,30 @@ def end_cancelled(database: Database, job: Job) -> None:
 
 
 def fail_running(database: Database, card: Card, worker: str = LOCAL) -> None:
-    """Ends what a worker that died was doing. Only for its supervisor, when the process is gone for certain."""
+    """Fails the jobs of a worker that died. Only its supervisor calls this, once the process is certainly gone."""
     _end_running(database, worker, JobState.FAILED, card)
 
 
 def interrupt_running(database: Database, worker: str = LOCAL) -> None:
-    """Ends what an earlier server's worker was doing. Only when that worker does not run (worker/lock.py)."""
+    """Interrupts the jobs that an earlier server's worker left. The worker must not be running (worker/lock.py)."""
     _end_running(database, worker, JobState.INTERRUPTED, INTERRUPTED)
 
 
 def has_running(database: Database, worker: str = LOCAL) -> bool:
-    """Whether the worker holds a job."""
+    """Tells whether the worker holds a job."""
     running = "SELECT 1 FROM jobs WHERE state = ? AND worker = ?"
     return database.read_one(running, (JobState.RUNNING, worker)) is not None
 
 
 def list_running(database: Database) -> set[str]:
-    """The ids of all jobs that some worker holds."""
+    """Returns the ids of all jobs that some worker holds."""
     return {row["id"] for row in database.read("SELECT id FROM jobs WHERE state = ?", (JobState.RUNNING,))}
 
 
 def requeue_running(database: Database, worker: str = LOCAL) -> None:
-    """Puts what a worker did not finish in front of the line, as if it had never begun. Only when it does not run.
+    """Requeues a worker's unfinished jobs at the front, as if they had never begun. The worker must not be running.
 
-    What somebody had cancelled meanwhile ends as cancelled.
+    Jobs for which a cancellation was requested end as cancelled.
     """
     with database.write() as tx:
         first = tx.execute("SELECT min(position) FROM jobs WHERE state = ?", (JobState.QUEUED,)).fetchone()[0]

@@ -29,10 +29,10 @@ GENERATE = "generate"
 """The kind of a job that makes pictures or videos."""
 
 HELD = "id = :_id AND worker = :_worker AND attempt = :_attempt AND state = 'running'"
-"""Finds the row of a job (Job.claim) as long as the worker that claimed it holds it: no longer once it was ended, put
-back, or claimed again."""
+"""The SQL condition that matches a job's row only while the claim (Job.claim) holds: not after the job was ended,
+requeued, or claimed again."""
 
-# The columns of a job that nobody has begun; how often it was claimed stays.
+# Column values of a job that has not begun. `attempt` is left out: it keeps counting.
 UNSTARTED: dict[str, Any] = {
     "worker": None,
     "lease_until": None,
@@ -65,7 +65,7 @@ class Card:
 
     @classmethod
     def of(cls, error: LumeshError) -> "Card":
-        """The card of an error that was raised on purpose."""
+        """Returns the card of an error that was raised on purpose."""
         return cls(title=error.title, detail=error.detail, advice=error.advice)
 
     def to_json(self) -> dict[str, str]:
@@ -74,17 +74,17 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What somebody asked for and where it stands.
+    """A request and its current state.
 
-    Only lists know what the whole queue says of a waiting job: `position` (1 is next), `eta_s`, by how much that may be
-    wrong (`eta_error_s`), and `reason`.
+    For waiting jobs, `position` (1 is next), `eta_s`, its possible error `eta_error_s`, and `reason` depend on the
+    whole queue; they are set only where jobs are listed.
 
-    `programs` names what it needs compiled: its shape, or `512x512 with 2 of 768x512` (pipelines/references.py);
-    `revision` says which weights made its outputs, when there are some. `chip_seconds` and `cost_usd` are counted at
-    the end of each attempt (cost.py).
+    `programs` names the compiled programs that it needs: its shape, or `512x512 with 2 of 768x512`
+    (pipelines/references.py). `revision` names the weights that made its outputs, if there are any. `chip_seconds` and
+    `cost_usd` are updated at the end of each attempt (cost.py).
 
-    `kind` says what it is, so what runs it (worker/runners). `worker` is who holds it, or held it to its end; `attempt`
-    counts the times that it was claimed. Both together are a claim: whoever writes for a running job names them.
+    `kind` selects the runner (worker/runners). `worker` is the worker that holds the job or held it to its end;
+    `attempt` counts how often it was claimed. Both together are the claim, which every write for a running job names.
     """
 
     id: str
@@ -160,30 +160,30 @@ class Job:
 
     @property
     def claim(self) -> dict[str, Any]:
-        """The values of HELD."""
+        """The parameters of HELD."""
         return {"_id": self.id, "_worker": self.worker, "_attempt": self.attempt}
 
     def waiting(self, *, position: int, reason: str, eta_s: float | None, eta_error_s: float | None) -> "Job":
-        """This job with what only the whole queue can say."""
+        """Returns this job with the values that depend on the whole queue."""
         return replace(self, position=position, reason=reason, eta_s=eta_s, eta_error_s=eta_error_s)
 
     def to_json(self) -> dict[str, Any]:
-        """The Job of the REST contract."""
+        """Returns the Job of the REST contract."""
         return {**vars(self), "recipe": self.recipe.to_json()}
 
 
 def move(tx: Transaction, job_id: str, to: JobState, **columns: Any) -> Job | None:
-    """Moves a job and sets `columns` with it; None when the job is not in a state that allows the move.
+    """Moves a job to a state and sets `columns`; returns None when its current state does not allow the move.
 
     Writes the event with the whole job in the same transaction. A job that ends loses its preview and its lease.
-    Not for a worker, which may have lost the job meanwhile: `end`.
+    Workers, which may have lost the job meanwhile, call `end` instead.
     """
     sources = ", ".join(f"'{state}'" for state in MOVES[to])
     return _move(tx, to, columns, where=f"id = :_id AND state IN ({sources})", values={"_id": job_id})
 
 
 def end(tx: Transaction, job: Job, to: JobState, **columns: Any) -> Job | None:
-    """Ends a job for the worker that claimed it, as `move` does; None when that worker does not hold it any more."""
+    """Ends a job for the worker that claimed it, as `move` does; returns None when the claim was lost."""
     return _move(tx, to, columns, where=HELD, values=job.claim)
 
 
@@ -207,5 +207,5 @@ def _move(tx: Transaction, to: JobState, columns: dict[str, Any], *, where: str,
 
 
 def append_event(tx: Transaction, job: Job, kind: str) -> None:
-    """An event that carries the whole job."""
+    """Appends an event that carries the whole job."""
     events.append(tx, kind=kind, owner=job.owner, job_id=job.id, data={"state": job.state, "job": job.to_json()})

@@ -1,6 +1,6 @@
-"""People's side of the queue: ask for a job, look at jobs, change one's mind.
+"""People's side of the queue: submit, list, edit, cancel and retry jobs.
 
-Callers check who may touch a job (visit.py); recipes that come in here are resolved ones (asking.py).
+Callers check who may touch a job (visit.py) and pass resolved recipes (asking.py).
 Not here: the order of the whole line (arrange.py), where a job stands in it (places.py).
 """
 
@@ -20,21 +20,21 @@ from studio.settings import QUEUE_QUOTA
 
 
 class JobStateError(LumeshError):
-    """A job that is not in a state for what was asked."""
+    """The job's state does not allow what was asked."""
 
     title = "This job cannot do that now"
     status = 409
 
 
 class QueueQuotaError(LumeshError):
-    """More waiting jobs than one owner may have."""
+    """The owner would have more waiting jobs than the quota allows."""
 
     title = "Your queue is full"
     status = 429
 
 
 class DiskFullError(LumeshError):
-    """A studio whose files have reached `--max-disk`."""
+    """The studio's files have reached `--max-disk`."""
 
     title = "The disk quota is used up"
     status = 507
@@ -42,9 +42,9 @@ class DiskFullError(LumeshError):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A resolved recipe, what it needs compiled (library/inputs.py), and the id of the preset that it came from.
+    """A job to queue: a resolved recipe, the programs it needs (library/inputs.py), and the preset it came from.
 
-    `kind` says what is wanted of it; another kind than pictures names programs of its own.
+    `kind` selects the runner; kinds other than pictures name programs of their own.
     """
 
     recipe: Recipe
@@ -56,45 +56,45 @@ class Wanted:
 def submit(
     database: Database, recipe: Recipe, *, owner: str, programs: str | None = None, quota: int = QUEUE_QUOTA
 ) -> Job:
-    """Queues a resolved recipe. From here on the job is the server's: the page may close.
+    """Queues a resolved recipe. From here on the job belongs to the server: the page may close.
 
-    `programs` is what it needs compiled, when that is more than its shape.
-    Raises RecipeError when it starts from pictures that are not the owner's: ids alone name them, never paths.
+    `programs` names the compiled programs that it needs, if they differ from its shape.
+    Raises RecipeError when it starts from pictures that are not the owner's: only ids name them, never paths.
     """
     wanted = Wanted(recipe=recipe, programs=programs or str(recipe.shape))
     return submit_all(database, [wanted], owner=owner, quota=quota)[0]
 
 
 def submit_all(database: Database, wanted: Sequence[Wanted], *, owner: str, quota: int) -> list[Job]:
-    """Queues all of them in this order, or none."""
+    """Queues all jobs in this order, or none."""
     with database.write() as tx:
         return add_all(tx, wanted, owner=owner, quota=quota)
 
 
 def add_all(tx: Transaction, wanted: Sequence[Wanted], *, owner: str, quota: int) -> list[Job]:
-    """Queues within a transaction."""
+    """Queues jobs within a transaction; `require_room` may raise."""
     require_room(tx, owner=owner, joining=len(wanted), quota=quota)
     return [_insert(tx, one, owner=owner) for one in wanted]
 
 
 def read_job(database: Database, job_id: str) -> Job | None:
-    """The job, with its place in line when it waits; None when there is none."""
+    """Reads a job, with its place in line when it waits; None when the id is unknown."""
     row = database.read_one("SELECT * FROM jobs WHERE id = ?", (job_id,))
     return with_places(database, [Job.from_row(row)])[0] if row else None
 
 
 def read_jobs(database: Database, job_ids: Sequence[str]) -> list[Job]:
-    """Those that exist, in this order, without their places in line: for who looks often."""
-    # One statement whatever the number: each thread keeps those it has prepared.
+    """Reads the existing jobs in this order, without their places in line, for callers that poll often."""
+    # One statement for any number of ids, because each thread caches its prepared statements.
     rows = database.read("SELECT * FROM jobs WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(job_ids),))
     jobs = {row["id"]: Job.from_row(row) for row in rows}
     return [jobs[job_id] for job_id in job_ids if job_id in jobs]
 
 
 def list_jobs(database: Database, *, owner: str | None, state: JobState | None = None, limit: int = 100) -> list[Job]:
-    """The owner's newest jobs first, or everybody's (None); of waiting ones alone, those first that run next.
+    """Lists the owner's jobs, or everybody's (None), newest first; waiting ones alone in the order of their turns.
 
-    Waiting ones have place, reason and eta.
+    Waiting jobs have position, reason and eta.
     """
     if state is JobState.QUEUED:
         return _list_waiting(database, owner=owner, limit=limit)
@@ -116,7 +116,7 @@ def _list_waiting(database: Database, *, owner: str | None, limit: int) -> list[
 
 
 def edit(database: Database, job_id: str, wanted: Wanted) -> None:
-    """Gives a waiting job another recipe; it keeps its place. Raises JobStateError when it waits no longer."""
+    """Gives a waiting job another recipe; it keeps its place. Raises JobStateError when it is no longer waiting."""
     recipe = wanted.recipe
     with database.write() as tx:
         row = tx.execute(
@@ -138,7 +138,7 @@ def edit(database: Database, job_id: str, wanted: Wanted) -> None:
 
 
 def cancel(database: Database, job_id: str) -> None:
-    """Ends a waiting job now, and a running one at its next chunk. A job that has ended stays as it is."""
+    """Cancels a job: a waiting one now, a running one at its next chunk. An ended job stays as it is."""
     with database.write() as tx:
         ask_to_end(tx, job_id)
 
@@ -155,7 +155,7 @@ def ask_to_end(tx: Transaction, job_id: str) -> None:
 
 
 def retry(database: Database, job_id: str, *, quota: int = QUEUE_QUOTA) -> Job:
-    """Puts an ended job back at the end of the line, with the same recipe and seed; raises JobStateError if not."""
+    """Requeues an ended job at the end, with the same recipe and seed; raises JobStateError if it cannot run again."""
     with database.write() as tx:
         job = queue_again(tx, job_id)
         if job is not None:
@@ -169,7 +169,7 @@ def retry(database: Database, job_id: str, *, quota: int = QUEUE_QUOTA) -> Job:
 
 
 def queue_again(tx: Transaction, job_id: str) -> Job | None:
-    """Retries within a transaction; None when the job is not one that can run again."""
+    """Retries a job within a transaction; returns None when it cannot run again."""
     if tx.execute("SELECT 1 FROM jobs WHERE id = ? AND state = ?", (job_id, JobState.RUNNING)).fetchone():
         return None
     return move(
@@ -185,7 +185,7 @@ def queue_again(tx: Transaction, job_id: str) -> Job | None:
 
 
 def count_jobs(database: Database) -> dict[str, int]:
-    """How many jobs are in each state."""
+    """Counts the jobs in each state."""
     counts = dict.fromkeys(JobState, 0)
     for row in database.read("SELECT state, count(*) AS count FROM jobs GROUP BY state"):
         counts[JobState(row["state"])] = row["count"]
@@ -193,7 +193,7 @@ def count_jobs(database: Database) -> dict[str, int]:
 
 
 def require_room(tx: Transaction, *, owner: str, joining: int, quota: int) -> None:
-    """Raises QueueQuotaError when so many more would be more than the owner may have, DiskFullError without disk."""
+    """Raises QueueQuotaError when `joining` more jobs exceed the owner's quota, DiskFullError when the disk is full."""
     disk = tx.execute("SELECT used_bytes, limit_bytes FROM disk WHERE used_bytes > limit_bytes").fetchone()
     if disk is not None:
         raise DiskFullError(

@@ -1,4 +1,4 @@
-"""The states of a job, what they mean, and the moves between them: written once, here.
+"""The states of a job, their meanings, and the allowed moves between them, written once.
 
 `job.move` turns a move into one conditional UPDATE, so two processes can never both make it.
 """
@@ -29,13 +29,13 @@ class JobState(StrEnum):
         return self not in (JobState.QUEUED, JobState.RUNNING)
 
 
-# target -> the states it may be reached from
+# target state -> the states from which it can be reached
 MOVES: dict[JobState, tuple[JobState, ...]] = {
     JobState.RUNNING: (JobState.QUEUED,),
     JobState.DONE: (JobState.RUNNING,),
     JobState.FAILED: (JobState.RUNNING,),
     JobState.CANCELLED: (JobState.QUEUED, JobState.RUNNING),
     JobState.INTERRUPTED: (JobState.RUNNING,),
-    # A retry; and what a server that was told to stop could not finish.
+    # Ended jobs by a retry; running ones when a server that was told to stop could not finish them.
     JobState.QUEUED: (JobState.FAILED, JobState.CANCELLED, JobState.INTERRUPTED, JobState.RUNNING),
 }

@@ -1,7 +1,7 @@
-"""Jobs of somebody who stays on the line: as they are now, and again as they change, until all of them have ended.
+"""Watching jobs for a client that stays connected: their current state, then every change, until all have ended.
 
-The queue knows nothing of who waits: these are ordinary jobs, and what becomes of them when the line breaks is up to
-the caller. Not here: noticing that something happened (`follow`, which is services/feed.py's).
+The queue does not know about watchers: these are ordinary jobs, and what happens to them when the connection breaks is
+up to the caller. Not here: noticing new events (`follow`, from services/feed.py).
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from studio.jobs import queue
 from studio.jobs.job import Job
 
 Follow = Callable[[int | None], AsyncGenerator[list[Event], None]]
-"""Batches of events after an id; an empty one now and then, and an end when the server stops."""
+"""Yields batches of events after an id, an empty one now and then, and ends when the server stops."""
 
 
 async def watch_jobs(database: Database, ids: Sequence[str], follow: Follow) -> AsyncGenerator[list[Job], None]:
-    """The jobs, without their places in line, with every batch of events; read anew when one of them changed.
+    """Yields the jobs, without their places in line, at every batch of events; rereads them when one has changed.
 
-    The last list holds ended jobs alone, unless the server stops before.
+    In the last list all jobs have ended, unless the server stops before.
     """
     last_id = await asyncio.to_thread(events.read_last_id, database)
     jobs = await asyncio.to_thread(queue.read_jobs, database, ids)
@@ -37,5 +37,5 @@ async def watch_jobs(database: Database, ids: Sequence[str], follow: Follow) -> 
 
 
 def have_ended(jobs: Sequence[Job]) -> bool:
-    """Whether nothing more will happen to any of them."""
+    """Tells whether all of these jobs have ended."""
     return all(job.state.is_final for job in jobs)

@@ -1,7 +1,7 @@
-"""Where each owner wants to be told of jobs that ended, and how far that telling has come.
+"""Webhooks: the address that each owner wants called when a job ends, and its delivery state.
 
-The events themselves are the list of what there is to tell: a webhook is a cursor in it, so nothing is lost when the
-app restarts, messages come in order, and one that cannot be delivered is tried again before the next.
+A webhook is a cursor in the event log: nothing is lost when the app restarts, messages are delivered in order, and a
+failed delivery is retried before the next message.
 Not here: sending (services/webhook_sender.py).
 """
 
@@ -16,15 +16,15 @@ from studio.database import Database, Transaction
 from studio.events import Event, read_last_id
 
 TOLD_KINDS = ("job.done", "job.failed", "job.cancelled")
-# Then the message is given up: who was away for three hours asks GET /api/v1/jobs.
+# After the last delay the message is dropped: a receiver that was away for three hours asks GET /api/v1/jobs.
 RETRY_DELAYS_S = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0)
-SECRET_PREFIX = "whsec_"  # of the Standard Webhooks, whose libraries check our signatures
+SECRET_PREFIX = "whsec_"  # as in Standard Webhooks, whose libraries check our signatures
 SECRET_BYTES = 24
 
 
 @dataclass(frozen=True, kw_only=True)
 class Webhook:
-    """One owner's address. `told` says how the last attempt at `told_at` went."""
+    """One owner's webhook. `told` describes the outcome of the last delivery attempt, at `told_at`."""
 
     owner: str
     url: str
@@ -36,7 +36,7 @@ class Webhook:
     told: str
 
     def to_json(self) -> dict[str, Any]:
-        """Without the secret, which is shown once."""
+        """Returns the webhook without its secret, which is shown only once."""
         return {"url": self.url, "told_at": self.told_at, "told": self.told, "attempts": self.attempts}
 
 
@@ -53,7 +53,7 @@ def make_secret() -> str:
 
 
 def set_webhook(database: Database, *, owner: str, url: str) -> Webhook:
-    """Tells this address from now on, under a new secret; what it replaces is forgotten."""
+    """Sets the owner's webhook, with a new secret, for events from now on; replaces an earlier one."""
     with database.write() as tx:
         tx.execute(
             "INSERT OR REPLACE INTO webhooks (owner, url, secret, cursor) VALUES (?, ?, ?, ?)",
@@ -75,7 +75,7 @@ def remove_webhook(database: Database, *, owner: str) -> None:
 
 
 def list_due(database: Database, *, now_s: float) -> list[Message]:
-    """The next message of each webhook that has one and need not wait."""
+    """Returns the next message of each webhook that has one and is not waiting for a retry."""
     due = [Webhook(**row) for row in database.read("SELECT * FROM webhooks WHERE next_at <= ?", (now_s,))]
     kinds = ", ".join(f"'{kind}'" for kind in TOLD_KINDS)
     messages: list[Message] = []
@@ -90,13 +90,13 @@ def list_due(database: Database, *, now_s: float) -> list[Message]:
 
 
 def note_told(database: Database, message: Message, how: str) -> None:
-    """The message arrived: the next one is due."""
+    """Records that the message was delivered; the next one is due."""
     with database.write() as tx:
         _update(tx, message, cursor=message.event.id, attempts=0, next_at=0.0, told=how)
 
 
 def note_refused(database: Database, message: Message, why: str, *, now_s: float) -> None:
-    """The message did not arrive: it is tried again later, or given up for the next one."""
+    """Records a failed delivery: the message is retried later, or dropped after the last retry."""
     attempts = message.webhook.attempts
     is_last = attempts >= len(RETRY_DELAYS_S)
     with database.write() as tx:
@@ -111,13 +111,13 @@ def note_refused(database: Database, message: Message, why: str, *, now_s: float
 
 
 def make_payload(kind: str, at: float, data: dict[str, Any]) -> bytes:
-    """The body that is signed and sent: `type`, `timestamp` and `data`."""
+    """Returns the body that is signed and sent: `type`, `timestamp` and `data`."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
     return json.dumps({"type": kind, "timestamp": stamp, "data": data}, separators=(",", ":")).encode()
 
 
 def _update(tx: Transaction, message: Message, **columns: Any) -> None:
-    """Of a webhook that was replaced meanwhile nothing changes: its new secret tells them apart."""
+    """Updates the webhook unless it was replaced meanwhile, which its different secret shows."""
     assignments = ", ".join(f"{name} = :{name}" for name in columns)
     tx.execute(
         f"UPDATE webhooks SET {assignments}, told_at = :_now WHERE owner = :_owner AND secret = :_secret",

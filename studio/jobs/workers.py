@@ -1,7 +1,7 @@
-"""The workers as they last described and measured themselves: a row for each, and an event at every change of state.
+"""The workers' last reported state and measurements: a row for each, and an event at every change of state.
 
-Both sides write a worker's row: the worker tells what it does, its supervisor tells when it is gone. Figures that
-change every two seconds are stored without an event: whoever looks at them asks for them.
+Both sides write a worker's row: the worker reports what it does, its supervisor reports when it is gone. Figures that
+change every two seconds are stored without an event; readers poll them.
 Not here: which jobs a worker holds (claims.py).
 """
 
@@ -18,11 +18,11 @@ from studio.database import Database, Transaction
 LOCAL = "local"
 """The worker that the app starts itself."""
 
-# A worker beats every second from a thread; imports and loads hold the interpreter's lock for seconds.
+# A worker sends a heartbeat every second from a thread; imports and loads hold the interpreter's lock for seconds.
 LEASE_S = 60.0
-"""So long after its last sign of life a worker still holds its jobs."""
+"""A worker keeps its jobs for this long after its last heartbeat."""
 
-# What REST calls `engine` of a worker, and what `machine`.
+# The columns that REST groups as a worker's `engine` and as its `machine`.
 _ENGINE = (
     *("state", "activity", "pid", "device", "model", "shapes", "phase", "phase_done", "phase_total", "error"),
     *("heartbeat_at", "outputs_at_once", "swap"),
@@ -56,11 +56,11 @@ class WorkerState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRow:
-    """What a worker is doing, and the machine under it.
+    """A worker's activity and its machine.
 
-    `model` is the resident one, `shapes` its shapes as warm, disk or cold. `outputs_at_once` is how many outputs it
-    makes in the time of one: jobs that are alike run together up to that. `swap` is the last switch: `model` and the
-    `previous` one, and its seconds part by part (SwapCost).
+    `model` is the resident one; `shapes` maps its shapes to warm, disk or cold. `outputs_at_once` is the number of
+    outputs that it makes in the time of one: similar jobs run as a batch up to that. `swap` is the last model switch:
+    `model`, the `previous` one, and the seconds of each part (SwapCost).
     `devices` are as pipelines/runtime/devices/memory.py measures them; `mesh` is the resident model's.
     """
 
@@ -97,30 +97,30 @@ class WorkerRow:
         return cls(**columns)
 
     def to_engine_json(self) -> dict[str, Any]:
-        """What it does: `engine` of the REST contract."""
+        """Returns the worker's activity: `engine` of the REST contract."""
         return {name: getattr(self, name) for name in _ENGINE}
 
     def to_machine_json(self) -> dict[str, Any]:
-        """What it runs on: `machine` of the REST contract."""
+        """Returns the worker's hardware: `machine` of the REST contract."""
         return {name: getattr(self, name) for name in _MACHINE}
 
 
 def read_worker(database: Database, worker_id: str = LOCAL) -> WorkerRow:
-    """A worker's row."""
+    """Reads a worker's row."""
     row = database.read_one("SELECT * FROM workers WHERE id = ?", (worker_id,))
     assert row is not None, "the migration inserts the local worker, and every other one describes itself first"
     return WorkerRow.from_row(row)
 
 
 def read_workers(database: Database) -> list[WorkerRow]:
-    """All workers, the one that was there first in front."""
+    """Reads all workers, the oldest first."""
     return [WorkerRow.from_row(row) for row in database.read("SELECT * FROM workers ORDER BY rowid")]
 
 
 def describe(tx: Transaction, worker_id: str, state: WorkerState, *, activity: str, **columns: Any) -> None:
-    """Says what a worker does now; one that was not known joins the others.
+    """Stores a worker's current activity; an unknown worker gets a row.
 
-    Phase and error start anew; other columns keep their values unless given.
+    Phase and error are reset; other columns keep their values unless given.
     """
     columns = {
         "id": worker_id,
@@ -146,7 +146,7 @@ def describe(tx: Transaction, worker_id: str, state: WorkerState, *, activity: s
 
 
 def beat(database: Database, worker_id: str) -> None:
-    """Tells the supervisor that the worker's process is alive, and renews the leases of its jobs."""
+    """Stores a heartbeat, which tells the supervisor that the process is alive, and renews its jobs' leases."""
     now = time.time()
     with database.write() as tx:
         tx.execute("UPDATE workers SET heartbeat_at = ? WHERE id = ?", (now, worker_id))
@@ -154,14 +154,14 @@ def beat(database: Database, worker_id: str) -> None:
 
 
 def equip(tx: Transaction, worker_id: str, *, chips: int, chip_price: float | None) -> None:
-    """Stores what a worker knows of its machine when it starts; its jobs are charged by it from now on."""
+    """Stores a worker's chips and their price at its start; its jobs are charged by them from now on."""
     tx.execute("UPDATE workers SET chips = ?, chip_price = ? WHERE id = ?", (chips, chip_price, worker_id))
 
 
 def measure(
     tx: Transaction, worker_id: str, *, mesh: str, devices: list[dict[str, Any]], host: dict[str, int], compiling: int
 ) -> None:
-    """Stores one round of figures."""
+    """Stores one round of measurements."""
     tx.execute(
         "UPDATE workers SET mesh = ?, devices = ?, host = ?, compiling = ?, measured_at = ? WHERE id = ?",
         (mesh, json.dumps(devices), json.dumps(host), compiling, time.time(), worker_id),
@@ -169,7 +169,7 @@ def measure(
 
 
 def is_compiling(database: Database) -> bool:
-    """Whether any worker compiles something now: for a job, while idle, or in the background. They share one cache."""
+    """Tells whether any worker compiles now, for a job, while idle, or in the background. They share one cache."""
     row = database.read_one(
         "SELECT (SELECT coalesce(sum(compiling + (phase = 'compiling')), 0) FROM workers) "
         "+ (SELECT count(*) FROM jobs WHERE state = 'running' AND phase = 'compiling') AS programs"
@@ -178,7 +178,7 @@ def is_compiling(database: Database) -> bool:
 
 
 def is_loading(database: Database) -> bool:
-    """Whether any worker reads a model's weights now: for a job, or while idle."""
+    """Tells whether any worker reads a model's weights now, for a job or while idle."""
     row = database.read_one(
         "SELECT (SELECT count(*) FROM workers WHERE phase IN ('loading', 'sharding')) "
         "+ (SELECT count(*) FROM jobs WHERE state = 'running' AND phase IN ('loading', 'sharding')) AS loads"
@@ -187,7 +187,7 @@ def is_loading(database: Database) -> bool:
 
 
 def forget_disk(tx: Transaction) -> None:
-    """The compilation cache was emptied: what was on disk is cold, until the workers, who share it, say otherwise."""
+    """Marks shapes on disk as cold after the compilation cache was emptied, until the workers report otherwise."""
     for row in tx.execute("SELECT id, shapes FROM workers ORDER BY rowid").fetchall():
         shapes = {name: "cold" if state == "disk" else state for name, state in json.loads(row["shapes"]).items()}
         changed = tx.execute(

@@ -1,4 +1,4 @@
-"""The library: finished outputs and pictures to start from, as whole files, and as rows to search.
+"""The library: finished outputs and input pictures, stored as files and as searchable rows.
 
-An output's file carries its recipe; foreign/ reads it back, also out of other programs' files.
+An output's file carries its recipe; foreign/ reads recipes back, also from other programs' files.
 """

@@ -1,4 +1,4 @@
-"""Many outputs as one zip, written while it is sent: neither memory nor disk ever holds the whole of it."""
+"""Streams many outputs as one zip: neither memory nor disk ever holds the whole of it."""
 
 import io
 import zipfile
@@ -12,7 +12,7 @@ MISSING = "missing.txt"
 
 
 class _Outbox(io.RawIOBase):
-    """What zipfile writes to: it cannot be rewound, and gives away what it has."""
+    """The unseekable file object that zipfile writes to; its content is taken out bit by bit."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -25,16 +25,16 @@ class _Outbox(io.RawIOBase):
         return len(content)
 
     def take(self) -> bytes:
-        """Everything written since it was last asked."""
+        """Returns everything written since the last call."""
         taken = b"".join(self._parts)
         self._parts.clear()
         return taken
 
 
 def stream_zip(outputs_dir: Path, outputs: Sequence[Output]) -> Iterator[bytes]:
-    """The bytes of the zip. Files whose place is empty are named in `missing.txt`, not left out silently.
+    """Yields the bytes of the zip. Missing files are listed in `missing.txt` instead of being left out silently.
 
-    Stored, not deflated: pictures and videos are compressed already.
+    Files are stored, not deflated, because pictures and videos are compressed already.
     """
     outbox = _Outbox()
     missing: list[str] = []

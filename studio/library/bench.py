@@ -1,7 +1,7 @@
-"""How long searches take among many outputs: `python -m studio.library.bench [COUNT]`.
+"""Benchmark of searches among many outputs: `python -m studio.library.bench [COUNT]`.
 
-Fills a database of its own with made-up outputs, in a temporary folder, and prints medians of what REST does for one
-page: search, count, and the answer as JSON. The processor's own time beside it stays true on a busy machine.
+It fills a temporary database with made-up outputs and prints medians of what REST does for one page: search, count, and
+the answer as JSON. The CPU time beside the wall time stays meaningful on a busy machine.
 """
 
 import json
@@ -26,7 +26,7 @@ from studio.library.search import Filters, count_values, find_outputs
 
 COUNT = 10_000
 RUNS = 20
-PAGE = 100  # as many as the page of the gallery asks for
+PAGE = 100  # the number that the gallery requests at a time
 COLOURS = ("red", "blue", "green", "golden", "misty", "purple", "old", "tiny")
 SUBJECTS = ("sailboat", "lighthouse", "house", "cactus", "mountain", "balloon", "cat", "tower")
 PLACES = ("on the ocean at sunset", "in the desert at noon", "by the sea at night", "in a valley with clouds")
@@ -57,7 +57,7 @@ def main(count: int) -> None:
 
 
 def fill(database: Database, count: int) -> list[str]:
-    """Adds made-up outputs without files; returns the names that their thumbnails should have."""
+    """Adds made-up outputs without files; returns the names of their would-be thumbnails."""
     thumbs: list[str] = []
     draw = random.Random(0)
     with database.write() as tx:
@@ -79,7 +79,7 @@ def _answer(database: Database, filters: Filters) -> str:
 
 
 def _measure(act: Callable[[], object]) -> tuple[str, str]:
-    """Medians of time passed and of the processor's own, in milliseconds."""
+    """Returns the medians of wall time and CPU time in milliseconds."""
     passed_s: list[float] = []
     worked_s: list[float] = []
     for _ in range(RUNS):

@@ -1,8 +1,8 @@
-"""How much of the disk the studio's own files take, kept below `--max-disk` by deleting the oldest of the trash.
+"""The disk quota: keeps the studio's own files below `--max-disk` by purging the oldest trash.
 
-Only trash is ever deleted. When there is none left the queue takes nothing new (jobs/queue.py) until people throw
-something away, or the limit is raised; jobs that wait already go on.
-Not here: models, packs and compiled programs, which people bring along or the studio makes again.
+Only trash is ever deleted. Once the trash is empty, the queue accepts no new jobs (jobs/queue.py) until people throw
+something away or the limit is raised; waiting jobs go on.
+Not counted: models, packs and compiled programs, which people provide or the studio can make again.
 """
 
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def keep_below(database: Database, settings: Settings, *, limit_bytes: int | None) -> None:
-    """Measures, deletes trash while there is too much, and stores what the queue goes by."""
+    """Measures usage, purges trash while it exceeds the limit, and stores the result for the queue."""
     used_bytes = measure(settings) if limit_bytes is not None else 0
     while limit_bytes is not None and used_bytes > limit_bytes:
         needed_bytes = used_bytes - limit_bytes
@@ -32,7 +32,7 @@ def keep_below(database: Database, settings: Settings, *, limit_bytes: int | Non
 
 
 def measure(settings: Settings) -> int:
-    """Bytes of outputs, uploads and presets; the database is small, and deleting from it makes it grow first."""
+    """Returns the bytes of outputs, uploads and presets. The database is small, and at first grows when rows go."""
     return sum(map(_measure_folder, (settings.outputs_dir, settings.uploads_dir, settings.presets_dir)))
 
 
@@ -41,7 +41,7 @@ def _measure_folder(folder: Path) -> int:
 
 
 def _list_sizes(folder: Path) -> Iterator[int]:
-    """By scandir, which costs a third of what paths cost: there may be thirty thousand files."""
+    """Yields file sizes by scandir, at a third of pathlib's cost: there may be thirty thousand files."""
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
@@ -49,5 +49,5 @@ def _list_sizes(folder: Path) -> Iterator[int]:
                     yield from _list_sizes(Path(entry.path))
                 else:
                     yield entry.stat(follow_symlinks=False).st_size
-            except FileNotFoundError:  # gone since it was listed
+            except FileNotFoundError:  # deleted since it was listed
                 continue

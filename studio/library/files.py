@@ -1,7 +1,7 @@
-"""Outputs on disk, whole or not at all.
+"""Output files, written atomically.
 
-A file is written beside its place, flushed to the disk and renamed, so no crash ever leaves half a picture under a real
-name. Names are made here, from a job's id; they never come from a client.
+A file is written next to its destination, flushed to the disk and renamed, so a crash never leaves half a picture under
+a real name. Names are made here, from a job's id; they never come from a client.
 """
 
 import io
@@ -20,8 +20,8 @@ from pipelines.files.video import write_mp4
 from pipelines.recipe import Recipe
 
 THUMB_SIDE_PX = 384
-# Of the gallery's pictures, enlarged to 1024x1024, one takes 0.05 s; 0.12 s without Z_RLE, and 0.19 s at PIL's default
-# of level 6. None is larger than with those: what PNG's filters leave hardly ever repeats.
+# Encoding a gallery picture enlarged to 1024x1024 takes 0.05 s; 0.12 s without Z_RLE, and 0.19 s at PIL's default level
+# of 6. No file gets larger than with those: PNG's filters leave hardly any repetitions.
 PNG_LEVEL = 4
 PNG_STRATEGY = zlib.Z_RLE
 THUMB_SUFFIX, POSTER_SUFFIX = ".thumb.webp", ".poster.webp"
@@ -65,21 +65,21 @@ def save_outputs(outputs_dir: Path, job_id: str, pixels: np.ndarray, recipe: Rec
 
 
 def discard(outputs_dir: Path, saved: Iterable[SavedFile]) -> None:
-    """Deletes what nothing refers to yet."""
+    """Deletes saved files that no row refers to yet."""
     for one in saved:
         for name in (one.file, one.thumb, poster_of(one.file)):
             (outputs_dir / name).unlink(missing_ok=True)
 
 
 def forget_torn(outputs_dir: Path, *, writing: Collection[str] = ()) -> None:
-    """Deletes what a worker was writing when it was killed, but nothing of the jobs that others are `writing` now."""
+    """Deletes partial files of a killed worker, but none of the jobs that other workers are `writing` now."""
     for part in outputs_dir.glob(f"*/.*{PART}.*"):
         if part.name[1:].partition("-")[0] not in writing:
             part.unlink(missing_ok=True)
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Puts `content` at `file`, or leaves what was there."""
+    """Replaces the file's content atomically; on failure the old content stays."""
 
     def write(part: Path) -> None:
         part.write_bytes(content)
@@ -88,14 +88,14 @@ def write_whole(file: Path, content: bytes) -> None:
 
 
 def save_thumb(file: Path, picture: Image.Image) -> None:
-    """A small WebP of the picture."""
+    """Saves a small WebP of the picture."""
     small = picture.copy()
     small.thumbnail((THUMB_SIDE_PX, THUMB_SIDE_PX))
     _save_webp(file, small)
 
 
 def _put_whole(file: Path, write: Callable[[Path], None]) -> None:
-    """`write` fills a file beside the place, with the same suffix; only when it is on the disk it takes the name."""
+    """Lets `write` fill a file in the same folder, with the same suffix; renames it once it is flushed to the disk."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.stem}{PART}{file.suffix}")
     try:
@@ -120,7 +120,7 @@ def _save_picture(outputs_dir: Path, name: str, pixels_HWC: np.ndarray, recipe: 
 
 
 def _save_video(outputs_dir: Path, name: str, frames_FHWC: np.ndarray, recipe: Recipe) -> SavedFile:
-    """The MP4, and its middle frame as poster (whole) and as thumbnail."""
+    """Saves the MP4, and its middle frame as poster (full size) and as thumbnail."""
     file, count = f"{name}.mp4", len(frames_FHWC)
     _put_whole(outputs_dir / file, lambda part: write_mp4(part, frames_FHWC, recipe))
     middle = Image.fromarray(frames_FHWC[count // 2])
@@ -133,7 +133,7 @@ def _save_video(outputs_dir: Path, name: str, frames_FHWC: np.ndarray, recipe: R
 
 
 def poster_of(file: str) -> str:
-    """The still that stands for a video, beside it."""
+    """Returns the path of a video's poster, in the same folder."""
     return str(PurePosixPath(file).with_suffix(POSTER_SUFFIX))
 
 

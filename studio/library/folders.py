@@ -1,4 +1,4 @@
-"""How much room things take, and emptying what can be made again."""
+"""Measures folders, and empties those whose content can be made again."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from studio.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One part of the data directory, or the hub's own folder beside it."""
+    """A part of the data directory, or the Hugging Face Hub's cache."""
 
     name: str
     holds: str
@@ -28,7 +28,7 @@ class Part:
 
 
 def measure_parts(settings: Settings) -> list[Part]:
-    """What the studio keeps on disk, in the order people care about it; links are not followed."""
+    """Measures what the studio keeps on disk, the most important parts first; links are not followed."""
     data_dir = settings.data_dir
     parts = (
         ("outputs", "pictures and videos", settings.outputs_dir),
@@ -47,20 +47,20 @@ def measure_parts(settings: Settings) -> list[Part]:
     )
     found: list[Part] = []
     for name, holds, path in parts:
-        # SQLite's log and index stand beside the database.
+        # SQLite's write-ahead log and its index are in the same folder as the database.
         sizes = list(_sizes(path) if path.is_dir() else _sizes_of_files(path.parent.glob(f"{path.name}*")))
         found.append(Part(name=name, holds=holds, path=path, bytes=sum(sizes), files=len(sizes)))
     return found
 
 
 def measure_folder(folder: Path) -> tuple[int, int]:
-    """Bytes and number of files in it and below; nothing where there is none."""
+    """Returns the bytes and the number of files in a folder and below; zeros when it does not exist."""
     sizes = list(_sizes(folder))
     return sum(sizes), len(sizes)
 
 
 def empty_folder(folder: Path) -> tuple[int, int]:
-    """Deletes what is in it, but not itself: bytes and number of files that are gone."""
+    """Deletes a folder's content, but not the folder; returns the bytes and the number of deleted files."""
     before = measure_folder(folder)
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir() and not path.is_symlink():
@@ -78,5 +78,5 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 def _sizes_of_files(files: Iterator[Path]) -> Iterator[int]:
     for file in files:
-        with suppress(OSError):  # gone since it was listed
+        with suppress(OSError):  # deleted since it was listed
             yield file.lstat().st_size

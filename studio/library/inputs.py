@@ -1,6 +1,6 @@
-"""Pictures that a recipe starts from, as files: uploads and pictures made here, by id and only their owner's.
+"""Finds the files of a recipe's input pictures: uploads and outputs, named by id, and only the owner's own.
 
-The view `inputs` of the database says what may be named; jobs/queue.py asks it before a job is queued.
+The database view `inputs` defines which ids are valid; jobs/queue.py checks it before a job is queued.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from studio.settings import Settings
 
 
 class InputGoneError(LumeshError):
-    """A picture that was there when the job was queued."""
+    """An input picture was deleted after the job was queued."""
 
     title = "An input picture is gone"
 
 
 def find_references(database: Database, model: Model, recipe: Recipe, *, owner: str) -> References | None:
-    """What the recipe's pictures mean for the programs it needs; unknown pictures are left to jobs/queue.py."""
+    """Returns how the recipe's pictures affect its programs; unknown pictures are left to jobs/queue.py."""
     rows = [
         database.read_one("SELECT width, height FROM inputs WHERE id = ? AND owner = ?", (image, owner))
         for image in recipe.images
@@ -30,7 +30,7 @@ def find_references(database: Database, model: Model, recipe: Recipe, *, owner: 
 
 
 def find_files(database: Database, settings: Settings, images: Sequence[str], *, owner: str) -> tuple[Path, ...]:
-    """The file of each image, in order; raises InputGoneError."""
+    """Returns the file of each image, in order; raises InputGoneError."""
     folders = {"uploads": settings.uploads_dir, "outputs": settings.outputs_dir}
     files: list[Path] = []
     for image in images:
@@ -46,5 +46,5 @@ def find_files(database: Database, settings: Settings, images: Sequence[str], *,
 
 
 def is_known(database: Database, image: str, *, owner: str) -> bool:
-    """Whether a recipe of this owner may name the picture."""
+    """Tells whether a recipe of this owner may use the picture."""
     return database.read_one("SELECT 1 FROM inputs WHERE id = ? AND owner = ?", (image, owner)) is not None

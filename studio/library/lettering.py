@@ -1,7 +1,7 @@
-"""Text on pictures, in any script: each character in the first font that has it.
+"""Draws text on pictures, in any script: each character in the first font that has it.
 
-Lumesh's own font has Latin letters; for others the system's fonts are looked through once, at the first character that
-needs one. What no font here has is drawn as the empty box of a missing glyph: Chinese labels need a Chinese font.
+Lumesh's own font has Latin letters; for others the system's fonts are searched once, at the first character that needs
+one. A character that no font has is drawn as the empty box of a missing glyph: Chinese labels need a Chinese font.
 """
 
 import functools
@@ -21,10 +21,10 @@ SYSTEM_DIRS = (
     Path("/Library/Fonts"),
 )
 SUFFIXES = (".ttf", ".otf", ".ttc")
-MAX_FILES = 400  # systems with thousands of fonts have a plain one among the first
-NOWHERE = "\U0010ffff"  # a character that no font has: what it looks like is what a missing one looks like
+MAX_FILES = 400  # a limit for systems with thousands of fonts, whose first ones include a plain one
+NOWHERE = "\U0010ffff"  # a character that no font has: it shows what a missing glyph looks like
 PROBE_PX = 24
-LINE = 1.3  # heights of the letters
+LINE = 1.3  # line height, in heights of the letters
 
 Font = ImageFont.FreeTypeFont
 
@@ -37,18 +37,18 @@ class Lettering:
         self.line_px = round(LINE * size_px)
 
     def measure(self, text: str) -> float:
-        """The width of one line."""
+        """Returns the width of one line in pixels."""
         return sum(font.getlength(part) for font, part in self._split(text))
 
     def draw(self, canvas: ImageDraw.ImageDraw, text: str, *, at: tuple[float, float], fill: str) -> None:
-        """One line, with its top left corner at a place."""
+        """Draws one line with its top left corner at `at`."""
         left, top = at
         for font, part in self._split(text):
             canvas.text((left, top + self.size_px), part, font=font, fill=fill, anchor="ls")
             left += font.getlength(part)
 
     def wrap(self, text: str, *, width_px: float, lines: int) -> list[str]:
-        """At most so many lines, no wider than that; what does not fit ends with an ellipsis."""
+        """Breaks text into at most `lines` lines of this width; text that does not fit ends with an ellipsis."""
         wrapped: list[str] = []
         rest = clean(text)
         while rest and len(wrapped) < lines:
@@ -63,7 +63,7 @@ class Lettering:
         return wrapped
 
     def _fit(self, text: str, width_px: float) -> str:
-        """As much of the beginning as fits: whole words, or letters where a word is too long or has no spaces."""
+        """Returns as much of the beginning as fits: whole words, or letters of a word that is too long."""
         if self.measure(text) <= width_px:
             return text
         low, high = 1, len(text)
@@ -74,19 +74,19 @@ class Lettering:
         return text[:space] if space > 0 else text[:low]
 
     def _split(self, text: str) -> Iterator[tuple[Font, str]]:
-        """Runs of characters that share a font."""
+        """Splits text into runs of characters that share a font."""
         for file, characters in groupby(text, key=find_font):
             yield _open(file, self.size_px), "".join(characters)
 
 
 def clean(text: str) -> str:
-    """One line without characters that are none."""
+    """Joins text into one line and drops unprintable characters."""
     return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 
 @functools.lru_cache(maxsize=4096)
 def find_font(character: str) -> Path:
-    """The first font that has the character; our own where none has."""
+    """Returns the first font that has the character, or our own if none has."""
     if character.isspace():
         return OWN[0]
     return next((file for file in (*OWN, *_list_system()) if _has(file, character)), OWN[0])
@@ -113,7 +113,7 @@ def _open(file: Path, size_px: int) -> Font:
 
 @functools.cache
 def _list_system() -> tuple[Path, ...]:
-    """Plain upright faces first: what is bold, slanted, narrow or of one width is a last resort."""
+    """Lists the system's fonts, plain upright faces first; bold, slanted, narrow and monospaced ones come last."""
     files = [file for folder in SYSTEM_DIRS if folder.is_dir() for file in sorted(folder.rglob("*"))]
     fonts = [file for file in files if file.suffix.lower() in SUFFIXES]
     return tuple(sorted(fonts, key=_rank)[:MAX_FILES])

@@ -1,7 +1,7 @@
-"""The end of a log file as others may see it: no tokens, no passwords.
+"""Shows the end of a log file without tokens and passwords.
 
-Libraries write what they like into the worker's log, addresses with passwords and headers with tokens among it, so
-whatever looks like a secret goes, and every secret that the settings know, whatever it looks like.
+Libraries may write anything into the worker's log, including URLs with passwords and headers with tokens, so whatever
+looks like a secret is removed, and so is every secret of the settings.
 """
 
 import re
@@ -10,10 +10,10 @@ from pathlib import Path
 
 MAX_BYTES = 256_000
 REMOVED = "[removed]"
-MIN_SECRET_CHARS = 4  # a shorter one would take ordinary words along
+MIN_SECRET_CHARS = 4  # replacing a shorter one would also remove ordinary words
 
 _PATTERNS = (
-    # user:password@ in an address; the user may be the token
+    # user:password@ in a URL; the user may be the token
     (re.compile(r"(?<=://)[^\s/@\"']+@"), f"{REMOVED}@"),
     # Authorization: Bearer ..., Basic ...
     (re.compile(r"\b(bearer|basic|digest)(\s+)[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1\2{REMOVED}"),
@@ -26,7 +26,7 @@ _PATTERNS = (
         ),
         rf"\1{REMOVED}",
     ),
-    # The hub's, GitHub's, OpenAI's, Google's, Amazon's, webhooks', JSON web tokens
+    # Tokens of the Hugging Face Hub, GitHub, OpenAI, Google, Amazon and webhooks, and JSON web tokens
     (
         re.compile(
             r"\b(?:hf_|api_org_|gh[pousr]_|github_pat_|sk-|ya29\.|whsec_)[\w./+=-]{6,}"
@@ -39,7 +39,7 @@ _PATTERNS = (
 
 
 def read_tail(file: Path, *, lines: int, secrets: Iterable[str] = ()) -> list[str]:
-    """The last lines, whole and without secrets; none where there is no file."""
+    """Returns the last complete lines without secrets; none when there is no file."""
     try:
         with file.open("rb") as log:
             length = log.seek(0, 2)
@@ -48,12 +48,12 @@ def read_tail(file: Path, *, lines: int, secrets: Iterable[str] = ()) -> list[st
     except FileNotFoundError:
         return []
     if length > MAX_BYTES:
-        text = text.partition("\n")[2]  # of half a token nobody can tell that it is one
+        text = text.partition("\n")[2]  # drops the first, partial line, because half a token is not recognized
     return remove_secrets(text, secrets).splitlines()[-lines:]
 
 
 def remove_secrets(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with each secret replaced by `[removed]`."""
+    """Replaces each secret by `[removed]`."""
     for secret in sorted((one for one in secrets if len(one) >= MIN_SECRET_CHARS), key=len, reverse=True):
         text = text.replace(secret, REMOVED)
     for pattern, replacement in _PATTERNS:

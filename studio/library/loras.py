@@ -1,7 +1,7 @@
-"""LoRA files that an admin brings along or deletes; they lie in `loras/` of the data directory under their own names.
+"""LoRA files that an admin adds or deletes; they are in `loras/` of the data directory under their own names.
 
-A file arrives beside the others as something that nobody takes for a LoRA, is looked at like those that people put
-there by hand, and only then gets its name. A name that is taken stays as it is.
+An upload is written to a temporary file in the same folder, checked like files that people put there by hand, and only
+then renamed. An existing name is never overwritten.
 Not here: which LoRAs there are and what they fit (pipelines/loras.py), how bytes arrive (api/routes/loras.py).
 """
 
@@ -17,21 +17,21 @@ from typing import BinaryIO
 from pipelines.errors import LumeshError
 from pipelines.loras import SUFFIX, LoraFile, find_loras, read_lora
 
-MAX_BYTES = 4_000_000_000  # of the largest ones known, for Wan 14B at rank 256, with room above
+MAX_BYTES = 4_000_000_000  # the largest known ones, for Wan 14B at rank 256, with a margin
 MAX_NAME_CHARS = 120
-TORN_S = 24 * 3600.0  # nobody is still sending it
+TORN_S = 24 * 3600.0  # after this long an upload is certainly dead
 _NAME = re.compile(r"\w[\w .,+()&'\[\]-]*")
 
 
 class LoraError(LumeshError):
-    """A file that cannot become a LoRA here."""
+    """The file cannot become a LoRA here."""
 
     title = "This LoRA cannot be used"
     status = 422
 
 
 class LoraTooLargeError(LoraError):
-    """More bytes than a LoRA has."""
+    """The file has more bytes than any LoRA."""
 
     title = "This LoRA is too large"
     status = 413
@@ -41,14 +41,14 @@ class LoraTooLargeError(LoraError):
 
 
 class LoraNameTakenError(LoraError):
-    """There is a file of this name already."""
+    """A file of this name exists already."""
 
     title = "There is such a LoRA already"
     status = 409
 
 
 def read_name(name: str) -> str:
-    """A file's name as recipes will call it; raises LoraError for one that could mean anything but a file here."""
+    """Returns the name that recipes will use; raises LoraError for one that is not a plain file name."""
     ref = name.strip().removesuffix(SUFFIX).strip()
     if len(ref) > MAX_NAME_CHARS or not _NAME.fullmatch(ref):
         raise LoraError(
@@ -60,7 +60,7 @@ def read_name(name: str) -> str:
 
 @contextmanager
 def arrive(folder: Path) -> Generator[BinaryIO]:
-    """A file for bytes on their way, gone at the end unless `keep` named it; raises LoraError when the disk is full."""
+    """Opens a temporary file, deleted at the end unless `keep` renamed it; raises LoraError when the disk is full."""
     folder.mkdir(parents=True, exist_ok=True)
     _forget_torn(folder, before_s=time.time() - TORN_S)
     part = folder / f".{secrets.token_hex(8)}.part"
@@ -76,7 +76,7 @@ def arrive(folder: Path) -> Generator[BinaryIO]:
 
 
 def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
-    """Names what has arrived, if it is a LoRA of a family here; raises LoraError."""
+    """Renames an uploaded file if it is a LoRA for a family here; raises LoraError otherwise."""
     file.flush()
     part = Path(file.name)
     if read_lora(part) is None:
@@ -87,7 +87,7 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
     os.fsync(file.fileno())
     target = folder / f"{ref}{SUFFIX}"
     try:
-        target.touch(exist_ok=False)  # takes the name, or finds it taken: of two who come at once, one
+        target.touch(exist_ok=False)  # reserves the name atomically: only one of two simultaneous uploads succeeds
     except FileExistsError as error:
         raise LoraNameTakenError(
             f"{ref!r} is in the loras folder.", advice="Delete that one first, or give this one another name."
@@ -99,7 +99,7 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
 
 
 def delete(folder: Path, ref: str) -> bool:
-    """Deletes a LoRA; False when there is none of this name."""
+    """Deletes a LoRA; returns False when there is none of this name."""
     lora = next((one for one in find_loras(folder) if one.ref == ref), None)
     if lora is not None:
         lora.path.unlink(missing_ok=True)
@@ -107,8 +107,8 @@ def delete(folder: Path, ref: str) -> bool:
 
 
 def _forget_torn(folder: Path, *, before_s: float) -> None:
-    """What a server was still taking in when it was killed."""
+    """Deletes partial uploads of a server that was killed."""
     for part in folder.glob(".*.part"):
-        with suppress(OSError):  # another request was quicker
+        with suppress(OSError):  # another request deleted it first
             if part.stat().st_mtime < before_s:
                 part.unlink()

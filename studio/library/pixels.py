@@ -1,4 +1,4 @@
-"""Whether two outputs are the same picture: identical, or by how much they differ."""
+"""Compares two outputs' pixels: whether they are identical, or by how much they differ."""
 
 from dataclasses import dataclass
 from math import log10
@@ -15,7 +15,7 @@ WHITE = 255.0
 
 @dataclass(frozen=True, kw_only=True)
 class Likeness:
-    """`psnr_db` is the peak signal-to-noise ratio: None when the sizes differ or the pixels are identical."""
+    """The result; `psnr_db` is the peak signal-to-noise ratio: None when sizes differ or pixels are identical."""
 
     same_size: bool
     identical: bool
@@ -23,7 +23,7 @@ class Likeness:
 
 
 def compare(outputs_dir: Path, one: Output, other: Output) -> Likeness:
-    """Compares the pixels of two outputs, frame by frame; of videos those that their files decode to."""
+    """Compares the pixels of two outputs, frame by frame; videos are decoded from their files."""
     if (one.kind, one.width, one.height, one.frames) != (other.kind, other.width, other.height, other.frames):
         return Likeness(same_size=False, identical=False, psnr_db=None)
     error = _mean_squared_error(_read_frames(outputs_dir, one), _read_frames(outputs_dir, other))
@@ -33,7 +33,7 @@ def compare(outputs_dir: Path, one: Output, other: Output) -> Likeness:
 
 
 def _mean_squared_error(one_FHWC: np.ndarray, other_FHWC: np.ndarray) -> float:
-    """Over all frames, one at a time: a video as floats would be four times as large."""
+    """Averages over all frames, one frame at a time, because a video as floats would be four times as large."""
     errors = [
         np.mean(np.square(one_HWC.astype(np.float32) - other_HWC.astype(np.float32)), dtype=np.float64)
         for one_HWC, other_HWC in zip(one_FHWC, other_FHWC, strict=True)

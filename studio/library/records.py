@@ -1,4 +1,4 @@
-"""Finished outputs as rows: what they are, whose they are, and the recipe that makes each one again."""
+"""Finished outputs as rows: their files, their owners, and the recipe that reproduces each one."""
 
 import json
 import sqlite3
@@ -14,11 +14,11 @@ from studio.library.files import SavedFile
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """One finished picture or video; `file` and `thumb` lie in the outputs folder, and never leave the server.
+    """A finished picture or video. The paths `file` and `thumb` are in the outputs folder and never leave the server.
 
-    `number` is its place in the order of arrival; `made_with` names what beside the recipe decided over its pixels;
-    `trashed_at` is None while it is in the gallery, `grid` the axes where it is the sheet of one; `chip_seconds` is
-    None where nobody counted them, `cost_usd` where no price was set.
+    `number` is its place in the order of arrival; `made_with` names what besides the recipe determined its pixels;
+    `trashed_at` is None while it is in the gallery; `grid` has the axes if it is the sheet of a grid; `chip_seconds` is
+    None if they were not counted, `cost_usd` if no price was set.
     """
 
     number: int
@@ -69,7 +69,7 @@ class Output:
         )
 
     def link(self) -> dict[str, Any]:
-        """The output as a job lists it."""
+        """Returns the output as a job lists it."""
         poster = {"poster_url": f"/api/v1/outputs/{self.id}/poster"} if self.kind == "video" else {}
         return {
             "id": self.id,
@@ -84,7 +84,7 @@ class Output:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The output as the gallery lists it: with its job, recipe and time, and what people made of it."""
+        """Returns the output as the gallery lists it, with its job, recipe, time, favourite mark and tags."""
         return {
             **self.link(),
             "owner": self.owner,
@@ -114,7 +114,7 @@ def add(
     chip_seconds: float | None = None,
     cost_usd: float | None = None,
 ) -> Output:
-    """Stores output `number` of a job, in the transaction that ends the job; `grid` is JSON, of a grid's sheet."""
+    """Stores output `number` of a job, in the transaction that ends the job; `grid` is a grid sheet's axes as JSON."""
     assert saved.recipe.seed is not None, "outputs come from resolved recipes"
     row = tx.execute(
         "INSERT INTO outputs (id, job_id, owner, kind, file, thumb, width, height, frames, seed, model, shape, "
@@ -146,7 +146,7 @@ def add(
 
 
 def read_output(database: Database, output_id: str) -> Output | None:
-    """The output; None when there is none."""
+    """Reads an output; None when the id is unknown."""
     row = database.read_one("SELECT * FROM outputs WHERE id = ?", (output_id,))
     return Output.from_row(row) if row else None
 
@@ -154,7 +154,7 @@ def read_output(database: Database, output_id: str) -> Output | None:
 def change(
     database: Database, output_id: str, *, is_favourite: bool | None = None, tags: Sequence[str] | None = None
 ) -> Output:
-    """Sets what is given; the output must exist."""
+    """Changes the given values; the output must exist."""
     with database.write() as tx:
         row = tx.execute(
             "UPDATE outputs SET is_favourite = coalesce(:is_favourite, is_favourite), tags = coalesce(:tags, tags) "
@@ -173,7 +173,7 @@ def change(
 def tell_changed(
     tx: Transaction, outputs: Sequence[Output], *, change: Literal["marked", "trashed", "restored", "purged"]
 ) -> None:
-    """To the pages of each owner, in the transaction of the change."""
+    """Appends an event for each owner's pages, in the transaction of the change."""
     for owner in sorted({output.owner for output in outputs}):
         theirs = [output for output in outputs if output.owner == owner]
         jobs = sorted({output.job_id for output in theirs})

@@ -1,7 +1,7 @@
-"""Finding outputs again among tens of thousands: by words of prompts and tags, and by what they are; newest first.
+"""Searches tens of thousands of outputs by words of prompts and tags, and by properties; newest first.
 
-Words of three letters and more are looked up in the index of trigrams, shorter ones by reading; all of them may be any
-part of a word. A page goes on after a cursor, which stays where it is whatever is made meanwhile.
+Words of three letters and more are looked up in a trigram index, shorter ones by scanning; all may match any part of a
+word. Pages are cursor-based, so outputs that are made meanwhile do not shift them.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ INDEXED_CHARS = 3  # shorter words have no trigram
 
 @dataclass(frozen=True, kw_only=True)
 class PresetMark:
-    """What outputs of a preset are known by: their job came from it, or they have its model and prompt."""
+    """Identifies the outputs of a preset: their job came from it, or they have its model and prompt."""
 
     id: str
     model: str
@@ -26,7 +26,7 @@ class PresetMark:
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """What an output must be; None and empty ask for nothing. Seconds since 1970; `before` is not included."""
+    """Conditions on outputs; None and empty match all. Times are seconds since 1970; `before` is exclusive."""
 
     words: str = ""
     models: Sequence[str] | None = None
@@ -42,7 +42,7 @@ class Filters:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Outputs in order, how many match in all, and cursors: to this page's own beginning, and to what follows it."""
+    """Outputs in order, the total of matches, and cursors to this page's start and to the next page."""
 
     outputs: list[Output]
     total: int
@@ -52,7 +52,7 @@ class Page:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How many kept outputs there are by what filters ask for, and how many lie in the trash."""
+    """The number of kept outputs for each value of the filters, and the number in the trash."""
 
     kept: int
     trashed: int
@@ -71,7 +71,7 @@ def find_outputs(
     limit: int = 60,
     offset: int = 0,
 ) -> Page:
-    """The newest outputs of the owner (None: of everybody) that match; `offset` counts from the cursor, or newest."""
+    """Finds the owner's (None: everybody's) newest matching outputs; `offset` counts from the cursor or the newest."""
     where, values = _make_conditions(filters, owner)
     total = database.read(f"SELECT count(*) FROM outputs WHERE {where}", values)[0][0]
     if cursor is not None:
@@ -90,7 +90,7 @@ def find_outputs(
 
 
 def count_values(database: Database, *, owner: str | None) -> Counts:
-    """What there is to filter by, the most frequent first; of everybody's outputs when `owner` is None."""
+    """Counts the values to filter by, most frequent first; of everybody's outputs when `owner` is None."""
     mine = {"owner": owner}
     kept = f"{_whose(owner)} AND trashed_at IS NULL"
 
@@ -119,8 +119,8 @@ def count_values(database: Database, *, owner: str | None) -> Counts:
 
 
 def count_presets(database: Database, presets: Sequence[PresetMark], *, owner: str | None) -> dict[str, int]:
-    """How many kept outputs there are of each preset, by its id."""
-    alike: Counter[tuple[str, str]] = Counter()  # by model and prompt
+    """Counts the kept outputs of each preset, by its id."""
+    alike: Counter[tuple[str, str]] = Counter()  # outputs by model and prompt
     for row in database.read(
         f"SELECT model, prompt, count(*) AS times FROM outputs WHERE {_whose(owner)} AND trashed_at IS NULL "
         "GROUP BY model, prompt",
@@ -142,12 +142,12 @@ def count_presets(database: Database, presets: Sequence[PresetMark], *, owner: s
 
 
 def _whose(owner: str | None) -> str:
-    """A condition that leaves the index its first column where there is an owner."""
+    """Returns the condition on the owner, in a form that lets SQLite use the index on it."""
     return "TRUE" if owner is None else "owner = :owner"
 
 
 def _make_conditions(filters: Filters, owner: str | None) -> tuple[str, dict[str, Any]]:
-    """The WHERE clause with its values; no text of a client becomes SQL."""
+    """Returns the WHERE clause and its parameters; no text from a client becomes SQL."""
     values: dict[str, Any] = {"owner": owner}
     conditions = [_whose(owner), f"trashed_at IS {'NOT ' if filters.is_trashed else ''}NULL"]
 
@@ -177,7 +177,7 @@ def _make_conditions(filters: Filters, owner: str | None) -> tuple[str, dict[str
     if filters.tag is not None:
         require("EXISTS (SELECT 1 FROM json_each(tags) WHERE json_each.value = :tag)", "tag", filters.tag)
     indexed: list[str] = []
-    for number, word in enumerate(filters.words.replace("\0", " ").split()):  # the index takes a 0 for the end
+    for number, word in enumerate(filters.words.replace("\0", " ").split()):  # the index ends a text at NUL
         if len(word) >= INDEXED_CHARS:
             indexed.append('"' + word.replace('"', '""') + '"')
         else:

@@ -1,7 +1,7 @@
-"""The sheet of a grid: its pictures in a table, with what stands on the axes beside them.
+"""Draws the sheet of a grid: its pictures in a table, with the labels of the axes.
 
-A cell without a picture is an empty one that says why. Pictures are made smaller together where the sheet would be too
-large, so that its file stays small enough to be read again as a recipe.
+A cell without a picture says why. If the sheet would be too large, all pictures are scaled down together, so that its
+file stays small enough to be read back as a recipe.
 """
 
 import io
@@ -17,19 +17,19 @@ from pipelines.recipe import Recipe
 from studio.library.files import PNG_LEVEL, SavedFile, save_thumb, write_whole
 from studio.library.lettering import Lettering
 
-MAX_PIXELS = 12_000_000  # as PNG at most about 18 MB of photograph; files are read up to 20
-EMPTY_PX = 256  # a side of the cells where no cell has a picture to measure
-GAP = 0.03  # between cells, of their shorter side
-LETTERS = 0.055  # their height, of the cells' shorter side
+MAX_PIXELS = 12_000_000  # a photographic PNG of at most about 18 MB; files of up to 20 MB are read
+EMPTY_PX = 256  # side of the cells when no cell has a picture to measure
+GAP = 0.03  # gap between cells, as a fraction of their shorter side
+LETTERS = 0.055  # height of the letters, as a fraction of the cells' shorter side
 SMALLEST_PX, LARGEST_PX = 11, 44
 HEAD_LINES = 3
-SIDE = 0.5  # the widest column of row labels, in cells
+SIDE = 0.5  # maximal width of the column of row labels, in cell widths
 PAPER, INK, FAINT, EMPTY = "#ffffff", "#191a1d", "#5b5e66", "#ececea"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One cell: a picture, or why there is none."""
+    """One cell: a picture, or the reason why there is none."""
 
     file: Path | None
     note: str = ""
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """What a sheet shows; `places` are page by page, row by row. One row or page without a label is no axis."""
+    """The content of a sheet; `places` are page by page, row by row. A single row or page without label is no axis."""
 
     places: Sequence[Cell]
     columns: Sequence[str]
@@ -48,7 +48,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class _Geometry:
-    """Sizes in pixels."""
+    """The layout of a sheet, in pixels."""
 
     cell: tuple[int, int]
     letters: Lettering
@@ -84,7 +84,7 @@ def save_sheet(outputs_dir: Path, name: str, table: Table, *, recipe: Recipe, ax
 
 
 def draw_sheet(table: Table) -> Image.Image:
-    """The whole sheet; a picture that cannot be read is an empty cell."""
+    """Draws the whole sheet; an unreadable picture leaves an empty cell."""
     assert len(table.places) == len(table.columns) * len(table.rows) * len(table.pages)
     layout = _fit_layout(table)
     sheet = Image.new("RGB", layout.size(table), PAPER)
@@ -147,7 +147,7 @@ def _lay_out(table: Table, cell: tuple[int, int]) -> _Geometry:
 
 
 def _measure_cells(places: Sequence[Cell]) -> tuple[int, int]:
-    """The largest width and the largest height; smaller pictures stand in the middle of their cells."""
+    """Returns the largest width and the largest height; smaller pictures are centred in their cells."""
     sizes = [size for place in places if place.file and (size := _read_size(place.file))]
     if not sizes:
         return EMPTY_PX, EMPTY_PX
@@ -170,7 +170,7 @@ def _draw_head(canvas: ImageDraw.ImageDraw, layout: _Geometry, label: str, *, le
 
 
 def _draw_side(canvas: ImageDraw.ImageDraw, layout: _Geometry, label: str, *, top: int) -> None:
-    """In the middle of its row, at the left."""
+    """Draws a row's label at the left, vertically centred."""
     room = max(1, layout.cell[1] // layout.letters.line_px)
     lines = layout.letters.wrap(label, width_px=layout.side - 2 * layout.gap, lines=room) if layout.side else []
     top += (layout.cell[1] - len(lines) * layout.letters.line_px) // 2

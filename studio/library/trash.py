@@ -1,7 +1,7 @@
-"""Throwing outputs away in two steps: into the trash, where nothing is lost, and for ever, only when somebody says so.
+"""Deletes outputs in two steps: into the trash, which can be undone, and for ever, only on request or for the quota.
 
-In the trash an output keeps its file and its row, so undoing costs nothing. Purging takes files and rows together: the
-files go inside the transaction, so what a crash leaves is a row in the trash that can be purged again.
+In the trash an output keeps its file and its row, so undoing costs nothing. Purging deletes the files inside the
+transaction that deletes the rows, so a crash leaves at worst a row in the trash that can be purged again.
 """
 
 import json
@@ -13,7 +13,7 @@ from studio.database import Database
 from studio.library.files import poster_of
 from studio.library.records import Output, tell_changed
 
-PURGED_AT_ONCE = 50  # others who write wait while files are deleted: 150 of them take some 10 ms
+PURGED_AT_ONCE = 50  # limits how long other writers wait: deleting 150 files takes about 10 ms
 
 
 def throw_away(database: Database, ids: Sequence[str], *, owner: str | None) -> list[str]:
@@ -27,7 +27,7 @@ def restore(database: Database, ids: Sequence[str], *, owner: str | None) -> lis
 
 
 def purge(database: Database, outputs_dir: Path, ids: Sequence[str] | None, *, owner: str | None) -> list[str]:
-    """Deletes for ever these ids (None: all) of what the owner (None: anybody) threw away; returns what is gone."""
+    """Deletes these ids (None: all) for ever from the owner's (None: anybody's) trash; returns the deleted ids."""
     gone: list[str] = []
     while batch := _purge_some(database, outputs_dir, ids, owner=owner):
         gone += batch
@@ -35,7 +35,7 @@ def purge(database: Database, outputs_dir: Path, ids: Sequence[str] | None, *, o
 
 
 def purge_oldest(database: Database, outputs_dir: Path, *, needed_bytes: int) -> list[str]:
-    """Deletes for ever what lies longest in anybody's trash, until so much is free or a batch is done."""
+    """Deletes the oldest entries of anybody's trash for ever, until enough is freed or a batch is done."""
     gone: list[str] = []
     freed_bytes = 0
     with database.write() as tx:

@@ -1,7 +1,7 @@
-"""Pictures that people bring along: decoded for real, kept without their metadata, named by their content.
+"""Uploaded pictures: fully decoded, stored without their metadata, named by the hash of their content.
 
-What is stored is a PNG that was written here, upright and in RGB: of the file that came, only the pixels survive. Equal
-pictures share one file, each owner has a row of their own, and bringing a picture again gives the same id.
+Only the pixels of an uploaded file survive: it is stored as a newly written PNG, upright and in RGB. Equal pictures
+share one file, each owner has a row of their own, and uploading a picture again gives the same id.
 Not here: how the bytes arrive (api/routes/uploads.py), which pictures a recipe may name (inputs.py).
 """
 
@@ -27,13 +27,13 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 20_000_000
 MAX_PIXELS = 40_000_000
 UNUSED_KEPT_S = 24 * 3600.0
-# What pillow raises for files that are torn or made to do harm, found by changing bytes of good ones.
+# What pillow raises for damaged or malicious files, found by changing bytes of good ones.
 DECODING_ERRORS = (OSError, ValueError, SyntaxError, EOFError, TypeError, IndexError, struct.error, zlib.error)
 BOMB_ERRORS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
 class UploadError(LumeshError):
-    """A file that is no picture, or none that can be used."""
+    """The file is no picture, or not a usable one."""
 
     title = "This picture cannot be used"
     status = 422
@@ -43,7 +43,7 @@ class UploadError(LumeshError):
 
 
 class UploadTooLargeError(UploadError):
-    """A picture of too many bytes or pixels."""
+    """The picture has too many bytes or pixels."""
 
     title = "This picture is too large"
     status = 413
@@ -54,7 +54,7 @@ class UploadTooLargeError(UploadError):
 
 
 class UploadQuotaError(UploadError):
-    """A picture more than its owner may keep waiting."""
+    """The owner has too many uploads that no job uses yet."""
 
     title = "Too many pictures are waiting"
     status = 429
@@ -62,10 +62,10 @@ class UploadQuotaError(UploadError):
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """What one owner may bring along before a job uses it; so nobody fills the disk with pictures nobody wants."""
+    """Limits on an owner's uploads that no job uses yet, so that nobody fills the disk with unused pictures."""
 
     pictures: int = 200
-    bytes: int = 2_000_000_000  # as they are kept: a photo of 40 megapixels can be a PNG of 100 MB
+    bytes: int = 2_000_000_000  # of stored PNGs: a photo of 40 megapixels can take 100 MB
 
 
 UPLOAD_QUOTA = Quota()
@@ -97,7 +97,7 @@ class Upload:
         return cls(**row)
 
     def to_json(self) -> dict[str, Any]:
-        """The upload as REST gives it; a recipe names it by its `id`."""
+        """Returns the upload of the REST contract; a recipe names it by its `id`."""
         return {
             "id": self.id,
             "url": f"/api/v1/uploads/{self.id}",
@@ -108,9 +108,9 @@ class Upload:
 
 
 def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, quota: Quota = UPLOAD_QUOTA) -> Upload:
-    """Checks and keeps the picture in `content`; raises UploadError, and UploadQuotaError past the owner's quota.
+    """Checks and stores the picture in `content`; raises UploadError, and UploadQuotaError past the owner's quota.
 
-    The row comes before the file: while it is there, nobody clears that file away (`forget_unused`).
+    The row is written before the file, because it protects the file from `forget_unused`.
     """
     picture = decode(content)
     stored = io.BytesIO()
@@ -140,7 +140,7 @@ def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, qu
 
 
 def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: int) -> None:
-    """What is brought along once more takes no more room."""
+    """Checks the owner's quota; a picture that is uploaded again does not count twice."""
     pictures, kept_bytes, has_it = tx.execute(
         "SELECT count(*), coalesce(sum(bytes), 0), coalesce(max(sha = :sha), 0) FROM uploads "
         "WHERE owner = :owner AND (sha = :sha OR id NOT IN (SELECT image FROM job_images))",
@@ -156,7 +156,7 @@ def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: i
 
 
 def decode(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """The picture upright and in RGB, without metadata; raises UploadError."""
+    """Decodes the picture, upright and in RGB, without metadata; raises UploadError."""
     if len(content) > MAX_BYTES:
         raise UploadTooLargeError(f"It has {len(content) / 1e6:.1f} MB.")
     try:
@@ -180,20 +180,20 @@ def decode(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
 
 def _to_rgb(picture: Image.Image) -> Image.Image:
     if picture.mode == "P":
-        picture = picture.convert("RGBA")  # or pillow warns of the transparency that is lost
+        picture = picture.convert("RGBA")  # else pillow warns of lost transparency
     if picture.mode.startswith("I"):
         picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))  # 16 bits, which pillow would clip
     return picture.convert("RGB")
 
 
 def read_upload(database: Database, upload_id: str) -> Upload | None:
-    """The upload; None when there is none."""
+    """Reads an upload; None when the id is unknown."""
     row = database.read_one("SELECT * FROM uploads WHERE id = ?", (upload_id,))
     return Upload.from_row(row) if row else None
 
 
 def forget_unused(database: Database, uploads_dir: Path, *, now_s: float) -> None:
-    """Deletes what was brought along more than a day before `now_s` and no job ever named."""
+    """Deletes uploads that are more than a day old at `now_s` and that no job ever used."""
     with database.write() as tx:
         gone = tx.execute(
             "DELETE FROM uploads WHERE created_at < ? AND id NOT IN (SELECT image FROM job_images) RETURNING *",

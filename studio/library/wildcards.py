@@ -1,7 +1,7 @@
-"""Lists of words for prompts: `wildcards/animals.txt` in the data directory is `__animals__`, one option a line.
+"""Wildcard lists for prompts: `wildcards/animals.txt` in the data directory is `__animals__`, one option a line.
 
-Folders group lists (`__places/cities__`); lines that start with # are remarks. Names come from clients, so they are
-made of letters, digits, - and _, and nothing outside the folder can be meant.
+Folders group lists (`__places/cities__`); lines that start with # are comments. Names come from clients, so they may
+contain only letters, digits, - and _, and cannot refer to anything outside the folder.
 Not here: what a prompt with lists stands for (jobs/many/templates.py).
 """
 
@@ -21,25 +21,25 @@ MAX_LISTS = 1000
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*(/[A-Za-z0-9][\w-]*)*", re.ASCII)
 
-_writing = threading.Lock()  # the limit is counted and the file put by one at a time
+_writing = threading.Lock()  # held while the limit is checked and the file is written
 
 
 class WildcardError(LumeshError):
-    """A list that cannot be kept."""
+    """The list cannot be stored."""
 
     title = "Please check the list"
     status = 422
 
 
 def list_wildcards(folder: Path) -> dict[str, int]:
-    """Names of the lists that can be used, with their number of options."""
+    """Returns the names of the usable lists, with their number of options."""
     files = sorted(folder.rglob("*.txt")) if folder.is_dir() else []
     names = {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
     return {name: len(_read_lines(file)) for name, file in names.items() if _NAME.fullmatch(name) and _is_usable(file)}
 
 
 def read_wildcard(folder: Path, name: str) -> list[str]:
-    """The options of a list; raises RecipeError, about the prompt, when there is none."""
+    """Reads the options of a list; raises RecipeError for the prompt when there is none."""
     file = folder / f"{name}.txt"
     if not _NAME.fullmatch(name) or not _is_usable(file):
         known = list(list_wildcards(folder))
@@ -52,13 +52,13 @@ def read_wildcard(folder: Path, name: str) -> list[str]:
 
 
 def find_wildcard(folder: Path, name: str) -> list[str] | None:
-    """A list as it stands in its file, remarks and all; None when there is none of this name."""
+    """Reads a list's lines, comments included; None when there is none of this name."""
     file = folder / f"{name}.txt"
     return _read_text(file).splitlines() if _is_name(name) and _is_usable(file) else None
 
 
 def save_wildcard(folder: Path, name: str, lines: Sequence[str]) -> int:
-    """Puts a list in its place, whole or not at all; returns its number of options. Raises WildcardError."""
+    """Writes a list atomically; returns its number of options; raises WildcardError."""
     if not _is_name(name):
         raise WildcardError(
             f"{name[:MAX_NAME_CHARS]!r} cannot name a list.",
@@ -79,19 +79,19 @@ def save_wildcard(folder: Path, name: str, lines: Sequence[str]) -> int:
 
 
 def count_options(lines: Iterable[str]) -> int:
-    """How many of the lines are neither empty nor a remark."""
+    """Counts the lines that are neither empty nor a comment."""
     return len(_take_options(lines))
 
 
 def delete_wildcard(folder: Path, name: str) -> bool:
-    """Removes a list, and the folders that are empty then; False when there is none."""
+    """Deletes a list, and folders that become empty; returns False when there is none."""
     file = folder / f"{name}.txt"
     if not _is_name(name) or not _is_usable(file):
         return False
     with _writing:
         file.unlink(missing_ok=True)
         for parent in list(file.relative_to(folder).parents)[:-1]:
-            with contextlib.suppress(OSError):  # it still holds something
+            with contextlib.suppress(OSError):  # the folder is not empty
                 (folder / parent).rmdir()
     return True
 

@@ -1,7 +1,7 @@
-"""Work that the app process does again and again beside its routes, for as long as the application runs.
+"""Periodic background work of the app process, for as long as the application runs.
 
-A service that fails is logged and tried again at its next turn: a full disk for a moment must not end it for good.
-`run` is what an application's lifespan needs; applications made for tests leave it out, and call the work themselves.
+A service that fails is logged and retried at its next turn: a momentarily full disk must not end it for good. An
+application's lifespan enters `run`; applications made for tests leave it out and call the work themselves.
 Not here: which services there are (`list_services` in housekeeping.py).
 """
 
@@ -16,14 +16,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """One kind of work; it is done every `interval_s` seconds, or only once at the start (None)."""
+    """One kind of work, done every `interval_s` seconds, or only once at the start (None)."""
 
     name: str
     interval_s: float | None
     work: Callable[[], Awaitable[None]]
 
     async def run(self, *, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Works until it is cancelled."""
+        """Repeats the work until it is cancelled."""
         while True:
             try:
                 await self.work()
@@ -36,7 +36,7 @@ class Service:
 
 @asynccontextmanager
 async def run(services: Sequence[Service]) -> AsyncGenerator[None]:
-    """Runs all of them meanwhile, and cancels them at the end."""
+    """Runs all services while the context is entered, and cancels them at its end."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(service.run(), name=service.name) for service in services]
         yield

@@ -18,16 +18,16 @@ class Feed:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._recent: list[Event] = []  # contiguous, so an id says where its event is
+        self._recent: list[Event] = []  # ids are contiguous, so an id gives its event's index
         self._followers = 0
         self._poller: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._is_closed = False
 
     async def follow(self, after: int | None) -> AsyncGenerator[list[Event], None]:
-        """Batches of events with ids above `after`, without gaps; an empty batch after `KEEPALIVE_S` of silence.
+        """Yields batches of events with ids above `after`, without gaps; an empty one after `KEEPALIVE_S` of silence.
 
-        None starts with what happens next, and so does an id that this database has not reached.
+        With None, or with an id that this database has not reached, it starts with the next event.
         """
         last_id = await asyncio.to_thread(events.read_last_id, self._database)
         after = last_id if after is None else min(after, last_id)
@@ -44,18 +44,18 @@ class Feed:
                     yield batch
                     told_s = time.monotonic()
                 else:
-                    await news.wait()  # without a timer: after every event a hundred followers come back here
+                    await news.wait()  # no timer: after every event a hundred followers return here
         finally:
             self._followers -= 1
 
     def close(self) -> None:
-        """Ends every stream, so that the server can stop. The poller notices, and wakes who waits."""
+        """Ends every stream, so that the server can stop; the poller notices and wakes waiting followers."""
         self._is_closed = True
 
     async def _poll(self) -> None:
         try:
             last_id = await asyncio.to_thread(events.read_last_id, self._database)
-            self._wake()  # whoever looked before this moment looks again: from here on nothing is missed
+            self._wake()  # followers that read before this moment read again, so none misses an event
             woken_s = time.monotonic()
             while self._followers and not self._is_closed:
                 batch = await asyncio.to_thread(events.read_after, self._database, last_id)

@@ -1,4 +1,4 @@
-"""Which services a studio runs in the background (background.py), and how often."""
+"""The services that a studio runs in the background (background.py), and their intervals."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ DISK_INTERVAL_S = 15.0
 
 
 def list_services(settings: Settings, database: Database) -> tuple[Service, ...]:
-    """All of them, for the application's lifespan."""
+    """Returns all services, for the application's lifespan."""
     return (
         forget_unused_uploads(settings, database),
         keep_disk_below_limit(settings, database),
@@ -27,7 +27,7 @@ def list_services(settings: Settings, database: Database) -> tuple[Service, ...]
 def forget_unused_uploads(
     settings: Settings, database: Database, *, read_clock: Callable[[], float] = time.time
 ) -> Service:
-    """Deletes pictures that somebody brought along and no job used in time."""
+    """Deletes uploaded pictures that no job used in time."""
 
     async def work() -> None:
         await asyncio.to_thread(uploads.forget_unused, database, settings.uploads_dir, now_s=read_clock())
@@ -36,7 +36,7 @@ def forget_unused_uploads(
 
 
 def keep_disk_below_limit(settings: Settings, database: Database) -> Service:
-    """Keeps the studio's files below `--max-disk`; without a limit it only notes once that there is none."""
+    """Keeps the studio's files below `--max-disk`; without a limit it only records that once."""
     limit_bytes = settings.max_disk_bytes
 
     async def work() -> None:

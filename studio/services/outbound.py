@@ -1,8 +1,8 @@
-"""POST to an address that somebody gave us, without becoming their way into our network.
+"""POSTs to URLs that users chose, with protection against server-side request forgery (SSRF).
 
-The name is resolved here and the connection goes to the very address that was checked, so a name that changes its
-answer gains nothing; only public addresses are reached, unless the operator allows private ones. Redirects are not
-followed, and of the answer only its status is read.
+The name is resolved here and the connection goes to the very IP address that was checked, so DNS rebinding does not
+work. Only public addresses are allowed, unless the operator allows private ones. Redirects are not followed, and only
+the status of the answer is read.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ import httpcore
 
 TIMEOUT_S = 10.0
 MAX_URL_CHARS = 2000
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # counted as global, but it leads to the IPv4 address inside
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # counted as global, but routed to the IPv4 address inside
 
 
 class NotPublicError(Exception):
-    """A host name that resolves to no public address."""
+    """The host name resolves to no public address."""
 
 
 def find_url_problem(url: str) -> str:
-    """Says what is wrong with the text of an address; empty when nothing is."""
+    """Returns what is wrong with the text of a URL, or an empty string."""
     try:
         parts = urlsplit(url)
         is_complete = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -40,7 +40,7 @@ def find_url_problem(url: str) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is public, also when it is wrapped in an IPv6 transition address."""
+    """Tells whether an IP address is public, also when it is wrapped in an IPv6 transition address."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
@@ -52,11 +52,11 @@ def is_public(address: str) -> bool:
 
 
 class _PublicOnly(httpcore.AsyncNetworkBackend):
-    """Resolves a name once, and connects to the very address that was checked."""
+    """A network backend that resolves a name once and connects to the very address that was checked."""
 
     def __init__(self, *, allows_private: bool) -> None:
         self._allows_private = allows_private
-        # httpcore declares it twice, once empty for those without anyio, which a type checker takes for the real one.
+        # httpcore declares AnyIOBackend twice; type checkers take the empty one, for installs without anyio.
         self._backend = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
 
     async def connect_tcp(
@@ -78,7 +78,7 @@ class _PublicOnly(httpcore.AsyncNetworkBackend):
 
 
 async def post(url: str, body: bytes, headers: Mapping[str, str], *, allows_private: bool) -> str:
-    """Posts the body; returns "" when the receiver answered 2xx, else what happened instead, for people."""
+    """Posts the body; returns "" when the receiver answered 2xx, else what happened, worded for people."""
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
@@ -92,7 +92,7 @@ async def post(url: str, body: bytes, headers: Mapping[str, str], *, allows_priv
         return str(error)
     except TimeoutError:
         return f"it did not answer within {TIMEOUT_S:.0f} s"
-    except (socket.gaierror, UnicodeError):  # the latter of a name that no DNS could hold
+    except (socket.gaierror, UnicodeError):  # UnicodeError: the name is not valid in DNS
         return "its name is not known"
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
         return f"it cannot be reached: {error}"[:200]

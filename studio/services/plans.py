@@ -1,8 +1,7 @@
 """Plans for other machines, made by `python -m pipelines plan` in a process of its own, one at a time.
 
-Planning imports jax and compiles for minutes, so it happens outside the app, with progress as lines of JSON. A finished
-plan is kept whole under everything it depends on, and shows at once the next time. The process stands back for whatever
-else the machine does.
+Planning imports jax and compiles for minutes, so it runs outside the app, at low priority, with progress as lines of
+JSON. A finished plan is cached on disk under a key of everything that it depends on, and shows at once the next time.
 Not here: the routes (system.py), how a plan is made (pipelines/plan), plans that come with Lumesh (shipped_plans.py).
 """
 
@@ -33,11 +32,11 @@ DEFAULT_TOPOLOGY = "v6e-8"
 MODES = ("latency", "throughput")
 STOP_TIMEOUT_S = 5.0
 PLAN = (sys.executable, "-m", "pipelines", "plan")
-NICE = 10  # more than our own: the worker's host thread and the pages come first
+NICE = 10  # added to our own niceness: the worker's host thread and the pages come first
 
 log = logging.getLogger(__name__)
 
-# As JAX names a chip -> as the topologies do.
+# JAX's name of a chip -> its name in topologies.
 CHIP_OF_KIND = {
     "TPU v4": "TPU v4",
     "TPU v5 lite": "TPU v5e",
@@ -53,7 +52,7 @@ CPU = "cpu"
 
 
 class PlanBusyError(LumeshError):
-    """Only one plan is made at a time."""
+    """Another plan is being made; only one is made at a time."""
 
     title = "Another plan is being made"
     status = 409
@@ -61,7 +60,7 @@ class PlanBusyError(LumeshError):
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A plan that is asked for. `key` identifies it on disk: other configs, sources or versions may plan otherwise."""
+    """A requested plan. `key` identifies it on disk; it covers configs, sources and versions, which change plans."""
 
     model: str
     sources: str
@@ -69,11 +68,11 @@ class Question:
     topology: str
     mode: str
     mesh: str | None = None
-    """The worker's `--mesh`; None lets the planner choose."""
+    """The mesh to plan for, such as the worker's `--mesh`; None lets the planner choose."""
 
     @classmethod
     def of(cls, model: Model, *, shape: str, topology: str, mode: str, mesh: str | None = None) -> "Question":
-        """Makes a question about the model with its present configs and code."""
+        """Makes a question about the model with its current configs and code."""
         sources = fingerprint_plans(model)
         return cls(model=model.id, sources=sources, shape=shape, topology=topology, mode=mode, mesh=mesh)
 
@@ -85,7 +84,7 @@ class Question:
 
 @dataclass(kw_only=True)
 class Run:
-    """One plan on its way, or as it ended: `running`, `done`, `failed` or `cancelled`; or one that was `shipped`."""
+    """A plan in its current state: `running`, `done`, `failed`, `cancelled`, or `shipped` with Lumesh."""
 
     question: Question
     state: str = "running"
@@ -112,7 +111,7 @@ class Run:
 
 
 class Planner:
-    """Starts, follows and cancels the one process; remembers how the last one ended."""
+    """Starts, follows and cancels the planning process; remembers how the last one ended."""
 
     def __init__(self, settings: Settings, *, command: Sequence[str] = PLAN) -> None:
         self._settings = settings
@@ -124,7 +123,7 @@ class Planner:
 
     @property
     def last(self) -> Run | None:
-        """The plan that is being made, or the one that ended last; None before the first."""
+        """Returns the plan that is being made, or the one that ended last; None before the first."""
         return self._last
 
     @property
@@ -132,13 +131,13 @@ class Planner:
         return self._last is not None and self._last.state == "running"
 
     def find(self, question: Question) -> Run | None:
-        """Finds the current plan, a kept one, or a shipped one that answers the question; else None."""
+        """Finds the current plan, a cached one, or a shipped one that answers the question; else None."""
         if self._last is not None and self._last.question == question:
             return self._last
         return self._find_kept(question) or _find_shipped(question)
 
     def ask(self, question: Question) -> Run:
-        """Returns the kept plan, or starts one; raises PlanBusyError when another one is being made."""
+        """Returns the cached plan, or starts one; raises PlanBusyError when another one is being made."""
         with self._lock:
             if self._last is not None and self._last.question == question and self._last.state in ("running", "done"):
                 return self._last
@@ -152,7 +151,7 @@ class Planner:
             return self._start(question)
 
     def cancel(self) -> None:
-        """Ends the plan that is being made; the compiler's answers so far are kept for the next try."""
+        """Cancels the plan that is being made; the compiler's answers so far are kept for the next try."""
         with self._lock:
             if self._last is None or self._process is None or self._last.state != "running":
                 return
@@ -160,7 +159,7 @@ class Planner:
             self._process.terminate()
 
     def close(self) -> None:
-        """Ends the plan that is being made, and waits for its process."""
+        """Cancels the plan that is being made, and waits for its process to end."""
         self.cancel()
         if self._follower is not None:
             self._follower.join(STOP_TIMEOUT_S)
@@ -176,10 +175,10 @@ class Planner:
                 opened.callback(process.kill)
                 follower = threading.Thread(target=self._follow, args=(run, process, answer), name="plan", daemon=True)
                 follower.start()
-            except (OSError, RuntimeError) as error:  # no room for a file, no memory, no more processes or threads
+            except (OSError, RuntimeError) as error:  # no disk space, no memory, no more processes or threads
                 self._last = Run(question=question, state="failed", error=f"The planner could not start: {error}.")
                 return self._last
-            opened.pop_all()  # the thread closes them
+            opened.pop_all()  # the thread closes them from here on
         self._last, self._process, self._follower = run, process, follower
         return run
 
@@ -198,7 +197,7 @@ class Planner:
             errors="replace",
             start_new_session=True,  # Ctrl+C in the terminal is for the app, which then ends this
         )
-        with contextlib.suppress(OSError):  # it may have ended already
+        with contextlib.suppress(OSError):  # the process may have ended already
             os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
         return process
 
@@ -231,7 +230,7 @@ class Planner:
         return Run(question=question, state="done", phase="kept", plan=plan)
 
     def _keep(self, run: Run) -> None:
-        """Keeps the plan for the next time; without room on the disk it is only shown."""
+        """Caches the plan for the next time; on a full disk it is only shown."""
         file = self._file(run.question)
         partial = file.with_suffix(".partial")
         try:
@@ -246,7 +245,7 @@ class Planner:
 
 
 def suggest_topology(devices: Sequence[Mapping[str, Any]], *, chips: int) -> Topology | None:
-    """Finds the topology that these devices are; None where none matches."""
+    """Finds the topology of these devices; None when none matches."""
     kinds = {str(device["kind"]) for device in devices}
     if kinds == {CPU}:
         return TOPOLOGIES.get(f"cpu-{len(devices)}")
@@ -261,7 +260,7 @@ def _find_shipped(question: Question) -> Run | None:
 
 
 def _wait_for(run: Run, process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Waits for the process; its exit code and the last line that was not progress."""
+    """Waits for the process; returns its exit code and the last line that was not progress."""
     assert process.stderr is not None
     said = ""
     with process:
@@ -271,7 +270,7 @@ def _wait_for(run: Run, process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def _read_progress(run: Run, line: str) -> str:
-    """Takes a line of progress in; any other line is returned, because the last one says why it failed."""
+    """Applies a line of progress; returns any other line, because the last one says why the process failed."""
     try:
         told = json.loads(line)
         run.phase, run.done, run.total = str(told["phase"]), int(told["done"]), int(told["total"])

@@ -1,7 +1,7 @@
-"""Makes the sheet of each grid whose cells have all ended: an output like any other, told as the event `grid.done`.
+"""Makes the sheet of each grid whose cells have all ended: an ordinary output, announced by the event `grid.done`.
 
-Runs in the app process beside the routes, in a thread. The sheet's file is whole before its row is stored with the
-grid's end in one transaction, so a server that was killed in between makes the same sheet again.
+The service runs in a thread of the app process. The sheet's file is complete before its row and the grid's end are
+stored in one transaction, so a server that was killed in between makes the same sheet again.
 Not here: what a sheet looks like (library/sheet.py).
 """
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def make_service(database: Database, outputs_dir: Path) -> Service:
-    """Looks for grids that have ended."""
+    """Makes the service that looks for grids whose cells have all ended."""
 
     async def work() -> None:
         await asyncio.to_thread(compose_due, database, outputs_dir)
@@ -42,7 +42,7 @@ def make_service(database: Database, outputs_dir: Path) -> Service:
 
 
 def compose_due(database: Database, outputs_dir: Path) -> None:
-    """Makes every sheet that is due; a grid without a single picture ends without one."""
+    """Makes every sheet that is due; a grid without any picture ends without a sheet."""
     for grid in grid_store.list_due(database):
         try:
             _compose(database, outputs_dir, grid)
@@ -82,7 +82,7 @@ def _compose(database: Database, outputs_dir: Path, grid: GridRow) -> None:
 
 
 def describe(grid: GridRow) -> str:
-    """Names what all cells share, as the caption below the sheet."""
+    """Returns the caption below the sheet: the settings that all cells share."""
     varied = {str(axis.field) for axis in grid.axes.named().values()}
     recipe = grid.recipe
     parts = {

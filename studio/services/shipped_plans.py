@@ -1,8 +1,8 @@
-"""Plans that come with Lumesh (pipelines/plan/answers.jsonl), as `plan --json` would tell them.
+"""Plans that come with Lumesh (pipelines/plan/answers.jsonl), in the form of `plan --json`.
 
-Read without jax, so that something shows before anybody waits for the compiler. The planner alone can say whether a
-program is still the same, so these are told as what they are: made before. Lines that are known to be of earlier
-programs, or of an earlier estimate, are left out.
+They are read without jax, so that something shows before anybody waits for the compiler. Only the planner can tell
+whether a program is still the same, so these plans are marked as made before. Lines that are known to be from earlier
+programs, or from an earlier estimator, are left out.
 Not here: plans that were made on this machine (plans.py).
 """
 
@@ -39,7 +39,7 @@ def _read_lines() -> dict[tuple[str, ...], dict[str, Any]]:
 
 def _tell(line: Mapping[str, Any]) -> dict[str, Any]:
     topology, placement = TOPOLOGIES[line["topology"]], line["placement"]
-    # A line of before does not know what moving components takes, which is nothing where all stay.
+    # Older lines lack the time of moving offloaded components, which is zero where all components stay on the devices.
     is_total_known = "estimated_moves_s" in line or placement["kind"] == "all"
     return {
         **{name: line[name] for name in ("model", "shape", "topology", "mode", "mesh", "batch_size", "placement")},
@@ -54,7 +54,7 @@ def _tell(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tell_stage(stage: Mapping[str, Any], mesh: str) -> dict[str, Any]:
-    """Tells one stage; its inputs count as weights, because a line has both in one number."""
+    """Describes one stage; inputs count as weights, because a line has both in one number."""
     answer, estimate = stage["answer"], stage["estimate"]
     sizes = {"weights": answer["arguments_bytes"], "temp": answer["temp_bytes"], "code": answer["code_bytes"]}
     parts_ms = _tell_parts(estimate) if estimate else None

@@ -1,6 +1,6 @@
-"""Tells webhooks of jobs that ended: signed, in order, tried again until they took it.
+"""Delivers webhook messages about ended jobs: signed, in order, with retries.
 
-Runs in the app process beside the routes. Signatures follow the Standard Webhooks (`webhook-id`, `webhook-timestamp`,
+The service runs in the app process. Signatures follow the Standard Webhooks (`webhook-id`, `webhook-timestamp`,
 `webhook-signature`: "v1," and the base64 of HMAC-SHA256 over "id.timestamp.body"), so receivers can use its libraries.
 Not here: what is due (jobs/webhooks.py), safe connections (outbound.py).
 """
@@ -23,7 +23,7 @@ TAKEN = "it took the message"
 
 
 def make_service(database: Database, *, allows_private: bool) -> Service:
-    """Looks for webhooks that have something to be told."""
+    """Makes the service that looks for webhooks with a message due."""
 
     async def work() -> None:
         await send_due(database, allows_private=allows_private)
@@ -38,14 +38,14 @@ async def send_due(database: Database, *, allows_private: bool) -> None:
 
 
 async def send_ping(webhook: Webhook, *, allows_private: bool) -> str:
-    """Sends a message that tells nothing, to try an address; empty when it was taken, else what happened."""
+    """Sends an empty message to test a URL; returns "" when it was accepted, else what happened."""
     now = time.time()
     body = webhooks.make_payload("ping", now, {})
     return await _post(webhook, name=f"ping-{now:.0f}", body=body, allows_private=allows_private)
 
 
 def sign(secret: str, *, name: str, stamp: str, body: bytes) -> str:
-    """Signs one message."""
+    """Returns the signature of one message."""
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     digest = hmac.new(key, f"{name}.{stamp}.".encode() + body, hashlib.sha256).digest()
     return f"v1,{base64.b64encode(digest).decode()}"

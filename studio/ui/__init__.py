@@ -1,6 +1,5 @@
 """The page: one screen to create and one of presets, made of panels.
 
-Python builds the empty panels once, at start-up; `static/js` fills them from REST and one event stream, so nothing a
-person sees depends on a handler that dies with the browser's connection. Only `actions.py` and `generate.py` reach
-jobs.
+Python builds the empty panels once, at start-up; `static/js` fills them from REST and one event stream, so nothing on
+the page depends on a handler that dies with the browser's connection. Only `actions.py` and `generate.py` access jobs.
 """

@@ -1,8 +1,7 @@
-"""What the page's Gradio app can do for `gradio_client`; no other file of the page but generate.py reaches jobs.
+"""The endpoints of the page's Gradio app for `gradio_client`; of the page, only this file and generate.py access jobs.
 
-The page itself speaks REST; these endpoints ask for the same things (asking.py) under Gradio's own protocol. None of
-them but `/generate` (generate.py) waits for a picture: a job belongs to the server, and whoever asked comes back for
-it.
+The page itself uses REST; these endpoints offer the same actions (asking.py) under Gradio's own protocol. None of them
+but `/generate` (generate.py) waits for a picture: a job belongs to the server, and clients come back for its result.
 """
 
 from collections.abc import Generator
@@ -30,7 +29,7 @@ def offer(studio: Studio) -> None:
             return asking.submit(visit, [asking.prepare(visit, read_recipe(recipe))])[0].id
 
     def status(job_id: str, request: gr.Request) -> dict[str, Any]:
-        """The job as REST gives it: state, phase, step, outputs."""
+        """Returns the job as in REST: state, phase, step, outputs."""
         with _as_gradio_error():
             return open_visit(request).get_job(job_id).to_json()
 
@@ -40,7 +39,7 @@ def offer(studio: Studio) -> None:
             return str(asking.cancel(open_visit(request), job_id).state)
 
     def open_visit(request: gr.Request) -> Visit:
-        """The visit of whom the gate let in (api/middleware/auth.py)."""
+        """Returns the visit of the person whom api/middleware/auth.py identified."""
         assert request.request is not None, "these endpoints are only reached over HTTP"
         return Visit(person=request.request.scope[PERSON], studio=studio)
 
@@ -51,7 +50,7 @@ def offer(studio: Studio) -> None:
 
 @contextmanager
 def _as_gradio_error() -> Generator[None]:
-    """Tells an expected error in Gradio's own way, which reaches the client with its title."""
+    """Converts expected errors to Gradio's own, which reach the client with their title."""
     try:
         yield
     except LumeshError as error:

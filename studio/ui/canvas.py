@@ -1,8 +1,8 @@
 """The centre: the picture, live while it is made, and the bar below it.
 
-Three views share the place: nothing made yet, pictures, and a notice (failed, cancelled, interrupted). Filled by
-static/js/canvas/canvas.js and bar.js, the banner by ephemeral.js; the live region tells screen readers about phases,
-not about every step.
+Three views share the place: nothing made yet, pictures, and a notice (failed, cancelled, interrupted).
+static/js/canvas/canvas.js and bar.js fill it, ephemeral.js the banner; the live region tells screen readers about
+phases, not about every step.
 """
 
 HTML = """

@@ -1,12 +1,12 @@
-"""The page's words: one catalogue a language (text/*.json), for panels and login page here, for the scripts in text.js.
+"""Message catalogues, one per language (text/*.json), for panels and the login page here and for scripts in text.js.
 
-Panels name their words: `<h2 data-text="queue.title"></h2>`, and likewise `data-text-title`, `data-text-aria-label`,
-`data-text-placeholder` and `data-text-alt`; `data-key` is the key that a title tells of. They are built once for all
-visitors, in English; static/js/core/translate.js puts another language in before anything shows. What a language lacks
-is said in English. A message is a text with `{names}`, or one text for each of its plural forms (as Intl.PluralRules
-names them, by `{count}`). Two parts are named by the English itself: "server" holds what REST says, as
-static/js/core/translate_server.js finds it there, and "shipped" the titles, texts and tags of the presets, models and
-styles that come with Lumesh.
+Panels refer to messages by id: `<h2 data-text="queue.title"></h2>`, and likewise `data-text-title`,
+`data-text-aria-label`, `data-text-placeholder` and `data-text-alt`; `data-key` is the keyboard shortcut that a title
+mentions. Panels are built once for all visitors, in English; static/js/core/translate.js inserts another language
+before anything shows. Missing messages fall back to English. A message is a text with `{names}`, or one text for each
+plural form (named as by Intl.PluralRules, chosen by `{count}`). Two parts use the English text as the id: "server" has
+REST's messages, which static/js/core/translate_server.js looks up, and "shipped" the titles, texts and tags of the
+presets, models and styles that come with Lumesh.
 """
 
 import html
@@ -20,7 +20,7 @@ from fastapi.responses import Response
 
 FOLDER = Path(__file__).parent / "text"
 ENGLISH = "en"
-COOKIE = "lumesh-language"  # as static/js/core/language.js sets it: the login page has no other way to know
+COOKIE = "lumesh-language"  # set by static/js/core/language.js; the login page learns the language only from it
 SERVER = "server"
 SHIPPED = "shipped"
 ATTRIBUTES = ("title", "aria-label", "placeholder", "alt")
@@ -33,9 +33,9 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, kw_only=True)
 class Language:
-    """`tag` is for browsers (zh-CN), `name` is the language's own; `messages` by id ("queue.title").
+    """A language: `tag` is for browsers (zh-CN), `name` is its own name; `messages` are by id ("queue.title").
 
-    `server` and `shipped` by what is said in English; English has neither.
+    `server` and `shipped` are by the English text; English has neither.
     """
 
     tag: str
@@ -46,7 +46,7 @@ class Language:
 
 
 def read_catalogue(file: Path) -> Language:
-    """A catalogue as it is written, with an id's part in front of its name."""
+    """Reads a catalogue file and flattens its sections into ids such as "queue.title"."""
     parts = json.loads(file.read_text("utf-8"))
     about, server, shipped = parts.pop("language"), parts.pop(SERVER, {}), parts.pop(SHIPPED, {})
     messages = {f"{part}.{name}": message for part, named in parts.items() for name, message in named.items()}
@@ -57,14 +57,14 @@ LANGUAGES = {file.stem: read_catalogue(file) for file in sorted(FOLDER.glob("*.j
 
 
 def say(message_id: str, language: str = ENGLISH, **values: str) -> str:
-    """A message without plural forms."""
+    """Returns a message without plural forms."""
     message = _with_english(LANGUAGES[language])[message_id]
     assert isinstance(message, str), message_id
     return _NAME.sub(lambda found: values[found[1]], message)
 
 
 def fill(markup: str) -> str:
-    """The panel in English."""
+    """Fills a panel's markup with English messages."""
     filled = _TEXT.sub(lambda found: found[0] + html.escape(say(found[1]), quote=False), markup)
     return _ATTRIBUTE.sub(_fill_attribute, filled)
 
@@ -76,7 +76,7 @@ def _fill_attribute(found: re.Match[str]) -> str:
 
 
 def choose(accepted: str, chosen: str = "") -> str:
-    """The language of a visitor who chose one, or else the first of an Accept-Language header that is here."""
+    """Returns the visitor's chosen language, or else the first available one of the Accept-Language header."""
     parts = sorted(accepted.split(","), key=_quality, reverse=True)
     wished = [chosen, *(part.split(";")[0].split("-")[0].strip().lower() for part in parts)]
     return next((name for name in wished if name in LANGUAGES), ENGLISH)
@@ -91,7 +91,7 @@ def _quality(part: str) -> float:
 
 
 def pack(name: str, language: Language) -> bytes:
-    """A language as text.js reads it: every message, and what of the server's is said otherwise in it."""
+    """Returns a language as JSON for text.js: every message, and the translations of the server's messages."""
     content = {
         "name": name,
         "tag": language.tag,
@@ -103,7 +103,7 @@ def pack(name: str, language: Language) -> bytes:
 
 
 def _count_own_signs(english: str) -> int:
-    """Of several messages that fit a text, the one that says more of it itself is meant: it is tried first."""
+    """Counts a message's literal characters; of several messages that match a text, the most literal is tried first."""
     return len(_NAME.sub("", english))
 
 
@@ -112,7 +112,7 @@ def _with_english(language: Language) -> dict[str, Message]:
 
 
 def make_router(prefix: str) -> APIRouter:
-    """`prefix` is named by content (page.py), so browsers keep what they were given."""
+    """Serves the catalogues below `prefix`, which has a content hash (page.py), so browsers cache them for ever."""
     router = APIRouter(include_in_schema=False)
     packed = {name: pack(name, language) for name, language in LANGUAGES.items()}
 
@@ -127,9 +127,9 @@ def make_router(prefix: str) -> APIRouter:
 
 
 def make_script(prefix: str) -> str:
-    """For the page's head: the visitor's language, and its catalogue on the way before any script asks for it.
+    """Returns the script for the page's head that sets the visitor's language and preloads its catalogue.
 
-    Another language than English keeps the panels unseen until they are in it.
+    With another language than English, the panels stay hidden until they are translated.
     """
     tags = json.dumps({name: language.tag for name, language in LANGUAGES.items()})
     return f"""

@@ -1,8 +1,8 @@
-"""The left column: what to make, and the Generate button.
+"""The left column: the settings of a recipe, and the Generate button.
 
-One prompt and one button are open; the rest has the model's defaults. Filled and read by static/js/create/controls.js,
-sizes.js, sweep.js, inputs.js, loras.js, styles.js, recipes.js and examples.js, the note on a preset's origin by
-origin.js; limits and choices come from `GET /api/v1/models`.
+Only the prompt and the button are always visible; the rest has the model's defaults. It is filled and read by
+static/js/create/controls.js, sizes.js, sweep.js, inputs.js, loras.js, styles.js, recipes.js and examples.js, the note
+on a preset's origin by origin.js; limits and choices come from `GET /api/v1/models`.
 """
 
 from studio.ui.icons import icon

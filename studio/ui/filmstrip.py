@@ -1,6 +1,6 @@
 """The filmstrip: recent results under the canvas, newest first.
 
-Filled by static/js/canvas/filmstrip.js.
+static/js/canvas/filmstrip.js fills it.
 """
 
 HTML = """

@@ -1,7 +1,7 @@
-"""A script that a browser runs before any other of the page.
+"""Inserts a script that the browser runs before any other of the page.
 
-Gradio adds what it is told to have in its head with its own scripts: after its first paint, and after they have taken
-hold of the browser's functions. So this one goes into the HTML on its way out.
+Gradio's scripts insert custom head content only after the first paint, when they have already captured the browser's
+functions. So this script is inserted into the HTML as it is sent.
 """
 
 from starlette.datastructures import MutableHeaders
@@ -16,10 +16,10 @@ THEME_SCRIPT = """
 })();
 """
 
-# Gradio's status tracker counts seconds frame by frame, and counts on for ever once it was taken away in the middle, as
-# the one that covers a loading page always is: 4 % of a core for each open tab. Its module reads requestAnimationFrame
-# once, when it loads. This getter knows that reader by its file, hands it a function that ends such a loop, and leaves:
-# everybody else has the browser's own.
+# Gradio's status tracker counts seconds frame by frame, and never stops if it is removed while counting, as the one
+# that covers a loading page always is: 4 % of a core for each open tab. Its module reads requestAnimationFrame once,
+# when it loads. This getter recognizes that module by its file, gives it a function that ends such a loop, and removes
+# itself: all other code gets the browser's own function.
 TRACKER_SCRIPT = """
 (() => {
   const SHOWN = "[data-testid=status-tracker]:not(.hide)";
@@ -50,13 +50,13 @@ _SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}</script>".encode()
 
 
 class FirstScript:
-    """ASGI middleware of Gradio's app, which sends its page whole; what comes in parts is a file."""
+    """ASGI middleware for Gradio's app. Gradio sends its page in one message; answers in several parts are files."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Puts the scripts where a page's head begins."""
+        """Inserts the scripts at the start of a page's head."""
         start: Message | None = None
 
         async def send_with_script(message: Message) -> None:

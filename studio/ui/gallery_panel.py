@@ -1,7 +1,7 @@
-"""The gallery: everything that was made, found by words and filters; one output alone, or two beside each other.
+"""The gallery: all outputs, searched by words and filters; the view of one output, and the comparison of two.
 
-Filled by static/js/gallery/gallery.js and grid.js, detail.js and compare.js. The two overlays lie in the gallery and
-are no dialogs: a message that offers to undo must stay within reach.
+It is filled by static/js/gallery/gallery.js and grid.js, detail.js and compare.js. The two overlays are part of the
+gallery and not modal dialogs: a message that offers to undo must stay within reach.
 """
 
 from studio.ui.icons import icon

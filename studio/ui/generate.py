@@ -1,7 +1,7 @@
-"""The endpoint `/generate` for `gradio_client`: queues a recipe, tells how far it is, ends with files and recipe.
+"""The endpoint `/generate` for `gradio_client`: queues a recipe, reports progress, and returns files and recipe.
 
-It waits without holding a thread or anybody else's turn: Gradio runs any number of these at once, and our own queue
-decides who is next and how many may wait. Who leaves, or cancels in the client, cancels the job.
+It waits without holding a thread or one of Gradio's slots: Gradio runs any number of these at once, and our own queue
+decides which job is next and how many may wait. A client that disconnects or cancels cancels the job.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from studio.jobs.states import JobState
 from studio.jobs.waiting import watch_jobs
 from studio.visit import Visit
 
-LOOK_S = 2.0  # between two looks at a waiting job's place; Gradio notices at an update that somebody left
+LOOK_S = 2.0  # between two updates of a waiting job's place; Gradio notices a disconnected client only at an update
 Submit = Callable[[dict[str, Any], gr.Request], str]
 OpenVisit = Callable[[gr.Request], Visit]
 Update = tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]
 
 
 def offer(studio: Studio, submit: Submit, open_visit: OpenVisit) -> None:
-    """Adds the endpoint to the Blocks under construction; `submit` queues a visitor's recipe, for the job's id."""
+    """Adds the endpoint to the Blocks under construction; `submit` queues a recipe and returns the job's id."""
 
     async def generate(
         request: gr.Request, prompt: str, model: str = studio.catalog.default.id, settings: dict[str, Any] | None = None
@@ -36,7 +36,7 @@ def offer(studio: Studio, submit: Submit, open_visit: OpenVisit) -> None:
         """Makes a prompt's pictures and returns (files, recipe, job).
 
         `settings` are further fields of a recipe, such as {"seed": 7, "steps": 12}. Until the files are there, each
-        update has the job as it stands: state, position, phase, step, eta_s.
+        update has the job's current state, position, phase, step and eta_s.
         """
         assert request.request is not None, "this endpoint is only reached over HTTP"
         base_url = name_server(request.request)
@@ -51,13 +51,13 @@ def offer(studio: Studio, submit: Submit, open_visit: OpenVisit) -> None:
             raise
         _require_done(job)
 
-    # gr.api derives the client's types from what a function returns, and knows no generators.
+    # gr.api derives the client's types from the return annotation, but does not support generators.
     generate.__annotations__["return"] = Update
     gr.api(generate, api_name="generate", concurrency_limit=None)
 
 
 async def _watch(studio: Studio, job_id: str) -> AsyncGenerator[Job, None]:
-    """Yields the job whenever it changed, and now and then while it waits."""
+    """Yields the job whenever it changed, and periodically while it waits."""
     last, told_s = None, 0.0
     async with aclosing(watch_jobs(studio.database, [job_id], studio.feed.follow)) as watched:
         async for [job] in watched:
@@ -69,9 +69,9 @@ async def _watch(studio: Studio, job_id: str) -> AsyncGenerator[Job, None]:
 
 
 def _list_files(job: Job, base_url: str) -> list[dict[str, Any]]:
-    """Lists what the client downloads, with its own cookies and headers, from our route that checks the owner.
+    """Lists the files that the client downloads, with its own cookies and headers, from our route, which checks owners.
 
-    Plain files would be copied into Gradio's cache, which knows no owners; what is a stream is fetched from its URL.
+    Plain files would be copied into Gradio's cache, which has no owners; files marked as streams are fetched by URL.
     """
     files: list[dict[str, Any]] = []
     for link in job.outputs:

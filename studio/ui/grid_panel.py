@@ -1,6 +1,6 @@
-"""The dialog for a grid: what changes across, down and from table to table, how many pictures, what it costs first.
+"""The dialog for a grid: what varies across columns, rows and tables, the number of pictures, and the cost in advance.
 
-Filled and read by static/js/create/griddialog.js; opened beside the seeds, and from a sheet that was made.
+static/js/create/griddialog.js fills and reads it; it is opened beside the seeds, and from a finished sheet.
 """
 
 from studio.ui.icons import icon

@@ -1,6 +1,6 @@
-"""The header: wordmark, the four views, what the machine is and does, language, theme and keys.
+"""The header: wordmark, the four views, the machine and its activity, language, theme and keys.
 
-Filled by static/js/system/header.js and me.js; the views are switched by core/views.js.
+static/js/system/header.js and me.js fill it; core/views.js switches the views.
 """
 
 from studio.ui.icons import MARK, SPRITE, icon

@@ -1,6 +1,6 @@
-"""Help, over whatever is shown: the pages of the manual, the keys, what the phases and states mean, where files are.
+"""The Help dialog: the pages of the manual, the keys, the meaning of phases and states, and where files are.
 
-The keys are written by static/js/system/help.js from core/keymap.js, the one place that defines them.
+static/js/system/help.js writes the keys from core/keymap.js, the one place that defines them.
 Not here: the pages themselves (manual.py).
 """
 
@@ -23,7 +23,7 @@ _FILES = {
 
 
 def _explain(entries: dict[str, str]) -> str:
-    """What each name means; both by their ids."""
+    """Lists names with their meanings, both by message id."""
     rows = [f'<dt data-text="{name}"></dt><dd data-text="{meaning}"></dd>' for name, meaning in entries.items()]
     return f'<dl class="lu-help-list">{"".join(rows)}</dl>'
 
@@ -34,7 +34,7 @@ def _list_files() -> str:
 
 
 def _list_pages() -> str:
-    """The manual, beside the studio: a page that is read must not take the studio's place."""
+    """Lists the manual's pages as links to a new tab, because they must not replace the studio."""
     rows = [
         f'<li><a class="lu-link" href="help/{name}" target="_blank" data-text="{title_id(name)}"></a></li>'
         for name in PAGES

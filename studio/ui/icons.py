@@ -27,6 +27,6 @@ MARK = (
 
 
 def icon(name: str) -> str:
-    """The icon `name` as markup; fails on a name that is not drawn."""
+    """Returns the icon's markup; fails for a name that does not exist."""
     assert name in _NAMES, name
     return f'<svg class="lu-icon" aria-hidden="true"><use href="#lu-i-{name}"></use></svg>'

@@ -1,6 +1,6 @@
-"""The picker of a language: a browser's own list of choices behind an icon, or beside the word where there is room.
+"""The language picker: a native select behind an icon, or beside the word where there is room.
 
-Set and read by static/js/core/language.js.
+static/js/core/language.js sets and reads it.
 """
 
 from studio.ui.catalogues import LANGUAGES
@@ -12,7 +12,7 @@ _OPTIONS = "".join(
 
 
 def make_picker(element_id: str, *, is_worded: bool = False) -> str:
-    """For the header; `is_worded` is for places where narrow screens find it."""
+    """Returns the picker's markup for the header, or, with `is_worded`, for the place that narrow screens use."""
     style = "lu-button" if is_worded else "lu-icon-button"
     word = '<span data-text="picker.language"></span>' if is_worded else ""
     return (

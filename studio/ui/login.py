@@ -1,6 +1,6 @@
-"""Logging in and out by browser: the only routes that somebody without a name reaches (api/middleware/auth.py).
+"""Logging in and out by browser: the only routes open to unknown visitors (api/middleware/auth.py).
 
-`next` says where a visitor wanted to. It only ever continues "./", so it cannot lead to another host.
+`next` is the page that a visitor wanted. It is always appended to "./", so it cannot redirect to another host.
 Not here: what the page looks like (login_page.py), who is let in (access/identify.py).
 """
 
@@ -32,7 +32,7 @@ class CookieFlags(TypedDict):
 
 
 def make_router(door: Door) -> APIRouter:
-    """Makes the login routes of the studio's mode; none where nobody logs in."""
+    """Makes the login routes for the studio's mode; none in modes without a login."""
     router = APIRouter(include_in_schema=False)
     mode = door.settings.mode
     if mode is Mode.OPEN:

@@ -1,6 +1,6 @@
-"""The login page, whole in one answer: whoever sees it may not have any of the studio's files yet.
+"""The login page, self-contained in one answer: its visitors may not load any of the studio's files yet.
 
-Its one script only sets the theme and keeps what stands behind the # of an address (a shared recipe) for afterwards.
+Its one script only sets the theme and keeps the URL's fragment (a shared recipe) until after the login.
 Not here: the routes (login.py).
 """
 
@@ -30,7 +30,7 @@ if (window.top === window) for (const link of document.querySelectorAll("a[targe
 
 @dataclass(frozen=True, kw_only=True)
 class LoginForm:
-    """What the page is made of: `onward` is where to go afterwards, relative to it; `name` was typed before."""
+    """The page's content: `onward` is the relative URL to go to afterwards; `name` was typed before."""
 
     language: str
     onward: str = ""
@@ -39,7 +39,7 @@ class LoginForm:
 
 
 def show_login(mode: Mode, visit: LoginForm, *, status: int = 200) -> HTMLResponse:
-    """The page for this mode."""
+    """Renders the login page for this mode."""
     nonce = secrets.token_urlsafe(16)
     language, problem = visit.language, visit.problem
     body = {Mode.PASSWORD: _make_form, Mode.HUGGINGFACE: _make_link}.get(mode, _make_notice)
@@ -87,7 +87,7 @@ def _make_form(visit: LoginForm) -> str:
 
 
 def _make_link(visit: LoginForm) -> str:
-    """The hub's own page does not show in a frame, so from inside one it opens beside."""
+    """Makes the link to the hub's login; it opens a new tab, because the hub's page refuses to be framed."""
     query = f"?{urlencode({'next': visit.onward})}" if visit.onward else ""
     link = (
         f'<a class="button" href="login/huggingface{html.escape(query)}" target="_blank">'

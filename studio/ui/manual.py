@@ -3,9 +3,8 @@
 The same files are read on GitHub, so their links are relative paths of the repository. Here a link to another page of
 the manual leads to /help/<page>, a picture is served from /help/pictures/, and a link to any other file of the
 repository becomes plain text. Pages, pictures and their names are a closed list made at the start: no path of a request
-ever reaches the disk. Nothing on a page is inline, so its policy allows neither inline scripts nor inline styles.
-Like every route, these are behind the login (api/middleware/auth.py). The text is English; the words around it are in
-the visitor's language.
+ever reaches the disk. Pages have no inline scripts or styles, so their CSP allows none. Like every route, these are
+behind the login (api/middleware/auth.py). The text is English; the navigation is in the visitor's language.
 Not here: the list of pages in the Help panel (help_panel.py), looks (static/css/manual.css).
 """
 
@@ -27,7 +26,7 @@ from studio.ui.first_script import THEME_SCRIPT
 from studio.ui.icons import MARK
 
 ROOT = Path(__file__).resolve().parents[2]
-# In the order of reading; the name of a page is that of its file.
+# In reading order; the name of a page is that of its file.
 PAGES = {
     name: f"{folder}/{name}.md"
     for folder, names in {
@@ -38,7 +37,7 @@ PAGES = {
 }
 PATH = "/help"
 PICTURES = "pictures"
-SENTENCE_CHARS = 60  # a longer cell is no figure or name
+SENTENCE_CHARS = 60  # a table cell longer than this is a sentence
 _THEME = "theme.js"
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; font-src 'self'; base-uri 'none'; "
@@ -57,18 +56,18 @@ class Page:
 
 
 def title_id(name: str) -> str:
-    """The id of a page's title in the catalogues."""
+    """Returns the message id of a page's title."""
     return f"manual.{name.replace('-', '_')}"
 
 
 def slug(heading: str) -> str:
-    """The anchor of a heading, as GitHub makes it."""
+    """Returns the anchor of a heading, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
 @cache
 def render(name: str) -> Page:
-    """The page of this name; KeyError where there is none."""
+    """Renders the page of this name; raises KeyError when there is none."""
     file = PAGES[name]
     tokens = _PARSER.parse((ROOT / file).read_text("utf-8"))
     pictures: dict[str, Path] = {}
@@ -82,7 +81,7 @@ def render(name: str) -> Page:
 
 
 def _make_parser() -> MarkdownIt:
-    """CommonMark with tables, and without HTML; what is wider than a phone scrolls by itself, by keyboard too."""
+    """Makes a CommonMark parser with tables and without HTML; wide blocks scroll on phones, by keyboard too."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.add_render_rule("table_open", _open_table)
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
@@ -93,7 +92,7 @@ def _make_parser() -> MarkdownIt:
 
 
 def _open_table(_: object, tokens: Sequence[Token], at: int, *__: object) -> str:
-    """A table of sentences does not scroll on phones: there its cells stand one below the other."""
+    """Opens a table; on phones, a table of sentences does not scroll but stacks its cells."""
     end = next(later for later in range(at, len(tokens)) if tokens[later].type == "table_close")
     cells = [tokens[one + 1].content for one in range(at, end) if tokens[one].type == "td_open"]
     looks = "wide stacks" if max(map(len, cells), default=0) > SENTENCE_CHARS else "wide"
@@ -108,8 +107,8 @@ def _read_text(inline: Token) -> str:
 
 
 def _adapt(tokens: list[Token], folder: str, pictures: dict[str, Path]) -> Iterator[Token]:
-    """The tokens of a line with links and pictures as they lead from /help/<page>."""
-    is_plain = False  # inside a link that leads to none of the pages
+    """Yields a line's tokens with links and pictures rewritten to work from /help/<page>."""
+    is_plain = False  # inside a link to a file that is no page
     for token in tokens:
         if token.type == "image":
             file = ROOT / posixpath.normpath(posixpath.join(folder, str(token.attrs["src"])))
@@ -128,7 +127,7 @@ def _adapt(tokens: list[Token], folder: str, pictures: dict[str, Path]) -> Itera
 
 
 def _find_address(link: str, folder: str) -> str | None:
-    """Where a link of a file in this folder leads on the server; None for files that are no pages."""
+    """Returns the server's URL for a link in a file of this folder; None for files that are no pages."""
     path, _, anchor = link.partition("#")
     if _FOREIGN.match(link) or not path:
         return link
@@ -138,7 +137,7 @@ def _find_address(link: str, folder: str) -> str | None:
 
 
 def make_router(prefix: str) -> APIRouter:
-    """The routes of the manual; `prefix` is where the static files are (page.py)."""
+    """Makes the routes of the manual; `prefix` is the URL of the static files (page.py)."""
     router = APIRouter(include_in_schema=False)
     pictures = {name: file for page in PAGES for name, file in render(page).pictures.items()}
 
@@ -175,7 +174,7 @@ def make_router(prefix: str) -> APIRouter:
 
 
 def _show(name: str, language: str, static: str) -> str:
-    """A page beside the list of all; without a name the list alone. Addresses are relative, for a proxy's prefix."""
+    """Renders a page with the list of all pages, or only the list. URLs are relative, for a proxy's prefix."""
     page = render(name) if name else None
     said = {one: html.escape(catalogues.say(title_id(one), language)) for one in PAGES}
     here = {name: ' aria-current="page"'}

@@ -1,6 +1,6 @@
-"""What lies over the page: the big picture and short messages.
+"""Overlays of the page: the enlarged picture and toasts.
 
-Opened by static/js/canvas/zoom.js and core/toasts.js. Not here: help (help_panel.py).
+static/js/canvas/zoom.js and core/toasts.js open them. Not here: help (help_panel.py).
 """
 
 from studio.ui.icons import icon

@@ -1,8 +1,8 @@
-"""The page, put together: panels into one Gradio app, with the style sheets and scripts they need.
+"""Assembles the page: panels in one Gradio app, with their style sheets and scripts.
 
-Gradio carries the panels and serves `submit`, `status`, `cancel` and `generate` to `gradio_client`; everything live is
-HTML that static/js fills over REST and one event stream. No gr.State, no gr.Timer: each would hold a connection per
-tab. Nothing here asks another host for anything: fonts, icons and scripts are our own files.
+Gradio hosts the panels and serves `submit`, `status`, `cancel` and `generate` to `gradio_client`; everything live is
+HTML that static/js fills over REST and one event stream. There is no gr.State and no gr.Timer: each would hold a
+connection per tab. Nothing is loaded from other hosts: fonts, icons and scripts are our own files.
 Not here: what the endpoints do (actions.py), the panels (one file each).
 """
 
@@ -41,7 +41,7 @@ def _digest_files() -> str:
     return digest.hexdigest()[:10]
 
 
-# Named by content: after an update no browser mixes new scripts with old ones from its cache.
+# The URL contains a hash of the files, so that after an update no browser mixes new scripts with cached old ones.
 STATIC_URL = f"/ui/{_digest_files()}"
 
 _STYLES = (
@@ -65,14 +65,14 @@ PANELS = {
 
 
 def _make_head() -> str:
-    base = STATIC_URL.removeprefix("/")  # relative to the page, so that a proxy's prefix does no harm
+    base = STATIC_URL.removeprefix("/")  # relative to the page, so that it works behind a proxy's prefix
     links = "".join(f'<link rel="stylesheet" href="{base}/css/{name}.css">' for name in _STYLES)
     return (
         f"<script>{catalogues.make_script(base)}</script>"
         '<meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">'
         f'<link rel="preload" href="{base}/fonts/inter-latin.woff2" as="font" type="font/woff2" crossorigin>'
         f'{links}<link rel="icon" type="image/svg+xml" href="{base}/icons/lumesh.svg">'
-        # It needs little, so it comes long before main.js.
+        # It has few imports, so it runs long before main.js.
         f'<script type="module" src="{base}/js/core/translate.js"></script>'
         f'<script type="module" src="{base}/js/main.js"></script>'
     )
@@ -80,10 +80,10 @@ def _make_head() -> str:
 
 QUEUE_LOOK_S = 0.05
 
-# For gr.mount_gradio_app: since Gradio 6 looks belong to the mount, not to the Blocks.
+# Arguments of gr.mount_gradio_app: since Gradio 6 theme and CSS belong to the mount, not to the Blocks.
 MOUNT_OPTIONS: dict[str, Any] = {
     "head": _make_head(),
-    # Plain names only: a gr.themes.GoogleFont would be fetched from Google.
+    # Fonts are plain names: a gr.themes.GoogleFont would be fetched from Google.
     "theme": gr.themes.Base(font=["Inter", "system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
     "footer_links": [],
     "run_history": False,
@@ -92,12 +92,12 @@ MOUNT_OPTIONS: dict[str, Any] = {
 
 
 def build(studio: Studio) -> gr.Blocks:
-    """The page's Blocks; mount it with `MOUNT_OPTIONS`."""
+    """Builds the page's Blocks, to be mounted with `MOUNT_OPTIONS`."""
     with gr.Blocks(title="Lumesh", analytics_enabled=False, fill_width=True) as page:
         with gr.Column(elem_id="studio"):
             for name, panel in PANELS.items():
                 gr.HTML(catalogues.fill(panel.HTML), elem_id=f"panel-{name}", apply_default_css=False, js_on_load=None)
         actions.offer(studio)
-    # Gradio's own queue, which only `gradio_client` uses, looks for calls a thousand times a second: 4 % of a core.
+    # Gradio's own queue, which only `gradio_client` uses, polls for calls a thousand times a second: 4 % of a core.
     page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = QUEUE_LOOK_S  # noqa: SLF001 - no option sets it
     return page

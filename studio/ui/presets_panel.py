@@ -1,6 +1,6 @@
-"""The other view: presets as cards to search, make, share and import.
+"""The Presets view: cards to search, make, share and import.
 
-Filled by static/js/presets/presets.js; the dialogs by share.js, savepreset.js and hub.js.
+static/js/presets/presets.js fills it; share.js, savepreset.js and hub.js fill the dialogs.
 """
 
 from studio.ui.icons import icon

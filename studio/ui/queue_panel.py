@@ -1,7 +1,7 @@
-"""The right column: what runs, what waits and why, what has ended lately.
+"""The right column: the running job, waiting jobs with their reasons, and recently ended ones.
 
-Filled by static/js/queue/queue.js; everybody's line is everyone.js, moving is arrange.js, the menus are queuemenu.js,
-the webhook's dialog is webhook.js. The live region tells screen readers where a moved job is now.
+static/js/queue/queue.js fills it; everyone.js shows everybody's queue, arrange.js moves jobs, queuemenu.js has the
+menus, webhook.js the webhook's dialog. The live region tells screen readers where a moved job is now.
 """
 
 from studio.ui.icons import icon

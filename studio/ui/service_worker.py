@@ -1,6 +1,6 @@
-"""The page's service worker, for notifications alone: phones show them only through one (static/js/queue/notify.js).
+"""Serves the page's service worker, used only for notifications: phones require one (static/js/queue/notify.js).
 
-It is served beside the page and not under /ui/…, because a service worker may look after what lies below it.
+It is served next to the page and not under /ui/…, because a service worker's scope is its own folder.
 """
 
 from fastapi import APIRouter
@@ -12,7 +12,7 @@ PATH = "/service-worker.js"
 
 
 def make_router() -> APIRouter:
-    """The script; browsers ask for it anew, because its address never changes."""
+    """Makes the script's route; browsers must revalidate it, because its URL never changes."""
     router = APIRouter(include_in_schema=False)
 
     @router.get(PATH)

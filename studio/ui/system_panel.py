@@ -1,7 +1,7 @@
-"""The System view: what the studio runs on, what that holds and costs, and what other chips would do.
+"""The System view: the machine, its memory, disk and cost, and plans for other chips.
 
-Filled by static/js/system/system.js while it is shown; the plan is systemplan.js, LoRAs are lorafiles.js,
-lists of words are wordlists.js.
+static/js/system/system.js fills it while it is shown; systemplan.js has the plan, lorafiles.js the LoRAs, wordlists.js
+the lists of words.
 """
 
 from studio.ui.icons import icon
@@ -83,7 +83,7 @@ _DISK = f"""
 <p class="lu-model-note" id="lu-sys-free"></p>
 """
 
-_WORDS_NAME = r"[A-Za-z0-9][\w\-]*(\/[A-Za-z0-9][\w\-]*)*"  # as library/wildcards.py has it
+_WORDS_NAME = r"[A-Za-z0-9][\w\-]*(\/[A-Za-z0-9][\w\-]*)*"  # the same pattern as in library/wildcards.py
 
 _WORDS = f"""
 <form class="lu-words" id="lu-words-form">

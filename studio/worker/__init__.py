@@ -4,7 +4,7 @@
 """
 
 CANNOT_START_CODE = 4
-"""The exit code of a worker that cannot start, for the reason it stored in its row."""
+"""The exit code of a worker that cannot start; it stores the reason in its row."""
 
 IDLE_FLAG = "--idle"
-"""Start without preparing the default model: an earlier worker ended while it did."""
+"""Starts the worker without preparing the default model, because an earlier worker died while preparing it."""

@@ -1,8 +1,8 @@
 """The worker process: `python -m studio.worker --data-dir DIR [--model ID] [--mesh M] [--fake] [--idle]`.
 
-It lives as long as its standard input: the app holds the other end, so when the app is gone, however it went, reading
-ends and the process exits at once; a byte of it says that the running job is the last one. A lock on the data directory
-makes sure that there is never a second one.
+It lives as long as its standard input: the app holds the other end, so when the app ends, for whatever reason, reading
+ends and the process exits at once. A byte on standard input makes the running job the last one. A lock on the data
+directory makes sure that there is never a second worker.
 """
 
 import faulthandler
@@ -33,13 +33,13 @@ from studio.worker.lock import hold_lock
 from studio.worker.loop import Worker
 from studio.worker.resident import Finder, Loader, Resident
 
-# A worker that was told to go ends within its current chunk; a device call can take this long.
+# A worker that was told to end does so after its current chunk; a device call can take this long.
 LOCK_TIMEOUT_S = 20.0
 ORPHAN_EXIT_CODE = 3
 
 
 def main() -> int:
-    """0 after its last job; CANNOT_START_CODE, with the reason in the log and in its row, without a start."""
+    """Returns 0 after the last job, or CANNOT_START_CODE, with the reason in the log and the worker's row."""
     faulthandler.enable()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     flags = [flag for flag in sys.argv[1:] if flag != IDLE_FLAG]
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def _follow_app(ending: threading.Event) -> None:
-    """Ends the process when standard input ends; whatever it was doing, nobody waits for it any more."""
+    """Ends the process when standard input ends, because nobody waits for its work any more."""
     while sys.stdin.buffer.read(1):
         ending.set()
     os._exit(ORPHAN_EXIT_CODE)
@@ -102,7 +102,7 @@ def _not_prepared(settings: Settings) -> Card:
 
 
 def _choose_trace(settings: Settings) -> Trace | None:
-    """How to write the trace that `--profile` asks for; the fake family has nothing to show in one."""
+    """Returns what writes the trace for `--profile`; None without it and for the fake family, which has no programs."""
     if settings.profile is None or settings.fake:
         return None
     from pipelines.runtime.programs.profiling import trace_to  # it imports jax
@@ -112,7 +112,7 @@ def _choose_trace(settings: Settings) -> Trace | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Devices:
-    """The devices in a line for people, how many chips that is, and what can be done with them."""
+    """The devices: a one-line description for people, the number of chips, and what can be done with them."""
 
     title: str
     chips: int

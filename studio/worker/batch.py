@@ -1,6 +1,6 @@
-"""Jobs that run as one: each keeps its own progress, previews and end, and may leave without the others.
+"""Batches of jobs that run as one: each job keeps its own progress, previews and end, and may leave alone.
 
-The first was claimed because it was its turn; others that can share its batch join it once the model is there.
+The first job was claimed because it was its turn; others that can share its batch join once the model is loaded.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from studio.worker.progress import JobProgress
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
-    """A job of the batch, the `number`-th to come; `rows` are its outputs among all of them."""
+    """A job of the batch, the `number`-th to join; `rows` are the indices of its outputs in the batch."""
 
     job: Job
     number: int
@@ -30,7 +30,7 @@ class Member:
 
 
 class Batch:
-    """The jobs that still want their outputs; leave it as a context manager, so that last previews are finished."""
+    """The jobs that run together. Leaving it as a context manager finishes their last previews."""
 
     def __init__(self, desk: Desk, history: History) -> None:
         self._desk = desk
@@ -48,16 +48,16 @@ class Batch:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Those who have not left, the first to come in front."""
+        """The jobs that have not left, in the order in which they joined."""
         return tuple(self._members)
 
     @property
     def size(self) -> int:
-        """Outputs of all who ever joined: a place that was left stays empty."""
+        """The number of outputs of all jobs that ever joined: the rows of a job that left stay unused."""
         return self._count
 
     def add(self, job: Job, *, estimate_s: float | None) -> None:
-        """The job's outputs come behind those that are there."""
+        """Adds a job; its outputs follow those of earlier jobs."""
         rows = slice(self._count, self._count + job.recipe.batch_size)
         progress = self._stack.enter_context(JobProgress(self._desk, job, history=self._history, estimate_s=estimate_s))
         self._members.append(Member(job=job, number=self._joined, progress=progress, rows=rows, estimate_s=estimate_s))
@@ -65,7 +65,7 @@ class Batch:
         self._joined += 1
 
     def report(self, progress: Progress) -> None:
-        """Tells everybody; who does not want to go on leaves. Raises Cancelled when nobody is left."""
+        """Reports progress to every job; those that must end leave. Raises Cancelled when none is left."""
         if self._joined > 1:
             progress = dataclasses.replace(
                 progress,
@@ -81,16 +81,16 @@ class Batch:
             raise Cancelled
 
     def find(self, number: int) -> Member | None:
-        """The `number`-th to come; None when it has left."""
+        """Returns the `number`-th job to join; None when it has left."""
         return next((member for member in self._members if member.number == number), None)
 
     def leave(self, member: Member) -> None:
-        """Ends a job that somebody cancelled."""
+        """Removes a job from the batch and ends it as cancelled."""
         self._members.remove(member)
         self._desk.end_cancelled(member.job)
 
     def refuse(self, number: int, card: Card) -> None:
-        """Ends one job with a card, if it has not left; raises Cancelled when nobody stays."""
+        """Removes one job, if it has not left, and fails it with a card; raises Cancelled when none is left."""
         member = self.find(number)
         if member is not None:
             self._members.remove(member)
@@ -99,18 +99,18 @@ class Batch:
             raise Cancelled
 
     def fail(self, card: Card) -> None:
-        """Ends all that are left with a card."""
+        """Fails all remaining jobs with a card."""
         for member in self._members:
             self._desk.fail(member.job, card)
 
     def cancel(self) -> None:
-        """Ends all that are left as cancelled."""
+        """Ends all remaining jobs as cancelled."""
         for member in self.members:
             self.leave(member)
 
 
 def take_own(outcome: Outcome, member: Member, *, load_s: float) -> Outcome:
-    """The member's part; only the first brought the model here and waited `load_s`, other seconds are everybody's."""
+    """Returns the member's part of the outcome. Only the first job gets `load_s`; other timings are shared by all."""
     swap = outcome.timings.swap if member.number == 0 else None
     timings = dataclasses.replace(outcome.timings, load_s=load_s, swap=swap)
     return dataclasses.replace(outcome, pixels=outcome.pixels[member.rows], timings=timings)
@@ -128,7 +128,7 @@ def _name_company(others: int) -> str:
 
 
 class _Once:
-    """Draws when the first one asks, whichever thread that is."""
+    """Draws a picture lazily and once, on the first call from any thread."""
 
     def __init__(self, draw: Callable[[], np.ndarray]) -> None:
         self._draw = draw

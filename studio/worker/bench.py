@@ -1,4 +1,4 @@
-"""The bench: what a worker has for its jobs, whatever their kind, and what runners do with it in the same way."""
+"""The bench: what a worker provides to jobs of every kind, and the actions that all runners share."""
 
 import errno
 from collections.abc import Callable
@@ -21,25 +21,25 @@ from studio.worker.desk import Desk
 from studio.worker.resident import Resident
 
 Trace = Callable[[], AbstractContextManager[None]]
-"""Entered around a job it writes down what the devices do, and logs where."""
+"""Makes a context manager that traces what the devices do during a job, and logs the trace's location."""
 
 
 @dataclass(kw_only=True)
 class Bench:
-    """A worker's desk, its catalogue, the model that is loaded, and what its operator wants."""
+    """A worker's desk, its catalogue, its resident model, and its operator's settings."""
 
     settings: Settings
     desk: Desk
     catalog: Catalog
     resident: Resident
     trace: Trace | None = None
-    """Of the first job that compiles nothing; then never again."""
+    """Traces the first job that compiles nothing, and only that one."""
     image_hook: Hook | None = None
 
     def announce(
         self, state: WorkerState, activity: str, *, progress: Progress | None = None, error: Card | None = None
     ) -> None:
-        """Says what the worker does now, and which model it has."""
+        """Announces the worker's current activity and its resident model."""
         self.desk.announce(
             state,
             activity=activity,
@@ -54,7 +54,7 @@ class Bench:
         )
 
     def ask_hook(self, job: Job, recipe: Recipe, read: Callable[[], np.ndarray]) -> None:
-        """Raises ImageRefusedError when the operator's hook does not want a picture, brought along or made."""
+        """Raises ImageRefusedError when the operator's hook refuses a picture, whether input or output."""
         if self.image_hook is None:
             return
         reason = hooks.ask(self.image_hook, owner=job.owner, recipe=recipe.to_json(), pixels=read())
@@ -64,7 +64,7 @@ class Bench:
             raise ImageRefusedError(reason, advice="Nothing of this job is kept.")
 
     def explain(self, error: Exception) -> Card:
-        """What went wrong, for people. XLA says RESOURCE_EXHAUSTED when device memory is full."""
+        """Words an error for people. XLA reports full device memory as RESOURCE_EXHAUSTED."""
         if isinstance(error, LumeshError):
             return Card.of(error)
         if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):

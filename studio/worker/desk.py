@@ -1,8 +1,8 @@
-"""The desk: all that a worker asks the studio, and all that it tells.
+"""The desk: the worker's only interface to the studio.
 
-The worker's code knows no more of the studio than this. `LocalDesk` (local_desk.py) answers from the database itself;
-a worker on another machine can be given one that passes everything on.
-Whatever concerns a job is told for the claim that the job carries: a desk takes nothing from a worker that lost it.
+`LocalDesk` (local_desk.py) implements it on the database; a worker on another machine can be given an implementation
+that forwards every call. Calls about a job are checked against the claim that the job carries: a desk accepts nothing
+from a worker that lost it.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from studio.library.files import SavedFile
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """What a job made: files that lie in the outputs folder, and how they came to be.
+    """A job's result: files in the outputs folder, and how they were made.
 
-    `measured` is None where another job of the same batch tells what the batch took.
+    `measured` is None when another job of the same batch records the batch's timings.
     """
 
     files: Sequence[SavedFile]
@@ -34,73 +34,73 @@ class Made:
 
 
 class Desk(Protocol):
-    """One worker's desk."""
+    """The interface of one worker to the studio."""
 
     @property
     def device(self) -> str:
-        """The devices in a line for people, as the worker described them."""
+        """The worker's devices, described in one line for people."""
         ...
 
     def announce(self, state: WorkerState, *, activity: str, **columns: Any) -> None:
-        """Says what the worker does now, as workers.describe."""
+        """Stores the worker's current activity, like workers.describe."""
         ...
 
     def equip(self, *, chips: int, chip_price: float | None) -> None:
-        """Says what the machine has and costs, before the first job."""
+        """Stores the machine's chips and their price, before the first job."""
         ...
 
     def beat(self) -> None:
-        """Gives a sign of life."""
+        """Sends a heartbeat."""
         ...
 
     def measure(self, *, mesh: str, devices: list[dict[str, Any]], host: dict[str, int], compiling: int) -> None:
-        """Tells one round of figures."""
+        """Stores one round of measurements."""
         ...
 
     def read_history(self) -> History:
-        """What was measured on this worker's device."""
+        """Reads the timings measured on this worker's device."""
         ...
 
     def record(self, measured: Measured) -> None:
-        """Adds to the history."""
+        """Adds a run's timings to the history."""
         ...
 
     def find_next_model(self, *, resident: str | None) -> str | None:
-        """The model of the job that this worker would get now; None when nobody waits."""
+        """Returns the model of the job that this worker would get now; None when no job waits."""
         ...
 
     def claim_next(self, *, resident: str | None) -> Job | None:
-        """The job whose turn it is, which is this worker's from now on; None when nobody waits."""
+        """Claims the next job for this worker; returns None when no job waits."""
         ...
 
     def claim_others(self, job: Job, *, room: int) -> list[Job]:
-        """Jobs that run as one batch with a claimed one, for `room` outputs more, claimed too."""
+        """Claims jobs that run as one batch with a claimed one, for at most `room` more outputs."""
         ...
 
     def find_inputs(self, job: Job) -> tuple[Path, ...]:
-        """The files of the pictures that the job starts from; raises InputGoneError."""
+        """Returns the files of the pictures that the job starts from; raises InputGoneError."""
         ...
 
     def report(self, job: Job, progress: Progress, *, eta_s: float | None) -> bool:
-        """Tells how far the job is; False when it must end."""
+        """Stores the job's progress; returns False when it must end."""
         ...
 
     def save_preview(self, job: Job, jpeg: bytes) -> None:
-        """Shows how it looks by now."""
+        """Stores the job's latest preview."""
         ...
 
     def finish(self, job: Job, made: Made) -> None:
-        """Ends the job well and keeps its files; raises Cancelled, and keeps nothing, when it must not end so."""
+        """Marks the job as done and keeps its files; raises Cancelled and keeps nothing when the claim was lost."""
         ...
 
     def fail(self, job: Job, card: Card) -> None:
-        """Ends the job with a card."""
+        """Fails the job with a card."""
         ...
 
     def end_cancelled(self, job: Job) -> None:
-        """Ends a job that somebody cancelled."""
+        """Ends a cancelled job."""
         ...
 
     def end_turn(self) -> None:
-        """Says that a job has ended, however it did, and no other one has begun."""
+        """Announces that a job has ended, in whatever way, and no other one has begun."""
         ...

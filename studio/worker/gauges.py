@@ -1,6 +1,6 @@
-"""What the machine's gauges show, every two seconds, beside the heartbeat and in a thread of its own.
+"""Measures the machine every two seconds, in a thread of its own.
 
-Apart from the heartbeat, because a device that hangs while it is asked must not make the worker look dead.
+The heartbeat has another thread, because a device that hangs while it is asked must not make the worker look dead.
 """
 
 import time
@@ -15,7 +15,7 @@ from studio.worker.resident import Resident
 INTERVAL_S = 2.0
 
 MeasureDevices = Callable[[], list[dict[str, Any]]]
-"""Each device with its memory, as pipelines/runtime/devices/memory.py measures it."""
+"""Measures each device's memory, like pipelines/runtime/devices/memory.py."""
 
 FAKE_DEVICE = {
     "id": 0,
@@ -29,15 +29,15 @@ FAKE_DEVICE = {
 
 
 def watch(desk: Desk, resident: Resident, measure_devices: MeasureDevices) -> NoReturn:
-    """Never returns; ends with the process."""
+    """Measures until the process ends; never returns."""
     while True:
         tell(desk, resident, measure_devices)
         time.sleep(INTERVAL_S)
 
 
 def tell(desk: Desk, resident: Resident, measure_devices: MeasureDevices) -> None:
-    """One round."""
-    family = resident.family  # once: a swap may come in between
+    """Measures once and stores the figures."""
+    family = resident.family  # read once: a swap may come in between
     devices = measure_devices()
     whole = psutil.virtual_memory()
     host = {

@@ -18,7 +18,7 @@ from studio.worker.desk import Made
 
 
 class LocalDesk:
-    """The Desk of the worker with this id."""
+    """The Desk of the worker with this id, on the local database."""
 
     def __init__(self, database: Database, settings: Settings, worker: str = LOCAL) -> None:
         self._database = database
@@ -70,17 +70,17 @@ class LocalDesk:
         claims.save_preview(self._database, job, jpeg)
 
     def finish(self, job: Job, made: Made) -> None:
-        """Outputs, measurements and the job's end in one transaction; without it the files go too."""
+        """Stores outputs, timings and the job's end in one transaction; if it fails, the files are deleted."""
         try:
             self._store(job, made)
         except BaseException:
-            if not claims.is_taken_over(self._database, job):  # whose outputs have the same names
+            if not claims.is_taken_over(self._database, job):  # the later attempt's outputs have the same names
                 files.discard(self._settings.outputs_dir, made.files)
             raise
 
     def _store(self, job: Job, made: Made) -> None:
         with self._database.write() as tx:
-            if not claims.is_held(tx, job):  # lost since its last report
+            if not claims.is_held(tx, job):  # the claim was lost since the last report
                 raise Cancelled
             share = cost.measure(tx, job.id, ended_at=made.made_at).share(max(1, len(made.files)))
             outputs = [

@@ -1,4 +1,4 @@
-"""One process at a time: a lock on a file, which the kernel lets go of when its holder ends, however it ends."""
+"""A file lock that admits one process at a time; the kernel releases it when its holder ends, for whatever reason."""
 
 import os
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ POLL_S = 0.02
 
 
 class AlreadyRunningError(LumeshError):
-    """The data directory is somebody else's."""
+    """Another process holds the data directory."""
 
     title = "Already running"
 
 
 @contextmanager
 def hold_lock(file: Path, *, who: str, timeout_s: float) -> Iterator[None]:
-    """Holds the lock, after waiting for it; raises AlreadyRunningError, naming the holder, when the wait is over."""
+    """Waits for the lock and holds it; raises AlreadyRunningError, naming the holder, on timeout."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Without flock there is no lock: a file that only exists would outlive a holder that was killed.
+    # No fallback to a soft lock where flock is missing: a lock that is only a file would outlive a killed holder.
     lock = FileLock(file, fallback_to_soft=False)
     try:
         lock.acquire(timeout=timeout_s, poll_interval=POLL_S)

@@ -1,7 +1,7 @@
-"""The worker's log: kept small while the worker writes to it.
+"""The worker's log, rotated while the worker writes to it.
 
-The worker's own output and that of native libraries go to one open file, which only appends; so the file is copied and
-emptied under the writer's hands, and what is written in that moment may be lost. A few older ones are kept.
+The output of the worker and of native libraries goes to one open file in append mode, so the file is copied and
+truncated while it is open; lines written at that moment may be lost. A few older files are kept.
 """
 
 import os
@@ -14,14 +14,14 @@ KEPT = 3
 
 
 def open_log(file: Path) -> BinaryIO:
-    """To append to."""
+    """Opens the log for appending."""
     file.parent.mkdir(parents=True, exist_ok=True)
     rotate(file)
     return file.open("ab")
 
 
 def rotate(file: Path, *, max_bytes: int = MAX_LOG_BYTES) -> None:
-    """Moves a log that is too long to `.1`, that one to `.2`, and so on; the oldest goes."""
+    """Moves a log longer than `max_bytes` to `.1`, that one to `.2`, and so on; deletes the oldest."""
     if not file.exists() or file.stat().st_size <= max_bytes:
         return
     for number in range(KEPT, 1, -1):

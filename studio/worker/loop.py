@@ -1,9 +1,8 @@
-"""Claim, run, save, tell: the worker's whole life.
+"""The worker's main loop: claim a job, run it, save its outputs, report.
 
-A job is run by the runner of its kind (runners/). One that fails ends as a card and the loop goes on; only the process
-itself can end the loop. While nobody waits, the default model is loaded and its default shape compiled, so that the
-first prompt is fast; then the shapes of `--prewarm` are compiled for whatever model is loaded, until somebody wants
-something.
+A job is run by the runner of its kind (runners/). A job that fails gets an error card and the loop goes on; only the
+end of the process ends the loop. While no job waits, the default model is loaded and its default shape compiled, so
+that the first prompt is fast; then the shapes of `--prewarm` are compiled for the resident model, until a job arrives.
 """
 
 import logging
@@ -32,36 +31,36 @@ log = logging.getLogger(__name__)
 
 
 class UnknownKindError(LumeshError):
-    """A job that this worker has no runner for."""
+    """The worker has no runner for this kind of job."""
 
     title = "The worker cannot run this job"
 
 
 @dataclass(kw_only=True)
 class Worker(Bench):
-    """Runs jobs one after the other, as long as its process lives."""
+    """Runs one job after the other, as long as its process lives."""
 
     default_model: Model
     runners: Mapping[str, Runner] = field(default_factory=lambda: RUNNERS)
     is_prepared: bool = False
     given_up: set[tuple[str, str]] = field(default_factory=set)
-    """Models and programs whose compilation failed while idle; a job may still try them."""
+    """Models and programs whose compilation failed while idle and is not repeated; a job may still try them."""
     ending: threading.Event = field(default_factory=threading.Event)
-    """Set when the server was told to stop: the job that runs is the last one."""
+    """Set when the server is stopping: the running job is the last one."""
 
     def run(self) -> None:
-        """Returns only after the last job; mostly the process ends with the app (__main__.py)."""
+        """Runs jobs and returns after the last one; usually the process ends with the app before (__main__.py)."""
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         while not self.ending.is_set():
             if not self.run_next():
                 time.sleep(POLL_S)
 
     def run_next(self) -> bool:
-        """Runs the next job, or else prepares the default model once; False when there was nothing to do."""
+        """Runs the next job, or else prepares the default model once; returns False when there was nothing to do."""
         job = self.desk.claim_next(resident=self.resident.model_id)
         if job is None and self.is_prepared:
             return self._prewarm()
-        self.is_prepared = True  # after a job, what is resident is what people want
+        self.is_prepared = True  # after a job, its model stays resident and the default one is not loaded
         if job is None:
             self._prepare()
         else:
@@ -74,7 +73,7 @@ class Worker(Bench):
             time.sleep(HEARTBEAT_S)
 
     def _prepare(self) -> None:
-        """Loads and warms the default model, unless somebody wants another one meanwhile."""
+        """Loads and warms the default model, unless a job wants another one meanwhile."""
         model = self.default_model
         show = self._show_preparing(model, lambda wanted: wanted not in (None, model.id))
         self.announce(WorkerState.PREPARING, f"loading {model.title}")
@@ -96,7 +95,7 @@ class Worker(Bench):
         self.announce(WorkerState.READY, "ready", error=error)
 
     def _prewarm(self) -> bool:
-        """Compiles the next entry of `--prewarm` that is not warm; False when there is none, or a job came."""
+        """Compiles the next entry of `--prewarm` that is not warm; False when there is none or a job arrived."""
         family = self.resident.family
         if family is None:
             return False
@@ -132,7 +131,7 @@ class Worker(Bench):
         return True
 
     def _show_preparing(self, model: Model, ends: Callable[[str | None], bool]) -> OnProgress:
-        """An OnProgress that tells what is being prepared, and raises Cancelled when the next job's model `ends` it."""
+        """Returns an OnProgress that reports the preparation; it raises Cancelled if the next job's model `ends` it."""
         phase, reported_s = "", 0.0
 
         def show(progress: Progress) -> None:
@@ -159,7 +158,7 @@ class Worker(Bench):
         )
 
     def _run_job(self, job: Job) -> None:
-        """Runs it to its end, whatever its kind."""
+        """Runs a job of any kind to its end."""
         self.announce(WorkerState.BUSY, "running a job")
         started_s = time.perf_counter()
         try:
@@ -174,7 +173,7 @@ class Worker(Bench):
         self.desk.end_turn()
 
     def _find_runner(self, job: Job) -> Runner:
-        """Raises UnknownKindError."""
+        """Returns the runner of the job's kind; raises UnknownKindError."""
         runner = self.runners.get(job.kind)
         if runner is None:
             raise UnknownKindError(

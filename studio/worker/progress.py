@@ -1,7 +1,7 @@
-"""A step becomes an event, a preview and a question: does anybody still want this?
+"""Reports a running job's steps: each becomes an event, perhaps a preview, and a check whether the job was cancelled.
 
-`JobProgress.report` is the OnProgress of a running job, called between chunks: its cost is host time the devices may
-wait for, so it makes one short transaction and leaves drawing and encoding previews to a thread.
+`JobProgress.report` is the OnProgress of a running job, called between chunks. The devices may wait for it, so it makes
+one short transaction and leaves drawing and encoding previews to a thread.
 """
 
 import io
@@ -21,17 +21,17 @@ from studio.library.files import VIDEO_NDIM
 from studio.worker.desk import Desk
 
 PREVIEW_INTERVAL_S = 0.5
-PREVIEW_SIDE_PX = 256  # of one picture; the page scales up
+PREVIEW_SIDE_PX = 256  # longest side of one picture; the page scales up
 PREVIEW_QUALITY = 80
-PREVIEW_FRAMES = 4  # of a video; static/js/canvas/canvas.js counts on it
-# A phase that counts bytes or files may report thousands of times; people read ten a second at most.
+PREVIEW_FRAMES = 4  # frames of a video; static/js/canvas/canvas.js relies on it
+# A phase that counts bytes or files may report thousands of times; people read ten updates a second at most.
 SAME_PHASE_INTERVAL_S = 0.1
 
 log = logging.getLogger(__name__)
 
 
 class JobProgress:
-    """Follows one job from claim to end; leave it as a context manager so that its last preview is finished."""
+    """Follows one job from claim to end. Leaving it as a context manager finishes its last preview."""
 
     def __init__(self, desk: Desk, job: Job, *, history: History, estimate_s: float | None) -> None:
         self._desk = desk
@@ -70,7 +70,7 @@ class JobProgress:
             self._preview = self._thread.submit(self._show_preview, progress)
 
     def _estimate_left_s(self, progress: Progress, now_s: float) -> float | None:
-        """From this job's own steps as soon as there are some, before that from the history."""
+        """Estimates the time left: from this job's own steps once there are some, before that from the history."""
         first_s, first_done = self._first_step
         if progress.phase == "denoising" and progress.done > first_done:
             self._step_s = (now_s - first_s) / (progress.done - first_done)
@@ -95,9 +95,9 @@ class JobProgress:
 
 
 def encode_preview(pixels: np.ndarray) -> bytes:
-    """uint8 pictures (B, height, width, 3) as one JPEG; a batch becomes a contact sheet, row by row.
+    """Encodes uint8 pictures (B, height, width, 3) as one JPEG; a batch becomes a contact sheet, row by row.
 
-    A video (B, F, height, width, 3) has PREVIEW_FRAMES of its frames side by side in its place; the page plays them.
+    A video (B, F, height, width, 3) is shown as PREVIEW_FRAMES frames side by side; the page plays them.
     """
     frames = 1
     if pixels.ndim == VIDEO_NDIM:

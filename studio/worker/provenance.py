@@ -1,6 +1,6 @@
-"""What beside its recipe decides over an output's pixels: the weights, the devices, how they share the work, versions.
+"""Provenance of an output: what besides the recipe determines its pixels (weights, devices, sharding, versions).
 
-Kept with every output, so that one that is made again and differs can say why.
+It is stored with every output, so that differences between two runs of a recipe can be explained.
 """
 
 from functools import cache
@@ -14,7 +14,7 @@ PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "diffusers", "transformers")
 
 
 def describe_making(desk: Desk, settings: Settings, family: Family) -> dict[str, str]:
-    """Names and values as people read them; what does not apply is left out."""
+    """Returns names and values for people; leaves out what does not apply."""
     model = family.model
     weights = "@".join(part for part in (str(model.path or model.repo), family.revision) if part)
     return {
@@ -30,6 +30,6 @@ def _read_versions() -> dict[str, str]:
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:  # libtpu, where there is no TPU
+        except metadata.PackageNotFoundError:  # libtpu on a machine without a TPU
             continue
     return found

@@ -1,7 +1,7 @@
-"""The one model that is loaded: swap it, warm it, say which of its shapes are warm.
+"""The resident model: swap it, warm it, list which of its shapes are warm.
 
-A swap unloads first: two models at once would need twice the device memory. Before that it makes sure that the other
-model is here, so that one that cannot be had, or takes long to come, costs nobody the one that is loaded.
+A swap unloads first: two models at once would need twice the device memory. Before that it downloads the other model's
+files, so that a model that is unavailable, or slow to download, does not evict the loaded one.
 """
 
 import logging
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Swap:
-    """A switch to `model` from the `previous` one ("" when there was none), and what it cost so far."""
+    """A switch to `model` from the `previous` one ("" when there was none), and its cost so far."""
 
     model: str
     previous: str
     cost: SwapCost
 
     def finish(self, warm_s: float, *, compiles: int) -> "Swap":
-        """With the seconds that its first programs took, of which so many were compiled."""
+        """Adds the seconds until its first programs were warm and how many of them were compiled."""
         return replace(self, cost=replace(self.cost, **name_warm_s(warm_s, compiles=compiles)))
 
     def to_json(self) -> dict[str, Any]:
@@ -39,18 +39,18 @@ class Swap:
 
 @dataclass
 class Resident:
-    """Holds at most one family. `load` is how a model becomes one (registry or fake).
+    """Holds at most one family. `load` turns a model into one (registry or fake).
 
-    `find` brings its files here, and raises ModelError when it cannot.
+    `find` downloads a model's files if they are missing; it raises ModelError when it cannot.
     """
 
     load: Loader
     find: Finder = lambda _model, _on_progress: None
     family: Family | None = None
     references: set[tuple[Shape, References]] = field(default_factory=set[tuple[Shape, References]])
-    """What the family was warmed for beside its shapes; too many combinations to ask for each."""
+    """Shapes with references that the family was warmed for; there are too many combinations to query each one."""
     swap: Swap | None = None
-    """The last switch that came to its end."""
+    """The last completed switch."""
     clock: Callable[[], float] = time.perf_counter
 
     @property
@@ -58,7 +58,7 @@ class Resident:
         return self.family.model.id if self.family else None
 
     def become(self, model: Model, on_progress: OnProgress) -> tuple[Family, Swap | None]:
-        """The model's family, and the switch to it as far as it is; None when it was resident already."""
+        """Loads the model; returns its family and the unfinished switch, which is None if it was resident already."""
         if self.family is not None and self.family.model.id == model.id:
             return self.family, None
         previous = self.model_id or ""
@@ -75,7 +75,7 @@ class Resident:
         return self.family, Swap(model=model.id, previous=previous, cost=_add_up(watch.stop()))
 
     def end_swap(self, swap: Swap, *, warm_s: float, compiles: int) -> SwapCost:
-        """Its programs are ready: what all of it cost, which is logged and kept."""
+        """Completes a switch once its programs are ready; logs, stores and returns its total cost."""
         self.swap = swap.finish(warm_s, compiles=compiles)
         cost = self.swap.cost
         parts = ", ".join(f"{name.removesuffix('_s')} {value:.2f}" for name, value in vars(cost).items())
@@ -83,7 +83,7 @@ class Resident:
         return cost
 
     def describe_shapes(self) -> dict[str, str]:
-        """Each shape of the resident model as `warm`, `disk` or `cold`, and those with references that were warmed."""
+        """Returns the resident model's shapes as `warm`, `disk` or `cold`, and those warmed with references."""
         if self.family is None:
             return {}
         known = [(shape, None) for shape in self.family.model.shapes] + sorted(self.references, key=str)
@@ -91,7 +91,7 @@ class Resident:
 
 
 def _add_up(seconds: Mapping[str, float]) -> SwapCost:
-    """What has no name of its own belongs to loading, so that nothing is missing from the sum."""
+    """Sums up the parts of a switch; parts without a name of their own count as loading, so the sum is complete."""
     named = {
         "unload_s": seconds.get("unloading", 0.0),
         "find_s": seconds.get("finding", 0.0) + seconds.get("downloading", 0.0),

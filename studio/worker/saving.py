@@ -1,4 +1,4 @@
-"""What a job made becomes files, and the desk is told of them: the job's end."""
+"""Ends a job: writes its outputs as files and hands them to the desk."""
 
 import time
 from typing import TypedDict
@@ -13,7 +13,7 @@ from studio.worker.provenance import describe_making
 
 
 class WarmSeconds(TypedDict, total=False):
-    """Of estimates.Measured."""
+    """The fields of estimates.Measured that say how a shape became warm."""
 
     compile_s: float
     cache_s: float
@@ -29,9 +29,9 @@ def save(
     load_s: float | None,
     batch_size: int | None,
 ) -> None:
-    """Files first, whole; then the desk keeps them, what was measured, and the job's end; or neither.
+    """Writes complete files, then has the desk store them with the timings and the job's end; all or nothing.
 
-    `batch_size` is how many outputs were made together; None when another job of the batch has recorded its seconds.
+    `batch_size` is the number of outputs made together; None when another job of the batch records the timings.
     """
     job = member.job
     member.progress.report(Progress(phase="saving", total=len(outcome.pixels)))
@@ -65,7 +65,7 @@ def save(
 
 
 def name_warm_s(seconds: float, *, compiles: int) -> WarmSeconds:
-    """Warming compiled, or read the compilation cache, or had nothing to do: three things with three costs."""
+    """Assigns the warming seconds to compiling, to reading the compilation cache, or to neither if all was warm."""
     if not seconds:
         return {}
     return {"compile_s": seconds} if compiles else {"cache_s": seconds}

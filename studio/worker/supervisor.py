@@ -1,8 +1,8 @@
-"""Keeps one worker alive, from inside the app.
+"""Keeps one worker process alive, from inside the app.
 
-Starts the process, watches its exit and its heartbeat, ends the job it was running with a card that says what happened,
-and starts the next one: at once after the first end, later and later when starting does not help. The queue waits in
-the database meanwhile.
+The supervisor starts the process, watches its exit and its heartbeat, fails the job that it was running with a card
+that says what happened, and restarts it: at once after the first end, with growing delays (backoff) when it keeps
+ending. The queue waits in the database meanwhile.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from studio.worker.lock import hold_lock
 from studio.worker.logs import open_log, rotate
 
 FIRST_DELAY_S, MAX_DELAY_S = 0.2, 30.0
-HEALTHY_S = 30.0  # a worker that lived this long did start: its end is new trouble, not the old one again
+HEALTHY_S = 30.0  # a worker that lived this long did start: its end resets the backoff
 ORPHAN_TIMEOUT_S = 10.0
 POLL_S = 0.1
 ROTATE_INTERVAL_S = 30.0
-LAST_JOB = b"\n"  # what the worker is told to make the running job its last one
+LAST_JOB = b"\n"  # written to the worker to make the running job its last one
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """The worker's keeper. `start` and `stop` are called once each; a thread does the rest."""
+    """Supervises one worker. `start` and `stop` are called once each; a thread does the rest."""
 
     def __init__(self, settings: Settings, database: Database, *, heartbeat_timeout_s: float = LEASE_S) -> None:
         self._settings = settings
@@ -47,7 +47,7 @@ class Supervisor:
         self._thread = threading.Thread(target=self._keep_alive, name="supervisor", daemon=True)
 
     def start(self) -> None:
-        """Ends what an earlier server left running, then starts the worker; raises AlreadyRunningError if one stays."""
+        """Interrupts an earlier server's jobs, then starts the worker; raises AlreadyRunningError if one still runs."""
         with hold_lock(self._settings.worker_lock, who="The worker of an earlier run", timeout_s=ORPHAN_TIMEOUT_S):
             claims.interrupt_running(self._database)
         with self._database.write() as tx:
@@ -59,10 +59,10 @@ class Supervisor:
     def stop(self, *, finish_s: float | None = None) -> None:
         """Ends the worker; a running job becomes `interrupted`.
 
-        With `finish_s` the job has so many seconds to end by itself; then it goes back to the front of the line.
+        With `finish_s` the job has that many seconds to finish; otherwise it is requeued at the front.
         """
         if finish_s is not None:
-            with contextlib.suppress(KeyboardInterrupt):  # told once more: no more waiting
+            with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl+C stops the wait
                 self._let_finish(finish_s)
         self._stopping.set()
         self._thread.join()
@@ -77,7 +77,7 @@ class Supervisor:
         self._finishing.set()
         process = self._process
         if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):  # it is gone already
+            with contextlib.suppress(OSError):  # the process has already ended
                 process.stdin.write(LAST_JOB)
                 process.stdin.flush()
         deadline = time.monotonic() + timeout_s
@@ -93,7 +93,7 @@ class Supervisor:
             if self._stopping.is_set() or self._finishing.is_set():
                 return
             log.warning("worker ended: %s", card.detail)
-            # A default model that brings its worker down is left alone until somebody asks for it.
+            # A default model that crashes its worker is not prepared again until a job asks for it.
             prepares = prepares and workers.read_worker(self._database).state is not WorkerState.PREPARING
             delay_s = FIRST_DELAY_S if time.monotonic() - started_s > HEALTHY_S else delay_s
             claims.fail_running(self._database, card)
@@ -112,7 +112,7 @@ class Supervisor:
             delay_s = min(2 * delay_s, MAX_DELAY_S)
 
     def _run_worker(self, *, prepares: bool) -> Card:
-        """One worker from start to end; the card says how it ended."""
+        """Runs one worker from start to end; the returned card says how it ended."""
         with self._database.write() as tx:
             workers.describe(tx, LOCAL, WorkerState.STARTING, activity="starting", pid=None, model="", shapes={})
         flags = self._settings.worker_flags() + ([] if prepares else [IDLE_FLAG])
@@ -135,7 +135,7 @@ class Supervisor:
         return _explain_exit(process.returncode, is_silent=is_silent, worker_log=self._settings.worker_log)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> bool:
-        """Returns when the process ended, must end, or fell silent; True for the last."""
+        """Waits until the process ended, must end, or has no heartbeat; returns True for the last."""
         started_at = time.time()
         rotated_s = time.monotonic()
         while process.poll() is None and not self._stopping.wait(POLL_S):

@@ -1,1 +1,1 @@
-"""The same jobs for programs that speak another protocol: OpenAI's API and MCP."""
+"""Adapters that offer the same jobs under other protocols: OpenAI's API and MCP."""

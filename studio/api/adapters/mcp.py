@@ -1,7 +1,7 @@
 """`/mcp`: the studio's tools for language models, over the Model Context Protocol's streamable HTTP.
 
-Each request stands alone and is answered as JSON: no sessions to keep, nothing to lose at a restart, and who asks is
-found out like everywhere else. Gradio's own MCP server would offer every handler of the page, to everybody.
+The server is stateless: each request is answered as JSON, without sessions that a restart could lose, and is
+authenticated like any other. Gradio's own MCP server would offer every handler of the page, to everybody.
 Not here: the tools (mcp_tools.py), which are imported by the first request, because the protocol's package takes a
 second that the page should not wait for.
 """

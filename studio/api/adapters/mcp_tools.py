@@ -31,7 +31,7 @@ from studio.library.records import Output
 from studio.visit import Visit
 
 INSTRUCTIONS = "submit answers with a job's id at once; ask status until its state is done, then fetch the result."
-MAX_IMAGE_BYTES = 700_000  # of all pictures of a result: clients drop answers above 1 MB, and base64 adds a third
+MAX_IMAGE_BYTES = 700_000  # for all pictures of a result: clients drop answers above 1 MB, and base64 adds a third
 TOLD_OF_JOB = ("id", "state", "position", "reason", "phase", "step", "steps", "eta_s", "error")
 TOLD_OF_MODEL = ("id", "title", "description", "knows", "licence", "is_resident", "defaults", "limits")
 
@@ -40,7 +40,7 @@ Result = dict[str, Any] | Sequence[ContentBlock]
 
 @dataclass(frozen=True, kw_only=True)
 class _Call:
-    """One call of a tool: who asks for what, and the address they reached us under."""
+    """One call of a tool: the visitor, the arguments, and the address under which the client reached us."""
 
     visit: Visit
     arguments: dict[str, Any]
@@ -51,13 +51,13 @@ class _Call:
 
 
 class NotDoneError(LumeshError):
-    """A job without a result: it has not ended yet, or not well."""
+    """The job has no result: it has not ended yet, or it failed."""
 
     title = "There is no result"
 
 
 class McpResponse(Response):
-    """The protocol's answer to the request that is being handled."""
+    """The ASGI response in which the protocol's server answers the current request."""
 
     def __init__(self, server: Server) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ def _cancel(call: _Call) -> dict[str, Any]:
 
 
 def _result(call: _Call) -> Sequence[ContentBlock]:
-    """Each picture, or a video's poster, then where the files are and the recipe that makes them again."""
+    """Returns each picture, or a video's poster, then the URLs of the files and the recipe that reproduces them."""
     job = call.find_job()
     if job.error is not None:
         raise NotDoneError(f"{job.error['title']}: {job.error['detail']}", advice=job.error["advice"])

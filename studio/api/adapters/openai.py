@@ -1,7 +1,8 @@
 """Pictures for programs written for OpenAI's API: `POST /v1/images/generations` and `GET /v1/models`.
 
-A request is ordinary jobs, in line and counted like all others; the answer waits for them. Whoever hangs up cancels
-them. What the other API knows and a model here has no word for (quality, style, user) is taken and means nothing.
+A request becomes ordinary jobs, queued and counted like all others; the answer waits for them. A client that
+disconnects cancels them. Parameters of OpenAI that no model here supports (quality, style, user) are accepted and
+ignored.
 Not here: their form of errors (openai_errors.py).
 """
 
@@ -31,17 +32,17 @@ from studio.visit import NotFoundError, Visit
 router = APIRouter(tags=["openai"])
 
 MAX_PICTURES = 10
-CLIENT_LEFT = 499  # nobody reads it; logs know it by this number
+CLIENT_LEFT = 499  # nobody receives it; logs use this number for a client that disconnected
 
 
 class JobFailedError(LumeshError):
-    """A job that failed, told to the client that waited for it."""
+    """The job failed while the client waited for it."""
 
     title = "The job failed"
 
 
 class JobCancelledError(LumeshError):
-    """A job that somebody cancelled meanwhile."""
+    """The job was cancelled while the client waited for it."""
 
     title = "The job was cancelled"
     status = 409
@@ -55,7 +56,7 @@ class StoppingError(LumeshError):
 
 
 class Generation(BaseModel):
-    """What OpenAI's clients send; from `negative_prompt` on, what a recipe has beyond it (`extra_body`)."""
+    """The request of OpenAI's clients; from `negative_prompt` on, additional fields of a recipe (`extra_body`)."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -131,14 +132,14 @@ async def generate_images(wanted: Generation, request: Request, visit: Visitor) 
 
 @router.get("/models", response_model=system_answers.OpenAiModels)
 def list_models(visit: Visitor) -> dict[str, Any]:
-    """The models that make pictures; those that make videos are listed by `GET /api/v1/models`."""
+    """Lists the models that make pictures; those that make videos are listed by `GET /api/v1/models`."""
     found = [model for model in visit.studio.catalog.models if not model.is_video]
     return {"object": "list", "data": [_describe_model(model) for model in found]}
 
 
 @router.get("/models/{model_id}", response_model=system_answers.OpenAiModel)
 def get_model(model_id: str, visit: Visitor) -> dict[str, Any]:
-    """One model."""
+    """Describes one model."""
     try:
         return _describe_model(visit.studio.catalog.get(model_id))
     except ModelError as error:
@@ -174,7 +175,7 @@ def _choose_shape(size: str | None, model: Model) -> str | None:
 
 
 async def _wait_for_end(visit: Visit, ids: Sequence[str]) -> list[Job]:
-    """Waits until all jobs have ended, or one of them badly, and returns them as they are then."""
+    """Waits until all jobs are done or one has ended otherwise, and returns them in their current state."""
     jobs: list[Job] = []
     async with aclosing(watch_jobs(visit.database, ids, visit.studio.feed.follow)) as watched:
         async for jobs in watched:
@@ -189,7 +190,7 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 def _give_up(visit: Visit, jobs: Sequence[Job]) -> None:
-    """Raises why not all of them are done; what of them still waits has nobody to wait for it."""
+    """Cancels the jobs that still wait, and raises the reason why not all of them are done."""
     failed = next((job for job in jobs if job.error), None)
     if failed is None and not have_ended(jobs) and not any(job.state is JobState.CANCELLED for job in jobs):
         raise StoppingError(f"Job {jobs[0].id} stays in the queue.", advice="Ask for it when the server is back.")

@@ -1,6 +1,6 @@
 """Errors as programs written for OpenAI's API expect them: `{"error": {"message", "type", "param", "code"}}`.
 
-Every path below /v1 answers in this form; errors.py decides which error that is.
+Every path below /v1 answers in this form; errors.py chooses the status and the message.
 """
 
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ CODES = {
     500: "server_error",
     503: "server_stopping",
 }
-# Where a recipe's field has another name in a request of theirs.
+# Recipe fields that have another name in OpenAI's requests.
 PARAM_OF_FIELD = {"shape": "size", "batch_size": "n"}
-# Their clients send a request again after these, and the same recipe would fail the same way, or be made twice.
+# OpenAI's clients retry after these statuses, and the same recipe would fail the same way, or be made twice.
 FINAL_STATUSES = frozenset({409, 500})
 
 
 def make_openai_error(
     status: int, *, title: str, message: str, fields: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """`param` is the first field at fault; a request that cannot be is 400, as theirs is, not 422."""
+    """Makes an error of OpenAI's form; `param` is the first field at fault; invalid requests get 400, not 422."""
     field = next(iter(fields or {}), None)
     error = {
         "message": message or title,

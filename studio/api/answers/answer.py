@@ -1,4 +1,4 @@
-"""The base of every answer, and fields that carry an example: describe.py puts these together for each route."""
+"""The base class of response models, and fields with examples, which describe.py combines for each route."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Answer(BaseModel):
-    """What a route answers with. Tests forbid fields that are not declared; a server leaves them out."""
+    """The base of response models. Undeclared fields fail the tests; a server leaves them out."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 def eg(example: Any, **options: Any) -> Any:
-    """A field with an example of its value."""
+    """Declares a field with an example of its value."""
     return Field(examples=[example], **options)

@@ -1,7 +1,7 @@
-"""The events of the stream, by kind: what each carries beside `id`, `kind`, `job_id` and `at`.
+"""The events of the stream, by kind: the fields of each beside `id`, `kind`, `job_id` and `at`.
 
-Events are written where things happen (studio/events.py) and sent as they were stored, so nothing is checked on the way
-to a thousand streams; the tests compare what is written with these models.
+Events are written where changes happen (studio/events.py) and sent as stored, without validation on the way to a
+thousand streams; instead the tests compare written events with these models.
 """
 
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from studio.jobs.states import JobState
 
 
 class Event(Answer):
-    """What every event carries; ids are contiguous, and `job_id` is null for what concerns no single job."""
+    """The fields of every event; ids are contiguous, and `job_id` is null if the event concerns no single job."""
 
     id: int = eg(27)
     job_id: str | None = eg(JOB)
@@ -23,7 +23,7 @@ class Event(Answer):
 
 
 class JobEvent(Event):
-    """A job came into another state, was edited, or was asked to end: the whole job as it is now."""
+    """A job changed its state, was edited, or was asked to end; the event has the whole job in its current state."""
 
     kind: Literal["job.queued", "job.phase", "job.done", "job.failed", "job.cancelled"]
     state: JobState = eg("done")
@@ -85,7 +85,7 @@ class GridEvent(Event):
 
 
 class EngineEvent(Event):
-    """The worker does something else, loaded a model, or stands differently."""
+    """The worker's state, activity or resident model changed."""
 
     kind: Literal["engine.state"]
     worker: str = eg("local")
@@ -103,10 +103,10 @@ KINDS: tuple[type[Event], ...] = (
 )
 _REFS = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in KINDS]
 STREAM: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"anyOf": _REFS}}}}
-"""The stream's answer in the OpenAPI document: what stands in the `data` of its events."""
+"""The stream's answer in the OpenAPI document: the schema of its events' `data`."""
 
 
 def make_schemas(ref: str) -> dict[str, Any]:
-    """The models of all events, and what they are made of, for the document's components."""
+    """Returns the schemas of all events and of the models in them, for the document's components."""
     _, found = models_json_schema([(kind, "serialization") for kind in KINDS], ref_template=ref)
     return found["$defs"]

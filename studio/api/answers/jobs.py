@@ -1,4 +1,4 @@
-"""Jobs, what they cost, and many of them at once."""
+"""Response models of jobs, their costs, sweeps and grids."""
 
 from typing import Any
 
@@ -45,14 +45,14 @@ class OutputLink(Answer):
 
 
 class JobOutput(OutputLink):
-    """An output as its job lists it; what it was marked as is left out until somebody marks it."""
+    """An output as its job lists it; favourite mark and tags are left out until somebody sets them."""
 
     favourite: bool | None = eg(None, default=None, exclude_if=lambda mark: mark is None)
     is_trashed: bool | None = eg(None, default=None, exclude_if=lambda mark: mark is None)
 
 
 class Card(Answer):
-    """An error as people read it: what happened, with which value, what to do next."""
+    """An error for people: what happened, with which value, what to do next."""
 
     title: str = eg("Out of memory")
     detail: str = eg("The decoder needs 3.1 GiB, 2.4 are free.")
@@ -60,7 +60,7 @@ class Card(Answer):
 
 
 class Job(Answer):
-    """A job as it stands. `position` (1 is next), `reason` and `eta_error_s` are a waiting job's."""
+    """A job in its current state. Only waiting jobs have `position` (1 is next), `reason` and `eta_error_s`."""
 
     id: str = eg(JOB)
     kind: str = eg("generate")

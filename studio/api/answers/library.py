@@ -1,4 +1,4 @@
-"""Outputs, uploads, LoRAs, presets, and recipes read out of files."""
+"""Response models of outputs, uploads, LoRAs, presets, and recipes read from files."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ SHARED = PresetRecipe.model_validate({name: getattr(RECIPE, name) for name in Pr
 
 
 class Output(OutputLink):
-    """An output as the gallery lists it. `grid` has the axes of a grid's sheet; `trashed_at` is of the trash."""
+    """An output as the gallery lists it. `grid` has a grid sheet's axes; `trashed_at` is set in the trash."""
 
     owner: str = eg("local")
     job_id: str = eg(JOB)
@@ -94,7 +94,7 @@ class Origin(Answer):
 
 
 class MissingModel(Answer):
-    """A model that is not here, and how to add it."""
+    """A missing model, and how to add it."""
 
     model: str = eg("my-model")
     title: str = eg("My model")
@@ -103,7 +103,7 @@ class MissingModel(Answer):
 
 
 class Preset(Answer):
-    """A preset as lists show it; `missing` where its model is not here."""
+    """A preset as lists show it; `missing` is set when its model is not here."""
 
     id: str = eg(PRESET)
     title: str = eg("Sunset")
@@ -162,7 +162,7 @@ class Unusable(Answer):
 
 
 class ReadRecipe(Answer):
-    """`recipe` is null where the file carries none."""
+    """The recipe read from a file; `recipe` is null when the file carries none."""
 
     recipe: Recipe | None = eg(RECIPE)
     source: str | None = eg("Lumesh")

@@ -1,4 +1,4 @@
-"""The studio itself: who asks, health, models, the machine, plans; and what OpenAI's clients are answered."""
+"""Response models of the studio itself: the visitor, health, models, the machine, plans; and of OpenAI's routes."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class Me(Answer):
 
 
 class Engine(Answer):
-    """What the worker is doing; `shapes` are the resident model's, `swap` is the last switch of models."""
+    """The worker's activity; `shapes` are the resident model's, `swap` is the last model switch."""
 
     state: WorkerState = eg("ready")
     activity: str = eg("ready")
@@ -216,7 +216,7 @@ class PlanQuestion(Answer):
 
 
 class OtherPlan(PlanQuestion):
-    """`sources` is the fingerprint of what the plan was made from: configs, code and versions."""
+    """A plan that is being made; `sources` is the fingerprint of its configs, code and versions."""
 
     sources: str | None = eg(None, default=None, exclude_if=lambda sources: sources is None)
 
@@ -229,7 +229,7 @@ class PlanProgress(Answer):
 
 
 class PlanRun(PlanQuestion):
-    """A plan on its way or as it ended; `plan` is what `python -m pipelines plan --json` prints."""
+    """A running or ended plan; `plan` is the output of `python -m pipelines plan --json`."""
 
     state: str = eg("running")
     progress: PlanProgress
@@ -268,7 +268,7 @@ class OpenAiModels(Answer):
 
 
 class OpenAiPicture(Answer):
-    """A picture as its URL, as base64, or both, as was asked for."""
+    """A picture as its URL, as base64, or both, as requested."""
 
     id: str = eg(OUTPUT)
     seed: int = eg(7)

@@ -1,8 +1,8 @@
-"""An example of every route, as /api/docs and the OpenAPI document show it: what is sent.
+"""Example requests for every route, shown by /api/docs and the OpenAPI document.
 
-They tell one small story, in which things keep their ids. Tests send each of them. Whoever adds a route adds its
-example: a route without one fails the tests.
-Not here: what comes back (answers/), how both get into the document (describe.py).
+The examples share one small set of things with fixed ids. Tests send each of them; a new route without an example fails
+the tests.
+Not here: examples of answers (answers/), how both get into the document (describe.py).
 """
 
 from studio.api.examples import grids, jobs, loras, openai, outputs, presets, queue, studio, system, uploads

@@ -1,4 +1,4 @@
-"""What an example is, and the curl command it stands for."""
+"""The type of an example request, and its curl command."""
 
 import json
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ SERVER = "localhost:7860"
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One call of a route, named by `method` and the `path` of its template.
+    """One call of a route, identified by `method` and its `path` template.
 
-    `url` is the template filled in. Sent is `body` as JSON, `form` as a form, or the file `sends` (as the form's field
-    `file`, or with `is_whole` as the body). Back comes the route's own answer (answers/), or a file to keep as `saves`,
-    or the `lines` of a stream.
+    `url` is the template filled in. The request carries `body` as JSON, `form` as a form, or the file `sends` (as the
+    form field `file`, or with `is_whole` as the body). The answer is the route's own model (answers/), a file to save
+    as `saves`, or the `lines` of a stream.
     """
 
     method: str
@@ -29,7 +29,7 @@ class Example:
 
     @property
     def curl(self) -> str:
-        """The command, as people type it."""
+        """Returns the curl command, as people type it."""
         has_data = self.body is not None or bool(self.form) or self.sends is not None
         parts = ["curl -sN" if self.lines else "curl -s"]
         if self.method != ("POST" if has_data else "GET"):
@@ -46,10 +46,10 @@ class Example:
 
 
 def get(path: str, summary: str, *, url: str | None = None, **rest: Any) -> Example:
-    """A GET; the url is the path where the template has nothing to fill in."""
+    """Makes a GET example; `url` may be left out when the path has no parameters."""
     return Example(method="GET", path=path, url=url or path, summary=summary, **rest)
 
 
 def post(path: str, summary: str, *, url: str | None = None, **rest: Any) -> Example:
-    """A POST, in the same way."""
+    """Makes a POST example, in the same way."""
     return Example(method="POST", path=path, url=url or path, summary=summary, **rest)

@@ -1,4 +1,4 @@
-"""A recipe along two axes: priced, queued, looked at, tried again, given up."""
+"""Example requests for grids: price, queue, read, retry, cancel."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Jobs: ask, look, edit, repeat, cancel, retry; many at once."""
+"""Example requests for jobs: submit, list, edit, duplicate, cancel, retry; and for sweeps."""
 
 from studio.api.examples.example import Example, get, post
 from studio.api.examples.things import DONE, FAILED, SHORT_RECIPE, WAITING

@@ -1,4 +1,4 @@
-"""LoRAs: which there are, one more, one less."""
+"""Example requests for LoRAs: list, add, delete."""
 
 from studio.api.examples.example import Example, get, post
 

@@ -1,4 +1,4 @@
-"""The routes that programs written for OpenAI's API know."""
+"""Example requests for the routes of OpenAI's API."""
 
 from studio.api.examples.example import get, post
 

@@ -1,4 +1,4 @@
-"""The gallery and its files."""
+"""Example requests for the gallery and its files."""
 
 from studio.api.examples.example import Example, get, post
 from studio.api.examples.things import CLIP, OTHER_PICTURE, PICTURE

@@ -1,4 +1,4 @@
-"""Presets: look, save, import, export, and the Hugging Face Hub."""
+"""Example requests for presets: list, save, import, export, and the Hugging Face Hub."""
 
 from studio.api.examples.example import Example, get, post
 from studio.api.examples.things import PICTURE, PRESET

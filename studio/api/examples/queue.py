@@ -1,4 +1,4 @@
-"""The visitor's line, and who is told when a job ends."""
+"""Example requests for the visitor's queue and webhook."""
 
 from studio.api.examples.example import Example, get, post
 from studio.api.examples.things import WAITING

@@ -1,4 +1,4 @@
-"""Health, models, events, and links as QR codes."""
+"""Example requests for health, models, events, and links as QR codes."""
 
 from studio.api.examples.example import get, post
 from studio.api.examples.things import DONE, NOW

@@ -1,4 +1,4 @@
-"""The machine: how it stands, disk, caches, log, cost, and plans for other chips."""
+"""Example requests for the machine: state, disk, caches, log, cost, and plans for other chips."""
 
 from studio.api.examples.example import Example, get, post
 

@@ -1,4 +1,4 @@
-"""What the examples speak of: one job that is done, one that waits, one that ended badly, an output, a preset."""
+"""The things that examples refer to: a done job, a waiting one, a failed one, an output, a preset."""
 
 from typing import Any
 

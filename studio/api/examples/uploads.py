@@ -1,4 +1,4 @@
-"""Files that come in: pictures to start from, and files whose recipe is wanted."""
+"""Example requests that send files: input pictures, and files whose recipe is read."""
 
 from studio.api.examples.example import get, post
 from studio.api.examples.things import UPLOAD

@@ -1,6 +1,6 @@
-"""The gate before every route, the page and its files: who comes in has a name (people.py), or sees the login page.
+"""Authentication before every route, the page and its files: visitors are identified (people.py) or see the login page.
 
-Everything but the login itself is behind it, whatever serves it: REST, event streams, files, Gradio.
+Everything but the login itself is behind it: REST, event streams, files, Gradio.
 Not here: which of Gradio's routes exist at all (gradio.py).
 """
 
@@ -25,14 +25,14 @@ PUBLIC = {
 
 
 class Gate:
-    """ASGI middleware: 401, or the way to the login page for a browser that wants to show a page."""
+    """ASGI middleware that answers unknown visitors with 401, or redirects browsers that load a page to the login."""
 
     def __init__(self, app: ASGIApp, *, door: Door) -> None:
         self._app = app
         self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes known people on, streams included."""
+        """Passes requests of known people on, streams included."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -65,7 +65,7 @@ def _ask_to_log_in(scope: Scope, headers: Headers) -> Response:
         )
         refusal.headers["WWW-Authenticate"] = "Bearer"
         return refusal
-    # Relative, so that a proxy's prefix does no harm.
+    # Relative, so that it works behind a proxy's prefix.
     onward = quote(path.lstrip("/")) + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
     return RedirectResponse(
         "../" * (path.count("/") - 1) + "login" + (f"?{urlencode({'next': onward})}" if onward else ""), status_code=303

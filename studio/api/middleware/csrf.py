@@ -17,7 +17,7 @@ OWN_SITES = frozenset({"same-origin", "none"})  # "none": the visitor typed the 
 
 
 class OwnPagesOnly:
-    """ASGI middleware: 403 for every request that changes something and comes from a page of another origin."""
+    """ASGI middleware that answers 403 to every changing request from a page of another origin."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -38,7 +38,7 @@ class OwnPagesOnly:
 
 
 def _is_own(headers: Headers) -> bool:
-    """No page of another site can set `X-Forwarded-Host`: browsers would ask us first, and nobody answers."""
+    """Tells whether our own page or a script asks. Other sites cannot set `X-Forwarded-Host`: preflights fail."""
     came_from = headers.get("sec-fetch-site")
     if came_from is not None:
         return came_from in OWN_SITES

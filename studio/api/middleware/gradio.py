@@ -1,8 +1,7 @@
-"""Which of Gradio's routes exist here: those that the page and `gradio_client` use, and no others.
+"""An allow-list of Gradio's routes: those that the page and `gradio_client` use, and no others.
 
-Gradio keeps no owners, so its uploads, its file cache, its proxy and its tools for developers would be open to whoever
-may come in. It is mounted behind all routes of our own; a route that a newer Gradio adds stays closed until it is
-listed here.
+Gradio has no owners, so its uploads, its file cache, its proxy and its developer tools would be open to every user. It
+is mounted behind all routes of our own; a route that a newer Gradio adds stays closed until it is listed here.
 """
 
 import re
@@ -11,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from studio.api.errors import make_error
 
-# As Gradio 6.31 names them. Recorded from a browser that drives the page, and from gradio_client's own tests.
+# Routes of Gradio 6.31, recorded from a browser that uses the page, and from gradio_client's own tests.
 ALLOWED = {
     "GET": re.compile(
         r"/(config/?|theme\.css|favicon\.ico|robots\.txt|assets/.+|static/.+)?"
@@ -23,13 +22,13 @@ ALLOWED = {
 
 
 class NeededRoutesOnly:
-    """ASGI middleware of Gradio's application: 404 for every route that is not listed."""
+    """ASGI middleware for Gradio's application that answers 404 for every unlisted route."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes listed routes on untouched, streams included."""
+        """Passes requests for listed routes on untouched, streams included."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http" and not is_allowed(scope["method"], scope["path"]):
@@ -40,6 +39,6 @@ class NeededRoutesOnly:
 
 
 def is_allowed(method: str, path: str) -> bool:
-    """Whether Gradio may answer this request."""
+    """Tells whether Gradio may answer this request."""
     allowed = ALLOWED.get(method)
     return allowed is not None and allowed.fullmatch(path) is not None

@@ -1,7 +1,7 @@
 """Security headers of every answer: Content-Security-Policy with frame-ancestors, nosniff, no referrer.
 
-Gradio's page needs inline scripts and styles, and builds functions from text, so its policy allows these; everything
-that is no page may run nothing at all. A Space is shown in a frame of huggingface.co.
+Gradio's page needs inline scripts, inline styles and eval, so its CSP allows these; the CSP of answers that are no
+pages allows no scripts at all. A Space may be framed by huggingface.co.
 """
 
 from starlette.datastructures import MutableHeaders
@@ -12,12 +12,12 @@ PAGE_POLICY = (
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' blob:; "
     "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'"
 )
-# Browsers show a picture or video alone on a page of their own, with a style and the file itself.
+# A browser shows a single picture or video on a page of its own, which has a style and the file itself.
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; media-src 'self'"
 
 
 class SafeHeaders:
-    """ASGI middleware that adds the headers; one that a route sets itself stays."""
+    """ASGI middleware that adds the headers, without overriding those that a route sets itself."""
 
     def __init__(self, app: ASGIApp, *, is_space: bool) -> None:
         self._app = app

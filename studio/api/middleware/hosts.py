@@ -1,7 +1,8 @@
-"""Protection against DNS rebinding: a studio that is open to its own machine alone refuses every other host name.
+"""Protection against DNS rebinding: a studio that listens only on its own machine refuses every other host name.
 
-Another site can let its own name lead to 127.0.0.1 (DNS rebinding): then its page and the studio are one origin to the
-browser. An address cannot do that, so addresses and `localhost` pass. app.py adds this; it knows what is listened on.
+Another site can resolve its own name to 127.0.0.1 (DNS rebinding): then its page and the studio are one origin to the
+browser. An IP address cannot be rebound, so addresses and `localhost` pass. app.py adds this middleware, because it
+knows the address that is listened on.
 """
 
 import ipaddress
@@ -14,13 +15,13 @@ from studio.api.errors import make_error
 
 
 class OwnNamesOnly:
-    """ASGI middleware: 421 for every other name."""
+    """ASGI middleware that answers 421 to every other host name."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes everything else on untouched."""
+        """Passes all other requests on untouched."""
         host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else "localhost"
         if is_own_name(host):
             await self._app(scope, receive, send)
@@ -35,7 +36,7 @@ class OwnNamesOnly:
 
 
 def is_own_name(host: str) -> bool:
-    """Whether a Host header names this machine, or an address."""
+    """Tells whether a Host header is an address or names this machine."""
     name = re.sub(r":\d+$", "", host).lower()
     try:
         ipaddress.ip_address(name.strip("[]"))

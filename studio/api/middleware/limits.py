@@ -1,6 +1,6 @@
-"""How long a request's body may be, before any route reads it; routes that take files have limits of their own below.
+"""Limits the size of request bodies before any route reads them: 1 MB, and more for routes that take files.
 
-Counted as it arrives, whatever its headers promise.
+Bytes are counted as they arrive, whatever the headers claim.
 """
 
 import re
@@ -20,13 +20,13 @@ TITLE = "This is too large"
 
 
 class LimitedSize:
-    """ASGI middleware: 413 for what is longer."""
+    """ASGI middleware that answers 413 to longer bodies."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes everything else on untouched."""
+        """Passes all other requests on untouched."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

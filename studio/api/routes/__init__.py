@@ -1,1 +1,1 @@
-"""REST's routes, a module for each kind of thing; what is whose they ask visit.py."""
+"""The REST routes, one module for each kind of thing; visit.py checks ownership."""

@@ -1,8 +1,8 @@
 """The live stream: server-sent events with replay.
 
-A client says which event it saw last (`Last-Event-ID` or `?after=N`) and gets everything since, then everything as it
-happens.
-Not here: noticing that something happened (feed.py).
+A client names the last event that it saw (`Last-Event-ID` or `?after=N`) and gets all events since, then new ones as
+they happen.
+Not here: noticing new events (feed.py).
 """
 
 import time
@@ -35,12 +35,12 @@ def stream_events(
     last_event_id: Annotated[int | None, Header(ge=0, description="what browsers send when they reconnect")] = None,
     everyone: Annotated[bool, Query(description="everybody's events, for admins")] = False,  # noqa: FBT002
 ) -> StreamingResponse:
-    """Server-sent events: `id`, `event` (the kind) and `data`, JSON with `id`, `kind`, `job_id`, `at` and the change.
+    """Streams server-sent events: `id`, `event` (kind), `data` (JSON with `id`, `kind`, `job_id`, `at`, the change).
 
     Kinds: job.queued, job.phase, job.step, job.preview, job.done, job.failed (its `state` may be interrupted),
     job.cancelled, queue.changed (your order, pause or list changed: read your jobs anew), outputs.changed (some were
     marked, thrown away, restored or deleted), grid.done (all cells of a grid have ended; `grid` has its sheet as
-    `output`), engine.state. Without `after` the stream starts with what happens next.
+    `output`), engine.state. Without `after` the stream starts with the next event.
     """
     start = last_event_id if last_event_id is not None else after
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -61,7 +61,7 @@ async def _stream(request: Request, visit: Visit, *, after: int | None, whose: s
                 if not is_still_here(request, visit):
                     return
             mine = [event for event in batch if event.owner in (EVERYBODY, whose or event.owner)]
-            if mine or now_s - sent_s >= KEEPALIVE_S / 2:  # what happens to others is no news
+            if mine or now_s - sent_s >= KEEPALIVE_S / 2:  # batches of only other people's events are not sent
                 sent_s = now_s
                 yield b"".join(map(_encode, mine)) or b": still here\n\n"
 

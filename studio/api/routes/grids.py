@@ -1,4 +1,4 @@
-"""Grids over REST: one recipe along two or three axes, priced first, queued together, one sheet at the end."""
+"""Grids over REST: one recipe along up to three axes, priced first, queued together, with one sheet at the end."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ router = APIRouter(tags=["grids"])
 
 @router.post("/grids/expand", response_model=jobs_answers.GridPrice)
 def count_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
-    """What a grid would queue and cost, without queueing it.
+    """Counts and prices a grid without queueing it.
 
     `count` cells (more than `limit` are refused), the labels of each of the `axes`, `seconds` by past measurements
     (null: never measured). `warmings` lists what must be compiled (`state` cold) or read from the compilation cache
@@ -48,20 +48,20 @@ def create_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
 
 @router.get("/grids", response_model=jobs_answers.Grids)
 def list_grids(visit: Visitor, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> dict[str, list[dict[str, Any]]]:
-    """The newest first."""
+    """Lists your grids, newest first."""
     found = grid_store.list_grids(visit.database, owner=visit.owner, limit=limit)
     return {"grids": [grid.to_json() for grid in found]}
 
 
 @router.get("/grids/{grid_id}", response_model=jobs_answers.GridState)
 def get_grid(grid_id: str, visit: Visitor) -> dict[str, Any]:
-    """One grid: its cells with their jobs, how many are in each state, and its sheet (`output_id`) when it is made."""
+    """Returns a grid: its cells with their jobs, the count of each state, and its sheet (`output_id`) once made."""
     return visit.get_grid(grid_id).to_json()
 
 
 @router.delete("/grids/{grid_id}", response_model=jobs_answers.GridState)
 def cancel_grid(grid_id: str, visit: Visitor) -> dict[str, Any]:
-    """Cancels the cells that wait or run; the sheet is made of what there is."""
+    """Cancels the cells that wait or run; the sheet is made of the finished ones."""
     grid_store.cancel(visit.database, visit.get_grid(grid_id))
     return visit.get_grid(grid_id).to_json()
 

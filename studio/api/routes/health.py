@@ -1,4 +1,4 @@
-"""Whether the studio is well, and what its worker is doing."""
+"""The health check, with the worker's activity."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ router = APIRouter(tags=["health"])
 
 @router.get("/health", response_model=system_answers.Health)
 def get_health(visit: Visitor) -> dict[str, Any]:
-    """The engine (state, activity, device, resident model), the queue's counts, and the id of the newest event."""
+    """Returns the engine (state, activity, device, resident model), the queue's counts, and the newest event's id."""
     return {
         "status": "ok",
         "engine": read_worker(visit.database).to_engine_json(),

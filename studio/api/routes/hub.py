@@ -1,6 +1,6 @@
-"""Presets on the Hugging Face Hub over REST: what a dataset repository has, pull from it, push to it.
+"""Presets on the Hugging Face Hub over REST: list a dataset repository, pull from it, push to it.
 
-The visitor's token comes in the header `X-Hub-Token` and is never kept. What is pulled is imported like any file.
+The visitor's token comes in the header `X-Hub-Token` and is never stored. Pulled presets are imported like any file.
 """
 
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ Names = Annotated[list[Annotated[str, Field(max_length=200)]], Field(min_length=
 
 
 class Pull(BaseModel):
-    """Names as the list of the repository gives them."""
+    """Names of presets, as in the list of the repository."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -43,7 +43,7 @@ class Push(BaseModel):
 
 @router.get("/{account}/{name}", response_model=library_answers.Names)
 def list_repository(account: RepoPart, name: RepoPart, visit: Visitor, token: Token = None) -> dict[str, Any]:
-    """The presets of a dataset repository, by name."""
+    """Lists the presets of a dataset repository by name."""
     return {"names": _open(visit, token).list_files(f"{account}/{name}")}
 
 
@@ -51,7 +51,7 @@ def list_repository(account: RepoPart, name: RepoPart, visit: Visitor, token: To
 def pull_presets(
     account: RepoPart, name: RepoPart, wanted: Pull, visit: Visitor, token: Token = None
 ) -> dict[str, Any]:
-    """Imports presets of a repository; `refused` says which were left out, and why."""
+    """Imports presets of a repository; `refused` lists which were left out, and why."""
     repo = f"{account}/{name}"
     return keep_found(visit, _open(visit, token).pull(repo, wanted.names), origin="hub", name=repo)
 
@@ -60,7 +60,7 @@ def pull_presets(
 def push_presets(
     account: RepoPart, name: RepoPart, chosen: Push, visit: Visitor, token: Token = None
 ) -> dict[str, str]:
-    """Puts presets into a dataset repository of yours, made when it is not there; answers with its address."""
+    """Uploads presets to a dataset repository of yours, creating it if missing; answers with its address."""
     catalog = visit.studio.catalog
     presets = [gallery.complete(visit.get_preset(preset_id), catalog) for preset_id in chosen.ids]
     url = _open(visit, token).push(f"{account}/{name}", presets)

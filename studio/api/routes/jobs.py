@@ -1,6 +1,6 @@
-"""Jobs over REST: ask, look, edit, repeat, cancel, retry.
+"""Jobs over REST: submit, list, edit, duplicate, cancel, retry.
 
-Reads that a page starts from carry `last_event_id`: the stream after that id tells everything that came later.
+Reads that a page starts from carry `last_event_id`: the stream after that id has every later change.
 Not here: the whole line (queue.py).
 """
 
@@ -23,14 +23,14 @@ router = APIRouter(tags=["jobs"])
 
 
 class Copy(BaseModel):
-    """How a job is repeated."""
+    """Options for duplicating a job."""
 
     model_config = ConfigDict(extra="forbid")
     keep_seed: bool = False
 
 
 class Many(BaseModel):
-    """Which of the visitor's jobs: `waiting` is all but the one that runs, `all` is every one."""
+    """Selects the visitor's jobs: `waiting` excludes running ones, `all` includes them."""
 
     model_config = ConfigDict(extra="forbid")
     scope: arrange.Scope
@@ -38,9 +38,9 @@ class Many(BaseModel):
 
 @router.post("/jobs", status_code=201, response_model=jobs_answers.Id)
 def create_job(recipe: Recipe, visit: Visitor, preset: PresetId = None) -> dict[str, str]:
-    """Queues a recipe. Only `model` and `prompt` are required; 422 names every field that cannot be.
+    """Queues a recipe. Only `model` and `prompt` are required; 422 names every invalid field.
 
-    429 when as many jobs of yours wait as may.
+    429 when your quota of waiting jobs is used up.
     """
     [job] = asking.submit(visit, [asking.prepare(visit, recipe, preset=preset)])
     return {"id": job.id}
@@ -48,10 +48,10 @@ def create_job(recipe: Recipe, visit: Visitor, preset: PresetId = None) -> dict[
 
 @router.post("/estimate", response_model=jobs_answers.Estimate)
 def estimate_job(recipe: Recipe, visit: Visitor) -> dict[str, Any]:
-    """What a recipe would cost now, without queueing it.
+    """Estimates what a recipe would cost now, without queueing it.
 
-    `programs` is what it needs compiled, its input pictures considered; `state` says whether that is `warm`, `disk` or
-    `cold`; `warm_s` and `seconds` are measured ones (null: never).
+    `programs` names the compiled programs that it needs, with its input pictures; `state` tells whether they are
+    `warm`, `disk` or `cold`; `warm_s` and `seconds` are from measurements (null: never measured).
     """
     wanted = asking.prepare(visit, recipe)
     return estimates.describe_recipe(visit.database, wanted.recipe, programs=wanted.programs)
@@ -64,9 +64,9 @@ def list_jobs(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     everyone: Annotated[bool, Query(description="everybody's jobs, for admins")] = False,  # noqa: FBT002
 ) -> dict[str, Any]:
-    """The newest jobs first, with `state=queued` those that run next.
+    """Lists jobs, newest first; with `state=queued` in the order in which they run.
 
-    Waiting ones say their `position` (1 is next), why they wait (`reason`) and `eta_s`.
+    Waiting jobs have their `position` (1 is next), the `reason` why they wait, and `eta_s`.
     """
     last_event_id = events.read_last_id(visit.database)
     owner = visit.choose_owner(is_everyone=everyone)
@@ -82,13 +82,13 @@ def cancel_jobs(many: Many, visit: Visitor) -> dict[str, int]:
 
 @router.post("/jobs/clear", response_model=jobs_answers.Cleared)
 def clear_jobs(visit: Visitor) -> dict[str, int]:
-    """Takes your ended jobs off the queue's list (`is_cleared`). Nothing is deleted: pictures and recipes stay."""
+    """Hides your ended jobs from the queue's list (`is_cleared`). Nothing is deleted: pictures and recipes stay."""
     return {"cleared": arrange.clear_ended(visit.database, owner=visit.owner)}
 
 
 @router.get("/jobs/{job_id}", response_model=jobs_answers.Job)
 def get_job(job_id: str, visit: Visitor) -> dict[str, Any]:
-    """One job, with its outputs when it is done and its error card when it failed."""
+    """Returns a job, with its outputs when it is done and its error card when it failed."""
     return visit.get_job(job_id).to_json()
 
 
@@ -98,16 +98,16 @@ def edit_job(
     visit: Visitor,
     changes: Annotated[dict[str, Any], Body(description="fields of a recipe; the others stay", min_length=1)],
 ) -> dict[str, Any]:
-    """Changes the recipe of a job that waits, which keeps its place; 409 when it waits no longer.
+    """Changes the recipe of a waiting job, which keeps its place; 409 when it is no longer waiting.
 
-    With another `model`, what is not given takes that model's defaults; prompt, seed, batch size and images stay.
+    With another `model`, fields not given take that model's defaults; prompt, seed, batch size and images stay.
     """
     return asking.edit(visit, job_id, changes).to_json()
 
 
 @router.delete("/jobs/{job_id}", response_model=jobs_answers.Job)
 def cancel_job(job_id: str, visit: Visitor) -> dict[str, Any]:
-    """Cancels: a waiting job at once, a running one at its next chunk. Answers with the job as it is now."""
+    """Cancels a waiting job at once, a running one at its next chunk. Answers with the job in its current state."""
     return asking.cancel(visit, job_id).to_json()
 
 

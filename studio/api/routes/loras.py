@@ -1,7 +1,7 @@
-"""LoRAs over REST: everybody sees which there are, whoever looks after the studio adds and deletes them.
+"""LoRAs over REST: everybody lists them, admins add and delete them.
 
-They are `.safetensors` files in `loras/` of the data directory, and may as well be put there by hand: each request
-looks at the folder as it is. A recipe names them by their `ref`.
+They are `.safetensors` files in `loras/` of the data directory, and may be put there by hand too: each request reads
+the folder anew. A recipe names them by their `ref`.
 Not here: names and files (library/loras.py), which of them a recipe may name (pipelines/recipe.py).
 """
 
@@ -21,7 +21,7 @@ from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["loras"])
 
-WRITTEN_BYTES = 4_000_000  # at a time: each write is a trip to another thread
+WRITTEN_BYTES = 4_000_000  # bytes per write, because each write is a round trip to another thread
 FILE_BODY = {
     "requestBody": {
         "required": True,
@@ -37,7 +37,7 @@ Keeper = Annotated[Visit, only_operators("Only admins add and delete LoRAs.")]
 def list_loras(
     visit: Visitor, model: Annotated[str | None, Query(description="only those that fit this model")] = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """LoRAs that recipes may name in `loras` as `{"ref", "scale"}`, with the `models` that each fits."""
+    """Lists LoRAs that recipes may name in `loras` as `{"ref", "scale"}`, with the `models` that each fits."""
     catalog = visit.studio.catalog
     try:
         family = None if model is None else catalog.get(model).family
@@ -53,9 +53,9 @@ async def add_lora(
     keeper: Keeper,
     name: Annotated[str, Query(max_length=200, description="its file name, which becomes its `ref`")],
 ) -> dict[str, Any]:
-    """Keeps a `.safetensors` file (4 GB at most), the request's body, as a LoRA that can be used at once. For admins.
+    """Stores the request's body, a `.safetensors` file (4 GB at most), as a LoRA, usable at once. For admins.
 
-    409 when there is one of this name, 413 when it is too large, 422 when it is no LoRA for SDXL, FLUX.2 or Wan.
+    409 when the name is taken, 413 when the file is too large, 422 when it is no LoRA for SDXL, FLUX.2 or Wan.
     """
     ref = loras.read_name(name)
     if request.headers.get("content-type", "").lower().startswith("multipart/"):

@@ -1,4 +1,4 @@
-"""Who the studio takes the visitor for."""
+"""The visitor's identity and rights."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ router = APIRouter(tags=["access"])
 
 @router.get("/me", response_model=system_answers.Me)
 def get_me(visit: Visitor) -> dict[str, Any]:
-    """`owner` is what your jobs carry, `name` what people read; `is_known` is false where everybody is the same one.
+    """Returns your identity: `owner` of your jobs, displayed `name`; `is_known` is false where all share one owner.
 
-    `is_operator`: they may see the machine under `/api/v1/system`, and empty its caches. `sees_everyone`: lists take
-    `everyone=true`, of outputs alone unless `is_admin`. `is_ephemeral`: a restart deletes what was made, as on a Space
-    without storage.
+    `is_operator`: you may see the machine under `/api/v1/system`, and empty its caches. `sees_everyone`: lists accept
+    `everyone=true`, but only those of outputs unless `is_admin`. `is_ephemeral`: a restart deletes all outputs, as on a
+    Space without storage.
     """
     person, settings = visit.person, visit.studio.settings.access
     return {

@@ -1,6 +1,6 @@
-"""Bytes: finished files with ranges and entity tags, thumbnails, and the latest preview of a running job.
+"""Serves bytes: finished files with ranges and entity tags, thumbnails, and the latest preview of a running job.
 
-Paths come from our own rows, never from a client. Outputs never change under their id, so browsers keep them.
+Paths come from our own rows, never from a client. Outputs never change under their id, so browsers cache them.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from studio.library.records import Output
 from studio.visit import NotFoundError, Visit
 
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
-CHECKED = {"Cache-Control": "private, no-cache"}  # kept, and asked for every time whether it changed
+CHECKED = {"Cache-Control": "private, no-cache"}  # cached, but revalidated every time
 
 router = APIRouter(tags=["media"])
 Animation = Literal["gif", "webp"]
@@ -26,7 +26,7 @@ IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
 
 @router.get("/jobs/{job_id}/preview.jpg", response_class=Response)
 def get_preview(job_id: str, visit: Visitor) -> Response:
-    """The latest preview, small; 404 before the first one and after the job's end."""
+    """Returns the latest small preview; 404 before the first one and after the job's end."""
     visit.get_job(job_id)
     row = visit.database.read_one("SELECT jpeg FROM previews WHERE job_id = ?", (job_id,))
     if row is None:
@@ -44,7 +44,7 @@ def get_file(
     as_: Annotated[Animation | None, Query(alias="as", description="of a video: an endless animation instead")] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """The full file with its recipe inside; honours Range."""
+    """Returns the full file with its recipe inside; honours Range."""
     output = visit.get_output(output_id)
     disposition = "attachment" if download else "inline"
     if as_ is not None:
@@ -54,7 +54,7 @@ def get_file(
 
 @router.get("/outputs/{output_id}/poster", response_class=FileResponse)
 def get_poster(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
-    """A video's middle frame as WebP, in full size."""
+    """Returns a video's middle frame as WebP, in full size."""
     output = visit.get_output(output_id)
     _require_video(output)
     return send_file(find_output_file(visit, output, poster_of(output.file)), if_none_match=if_none_match)
@@ -62,7 +62,7 @@ def get_poster(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None
 
 @router.get("/outputs/{output_id}/thumb", response_class=FileResponse)
 def get_thumb(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
-    """A WebP of at most 384 px."""
+    """Returns the thumbnail, a WebP of at most 384 px."""
     output = visit.get_output(output_id)
     return send_file(find_output_file(visit, output, output.thumb), if_none_match=if_none_match)
 
@@ -84,7 +84,7 @@ def send_file(
 
 
 def _animate(visit: Visit, output: Output, suffix: str, *, disposition: str) -> Response:
-    """Encodes the animation for this request: it is seldom asked for, and larger than its video."""
+    """Encodes the animation on demand and does not store it: it is seldom requested, and larger than its video."""
     _require_video(output)
     file = find_output_file(visit, output, output.file)
     frames = read_mp4(file, width=output.width, height=output.height)

@@ -1,4 +1,4 @@
-"""The catalogue, with what each shape costs on this machine right now."""
+"""The catalogue over REST, with the current cost of each shape on this machine."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ router = APIRouter(tags=["models"])
 
 @router.get("/models", response_model=system_answers.Models)
 def list_models(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
-    """Models in the order shown; each shape is `warm`, `disk` or `cold`, with measured seconds (null: never).
+    """Lists models in the order shown; each shape is `warm`, `disk` or `cold`, with measured seconds (null: never).
 
     The first job of a model that is not `is_here` downloads it, if the hub can be reached.
     """

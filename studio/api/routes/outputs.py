@@ -1,6 +1,6 @@
-"""The gallery over REST: search, look, mark, throw away, restore, delete for ever, download many.
+"""The gallery over REST: search, read, mark, throw away, restore, delete for ever, download many.
 
-Nothing is deleted that is not in the trash first. Not here: the files themselves (media.py).
+Only outputs in the trash can be deleted for ever. Not here: the files themselves (media.py).
 """
 
 from typing import Annotated, Any, Literal
@@ -25,7 +25,7 @@ router = APIRouter(tags=["outputs"])
 NOTED_IDS = 20
 MAX_IDS = 1000
 MAX_TAGS = 20
-MAX_NUMBER = 2**53  # as JSON carries them; SQLite ends at 2**63
+MAX_NUMBER = 2**53  # the largest exact integer in JSON clients; SQLite allows up to 2**63
 
 OutputIds = Annotated[list[str], Field(min_length=1, max_length=MAX_IDS)]
 Everyone = Annotated[bool, Query(description="everybody's outputs, for admins and in a shared gallery")]
@@ -33,7 +33,7 @@ Time = Annotated[float | None, Query(ge=0, allow_inf_nan=False)]
 
 
 class Change(BaseModel):
-    """What to set; the rest stays."""
+    """The changes to an output; fields not given stay."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,7 +42,7 @@ class Change(BaseModel):
 
 
 class Chosen(BaseModel):
-    """Outputs by id; others' ids and unknown ones are passed over."""
+    """Outputs by id; unknown ids and other people's are ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,7 +50,7 @@ class Chosen(BaseModel):
 
 
 class Purged(BaseModel):
-    """Which of the trash to delete; null is all of it."""
+    """Selects what to delete from the trash; null is all of it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -80,10 +80,10 @@ def list_outputs(
     offset: Annotated[int, Query(ge=0, le=MAX_NUMBER, description="how many to pass over, from there on")] = 0,
     everyone: Everyone = False,
 ) -> dict[str, Any]:
-    """The newest first, with recipes and the URLs of file and thumbnail; `total` counts all that match.
+    """Lists outputs, newest first, with recipes and the URLs of file and thumbnail; `total` counts all matches.
 
-    With `next` as the cursor the list goes on; with `start` the same page comes again, whatever was made since. `after`
-    and `before` are seconds since 1970.
+    `next` is the cursor of the next page; `start` repeats this page, whatever was made since. `after` and `before` are
+    seconds since 1970.
     """
     wanted = _mark(visit.get_preset(preset)) if preset is not None else None
     filters = Filters(
@@ -110,7 +110,7 @@ def list_outputs(
 
 @router.get("/outputs/filters", response_model=library_answers.Filters)
 def list_filters(visit: Visitor, *, everyone: Everyone = False) -> dict[str, Any]:
-    """What there is to filter by, each with how many outputs it has."""
+    """Lists the values to filter by, each with its number of outputs."""
     owner = visit.choose_owner(is_everyone=everyone, is_shared=visit.shares_gallery)
     counts = count_values(visit.database, owner=owner)
     families = {model.id: model.family for model in visit.studio.catalog.models}
@@ -123,7 +123,7 @@ def list_filters(visit: Visitor, *, everyone: Everyone = False) -> dict[str, Any
 
 @router.post("/outputs/trash", response_model=jobs_answers.Ids)
 def throw_away_outputs(chosen: Chosen, visit: Visitor) -> dict[str, list[str]]:
-    """Moves outputs to the trash; `ids` are those that were not there yet."""
+    """Moves outputs to the trash; `ids` are those that were not in it yet."""
     return {"ids": trash.throw_away(visit.database, chosen.ids, owner=visit.whose_to_change)}
 
 
@@ -135,7 +135,7 @@ def restore_outputs(chosen: Chosen, visit: Visitor) -> dict[str, list[str]]:
 
 @router.post("/outputs/purge", response_model=jobs_answers.Ids)
 def purge_outputs(purged: Purged, visit: Visitor) -> dict[str, list[str]]:
-    """Deletes outputs for ever, files and all; only what is in the trash. `ids` are those that are gone."""
+    """Deletes outputs in the trash for ever, with their files; `ids` are those that were deleted."""
     outputs_dir = visit.studio.settings.outputs_dir
     owner = visit.owner if purged.ids is None else visit.whose_to_change  # "all of it" is never other people's
     ids = trash.purge(visit.database, outputs_dir, purged.ids, owner=owner)
@@ -147,7 +147,7 @@ def purge_outputs(purged: Purged, visit: Visitor) -> dict[str, list[str]]:
 def download_outputs(
     visit: Visitor, ids: Annotated[list[str], Form(min_length=1, max_length=MAX_IDS, description="once for each")]
 ) -> StreamingResponse:
-    """The files of several outputs as one zip, streamed. A form, so that a browser saves it as it comes."""
+    """Streams the files of several outputs as one zip. It takes a form, so that browsers save the zip as it arrives."""
     outputs = [visit.get_output(output_id) for output_id in dict.fromkeys(ids)]
     return StreamingResponse(
         stream_zip(visit.studio.settings.outputs_dir, outputs),
@@ -158,15 +158,15 @@ def download_outputs(
 
 @router.get("/outputs/{output_id}", response_model=library_answers.Output)
 def get_output(output_id: str, visit: Visitor) -> dict[str, Any]:
-    """One output with its recipe; also from the trash."""
+    """Returns an output with its recipe; also from the trash."""
     return visit.get_output(output_id).to_json()
 
 
 @router.get("/outputs/{output_id}/compare/{other_id}", response_model=library_answers.Likeness)
 def compare_outputs(output_id: str, other_id: str, visit: Visitor) -> dict[str, Any]:
-    """Whether two outputs have the same pixels: `identical`, or `psnr_db`; sizes that differ are not compared.
+    """Compares the pixels of two outputs: `identical`, or `psnr_db`; outputs of different sizes are not compared.
 
-    To see whether an output can be made again, queue its recipe and compare what comes.
+    To check whether an output is reproducible, queue its recipe and compare the result.
     """
     one, other = visit.get_output(output_id), visit.get_output(other_id)
     for output in (one, other):
@@ -176,7 +176,7 @@ def compare_outputs(output_id: str, other_id: str, visit: Visitor) -> dict[str, 
 
 @router.patch("/outputs/{output_id}", response_model=library_answers.Output)
 def change_output(output_id: str, change: Change, visit: Visitor) -> dict[str, Any]:
-    """Marks it as a favourite, or not, and sets its tags. Answers with the output as it is now."""
+    """Sets an output's favourite mark and tags. Answers with the changed output."""
     visit.get_own_output(output_id)
     output = records.change(visit.database, output_id, is_favourite=change.favourite, tags=change.tags)
     return output.to_json()
@@ -184,7 +184,7 @@ def change_output(output_id: str, change: Change, visit: Visitor) -> dict[str, A
 
 @router.delete("/outputs/{output_id}", response_model=library_answers.Output)
 def throw_away_output(output_id: str, visit: Visitor) -> dict[str, Any]:
-    """Moves it to the trash, where it stays until it is restored or purged. Answers with the output as it is now."""
+    """Moves an output to the trash, where it stays until it is restored or purged. Answers with the changed output."""
     output = visit.get_own_output(output_id)
     trash.throw_away(visit.database, [output_id], owner=output.owner)
     return visit.get_output(output_id).to_json()

@@ -1,7 +1,7 @@
-"""Presets over REST: look, save, import, export, delete; and the styles that combine with any prompt.
+"""Presets over REST: list, save, import, export, delete; and the styles that combine with any prompt.
 
-A preset that is imported or checked goes through one door (library/presets/files.py); where it came from is noted by
-the server, never taken from the file.
+All imported or checked presets pass through library/presets/files.py; their origin is recorded by the server, never
+taken from the file.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ Ids = Annotated[list[str] | None, Query(alias="id", max_length=100, description=
 
 
 class NewPreset(BaseModel):
-    """A preset to save: of an output of yours, whose picture becomes its thumbnail, or of a recipe.
+    """A preset to save: from an output of yours, whose picture becomes its thumbnail, or from a recipe.
 
-    Without `keep_seed` everybody who makes it gets a picture of their own.
+    Without `keep_seed` the preset has no seed, so every run makes a different picture.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -65,7 +65,7 @@ def list_presets(
     tag: Annotated[str | None, Query(description="only presets with this tag")] = None,
     model: Annotated[str | None, Query(description="only presets of this model")] = None,
 ) -> dict[str, Any]:
-    """Your own presets, newest first, then the shipped ones. `tags` and `models` count what all of them have."""
+    """Lists your own presets, newest first, then the shipped ones; `tags` and `models` have counts over all of them."""
     catalog = visit.studio.catalog
     entries = gallery.list_entries(visit.database, visit.presets_dir, catalog, owner=visit.owner)
     found = gallery.search(entries, catalog, words=q, tag=tag, model=model)
@@ -104,7 +104,7 @@ async def import_presets(
 ) -> dict[str, Any]:
     """Imports the body: a preset's JSON (1 MB at most) or a pack of them (zip, 16 MB at most).
 
-    `refused` says which files of a pack were left out, and why; 422 when nothing is left.
+    `refused` lists the files of a pack that were left out, and why; 422 when nothing is left.
     """
     found = await _read_found(request, visit)
     return await asyncio.to_thread(keep_found, visit, found, origin=origin, name=clean_line(name)[-80:])
@@ -112,7 +112,7 @@ async def import_presets(
 
 @router.post("/presets/check", openapi_extra=FILE_BODY, response_model=library_answers.Preset)
 async def check_preset(request: Request, visit: Visitor) -> dict[str, Any]:
-    """What importing the body would give, without keeping it: how a link with a preset inside is opened."""
+    """Checks what importing the body would give, without storing it; used to open links that contain a preset."""
     found = await _read_found(request, visit)
     preset = found.presets[0]
     gallery.require_runnable(preset, visit.studio.catalog)
@@ -122,7 +122,7 @@ async def check_preset(request: Request, visit: Visitor) -> dict[str, Any]:
 
 @router.get("/presets.zip", response_class=Response)
 def export_pack(visit: Visitor, ids: Ids = None) -> Response:
-    """Presets as one pack: a zip of their JSON files."""
+    """Exports presets as one pack, a zip of their JSON files."""
     catalog = visit.studio.catalog
     if ids:
         entries = [visit.get_preset(preset_id) for preset_id in ids]
@@ -136,35 +136,35 @@ def export_pack(visit: Visitor, ids: Ids = None) -> Response:
 
 @router.get("/preset.schema.json", responses={200: {"content": {"application/json": {"schema": SCHEMA}}}})
 def get_schema() -> dict[str, Any]:
-    """The JSON Schema of a preset's file."""
+    """Returns the JSON Schema of a preset's file."""
     return make_schema()
 
 
 @router.get("/styles", response_model=library_answers.Styles)
 def list_styles() -> dict[str, Any]:
-    """Prompt templates: `{prompt}` in `prompt` is where yours goes, `negative_prompt` is added to the negative one."""
+    """Lists prompt templates: `{prompt}` in `prompt` stands for your prompt; `negative_prompt` is added to yours."""
     return {"styles": [style.to_json() for style in read_styles()]}
 
 
 @router.get("/presets/{preset_id}", response_model=library_answers.Preset)
 def get_preset(preset_id: str, visit: Visitor) -> dict[str, Any]:
-    """One preset, shipped or your own."""
+    """Returns a preset, shipped or your own."""
     return _describe(visit, visit.get_preset(preset_id))
 
 
 @router.get("/presets/{preset_id}/thumb", response_class=FileResponse)
 def get_thumb(preset_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
-    """A WebP of at most 384 px; 404 when the preset has no picture."""
+    """Returns the thumbnail, a WebP of at most 384 px; 404 when the preset has no picture."""
     thumb = visit.get_preset(preset_id).thumb
     if thumb is None or not thumb.is_file():
         raise NotFoundError(f"Preset {preset_id!r} has no picture.")
-    # Not for ever: shipped thumbnails are redrawn when a model's weights change.
+    # Revalidated, because shipped thumbnails are redrawn when a model's weights change.
     return send_file(thumb, if_none_match=if_none_match, headers=CHECKED)
 
 
 @router.get("/presets/{preset_id}/file", response_class=Response)
 def export_preset(preset_id: str, visit: Visitor) -> Response:
-    """The preset as one JSON file, its thumbnail inside."""
+    """Exports the preset as one JSON file with its thumbnail inside."""
     preset = gallery.complete(visit.get_preset(preset_id), visit.studio.catalog)
     return _download(files.write_document(preset), files.name_file(preset), "application/json")
 
@@ -188,7 +188,7 @@ def _keep(visit: Visit, preset: Preset, *, origin: Origin, name: str = "") -> En
 
 
 def keep_found(visit: Visit, found: Found, *, origin: Origin, name: str) -> dict[str, Any]:
-    """Keeps presets that can run, or could if their model were here; raises PresetError when none is left."""
+    """Stores presets that can run, or could if their model were here; raises PresetError when none is left."""
     entries: list[Entry] = []
     refused = list(found.refused)
     for preset in found.presets:

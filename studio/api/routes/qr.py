@@ -1,4 +1,4 @@
-"""Links as QR codes, for the phone on the other side of the table."""
+"""Links as QR codes, to open them on a phone."""
 
 import io
 from typing import Annotated
@@ -26,7 +26,7 @@ class Link(BaseModel):
 
 @router.post("/qr", response_class=Response, responses={200: {"content": {"image/svg+xml": {}}}})
 def draw_qr(link: Link) -> Response:
-    """The link as an SVG; 422 when it is too long to be read by a camera."""
+    """Draws the link as a QR code in SVG; 422 when it is too long for a camera to read."""
     too_long = PresetError("The link is too long for a QR code.", advice="Share the link itself, or the file.")
     if len(link.link) > MAX_LINK_CHARS:
         raise too_long

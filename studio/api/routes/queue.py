@@ -1,4 +1,4 @@
-"""The visitor's whole line over REST: its order, and whether it is held."""
+"""The visitor's whole queue over REST: its order, and whether it is paused."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ router = APIRouter(tags=["queue"])
 
 
 class MoveBefore(BaseModel):
-    """Where a job goes: right before this one of your waiting jobs; null is the end of your line."""
+    """A job's new place: right before this one of your waiting jobs, or, with null, the end of your queue."""
 
     model_config = ConfigDict(extra="forbid")
     before: str | None
@@ -22,13 +22,13 @@ class MoveBefore(BaseModel):
 
 @router.get("/queue", response_model=jobs_answers.Queue)
 def get_queue(visit: Visitor) -> dict[str, Any]:
-    """Whether your waiting jobs are held (`is_paused`), and how many may wait at a time (`quota`)."""
+    """Tells whether your waiting jobs are paused (`is_paused`), and how many may wait at a time (`quota`)."""
     return _describe(visit)
 
 
 @router.post("/queue/pause", response_model=jobs_answers.Queue)
 def pause_queue(visit: Visitor) -> dict[str, Any]:
-    """Holds your waiting jobs where they are; a running one goes on, and so do other people's."""
+    """Pauses your waiting jobs, which keep their places; a running one goes on, and so do other people's."""
     arrange.pause(visit.database, owner=visit.owner)
     return _describe(visit)
 
@@ -42,9 +42,9 @@ def resume_queue(visit: Visitor) -> dict[str, Any]:
 
 @router.post("/jobs/{job_id}/move", response_model=jobs_answers.Job)
 def move_job(job_id: str, place: MoveBefore, visit: Visitor) -> dict[str, Any]:
-    """Puts a waiting job elsewhere in your line; 409 when it, or the one in `before`, waits no longer.
+    """Moves a waiting job within your queue; 409 when it, or the one in `before`, is no longer waiting.
 
-    What is placed by hand keeps its place: saving a model switch no longer moves your other jobs past it.
+    A job that was placed by hand keeps its place: your other jobs no longer overtake it to save a model switch.
     """
     visit.get_job(job_id)
     if place.before is not None:

@@ -1,6 +1,6 @@
-"""Recipes out of files over REST: what a picture or video says about how it was made, as a recipe for here.
+"""Reads recipes from files over REST: turns a picture's or video's metadata into a recipe for this studio.
 
-Nothing is kept: the bytes are read, and only the answer stays. What may be in a file, library/foreign finds out.
+Nothing is stored. Not here: the formats of files (library/foreign).
 """
 
 import asyncio
@@ -38,10 +38,10 @@ async def read_recipe(
     visit: Visitor,
     model: Annotated[str | None, Query(description="the model to fit to where the file's own is not here")] = None,
 ) -> dict[str, Any]:
-    """Reads the recipe in a PNG, JPEG, WebP, GIF or MP4 (20 MB at most) and keeps nothing.
+    """Reads the recipe in a PNG, JPEG, WebP, GIF or MP4 (20 MB at most) and stores nothing.
 
-    Files of Lumesh, A1111 and its relatives, Fooocus, InvokeAI, SwarmUI and ComfyUI (basic graphs). `recipe` can go to
-    `POST /api/v1/jobs`; `unusable` lists what was left out ({`what`, `why`}), `notes` what was changed, `grid` has the
+    It reads files of Lumesh, A1111 and its relatives, Fooocus, InvokeAI, SwarmUI and ComfyUI (basic graphs). `recipe`
+    fits `POST /api/v1/jobs`; `unusable` lists what was left out ({`what`, `why`}), `notes` what was changed, `grid` the
     axes of a grid's sheet. A file that carries no recipe answers with `recipe` null; 413 when it is too large, 422 when
     it cannot be read.
     """

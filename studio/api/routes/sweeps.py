@@ -1,4 +1,4 @@
-"""One recipe for many jobs over REST: counted first, queued together."""
+"""Sweeps over REST: one recipe for many jobs, counted first, queued together."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ router = APIRouter(tags=["jobs"])
 
 @router.post("/expand", response_model=jobs_answers.SweepCount)
 def count_sweep(sweep: Sweep, visit: Visitor) -> dict[str, Any]:
-    """What a prompt with choices (`{red|blue} boat`, `__animals__`) and several seeds would queue, without queueing it.
+    """Counts the jobs of a prompt with choices (`{red|blue} boat`, `__animals__`) and several seeds; queues nothing.
 
-    `count` jobs are `prompts` (of all `combinations`, unless `draws` asks for fewer at random) times `seeds`; more than
-    `limit` are refused. `examples` are the first prompts, `seconds` what all of it takes by past measurements (null:
-    never measured). `is_plain`: there is nothing to choose in the prompt.
+    `count` is `prompts` (all `combinations`, unless `draws` asks for fewer at random) times `seeds`; more than `limit`
+    are refused. `examples` are the first prompts, `seconds` estimates all jobs from past measurements (null: never
+    measured). `is_plain`: the prompt has no choices.
     """
     expanded = asking.expand_sweep(visit, sweep)
     example = sweep.recipe.model_copy(update={"prompt": expanded.template.list_prompts(1)[0]})

@@ -1,6 +1,6 @@
 """The machine over REST: devices and memory, versions, disk, caches, the worker's log, cost, and plans for other chips.
 
-Everything here concerns whoever looks after the studio (`Operator`), but for each owner's own cost.
+All routes are for operators (`Operator`), except each owner's own cost.
 Not here: measuring (worker/gauges.py), making plans (plans.py).
 """
 
@@ -38,23 +38,23 @@ Operator = Annotated[Visit, only_operators("Only admins see the machine.")]
 
 
 class CompilingError(LumeshError):
-    """The cache is in use."""
+    """The cache is in use by a compilation."""
 
     title = "A program is being compiled"
     status = 409
 
 
 class LoadingError(LumeshError):
-    """The weights are in use."""
+    """The weights are in use by a model that is loading."""
 
     title = "A model is being loaded"
     status = 409
 
 
 class Clear(BaseModel):
-    """What to delete: compiled `programs`, what the compiler said for `plans`, or `layouts` of weights on the mesh.
+    """The cache to clear: compiled `programs`, the compiler's answers for `plans`, or `layouts` of weights on the mesh.
 
-    `anyway`: even while one compiles.
+    `anyway`: clear it even during a compilation.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -64,9 +64,9 @@ class Clear(BaseModel):
 
 
 class Wanted(BaseModel):
-    """What to plan: null takes the model's default shape, and this hardware where it is a TPU (else a v6e-8).
+    """A plan to make; null stands for the model's default shape, and for this hardware if it is a TPU (else a v6e-8).
 
-    On this hardware a `mode` of null is the worker's, as `--mesh` has it, and its mesh is the worker's too.
+    On this hardware, a `mode` of null is the worker's (`--mesh`), and so is the mesh.
     """
 
     model_config = ConfigDict(
@@ -81,7 +81,7 @@ class Wanted(BaseModel):
 
 @router.get("", response_model=system_answers.System)
 def get_system(operator: Operator) -> dict[str, Any]:
-    """What the studio runs on, and how it stands.
+    """Describes the machine and its current state.
 
     `engine` is the worker; `machine` its devices with their memory in bytes, host memory, mesh and chips, measured
     every two seconds; `models` have their shapes as `warm`, `disk` or `cold`.
@@ -108,7 +108,7 @@ def get_system(operator: Operator) -> dict[str, Any]:
 
 @router.get("/disk", response_model=system_answers.Disk)
 def get_disk(operator: Operator) -> dict[str, Any]:
-    """What each part of the data directory takes in bytes and files, and what is left on its disk."""
+    """Lists each part of the data directory in bytes and files, and the free space on its disk."""
     settings = operator.studio.settings
     whole = disk_usage(settings.data_dir)
     return {
@@ -120,9 +120,9 @@ def get_disk(operator: Operator) -> dict[str, Any]:
 
 @router.get("/cache", response_model=system_answers.Caches)
 def get_cache(operator: Operator) -> dict[str, Any]:
-    """The caches: compiled programs, answers for plans, weights as they lie on the mesh.
+    """Lists the caches: compiled programs, answers for plans, sharded weights.
 
-    Bytes and files of each, and whether something is being compiled for it.
+    Each has its bytes and files, and whether something is being compiled for it.
     """
     settings = operator.studio.settings
     programs, said = measure_folder(settings.cache_dir), measure_folder(settings.data_dir / "cache" / "plan")
@@ -144,9 +144,9 @@ def get_cache(operator: Operator) -> dict[str, Any]:
 
 @router.post("/cache/clear", response_model=system_answers.ClearedCache)
 def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
-    """Empties a cache. What is in memory stays; everything else is compiled or read anew the next time it is wanted.
+    """Clears a cache. What is in memory stays; everything else is compiled or read anew when it is next needed.
 
-    While something is being compiled for it the answer is 409, unless `anyway` is true; then `was_compiling` says so.
+    During a compilation for it the answer is 409, unless `anyway` is true; then `was_compiling` says so.
     Layouts are never deleted while a model is being loaded: 409.
     """
     settings, planner = operator.studio.settings, operator.studio.planner
@@ -177,7 +177,7 @@ def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
 
 @router.get("/log", response_model=system_answers.Log)
 def get_log(operator: Operator, lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = 200) -> dict[str, list[str]]:
-    """The end of the worker's log. Tokens, passwords in addresses and other secrets are removed."""
+    """Returns the end of the worker's log, without tokens, passwords in addresses and other secrets."""
     settings = operator.studio.settings
     secrets = [settings.text_encoder_token] if settings.text_encoder_token else []
     return {"lines": read_tail(settings.worker_log, lines=lines, secrets=secrets)}
@@ -185,10 +185,10 @@ def get_log(operator: Operator, lines: Annotated[int, Query(ge=1, le=MAX_LINES)]
 
 @router.get("/usage", response_model=system_answers.Usage)
 def get_usage(visit: Visitor) -> dict[str, Any]:
-    """What jobs have cost so far: `mine`, and all `owners` you may see.
+    """Returns the cost of jobs so far: `mine`, and that of all `owners` you may see.
 
     A job costs the seconds from its start to its end, times the chips of the machine, however it ends; `cost_usd` is
-    null without a price (`chip_price`, dollars for a chip and an hour).
+    null without a price (`chip_price`, in dollars per chip and hour).
     """
     totals = cost.add_up(visit.database)
     mine = next((one for one in totals if one.owner == visit.owner), None)
@@ -202,10 +202,10 @@ def get_usage(visit: Visitor) -> dict[str, Any]:
 
 @router.get("/topologies", response_model=system_answers.Topologies)
 def list_topologies(operator: Operator) -> dict[str, Any]:
-    """The machines a plan can be made for, and which of them is this one (`here`; null: none of them).
+    """Lists the machines that a plan can be made for, and which of them is this one (`here`; null: none of them).
 
-    `here_mode` and `here_mesh` (null: chosen) are how the worker uses this one. The models of `remote_text_encoders`
-    have their prompts read on another machine; plans count their text encoder all the same.
+    `here_mode` and `here_mesh` (null: automatic) are the worker's settings. The models of `remote_text_encoders` have
+    their text encoder on another machine; plans include it all the same.
     """
     found = workers.read_worker(operator.database)
     settings = operator.studio.settings
@@ -228,12 +228,11 @@ def list_topologies(operator: Operator) -> dict[str, Any]:
 
 @router.get("/plan", response_model=system_answers.Plan)
 def get_plan(operator: Operator, wanted: Annotated[Wanted, Query()]) -> dict[str, Any]:
-    """The plan of this model, shape and topology as far as it is; starts nothing.
+    """Returns the plan for this model, shape and topology in its current state; starts nothing.
 
     `state` is `done` (see `plan`: the object that `python -m pipelines plan --json` prints, estimated by the TPU
     compiler), `running` (see `progress`), `failed` (see `error`), `cancelled` or `unknown`; `shipped` is a `plan` that
-    came with Lumesh, made before, in which the bytes of weights are those of inputs too. `other` is another plan that
-    is being made.
+    came with Lumesh, in which the bytes of weights include those of inputs. `other` is another plan that is being made.
     """
     question = _read_question(wanted, operator)
     planner = operator.studio.planner
@@ -245,9 +244,9 @@ def get_plan(operator: Operator, wanted: Annotated[Wanted, Query()]) -> dict[str
 
 @router.post("/plan", response_model=system_answers.PlanRun)
 def make_plan(wanted: Wanted, operator: Operator, response: Response) -> dict[str, Any]:
-    """Makes a plan in a process of its own: 200 with a kept one, 202 while it is made.
+    """Makes a plan in a process of its own: 200 with a cached one, 202 while it is made.
 
-    `GET /api/v1/system/plan` says how far it is; large models take minutes the first time. 409 while another one is
+    `GET /api/v1/system/plan` reports the progress; large models take minutes the first time. 409 while another one is
     being made.
     """
     run = operator.studio.planner.ask(_read_question(wanted, operator))
@@ -257,7 +256,7 @@ def make_plan(wanted: Wanted, operator: Operator, response: Response) -> dict[st
 
 @router.delete("/plan", response_model=system_answers.CancelledPlan)
 def cancel_plan(operator: Operator) -> dict[str, Any]:
-    """Ends the plan that is being made, if there is one. What was compiled for it is kept for the next try."""
+    """Cancels the plan that is being made, if any. The compiler's answers so far are kept for the next try."""
     operator.studio.planner.cancel()
     last = operator.studio.planner.last
     return {"plan": last.to_json() if last else None}
@@ -270,13 +269,13 @@ def read_versions() -> dict[str, str]:
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:  # libtpu, where there is no TPU
+        except metadata.PackageNotFoundError:  # libtpu on a machine without a TPU
             continue
     return found
 
 
 def _read_question(wanted: Wanted, operator: Visit) -> Question:
-    """Raises RecipeError for what is not in the catalogue."""
+    """Converts the request to a question for the planner; raises RecipeError for values not in the catalogue."""
     try:
         model: Model = operator.studio.catalog.get(wanted.model)
     except ModelError as error:

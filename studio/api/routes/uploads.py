@@ -1,4 +1,4 @@
-"""Pictures to start from over REST: bring one along, look at it again.
+"""Input pictures over REST: upload one, read it back.
 
 Not here: how a file arrives (upload_body.py), what is in it (library/uploads.py).
 """
@@ -32,10 +32,10 @@ PICTURE = Expected(
 
 @router.post("/uploads", status_code=201, openapi_extra=PICTURE.describe(), response_model=library_answers.Upload)
 async def create_upload(request: Request, visit: Visitor) -> dict[str, Any]:
-    """Keeps a PNG, JPEG or WebP (20 MB, 40 megapixels at most) for a recipe's `images`; unused, it goes after a day.
+    """Stores a PNG, JPEG or WebP (20 MB, 40 megapixels at most) for a recipe's `images`; deleted after a day if unused.
 
-    The form field `file`, or the picture itself as the body with its content type. 413 when it is too large, 422 when
-    it is no picture, 429 when too many are waiting for a job that uses them.
+    Send the form field `file`, or the picture itself as the body with its content type. 413 when it is too large, 422
+    when it is no picture, 429 when you have too many unused pictures.
     """
     content = await read_file_body(request, PICTURE)
     studio = visit.studio
@@ -53,14 +53,14 @@ async def create_upload(request: Request, visit: Visitor) -> dict[str, Any]:
 
 @router.get("/uploads/{upload_id}", response_class=FileResponse)
 def get_upload(upload_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
-    """The picture as it is kept: a PNG, upright, without metadata."""
+    """Returns the stored picture: a PNG, upright, without metadata."""
     upload = visit.get_upload(upload_id)
     return send_file(_find(visit, upload, upload.file), if_none_match=if_none_match)
 
 
 @router.get("/uploads/{upload_id}/thumb", response_class=FileResponse)
 def get_upload_thumb(upload_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
-    """A WebP of at most 384 px."""
+    """Returns the thumbnail, a WebP of at most 384 px."""
     upload = visit.get_upload(upload_id)
     return send_file(_find(visit, upload, upload.thumb), if_none_match=if_none_match)
 

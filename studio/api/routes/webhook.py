@@ -1,4 +1,4 @@
-"""The visitor's webhook over REST: set, look, try, remove."""
+"""The visitor's webhook over REST: set, read, test, remove."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ router = APIRouter(tags=["webhook"])
 
 
 class WebhookError(LumeshError):
-    """An address that no message can be sent to."""
+    """No message can be sent to the address."""
 
     title = "Please check the address"
     status = 422
 
 
 class Address(BaseModel):
-    """The address to tell."""
+    """The URL that receives messages."""
 
     model_config = ConfigDict(extra="forbid")
     url: str
@@ -32,17 +32,17 @@ class Address(BaseModel):
 
 @router.get("/webhook", response_model=jobs_answers.OwnWebhook)
 def get_webhook(visit: Visitor) -> dict[str, Any]:
-    """Your webhook (`url`, and in `told` how the last message went at `told_at`); null when there is none."""
+    """Returns your webhook (`url`; `told` describes the last delivery, at `told_at`); null when there is none."""
     webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
     return {"webhook": webhook.to_json() if webhook else None}
 
 
 @router.put("/webhook", response_model=jobs_answers.NewWebhook)
 def set_webhook(address: Address, visit: Visitor) -> dict[str, Any]:
-    """Tells this address of every job of yours that ends from now on; answers with the `secret`, this once.
+    """Sets the address that is called whenever a job of yours ends; answers with the `secret`, only this once.
 
     Each message is a POST of `{"type": "job.done" | "job.failed" | "job.cancelled", "timestamp", "data": {"job"}}`,
-    signed as the Standard Webhooks say, and tried for about three hours. Only public addresses are reached, unless the
+    signed as in Standard Webhooks, and retried for about three hours. Only public addresses are allowed, unless the
     server was started with `--allow-private-webhooks`.
     """
     problem = find_url_problem(address.url)
@@ -54,14 +54,14 @@ def set_webhook(address: Address, visit: Visitor) -> dict[str, Any]:
 
 @router.delete("/webhook", response_model=jobs_answers.OwnWebhook)
 def remove_webhook(visit: Visitor) -> dict[str, Any]:
-    """Tells nobody any more."""
+    """Removes your webhook."""
     webhooks.remove_webhook(visit.database, owner=visit.owner)
     return {"webhook": None}
 
 
 @router.post("/webhook/ping", response_model=jobs_answers.Ping)
 async def ping_webhook(visit: Visitor) -> dict[str, Any]:
-    """Sends a message of type `ping` now; `is_taken`, and in `told` what happened."""
+    """Sends a message of type `ping` now; `is_taken` tells whether it was accepted, `told` what happened."""
     webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
     if webhook is None:
         raise NotFoundError("There is no webhook yet.", advice="PUT /api/v1/webhook sets one.")

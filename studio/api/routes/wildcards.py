@@ -1,6 +1,6 @@
-"""Lists of words for prompts over REST: everybody reads them, whoever looks after the studio changes them.
+"""Wildcard lists for prompts over REST: everybody reads them, admins change them.
 
-They are text files in `wildcards/` of the data directory, and stay so for whoever likes an editor better.
+They are text files in `wildcards/` of the data directory, so they can be edited by hand too.
 Not here: names, limits and files (library/wildcards.py), what a prompt with lists stands for (sweeps.py).
 """
 
@@ -22,7 +22,7 @@ Line = Annotated[str, Field(max_length=MAX_PROMPT_CHARS)]
 
 
 class Words(BaseModel):
-    """The options of a list, one a line; a line that starts with # is a remark."""
+    """The options of a list, one a line; a line that starts with # is a comment."""
 
     model_config = ConfigDict(extra="forbid")
     lines: Annotated[list[Line], Field(min_length=1, max_length=MAX_LINES)]
@@ -33,14 +33,14 @@ Keeper = Annotated[Visit, only_operators("Only admins change the lists of words.
 
 @router.get("/wildcards", response_model=jobs_answers.WordLists)
 def list_lists(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
-    """Lists that prompts may name as `__name__`: text files in `wildcards/` of the data directory."""
+    """Lists the wildcards that prompts may name as `__name__`: text files in `wildcards/` of the data directory."""
     found = wildcards.list_wildcards(visit.studio.settings.wildcards_dir)
     return {"wildcards": [{"name": name, "count": count} for name, count in found.items()]}
 
 
 @router.get("/wildcards/{name:path}", response_model=jobs_answers.WordList)
 def get_list(name: str, visit: Visitor) -> dict[str, Any]:
-    """One list: its `lines` as they stand in the file, and how many of them are options (`count`), not remarks."""
+    """Returns a list: its `lines` as in the file, and how many of them are options (`count`), not comments."""
     lines = wildcards.find_wildcard(visit.studio.settings.wildcards_dir, name)
     if lines is None:
         raise _not_found(name)
@@ -49,7 +49,7 @@ def get_list(name: str, visit: Visitor) -> dict[str, Any]:
 
 @router.put("/wildcards/{name:path}", response_model=jobs_answers.WordCount)
 def set_list(name: str, words: Words, visit: Keeper) -> dict[str, Any]:
-    """Creates a list or puts another one in its place; `count` is the number of its options. For admins."""
+    """Creates or replaces a list; `count` is the number of its options. For admins."""
     count = wildcards.save_wildcard(visit.studio.settings.wildcards_dir, name, words.lines)
     visit.note("words.changed", name=name)
     return {"name": name, "count": count}

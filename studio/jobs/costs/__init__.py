@@ -1,1 +1,1 @@
-"""What jobs cost: seconds from history, chip seconds, and money."""
+"""Costs of jobs: estimated seconds from history, chip seconds, and money."""

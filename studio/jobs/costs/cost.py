@@ -1,8 +1,8 @@
-"""What jobs cost: the seconds they held the machine, times its chips; money where a price is set.
+"""Costs of jobs in chip seconds: the seconds that a job held the machine, times its chips; in money if a price is set.
 
-A job holds all chips of its worker from its start to its end, load and compilation included, however it ends; jobs that
-run as one batch share them by their outputs, and when one gives up the others have its part. A retry adds to what the
-job has cost before. Money is counted at the price of that moment and stays as it was when the price changes.
+A job holds all chips of its worker from its start to its end, load and compilation included, however it ends. Jobs of
+one batch share the machine in proportion to their outputs; when one gives up, the others take over its share. A retry
+adds to the job's earlier cost. Money is charged at the current price and is not revised when the price changes.
 """
 
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """`usd` is None without a price."""
+    """A cost; `usd` is None when no price is set."""
 
     chip_seconds: float
     usd: float | None
 
     def share(self, count: int) -> "Cost":
-        """What one of `count` outputs cost."""
+        """Returns the cost of one of `count` outputs."""
         return Cost(chip_seconds=self.chip_seconds / count, usd=None if self.usd is None else self.usd / count)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What one owner's jobs have cost so far."""
+    """The total cost of one owner's jobs so far."""
 
     owner: str
     jobs: int
@@ -37,12 +37,12 @@ class Usage:
 
 
 _OUTPUTS = "json_extract(recipe, '$.batch_size')"
-# Of the whole machine, until :now.
+# Seconds for which a job held the whole machine, until :now; a batch counts each job's share.
 _HELD_S = "held_s + machine_share * max(0, :now - coalesce(shared_at, started_at))"
 
 
 def share_machine(tx: Transaction, worker: str | None, *, since: float) -> None:
-    """Shares a worker's machine among all jobs that it runs, which are one batch, by their outputs."""
+    """Divides a worker's machine among the jobs that it runs as one batch, in proportion to their outputs."""
     running = "state = :running AND worker = :worker"
     tx.execute(
         f"UPDATE jobs SET held_s = {_HELD_S}, shared_at = :now, "
@@ -52,7 +52,7 @@ def share_machine(tx: Transaction, worker: str | None, *, since: float) -> None:
 
 
 def measure(tx: Transaction, job_id: str, *, ended_at: float) -> Cost:
-    """The cost of what a running job held of its worker's machine from its start to then."""
+    """Returns what a running job has cost from its start to `ended_at`, by its share of the worker's machine."""
     held = tx.execute(
         f"SELECT {_HELD_S} AS seconds, chips, chip_price FROM jobs JOIN workers ON workers.id = jobs.worker "
         "WHERE jobs.id = :id",
@@ -63,7 +63,7 @@ def measure(tx: Transaction, job_id: str, *, ended_at: float) -> Cost:
 
 
 def charge(tx: Transaction, job_id: str, to: JobState, *, ended_at: float) -> dict[str, Any]:
-    """The columns that a job's end sets beside its state; none for a job that never started."""
+    """Returns the cost columns to set when a job ends; empty for a job that never started."""
     row = tx.execute(
         "SELECT jobs.state, chip_seconds, cost_usd, heartbeat_at "
         "FROM jobs LEFT JOIN workers ON workers.id = jobs.worker WHERE jobs.id = ?",
@@ -71,7 +71,7 @@ def charge(tx: Transaction, job_id: str, to: JobState, *, ended_at: float) -> di
     ).fetchone()
     if row is None or row["state"] != JobState.RUNNING:
         return {}
-    # A server that comes back after hours did not work all the time.
+    # An interrupted job is charged until its worker's last heartbeat: the server may have been down for hours since.
     worked_until = min(ended_at, row["heartbeat_at"]) if to is JobState.INTERRUPTED else ended_at
     cost = measure(tx, job_id, ended_at=worked_until)
     usd = row["cost_usd"] if cost.usd is None else (row["cost_usd"] or 0.0) + cost.usd
@@ -79,7 +79,7 @@ def charge(tx: Transaction, job_id: str, to: JobState, *, ended_at: float) -> di
 
 
 def add_up(database: Database) -> list[Usage]:
-    """Each owner's running total, the largest first."""
+    """Returns each owner's running total, the largest first."""
     rows = database.read(
         "SELECT owner, count(*) AS jobs, sum(chip_seconds) AS chip_seconds, sum(cost_usd) AS cost_usd FROM jobs "
         "WHERE chip_seconds > 0 GROUP BY owner ORDER BY sum(chip_seconds) DESC"

@@ -1,7 +1,7 @@
-"""How long things take here, from what was measured on the same device.
+"""Estimates of how long jobs take, from measurements on the same device.
 
-Every finished job leaves its seconds and the device they are of; a new one is promised the median of the last few like
-it on the device of its worker. What was never measured is None, never a guess.
+Every finished job stores its timings and the device that they are from; a new job's estimate is the median of the last
+few similar runs on its worker's device. Unmeasured durations are None, never guessed.
 Not here: the time left of a running job (worker/progress.py sees its steps).
 """
 
@@ -22,8 +22,8 @@ from studio.jobs.workers import LOCAL, WorkerRow, read_worker
 
 READ_ROWS = 500
 _COLUMNS = "timings.model, shape, batch_size, load_s, compile_s, cache_s, step_s, fixed_s, estimated_s, took_s"
-# Rows that name no device are older than the column, and of the local worker's. A worker that is still coming up has no
-# device yet: it will most likely be one that was here before.
+# Rows without a device are older than the column, and from the local worker. A worker that is still starting has no
+# device yet; it will most likely have one that was measured before, so all rows match.
 _ROWS = f"""
 SELECT {_COLUMNS}, at > cache_cleared_at AS is_cached FROM timings JOIN workers ON workers.id = :worker
 WHERE timings.device = workers.device OR workers.device = '' OR (timings.device = '' AND workers.id = '{LOCAL}')
@@ -34,11 +34,11 @@ SAMPLES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Seconds of one run; None where the run did not include that part.
+    """The timings of one run in seconds; None for a part that the run did not include.
 
-    A shape becomes warm in `compile_s`, or in `cache_s` when its programs are in the compilation cache; `fixed_s` is
-    encode, decode and save. `estimated_s` is what was expected of the whole run, `took_s` what it took.
-    `is_cached` says whether the compilation cache was left alone since.
+    A shape becomes warm in `compile_s`, or in `cache_s` when its programs are in the compilation cache. `fixed_s`
+    covers encode, decode and save. `estimated_s` is the estimate for the whole run, `took_s` its actual duration.
+    `is_cached` tells whether the compilation cache has not been cleared since.
     """
 
     model: str
@@ -64,7 +64,7 @@ class History:
         return _median(row.load_s for row in self._groups.get((model,), ()))
 
     def warm_s(self, model: str, programs: str, *, shape_state: str) -> float | None:
-        """What making the shape warm takes from where it is."""
+        """Returns the seconds that it takes to make a shape warm from its current state."""
         if shape_state == "warm":
             return 0.0
         rows = self._groups.get((model, programs), ())
@@ -77,7 +77,7 @@ class History:
         return _median(row.fixed_s for row in self._like(recipe, programs))
 
     def estimate_error(self, recipe: Recipe, programs: str) -> float | None:
-        """By what part of the estimate the past ones were wrong, either way; None when there were none."""
+        """Returns the median relative error of past estimates, in either direction; None when there were none."""
         return _median(
             abs(row.took_s - row.estimated_s) / row.estimated_s
             for row in self._like(recipe, programs)
@@ -85,7 +85,7 @@ class History:
         )
 
     def has_run(self, model: str, programs: str) -> bool:
-        """Whether these programs were compiled here before, so that the compilation cache has them."""
+        """Tells whether these programs were compiled here and are still in the compilation cache."""
         return any(row.is_cached for row in self._groups.get((model, programs), ()))
 
     def _like(self, recipe: Recipe, programs: str) -> list[Measured]:
@@ -94,7 +94,7 @@ class History:
 
     @cached_property
     def _groups(self) -> dict[tuple[str | int, ...], list[Measured]]:
-        """Rows by model, by programs, and by batch size too: a long queue asks for each of its jobs."""
+        """Rows indexed by model, programs and batch size, because a long queue looks up each of its jobs."""
         groups: dict[tuple[str | int, ...], list[Measured]] = {}
         for row in self.rows:
             groups.setdefault((row.model,), []).append(row)
@@ -104,7 +104,7 @@ class History:
 
 
 def record(tx: Transaction, measured: Measured, worker: str = LOCAL) -> None:
-    """Remembers what a run took on the device of this worker."""
+    """Stores a run's timings under the device of this worker."""
     tx.execute(
         "INSERT INTO timings (model, shape, batch_size, load_s, compile_s, cache_s, step_s, fixed_s, estimated_s, "
         "took_s, at, device) SELECT :model, :shape, :batch_size, :load_s, :compile_s, :cache_s, :step_s, :fixed_s, "
@@ -114,14 +114,14 @@ def record(tx: Transaction, measured: Measured, worker: str = LOCAL) -> None:
 
 
 def read_history(database: Database, worker: str = LOCAL) -> History:
-    """What was measured on the device of this worker, newest first."""
+    """Reads the measurements from this worker's device, newest first."""
     return History(tuple(Measured(**row) for row in database.read(_ROWS, {"worker": worker})))
 
 
 def estimate_job_s(
     history: History, recipe: Recipe, *, programs: str, shape_state: str, is_resident: bool
 ) -> float | None:
-    """Seconds from start to end of a job; None when its programs were never run here."""
+    """Estimates a job's seconds from start to end; None when its programs were never run here."""
     step_s, fixed_s = history.step_s(recipe, programs), history.fixed_s(recipe, programs)
     if step_s is None or fixed_s is None:
         return None
@@ -131,14 +131,14 @@ def estimate_job_s(
 
 
 def read_shape_state(worker: WorkerRow, history: History, model: str, programs: str) -> str:
-    """`warm`, `disk` or `cold`: the worker's word for the resident model, the history's for the others."""
+    """Returns `warm`, `disk` or `cold`: from the worker for its resident model, from the history for other models."""
     if worker.model == model and programs in worker.shapes:
         return worker.shapes[programs]
     return "disk" if history.has_run(model, programs) else "cold"
 
 
 def describe_recipe(database: Database, recipe: Recipe, *, programs: str) -> dict[str, Any]:
-    """What a resolved recipe would cost if it ran now: what REST answers and the page says below the sizes."""
+    """Estimates what a resolved recipe would cost if it ran now, for REST and the line below the page's sizes."""
     worker, history = read_worker(database), read_history(database)
     state = read_shape_state(worker, history, recipe.model, programs)
     is_resident = worker.model == recipe.model
@@ -151,9 +151,9 @@ def describe_recipe(database: Database, recipe: Recipe, *, programs: str) -> dic
 
 
 def estimate_many_s(database: Database, recipe: Recipe, *, programs: str, count: int) -> float | None:
-    """Seconds of so many jobs alike: only the first one loads and compiles; None when they never ran here.
+    """Estimates the seconds of `count` equal jobs, of which only the first loads and compiles.
 
-    As many as the loaded model makes at once run as one.
+    Jobs that the loaded model can make at once count as one run. Returns None when their programs never ran here.
     """
     worker, history = read_worker(database), read_history(database)
     state = read_shape_state(worker, history, recipe.model, programs)
@@ -166,7 +166,7 @@ def estimate_many_s(database: Database, recipe: Recipe, *, programs: str, count:
 
 
 def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]]:
-    """The catalogue with what each shape costs here: what REST lists and the size picker shows."""
+    """Returns the catalogue with the estimated cost of each shape, for REST and the size picker."""
     worker, history = read_worker(database), read_history(database)
     return [
         {
@@ -212,7 +212,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
 
 
 def _describe_shape(worker: WorkerRow, history: History, model: Model, shape: Shape) -> dict[str, Any]:
-    """`seconds` is a default picture from now on, with load and compilation as they stand."""
+    """Describes a shape; `seconds` estimates a job with default settings now, load and compilation included."""
     recipe, name = Recipe(model=model.id, prompt="", shape=str(shape), steps=model.steps), str(shape)
     state, is_resident = read_shape_state(worker, history, model.id, name), worker.model == model.id
     return {

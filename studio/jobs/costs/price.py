@@ -1,7 +1,7 @@
-"""What a row of different jobs would cost if it ran now: model switches, compilations, seconds.
+"""The price of a sequence of different jobs if it ran now: model switches, compilations, seconds.
 
-Everything is what was measured on this machine; what never was is None, and so is the sum then.
-Not here: what a single job takes (estimates.py), the wait of jobs that are queued (places.py).
+All figures were measured on this machine; an unmeasured one is None and makes the sum None.
+Not here: the estimate for a single job (estimates.py), the wait of queued jobs (places.py).
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from studio.jobs.workers import read_worker
 
 @dataclass(frozen=True, kw_only=True)
 class Warming:
-    """Programs that are not in memory: `state` is disk or cold."""
+    """Programs that must become warm first; `state` is disk or cold."""
 
     model: str
     programs: str
@@ -29,7 +29,7 @@ class Warming:
 
 @dataclass(kw_only=True)
 class Price:
-    """`loads` maps a model that must be loaded to its seconds; loading one that nobody has in memory counts too."""
+    """The price of a sequence of jobs; `loads` maps each model that must be loaded to its seconds, the first too."""
 
     seconds: float | None = 0.0
     loads: dict[str, float | None] = field(default_factory=dict[str, float | None])
@@ -44,7 +44,7 @@ class Price:
 
 
 def price_line(database: Database, line: Sequence[Wanted]) -> Price:
-    """Of these jobs in this order, one model after the other; those that will run together as one."""
+    """Prices these jobs in this order; jobs that will run as one batch count once."""
     worker, history = read_worker(database), read_history(database)
     price = Price()
     resident = worker.model

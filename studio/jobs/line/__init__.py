@@ -1,1 +1,1 @@
-"""The line of waiting jobs: who is next, why, who joins a batch, and when everybody's turn comes."""
+"""The line of waiting jobs: which is next and why, which join a batch, and when each one's turn comes."""

@@ -1,8 +1,8 @@
-"""Who joins whose batch: one pure rule, which claiming obeys and places foretell.
+"""Which waiting jobs join a batch: one pure rule, used both to claim jobs and to predict their places.
 
-`choose_company` is the rule. claims.claim_others gives it the rows as they stand; `Company` gives it every waiting job
-beforehand, and knows as much: nobody joins where a run makes one output, nor with a model that is not loaded, as how
-many that one makes at once is not known yet.
+`choose_company` is the rule. claims.claim_others applies it to the current rows; `Company` applies it to all waiting
+jobs in advance. No job joins where a run makes one output, or with a model that is not loaded, because the number of
+outputs that such a model makes at once is not known yet.
 """
 
 from collections import Counter
@@ -15,14 +15,14 @@ from pipelines.recipe import Recipe
 from studio.jobs.job import GENERATE
 from studio.jobs.line.order import Waiting
 
-LOOK_AHEAD = 200  # jobs of the model that may join a batch
+LOOK_AHEAD = 200  # waiting jobs of the same model that are considered for a batch
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """What a waiting job would bring into a batch: so many `outputs`, of a `kind` that only its equals may join.
+    """A waiting job's contribution to a batch: its number of `outputs`, and the `kind` that all of a batch must share.
 
-    A `kind` of None runs alone.
+    A job whose `kind` is None runs alone.
     """
 
     kind: Hashable | None
@@ -30,7 +30,7 @@ class Share:
 
     @classmethod
     def of(cls, job_kind: str, recipe: Recipe, programs: str) -> "Share":
-        """What a job of this kind brings: batches are of pictures and videos alone."""
+        """Returns a job's contribution; only pictures and videos are batched."""
         kind = find_kind(recipe) if job_kind == GENERATE else None
         return cls(kind=None if kind is None else (programs, kind), outputs=recipe.batch_size)
 
@@ -44,10 +44,10 @@ def choose_company(
     look: Callable[[Waiting], Share],
     has_more: Callable[[int], bool] = bool,
 ) -> list[Waiting]:
-    """The jobs in turn that join the `first` one, of this kind, for at most `room` outputs more.
+    """Returns the jobs, in turn, of this kind that join the `first` one, for at most `room` more outputs.
 
-    `look` tells what a job would bring; only jobs of the first one's model are looked at, and LOOK_AHEAD of them.
-    `has_more` may end the search early: it says whether any job is left that fits into that much room.
+    `look` returns a job's contribution; only the next LOOK_AHEAD jobs of the same model are considered.
+    `has_more` may end the search early: it tells whether any remaining job fits into that much room.
     """
     chosen: list[Waiting] = []
     if kind is None:
@@ -66,9 +66,9 @@ ALONE = Share(kind=None, outputs=1)
 
 
 class Company:
-    """Waiting jobs by id, of which it foretells who will join whom. Each job is asked for, and chosen, once.
+    """Predicts which waiting jobs, given by id, will join which batch. Each job must be passed or chosen only once.
 
-    Jobs that it does not know run alone.
+    Jobs with unknown ids run alone.
     """
 
     def __init__(self, shares: Mapping[str, Share]) -> None:
@@ -76,7 +76,7 @@ class Company:
         self._left = Counter((share.kind, share.outputs) for share in shares.values() if share.kind is not None)
 
     def choose(self, first: Waiting, turns: Iterable[Waiting], *, room: int) -> list[Waiting]:
-        """The jobs in turn that join the job whose turn it is, into a run of `room` outputs in all."""
+        """Returns the jobs, in turn, that join the `first` one in a run of `room` outputs in all."""
         share = self._shares.get(first.id, ALONE)
         self._left[share.kind, share.outputs] -= 1
 

@@ -1,8 +1,8 @@
-"""The line played forward: which worker takes which job when, if nobody else comes.
+"""Simulation of the queue: which worker takes which job when, if no further jobs arrive.
 
-Whoever is free first takes the job whose turn it is for the model that it has loaded, with those who join its batch,
-and is free again when that would be done. Pure: rows in, places out.
-Not here: the order itself (order.py), reading the rows (places.py), what a single job takes (estimates.py).
+The worker that is free first takes the next job for its loaded model, together with the jobs that join the batch, and
+is free again after their estimated time. Pure: rows in, places out.
+Not here: the order itself (order.py), reading the rows (places.py), the estimate for a single job (estimates.py).
 """
 
 from collections import Counter
@@ -18,10 +18,10 @@ from studio.jobs.workers import WorkerRow
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A waiting job's place in the whole line: 1 is next. `reason` says why it waits.
+    """A waiting job's `position` in the whole line (1 is next), and the `reason` why it waits.
 
-    `eta_s` is how long until its picture (None: never measured, or paused); `eta_error_s` is by how much it may be
-    wrong, as past estimates were; None when there were none.
+    `eta_s` is the time until its outputs are done (None: never measured, or paused); `eta_error_s` is its likely
+    error, judged by past estimates (None when there were none).
     """
 
     position: int
@@ -32,7 +32,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What somebody waits for."""
+    """The properties of a waiting job that its estimate depends on."""
 
     kind: str
     owner: str
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """What a worker does now; `eta_s` is None when it has only just begun."""
+    """The job that a worker runs now; `eta_s` is None when it has only just begun."""
 
     recipe: Recipe
     programs: str
@@ -51,10 +51,10 @@ class Running:
 
 @dataclass(kw_only=True)
 class Server:
-    """A worker, and how far it is in the future that is being played: free in `free_s`, give or take `error_s`.
+    """A worker and its simulated state: it is free in `free_s`, give or take `error_s`.
 
-    `resident` is the model that its next job finds loaded, `ready` which programs of it became warm meanwhile. Seconds
-    are None from the first job on whose programs were never measured on its device.
+    `resident` is the model that its next job finds loaded; `ready` holds the model's programs that became warm in the
+    simulation. Seconds are None from the first job on whose programs were never measured on this device.
     """
 
     row: WorkerRow
@@ -78,7 +78,7 @@ class Server:
         self._switch_s = self.history.load_s(self.resident)
 
     def take(self, plan: Plan, company: Company) -> list[PlaceInLine]:
-        """The jobs that it would run next, as one batch."""
+        """Takes from the plan the jobs that this worker would run next, as one batch."""
 
         def join(first: Waiting, others: Iterator[Waiting]) -> list[Waiting]:
             room = self.row.outputs_at_once if first.model == self.row.model else 0
@@ -87,7 +87,7 @@ class Server:
         return plan.serve(self.resident, self._switch_s, join=join)
 
     def run(self, recipe: Recipe, programs: str) -> None:
-        """Moves on to the end of such a job."""
+        """Advances the simulated state to the end of such a job."""
         own_s, own_error_s = self._estimate(recipe, programs)
         self.free_s = _add(self.free_s, own_s)
         self.error_s = None if self.free_s is None else _add(self.error_s, own_error_s)
@@ -97,7 +97,7 @@ class Server:
         self.ready.add((recipe.model, programs))
 
     def _estimate(self, recipe: Recipe, programs: str) -> tuple[float | None, float | None]:
-        """A job's seconds, and by how much they may be wrong. A long line is mostly more of the same."""
+        """Estimates a job's seconds and their error. Cached, because jobs of a long line are mostly alike."""
         key = (recipe.model, programs)
         state = "warm" if key in self.ready else read_shape_state(self.row, self.history, *key)
         is_resident = self.resident == recipe.model
@@ -109,7 +109,7 @@ class Server:
 
 
 def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -> dict[str, Place]:
-    """The place of each job that was `asked` for, the one that runs first in front. Moves the servers on."""
+    """Returns the place of each `asked` job, in the order in which they run. Advances the servers' simulated state."""
     plan = Plan(line)
     makes_many = any(server.row.outputs_at_once > 1 for server in servers)
     shares = {name: Share.of(job.kind, job.recipe, job.programs) for name, job in asked.items()} if makes_many else {}
@@ -117,7 +117,7 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
     is_coming_up = all(server.row.state.is_coming_up for server in servers)
     activity = servers[0].row.activity if is_coming_up else ""
     is_busy = all(server.running for server in servers)
-    before: Counter[str] = Counter()  # jobs before, of each owner
+    before: Counter[str] = Counter()  # owner -> number of that owner's jobs in front
     places: dict[str, Place] = {}
     while served := (server := _find_free(servers)).take(plan, company):
         for turn in served:
@@ -144,12 +144,12 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
 
 
 def _find_free(servers: Sequence[Server]) -> Server:
-    """Who is free first; whoever is not known to become free comes last."""
+    """Returns the server that is free first; servers with unknown times come last."""
     return min(servers, key=lambda server: (server.free_s is None, server.free_s or 0.0))
 
 
 def _say_place(before: Counter[str], *, owner: str, is_busy: bool) -> str:
-    """Why a job waits that waits for nothing but its turn."""
+    """Words the reason of a job that waits for nothing but its turn."""
     count = before.total()
     if not count:
         return "next, when the running job ends" if is_busy else "next"
@@ -161,7 +161,7 @@ def _say_place(before: Counter[str], *, owner: str, is_busy: bool) -> str:
 
 
 def _add(one: float | None, other: float | None) -> float | None:
-    """What is unknown stays unknown."""
+    """Adds two durations; the sum with an unknown one (None) is unknown."""
     return None if one is None or other is None else one + other
 
 

@@ -1,9 +1,9 @@
 """Which waiting job runs next.
 
-Three wishes, in this order. Owners take turns, whoever was served longest ago first; within an owner the order of the
-queue counts, which is that of arrival until somebody moves a job. Swapping models costs a reload, so a job may be
-overtaken by at most `MAX_OVERTAKES` jobs of the resident model; but what an owner placed by hand neither overtakes nor
-is overtaken by that owner's other jobs. A paused owner's jobs stay. Pure: rows in, job and reason out.
+Three rules, in this order. Owners take turns (round robin), whoever was served longest ago first. An owner's jobs keep
+the order of the queue, which is that of arrival until somebody moves a job. Swapping models costs a reload, so a job
+may be overtaken by at most `MAX_OVERTAKES` jobs of the resident model; but a job that its owner placed by hand neither
+overtakes nor is overtaken by that owner's other jobs. A paused owner's jobs stay. Pure: rows in, job and reason out.
 Not here: claiming (claims.py), showing (queue.py and the page).
 """
 
@@ -19,7 +19,7 @@ PAUSED = "paused"
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A waiting job as far as its order matters."""
+    """The properties of a waiting job that decide its order."""
 
     id: str
     model: str
@@ -30,7 +30,7 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Everybody who waits: `jobs` in the order of the queue, `owners` with whoever is to be served first in front.
+    """All waiting `jobs` in the order of the queue, and their `owners` in the order in which they are served next.
 
     An owner who is not in `owners` is paused.
     """
@@ -41,9 +41,9 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceInLine:
-    """A waiting job at its place in line, with the reason when that is not its place of arrival.
+    """A waiting job at its place in line, with the reason if it differs from the place of arrival.
 
-    `together_with` is the job before it whose batch it joins.
+    `together_with` is the id of the earlier job whose batch it joins.
     """
 
     job_id: str
@@ -53,11 +53,11 @@ class PlaceInLine:
 
 
 Join = Callable[[Waiting, Iterator[Waiting]], Sequence[Waiting]]
-"""Who joins the first one's batch, of all others in turn (batch_join.py)."""
+"""Chooses the jobs that join the first one's batch, from all others in turn (batch_join.py)."""
 
 
 def choose_next(line: Line, resident: str | None) -> Waiting | None:
-    """The first job of the resident model that may overtake everybody before it; else the first in turn."""
+    """Returns the first job of the resident model that may overtake all jobs before it, else the first in turn."""
     own = _group(line)
     overtaken = {job.id: job.overtaken for job in line.jobs}
     *_, chosen = _choose(_take_turns(own), resident, overtaken, owners=len(own)) or (None,)
@@ -65,7 +65,7 @@ def choose_next(line: Line, resident: str | None) -> Waiting | None:
 
 
 def take_turns(line: Line) -> list[Waiting]:
-    """The first job of each owner, then the second of each, and so on; without those of paused owners."""
+    """Returns the first job of each owner, then the second of each, and so on, without those of paused owners."""
     return list(_take_turns(_group(line)))
 
 
@@ -76,7 +76,7 @@ def plan_turns(
     *,
     join: Join = lambda _first, _others: (),
 ) -> list[PlaceInLine]:
-    """The whole line in the order in which one worker runs it if nobody else comes; paused jobs come last."""
+    """Returns the line in the order in which one worker runs it if no further jobs arrive; paused jobs come last."""
     plan = Plan(line)
     planned: list[PlaceInLine] = []
     while served := plan.serve(resident, switch_s, join=join):
@@ -86,10 +86,10 @@ def plan_turns(
 
 
 class Plan:
-    """The line as workers take job after job from it.
+    """The line from which workers take job after job.
 
-    Who joins a batch makes nobody wait longer, so it overtakes nobody. A line may have a thousand jobs: nothing here
-    looks at all of them for each of them.
+    Joining a batch delays nobody, so it does not count as overtaking. A line may have a thousand jobs, so nothing here
+    is quadratic in their number.
     """
 
     def __init__(self, line: Line) -> None:
@@ -101,9 +101,9 @@ class Plan:
     def serve(
         self, resident: str | None, switch_s: float | None = None, *, join: Join = lambda _first, _others: ()
     ) -> list[PlaceInLine]:
-        """The job that a worker with this model takes now, and behind it those who join; empty when nobody waits.
+        """Takes the next job for a worker with this model, and the jobs that join it; empty when no job waits.
 
-        `switch_s` is what a switch from that model costs.
+        `switch_s` is the cost of a switch away from that model, for the reason.
         """
         ran = _choose(_take_turns(self._own), resident, self._overtaken, owners=len(self._own))
         if not ran:
@@ -121,14 +121,14 @@ class Plan:
         return [first, *others]
 
     def list_paused(self) -> list[PlaceInLine]:
-        """Jobs that nobody takes, in the order of the queue."""
+        """Returns the jobs of paused owners, in the order of the queue."""
         served = set(self._line.owners)
         paused = (job for job in self._line.jobs if job.owner not in served)
         return [PlaceInLine(job_id=job.id, model=job.model, reason=PAUSED) for job in paused]
 
 
 def _serve(own: dict[str, list[Waiting]], job: Waiting) -> None:
-    """Its owner then stands behind the other owners."""
+    """Removes a job; its owner then stands behind the other owners."""
     jobs = own.pop(job.owner)
     jobs.remove(job)
     if jobs:
@@ -136,7 +136,7 @@ def _serve(own: dict[str, list[Waiting]], job: Waiting) -> None:
 
 
 def _group(line: Line) -> dict[str, list[Waiting]]:
-    """The jobs of each owner who is not paused, whoever is to be served first in front."""
+    """Groups the jobs by owner, in the order in which owners are served next; leaves out paused owners."""
     own: dict[str, list[Waiting]] = {owner: [] for owner in line.owners}
     for job in line.jobs:
         if job.owner in own:
@@ -151,8 +151,8 @@ def _take_turns(own: Mapping[str, Sequence[Waiting]]) -> Iterator[Waiting]:
 def _choose(
     turns: Iterator[Waiting], resident: str | None, overtaken: Mapping[str, int], *, owners: int
 ) -> list[Waiting]:
-    """The job that runs next, behind those it overtakes; empty when nobody waits."""
-    placing: set[str] = set()  # owners of a job placed by hand that stands before
+    """Returns the jobs that are overtaken, then the job that runs next; empty when no job waits."""
+    placing: set[str] = set()  # owners of an earlier job that was placed by hand
     seen: set[str] = set()
     before: list[Waiting] = []
     for job in turns:
@@ -170,17 +170,17 @@ def _choose(
 
 
 class _Passed:
-    """Who ran before a job although it arrived first; `places` are those of arrival."""
+    """Records which jobs ran before an earlier arrival; `places` are the places of arrival."""
 
     def __init__(self, places: Mapping[str, int]) -> None:
         self._places = places
         self._ran: list[int] = []  # places of those that ran, sorted
-        self._ran_of: defaultdict[str, list[int]] = defaultdict(list)  # of one owner
+        self._ran_of: defaultdict[str, list[int]] = defaultdict(list)  # the same for each owner
         self._for_model: defaultdict[str, list[Waiting]] = defaultdict(list)
-        self._along: Counter[str] = Counter()  # jobs that ran together with those
+        self._along: Counter[str] = Counter()  # number of jobs that ran in the batches of those
 
     def note(self, chosen: Waiting, waited: Sequence[Waiting], *, along: int) -> None:
-        """`chosen` ran, with so many others `along`, and overtook those who `waited` for the sake of its model."""
+        """Records that `chosen` ran, with `along` others in its batch, and overtook the `waited` jobs for its model."""
         place = self._places[chosen.id]
         insort(self._ran, place)
         insort(self._ran_of[chosen.owner], place)
@@ -189,7 +189,7 @@ class _Passed:
             self._along[job.id] += along
 
     def explain(self, job: Waiting, *, switch_s: float | None) -> PlaceInLine:
-        """The job's turn, with the reason why it comes no sooner."""
+        """Returns the job's place, with the reason why it is not sooner."""
         for_model = self._for_model[job.id]
         reasons: list[str] = []
         if of_others := self._count_others(job, for_model):
@@ -201,7 +201,7 @@ class _Passed:
         return PlaceInLine(job_id=job.id, model=job.model, reason="; ".join(reasons))
 
     def _count_others(self, job: Waiting, for_model: Sequence[Waiting]) -> int:
-        """Jobs of other owners that arrived later and ran before, but for those that did so for their model."""
+        """Counts other owners' jobs that arrived later but ran before, except those that did so for their model."""
         place, own = self._places[job.id], self._ran_of[job.owner]
         later = len(self._ran) - bisect(self._ran, place) - (len(own) - bisect(own, place))
         return later - sum(one.owner != job.owner and self._places[one.id] > place for one in for_model)

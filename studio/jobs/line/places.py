@@ -1,7 +1,7 @@
-"""Each waiting job's place in line: its number, why it is there, and how long it takes until its picture.
+"""Each waiting job's place in line: its number, the reason for it, and the time until its outputs are done.
 
-Every page reads its queue anew after every event, and all of them ask the same: the places are worked out once for each
-event, whoever asks. Not here: how they are worked out (foresight.py).
+Every page reads its queue anew after every event, so the places are cached: they are computed once per event for all
+readers. Not here: how they are computed (foresight.py).
 """
 
 import threading
@@ -22,7 +22,7 @@ from studio.jobs.workers import WorkerState, read_workers
 
 @dataclass(kw_only=True)
 class _Known:
-    """The places as of the event `last_id`."""
+    """The cached places, valid as of the event `last_id`."""
 
     last_id: int = -1
     places: dict[str, Place] = field(default_factory=dict[str, Place])
@@ -34,7 +34,7 @@ _lock = threading.Lock()
 
 
 def with_places(database: Database, jobs: list[Job]) -> list[Job]:
-    """The jobs, waiting ones with their places. Not within a transaction, whose events may yet be undone."""
+    """Adds places to waiting jobs. Must not be called within a transaction, whose events may yet be rolled back."""
     if not any(job.state is JobState.QUEUED for job in jobs):
         return jobs
     places = _know_places(database)
@@ -42,17 +42,17 @@ def with_places(database: Database, jobs: list[Job]) -> list[Job]:
 
 
 def in_line(database: Database, job_ids: Sequence[str]) -> list[str]:
-    """Those that wait, in the order in which they will run."""
+    """Returns the ids of the waiting ones among these jobs, in the order in which they will run."""
     places = _know_places(database)
     return sorted((job_id for job_id in job_ids if job_id in places), key=lambda job_id: places[job_id].position)
 
 
 def _know_places(database: Database) -> dict[str, Place]:
-    """Whatever changes a place appends an event in its transaction, so as long as there is no new one they hold."""
+    """Returns the cached places, valid until a new event: whatever changes a place appends one in its transaction."""
     with _lock:
         known = _known.setdefault(database, _Known())
     with known.lock:
-        last_id = events.read_last_id(database)  # before the places: what happens between makes them newer, not older
+        last_id = events.read_last_id(database)  # read first: a change in between makes the places newer, not older
         if known.last_id != last_id:
             known.places = read_places(database)
             known.last_id = last_id
@@ -60,9 +60,9 @@ def _know_places(database: Database) -> dict[str, Place]:
 
 
 def read_places(database: Database) -> dict[str, Place]:
-    """The places of everybody who waits, worked out anew, also inside a transaction of this thread.
+    """Computes the places of all waiting jobs without the cache; also works inside a transaction of this thread.
 
-    An eta ends at the first job in line that was never measured.
+    Jobs have no eta from the first one on whose programs were never measured.
     """
     rows = database.read("SELECT id, kind, owner, recipe, programs FROM jobs WHERE state = ?", (JobState.QUEUED,))
     asked = {
@@ -78,7 +78,7 @@ def read_places(database: Database) -> dict[str, Place]:
 
 
 def _read_servers(database: Database) -> list[Server]:
-    """The workers that take jobs; before any was started, the one that will be."""
+    """Reads the workers that take jobs; before any was started, the first one."""
     running: dict[str, Running] = {}
     for row in database.read(
         f"SELECT worker, eta_s, recipe, programs FROM jobs WHERE state = ? {IN_ORDER}", (JobState.RUNNING,)

@@ -1,7 +1,7 @@
-"""The waiting jobs as the database has them: what the worker claims from, and what people are told about.
+"""The waiting jobs as rows of the database, for claiming and for showing.
 
-Both sides read the line here, so a place that somebody was shown is the place that counts.
-Not here: who is next (order.py).
+Both sides read the line here, so the displayed place is the one that counts.
+Not here: which job is next (order.py).
 """
 
 from studio.database import Database
@@ -12,7 +12,8 @@ IN_ORDER = "ORDER BY position, rowid"
 
 _JOBS = f"SELECT id, model, owner, overtaken, is_placed FROM jobs WHERE state = ? {IN_ORDER}"
 
-# Served longest ago first: since then, or since they came, their jobs wait.
+# Owners served longest ago come first; an owner counts as served at their last start or their oldest waiting job's
+# arrival, whichever is later.
 _OWNERS = """
 SELECT owner FROM jobs WHERE state = ? AND owner NOT IN (SELECT owner FROM pauses)
 GROUP BY owner
@@ -21,7 +22,7 @@ ORDER BY max(min(queued_at), coalesce((SELECT max(ran.started_at) FROM jobs AS r
 
 
 def read_line(database: Database) -> Line:
-    """Everybody who waits; inside a transaction of this thread, as it stands there."""
+    """Reads all waiting jobs; inside a transaction of this thread, it sees that transaction's changes."""
     return Line(
         jobs=[
             Waiting(

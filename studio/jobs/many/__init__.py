@@ -1,1 +1,1 @@
-"""Many jobs of one wish: templates with wildcards, sweeps over a field, and grids."""
+"""Many jobs from one request: templates with wildcards, sweeps over seeds and prompts, and grids."""

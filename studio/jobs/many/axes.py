@@ -1,7 +1,7 @@
-"""What a person writes on an axis of a grid, as values: "4, 8, 12", "1-5", "1-9 (+2)", "0-20 [5]", "red, blue".
+"""Parses what people type for an axis of a grid: "4, 8, 12", "1-5", "1-9 (+2)", "0-20 [5]", "red, blue".
 
-A field is one of a recipe; a prompt's axis is search and replace, and its first value is what stands in the prompt now.
-Ranges are counted before they are written out, so a slip of the finger costs nothing.
+An axis varies a field of the recipe. A prompt's axis is search and replace: its first value is the text to replace.
+Ranges are counted before they are expanded, so a typing error costs nothing.
 Not here: which values a model takes (pipelines/recipe.py), how axes multiply (grid_spec.py).
 """
 
@@ -14,15 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.errors import RecipeError
 
-MAX_VALUES = 100  # as many as jobs are queued at a time (sweep.py)
+MAX_VALUES = 100  # the number of jobs that can be queued at a time (sweep.py)
 MAX_CHARS = 4000
-MAX_REF_CHARS = 255  # of a file's name
+MAX_REF_CHARS = 255  # the longest file name
 
 Value = str | int | float
 
 
 class AxisField(StrEnum):
-    """What may change along an axis; `word` is what people read before each value."""
+    """The fields that an axis can vary; `word` is shown before each value."""
 
     word: str
 
@@ -46,7 +46,7 @@ class AxisField(StrEnum):
 
     @property
     def may_compile(self) -> bool:
-        """The others are values that programs take while they run."""
+        """Tells whether a new value may need compilation; other fields are inputs of the compiled programs."""
         return self in (AxisField.SHAPE, AxisField.MODEL)
 
 
@@ -64,9 +64,9 @@ _RANGE = re.compile(
 
 
 class Axis(BaseModel):
-    """One axis as it was typed; `values` are with commas between, in double quotes where one has a comma itself.
+    """One axis as typed; `values` are separated by commas, and in double quotes if they contain one.
 
-    `lora` says whose scale it is, by its `ref`; a recipe with one LoRA needs it not.
+    `lora` is the `ref` of the LoRA whose scale varies; it may be left out when the recipe has only one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,7 +76,7 @@ class Axis(BaseModel):
     lora: str | None = Field(default=None, max_length=MAX_REF_CHARS, exclude_if=lambda ref: ref is None)
 
     def read(self) -> tuple[Value, ...]:
-        """Every value once, in order; raises ValueError, for people, when one cannot be meant."""
+        """Returns every distinct value in order; raises ValueError, worded for people, when one is invalid."""
         if self.lora is not None and self.field is not AxisField.LORA_SCALE:
             raise ValueError(f"{self.field} is not a LoRA's; leave `lora` out")
         texts = _split(self.values)
@@ -94,18 +94,18 @@ class Axis(BaseModel):
         return tuple(found)
 
     def label(self, value: Value) -> str:
-        """A value as it stands on the sheet."""
+        """Formats a value for the contact sheet."""
         text = f"{value:g}" if isinstance(value, float) else str(value)
         return f"{self.lora or self.field.word} {text}".strip()
 
     def _read_numbers(self, text: str) -> list[int] | list[float]:
-        """Only the scale of a LoRA may be below 0."""
+        """Parses numbers; only the scale of a LoRA may be negative."""
         if text.startswith("-") and self.field is not AxisField.LORA_SCALE:
             raise _no_number(text)
         return _read_numbers(text, is_whole=self.field in WHOLE)
 
     def _read_text(self, text: str) -> str:
-        """Ids in small letters; "DPM++ 2M" is what pages show for dpmpp_2m."""
+        """Normalizes text to lower-case ids; pages show dpmpp_2m as "DPM++ 2M"."""
         if self.field is AxisField.PROMPT:
             return text
         text = text.lower()
@@ -115,7 +115,7 @@ class Axis(BaseModel):
 
 
 class Axes(BaseModel):
-    """Columns, rows and, with `z`, several such tables below one another."""
+    """The columns `x`, the rows `y`, and, with `z`, several such tables below one another."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -124,11 +124,11 @@ class Axes(BaseModel):
     z: Axis | None = None
 
     def named(self) -> dict[str, Axis]:
-        """Those that there are, by name."""
+        """Returns the axes that are set, by name."""
         return {name: axis for name in ("x", "y", "z") if (axis := getattr(self, name)) is not None}
 
     def read(self) -> dict[str, tuple[Value, ...]]:
-        """The values of each axis; raises RecipeError, which names the axis, when one cannot be read."""
+        """Returns the values of each axis; raises RecipeError, which names the axis, when one cannot be parsed."""
         found: dict[str, tuple[Value, ...]] = {}
         problems: dict[str, str] = {}
         seen: dict[tuple[AxisField, str | None], str] = {}

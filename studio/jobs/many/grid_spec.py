@@ -1,8 +1,8 @@
-"""One recipe that becomes a table of jobs: every value of one axis with every value of the others.
+"""Grids: one recipe that becomes a table of jobs, the product of the values of all axes.
 
-Counted and priced before anything is queued. Jobs are ordered so that each model is loaded once, the one in memory
-first, and LoRAs change as seldom as can be; where a cell stands in the table has nothing to do with when it is made.
-Not here: what was typed (axes.py), rows in the database (grid_store.py), the sheet (library/sheet.py).
+A grid is counted and priced before anything is queued. Its jobs are ordered so that each model is loaded once, the
+resident one first, and LoRAs change as seldom as possible, whatever the cells' places in the table.
+Not here: parsing axes (axes.py), rows in the database (grid_store.py), the sheet (library/sheet.py).
 """
 
 import re
@@ -20,14 +20,14 @@ from studio.jobs.many.axes import Axes, AxisField, Value
 from studio.jobs.many.sweep import MAX_JOBS
 from studio.jobs.queue import Wanted
 
-OF_PARTS = (AxisField.PROMPT, AxisField.LORA_SCALE)  # axes that change a part of a field
+OF_PARTS = (AxisField.PROMPT, AxisField.LORA_SCALE)  # axes that change only a part of a field
 
 Prepare = Callable[[Recipe], Wanted]
 """Checks and fills a recipe for whoever asks (asking.py); raises RecipeError."""
 
 
 class Grid(Axes):
-    """What is asked for. Every cell has one picture, all of the recipe's seed unless an axis says otherwise."""
+    """A requested grid. Every cell is one picture, with the recipe's seed unless an axis varies the seed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,7 +40,7 @@ class Grid(Axes):
 
 @dataclass(frozen=True, kw_only=True)
 class Expanded:
-    """A grid whose axes were read. `base` is its recipe, resolved; `scaled` maps axes of scales to their LoRAs."""
+    """A grid with its axes parsed. `base` is its resolved recipe; `scaled` maps scale axes to their LoRAs."""
 
     grid: Grid
     scaled: dict[str, str]
@@ -60,18 +60,18 @@ class Expanded:
         return self.count > MAX_JOBS
 
     def labels(self) -> dict[str, list[str]]:
-        """Of each axis, in order."""
+        """Returns the labels of each axis, in order."""
         axes = self.grid.named()
         return {name: [axes[name].label(value) for value in values] for name, values in self.values.items()}
 
     def describe(self) -> dict[str, Any]:
-        """For the preview: how many, and what stands on the axes."""
+        """Returns the preview: the number of jobs and the labels of the axes."""
         may_compile = [name for name, axis in self.grid.named().items() if axis.field.may_compile]
         return {"count": self.count, "axes": self.labels(), "may_compile": may_compile, "limit": MAX_JOBS}
 
     @cached_property
     def cells(self) -> list[Wanted]:
-        """One job for each place, page by page, row by row; raises RecipeError at the axis that is to blame."""
+        """One job for each place, page by page, row by row; raises RecipeError that names the axis at fault."""
         if self.is_too_many:
             raise RecipeError({"x": f"stands for {self.count:,} jobs; at most {MAX_JOBS} are queued at a time"})
         names = list(self.values)[::-1]  # the columns change first
@@ -79,11 +79,11 @@ class Expanded:
         return [self._make_cell(dict(zip(names, chosen, strict=True))) for chosen in choices]
 
     def order(self, resident: str | None) -> list[int]:
-        """The places of the cells in the order in which to queue them."""
+        """Returns the places of the cells in the order in which to queue them."""
         models = list(dict.fromkeys(cell.recipe.model for cell in self.cells))
         programs = list(dict.fromkeys((cell.recipe.model, cell.programs) for cell in self.cells))
 
-        loras = list(dict.fromkeys(cell.recipe.loras for cell in self.cells))  # others' weights are read anew
+        loras = list(dict.fromkeys(cell.recipe.loras for cell in self.cells))  # a change of LoRAs rereads weights
 
         def rank(place: int) -> tuple[bool, int, int, int]:
             cell = self.cells[place]
@@ -120,13 +120,13 @@ class Expanded:
         return {"model": model, **carry_over(self.base)}
 
     def _list_replacements(self, chosen: dict[str, Value]) -> dict[str, str]:
-        """What stands in the prompt -> what takes its place."""
+        """Maps each text in the prompt to its replacement."""
         prompts = [name for name, axis in self.grid.named().items() if axis.field is AxisField.PROMPT]
         return {str(self.values[name][0]): str(chosen[name]) for name in prompts}
 
 
 def expand(grid: Grid, prepare: Prepare) -> Expanded:
-    """Reads axes and recipe; raises RecipeError, whose fields are those of the recipe and the axes `x`, `y`, `z`."""
+    """Parses axes and recipe; raises RecipeError, whose fields are the recipe's and the axes `x`, `y` and `z`."""
     values = grid.read()
     base = prepare(grid.recipe.model_copy(update={"batch_size": 1})).recipe
     for name, axis in grid.named().items():
@@ -137,7 +137,7 @@ def expand(grid: Grid, prepare: Prepare) -> Expanded:
 
 
 def _find_scaled(grid: Grid) -> dict[str, str]:
-    """Axes of a LoRA's scale, each with its LoRA; raises RecipeError for one that the recipe does not have."""
+    """Maps axes of a LoRA's scale to their LoRAs; raises RecipeError for one that the recipe does not have."""
     refs = [lora.ref for lora in grid.recipe.loras]
     found: dict[str, str] = {}
     for name, axis in grid.named().items():
@@ -157,7 +157,7 @@ def _find_scaled(grid: Grid) -> dict[str, str]:
 
 
 def _replace(text: str, replacements: dict[str, str]) -> str:
-    """All at once, so that what one axis puts in is not found by another."""
+    """Replaces all texts at once, so that no axis matches text that another one inserted."""
     if not replacements:
         return text
     words: Sequence[str] = sorted(replacements, key=len, reverse=True)

@@ -1,7 +1,7 @@
-"""Grids as rows: which jobs are their cells, how far they are, and which of them have no sheet yet.
+"""Grids as rows of the database: the jobs of their cells, their progress, and whether their sheet is still missing.
 
-Everything a sheet needs is here, so a server that was killed makes it when it is back.
-Not here: what a grid stands for (grid_spec.py), drawing and saving the sheet (services/sheets.py).
+Everything that a sheet needs is stored, so a server that was killed makes it after a restart.
+Not here: expanding a grid into jobs (grid_spec.py), drawing and saving the sheet (services/sheets.py).
 """
 
 import json
@@ -28,9 +28,9 @@ DONE_KIND = "grid.done"
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One place of the table: `state` is its job's, or `gone` without a job, or `edited` with another recipe's.
+    """One place of the table. `state` is its job's, `gone` without a job, or `edited` if the job's recipe changed.
 
-    `output_id` is the first output of a job that is done and still this cell.
+    `output_id` is the first output of a done job whose recipe is unchanged.
     """
 
     job_id: str
@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class GridRow:
-    """A grid as it stands. `cells` are page by page, row by row; `ended_at` is None while some are awaited."""
+    """A grid in its current state. `cells` are page by page, row by row; `ended_at` is None while some are awaited."""
 
     id: str
     owner: str
@@ -53,12 +53,12 @@ class GridRow:
     cells: tuple[Cell, ...]
 
     def labels(self) -> dict[str, list[str]]:
-        """Of each axis, in order."""
+        """Returns the labels of each axis, in order."""
         values = self.axes.read()
         return {name: [axis.label(value) for value in values[name]] for name, axis in self.axes.named().items()}
 
     def to_json(self) -> dict[str, Any]:
-        """The grid as REST gives it; `states` counts its cells by state."""
+        """Returns the grid of the REST contract; `states` counts its cells by state."""
         return {
             "id": self.id,
             "created_at": self.created_at,
@@ -91,13 +91,13 @@ def submit(database: Database, expanded: Expanded, *, owner: str, quota: int) ->
 
 
 def read_grid(database: Database, grid_id: str) -> GridRow | None:
-    """The grid; None when there is none."""
+    """Reads a grid; None when the id is unknown."""
     row = database.read_one("SELECT * FROM grids WHERE id = ?", (grid_id,))
     return _from_row(database, row) if row else None
 
 
 def list_grids(database: Database, *, owner: str, limit: int) -> list[GridRow]:
-    """The owner's newest first."""
+    """Lists the owner's grids, newest first."""
     rows = database.read(
         "SELECT * FROM grids WHERE owner = ? ORDER BY created_at DESC, rowid DESC LIMIT ?", (owner, limit)
     )
@@ -105,7 +105,7 @@ def list_grids(database: Database, *, owner: str, limit: int) -> list[GridRow]:
 
 
 def list_due(database: Database) -> list[GridRow]:
-    """Those whose cells have all ended, and that have not."""
+    """Lists the open grids whose cells have all ended."""
     rows = database.read(
         "SELECT * FROM grids WHERE ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM grid_cells "
         "JOIN jobs ON jobs.id = job_id WHERE grid_id = grids.id AND state IN (?, ?))",
@@ -126,7 +126,7 @@ def end(tx: Transaction, grid: GridRow, output: dict[str, Any] | None) -> None:
 
 
 def cancel(database: Database, grid: GridRow) -> None:
-    """Ends the cells that wait or run; the sheet shows what there is."""
+    """Cancels the cells that wait or run; the sheet shows the finished ones."""
     with database.write() as tx:
         for cell in grid.cells:
             if cell.state in (JobState.QUEUED, JobState.RUNNING):
@@ -134,7 +134,7 @@ def cancel(database: Database, grid: GridRow) -> None:
 
 
 def retry(database: Database, grid: GridRow, *, quota: int) -> list[str]:
-    """Queues the cells again that have no picture and can run again; another sheet follows. Returns their jobs."""
+    """Requeues the cells that can run again; another sheet follows. Returns the ids of their jobs."""
     with database.write() as tx:
         jobs = [queue_again(tx, cell.job_id) for cell in grid.cells]
         queued = [job.id for job in jobs if job is not None]

@@ -1,6 +1,6 @@
-"""One recipe that becomes many jobs: every prompt its prompt stands for, each with several seeds.
+"""Sweeps: one recipe that becomes many jobs, one for each prompt of its template and each seed.
 
-Counted before anything is queued, and bounded: a slip of the finger must not fill the queue for a week.
+A sweep is counted and bounded before anything is queued: a typing error must not fill the queue for a week.
 Not here: reading the prompt (templates.py), queueing (queue.submit_all).
 """
 
@@ -20,7 +20,7 @@ SHOWN_PROMPTS = 5
 
 
 class Sweep(BaseModel):
-    """What is asked for: `draws` prompts at random, or all; `seeds` from the recipe's on, or from a drawn one."""
+    """A requested sweep: `draws` random prompts, or all, each with `seeds` seeds from the recipe's or a random one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,7 +31,7 @@ class Sweep(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Expanded:
-    """A sweep whose prompt was read. `count` is the number of jobs, `combinations` that of all prompts there are."""
+    """A sweep with its prompt parsed. `count` is the number of jobs, `combinations` that of all possible prompts."""
 
     sweep: Sweep
     template: Template
@@ -49,7 +49,7 @@ class Expanded:
         return self.prompts * self.sweep.seeds
 
     def describe(self) -> dict[str, Any]:
-        """For the preview: numbers, and the first prompts."""
+        """Returns the preview: the numbers, and the first prompts."""
         return {
             "count": self.count,
             "prompts": self.prompts,
@@ -62,7 +62,7 @@ class Expanded:
         }
 
     def list_recipes(self) -> list[Recipe]:
-        """One recipe for each job; raises RecipeError when there are too many, or no seeds left."""
+        """Returns one recipe for each job; raises RecipeError when there are too many, or no seeds left."""
         recipe, seeds = self.sweep.recipe, self.sweep.seeds
         if self.count > MAX_JOBS:
             raise RecipeError({"prompt": self._refuse_count()})
@@ -71,7 +71,7 @@ class Expanded:
         rng = random.Random(recipe.seed if recipe.seed is not None else secrets.randbits(64))
         prompts = self.template.draw_prompts(self.prompts, rng)
         return [
-            # A batch takes the seeds that follow its own, so the next job begins behind them.
+            # A batch uses consecutive seeds from its own on, so the next job begins after them.
             recipe.model_copy(
                 update={"prompt": prompt, "seed": None if first is None else first + number * recipe.batch_size}
             )
@@ -85,5 +85,5 @@ class Expanded:
 
 
 def expand(sweep: Sweep, read_list: ReadList) -> Expanded:
-    """Reads the sweep's prompt; raises RecipeError when it cannot be read."""
+    """Parses the sweep's prompt; raises RecipeError when it is invalid."""
     return Expanded(sweep=sweep, template=read_template(sweep.recipe.prompt, read_list))

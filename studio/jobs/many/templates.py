@@ -1,7 +1,7 @@
-"""One prompt that stands for many: `A {red|blue} boat`, `A boat in __weather__`.
+"""Prompt templates, which stand for many prompts: `A {red|blue} boat`, `A boat in __weather__`.
 
-`{a|b}` is one of its options, `__name__` one line of a list; both nest. How many prompts there are is counted, never
-enumerated, so a template for a billion costs no more than one for ten. Braces without a bar are text, as in prompts
+`{a|b}` is one of its options, `__name__` one line of a list; both nest. The prompts are counted without enumerating
+them, so a template for a billion costs no more than one for ten. Braces without a bar are text, as in prompts
 written as JSON; `\\{`, `\\|`, `\\}`, `\\_` and `\\\\` are the characters themselves.
 dynamicprompts, the field's library, has had no release since 2024 and can only enumerate; its weights (`2::red`) and
 multiple picks (`2$$a|b|c`) are refused here rather than drawn as text.
@@ -17,14 +17,14 @@ from math import prod
 
 from pipelines.errors import RecipeError
 
-MANY = 10**9  # counted no further
-MAX_DEPTH = 8  # of lists that name lists
-MAX_BRACES = 20  # inside one another
-DRAWS_FOR_EACH = 20  # so often a draw that was there already is repeated, before fewer are given
+MANY = 10**9  # counting stops here
+MAX_DEPTH = 8  # levels of lists that name lists
+MAX_BRACES = 20  # levels of nested braces
+DRAWS_FOR_EACH = 20  # attempts for each distinct prompt, before fewer are returned
 ESCAPABLE = "{|}_\\"
 
 ReadList = Callable[[str], Sequence[str]]
-"""The lines of a list by its name; raises RecipeError when there is none."""
+"""Returns the lines of the named list; raises RecipeError when it does not exist."""
 
 _TOKEN = re.compile(r"\\[{|}_\\]|__(?P<list>[A-Za-z0-9][A-Za-z0-9/-]*(?:_[A-Za-z0-9/-]+)*)__|[{|}]")
 _FOREIGN = re.compile(r"^\s*(?P<what>\d*\.?\d+\s*::|\d*(?:-\d+)?\$\$)")
@@ -32,7 +32,7 @@ _FOREIGN = re.compile(r"^\s*(?P<what>\d*\.?\d+\s*::|\d*(?:-\d+)?\$\$)")
 
 @dataclass(frozen=True)
 class Text:
-    """What stands there as it is."""
+    """Literal text."""
 
     text: str
     count = 1
@@ -46,7 +46,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of its options."""
+    """A node that stands for one of its options."""
 
     options: "tuple[Row | Choice | Text, ...]"
 
@@ -67,7 +67,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Row:
-    """Its parts, one after the other."""
+    """A node that stands for its parts, one after the other."""
 
     parts: "tuple[Choice | Text, ...]"
 
@@ -76,7 +76,7 @@ class Row:
         return min(MANY, prod(part.count for part in self.parts))
 
     def pick(self, number: int) -> str:
-        """Below `MANY`: the last part changes first."""
+        """Returns the prompt of this number, below `MANY`; the last part changes first."""
         texts: list[str] = []
         for part in reversed(self.parts):
             number, here = divmod(number, part.count)
@@ -89,22 +89,22 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """A prompt that was read; `is_plain` when it stands for itself alone."""
+    """A parsed prompt; `is_plain` when it has no choices."""
 
     row: Row
     is_plain: bool
 
     @property
     def count(self) -> int:
-        """How many prompts there are, as far as `MANY`; those of equal text count each."""
+        """The number of prompts, at most `MANY`; duplicates count too."""
         return self.row.count
 
     def list_prompts(self, limit: int) -> list[str]:
-        """The first ones, in order: the last choice changes first."""
+        """Returns the first prompts in order; the last choice changes first."""
         return [self.row.pick(number) for number in range(min(limit, self.count))]
 
     def draw_prompts(self, number: int, rng: random.Random) -> list[str]:
-        """So many different ones at random, each choice on its own; all, when there are no more."""
+        """Returns `number` distinct random prompts, drawing each choice independently; all, if there are no more."""
         if self.count <= number:
             return self.list_prompts(number)
         drawn: dict[str, None] = {}
@@ -116,25 +116,25 @@ class Template:
 
 
 def read_template(prompt: str, read_list: ReadList) -> Template:
-    """Raises RecipeError, about the prompt, when a brace has no partner or a list is not there."""
+    """Parses a prompt; raises RecipeError for it when a brace has no partner or a list does not exist."""
     row, is_plain = _Reader(prompt, read_list).read()
     return Template(row=row, is_plain=is_plain)
 
 
 class _Reader:
-    """Reads one text: the prompt, or a line of a list inside it."""
+    """Parses one text: the prompt, or a line of a list that it names."""
 
     def __init__(
         self, text: str, read_list: ReadList, *, inside: tuple[str, ...] = (), lists: dict[str, Choice] | None = None
     ) -> None:
         self._text = text
         self._read_list = read_list
-        self._inside = inside  # the lists that led here
-        self._lists = {} if lists is None else lists  # each is read once, wherever it is named
+        self._inside = inside  # the lists that are being expanded, to detect cycles
+        self._lists = {} if lists is None else lists  # cache: each list is parsed once
         self._is_plain = True
 
     def read(self) -> tuple[Row, bool]:
-        # The innermost open brace last: its options so far, and the parts of the one being read.
+        # A stack, the innermost open brace last: its options so far, and the parts of the current option.
         open_braces: list[int] = []
         options: list[list[Row]] = [[]]
         parts: list[list[Choice | Text]] = [[]]

@@ -1,8 +1,8 @@
-"""Recipes inside files, ours and other programs': bytes in, a recipe that can be made here out, with what is left out.
+"""Reads recipes from files, ours and other programs': bytes in, a recipe for this studio and a list of omissions out.
 
-    bytes -> containers.py (texts by keyword) -> one file per program -> fit.py (what of it can be used here)
+    bytes -> containers.py (texts by keyword) -> one file per program -> fit.py (the part that is usable here)
 
-Nothing here trusts a file: it either gives a recipe, has none, or ends as MetadataError.
+No file is trusted: it yields a recipe, has none, or ends as MetadataError.
 """
 
 from collections.abc import Mapping
@@ -26,10 +26,10 @@ from studio.library.foreign.swarmui import read_swarmui
 
 
 def read_file(content: bytes, catalog: Catalog, chosen: Model, is_input: IsInput) -> ReadRecipe | None:
-    """The recipe in a picture or video; None when it carries none, MetadataError when it cannot be read.
+    """Reads the recipe in a picture or video; None when it carries none; raises MetadataError when it is unreadable.
 
-    `chosen` is the model where the file's own is not known here; `is_input` says whether an input picture, by its id,
-    is here.
+    `chosen` is the model to use when the file's own is unknown here; `is_input` tells whether an input picture exists
+    here, by its id.
     """
     found = find_recipe(read_texts(content))
     if isinstance(found, Recipe):
@@ -38,13 +38,13 @@ def read_file(content: bytes, catalog: Catalog, chosen: Model, is_input: IsInput
 
 
 def read_grid(content: bytes) -> dict[str, Any] | None:
-    """The axes in the sheet of a grid, as they came; None when it carries none."""
+    """Reads the axes in the sheet of a grid, unchecked; None when it carries none."""
     text = read_texts(content).get(GRID_KEY)
     return None if text is None else _require_object(text).values
 
 
 def find_recipe(texts: Mapping[str, str]) -> Recipe | Found | None:
-    """What the texts of a file say, the richest form first."""
+    """Finds a recipe in the texts of a file, trying the richest format first."""
     if "lumesh" in texts:
         return _read_own(_require_object(texts["lumesh"]))
     found = read_invokeai(texts)
@@ -55,7 +55,7 @@ def find_recipe(texts: Mapping[str, str]) -> Recipe | Found | None:
 
 
 def _read_any(text: str) -> Recipe | Found | None:
-    """A text whose keyword does not tell the program: its own form does."""
+    """Parses a text whose keyword does not tell the program, but whose format does."""
     fields = read_object(text, has_nan=True) if text.lstrip().startswith("{") else None
     if fields is None:
         return read_a1111(text)

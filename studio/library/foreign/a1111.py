@@ -1,7 +1,8 @@
 """A1111's `parameters`: prompt, negative prompt, one line of settings. Forge, SD.Next and many sites write the same.
 
-Prompts may have any number of lines; the settings begin with `Steps:` and are `Name: value`, values with a comma in
-quotes. Read in one pass over the text: a regular expression for all of it would take forever on a text made for that.
+Prompts may have any number of lines; the settings begin with `Steps:` and are `Name: value`, with quotes around values
+that contain a comma. The text is parsed in one pass: one regular expression for all of it could be made to backtrack
+for ever.
 """
 
 import json
@@ -13,11 +14,11 @@ from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import NO_COUNTERPART, Found, FoundLora, Unusable, list_unused
 
 NEGATIVE = "Negative prompt:"
-STRENGTH = "Denoising strength"  # of a picture to start from, but of the second pass where that is described
+STRENGTH = "Denoising strength"  # the input picture's, or the second pass's where the text describes one
 SECOND_PASS = "Hires"
 MAX_SETTINGS = 300
 
-# Of no use without the files they describe, or said elsewhere in the list.
+# Settings that are dropped without a remark: useless without the files that they describe, or reported elsewhere.
 _SILENT = frozenset(
     (
         *("Model hash", "Lora hashes", "TI hashes", "VAE hash", "Hashes", "Version", "App", "Created Date", "RNG"),
@@ -44,7 +45,7 @@ _WHY = {
 
 
 def read_a1111(text: str) -> Found | None:
-    """None when the text has no line of settings; raises MetadataError when the settings are damaged."""
+    """Parses the text; None when it has no line of settings; raises MetadataError when the settings are damaged."""
     text = limit_text(text, "recipe").strip()
     lines = text.split("\n")
     place = next((at for at in reversed(range(len(lines))) if lines[at].startswith("Steps: ")), None)
@@ -85,7 +86,7 @@ def _list_settings(line: str) -> Iterator[tuple[str, str]]:
 
 
 def _split(line: str) -> Iterator[str]:
-    """At commas outside of quotes."""
+    """Splits a line at commas outside of quotes."""
     start, is_quoted, is_escaped = 0, False, False
     for place, sign in enumerate(line):
         if is_escaped:
@@ -139,7 +140,7 @@ def _read_size(size: str | None) -> tuple[int | None, int | None]:
 
 
 def _list_loras(text: str) -> Iterator[FoundLora]:
-    """`offset: 0.1, b: 1.0`, as Fooocus writes them into this form."""
+    """Parses LoRAs as Fooocus writes them into this format: `offset: 0.1, b: 1.0`."""
     for part in text.split(", "):
         name, colon, weight = part.rpartition(":")
         if part:
@@ -151,7 +152,7 @@ def _has_second_pass(settings: dict[str, str]) -> bool:
 
 
 def _list_unusable(settings: dict[str, str]) -> Iterator[Unusable]:
-    """Settings of one extension stand in one line."""
+    """Lists the unusable settings, with those of one extension in one line."""
     left = {
         name: value for name, value in settings.items() if name not in _SILENT | _READ and value not in ("", "None")
     }

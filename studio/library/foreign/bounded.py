@@ -1,4 +1,4 @@
-"""Untrusted text and JSON, read within limits: what is too long, too deep or of another type ends as MetadataError.
+"""Reads untrusted text and JSON within limits: input that is too long, too deep or mistyped raises MetadataError.
 
 Not here: which fields a program writes (one file each), which values a recipe may have (pipelines/recipe.py).
 """
@@ -11,7 +11,7 @@ from typing import Any, Never, cast
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 
 MAX_TEXT_BYTES = 4_000_000  # a ComfyUI workflow of several hundred nodes has about 1 MB
-MAX_STRING_CHARS = 50_000  # a prompt with everything a program adds to it
+MAX_STRING_CHARS = 50_000  # a prompt with all that programs add to it
 MAX_DEPTH = 60
 MAX_SHOWN_CHARS = 160
 
@@ -20,19 +20,19 @@ _NOT_SHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def clean(text: str) -> str:
-    """Without control characters and half characters, which no form, database or JSON takes."""
+    """Removes control characters and lone surrogates, which forms, databases and JSON reject."""
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return _NOT_SHOWN.sub("", whole.replace("\r\n", "\n"))
 
 
 def shorten(value: object) -> str:
-    """A value as one line of a list."""
+    """Shortens a value to one line of a list."""
     line = " ".join(clean(str(value)[: 2 * MAX_SHOWN_CHARS]).split())
     return line if len(line) <= MAX_SHOWN_CHARS else f"{line[: MAX_SHOWN_CHARS - 1]}…"
 
 
 def parse_json(text: str, *, has_nan: bool = False) -> Any:
-    """The JSON in `text`; with `has_nan`, NaN and Infinity (which ComfyUI writes) are null instead of an error."""
+    """Parses JSON; with `has_nan`, NaN and Infinity (which ComfyUI writes) become null instead of an error."""
     if len(text) > MAX_TEXT_BYTES:
         raise MetadataTooLargeError(f"Its recipe has {len(text) / 1e6:.1f} MB.")
     _check_depth(text)
@@ -59,21 +59,21 @@ def _check_depth(text: str) -> None:
 
 
 def read_object(text: str, *, has_nan: bool = False) -> "Fields | None":
-    """The JSON object in `text`; None when it does not even begin like one."""
+    """Parses the JSON object in `text`; None when the text does not begin like one."""
     if text.lstrip()[:1] != "{":
         return None
     return Fields.of(parse_json(text, has_nan=has_nan), name="recipe")
 
 
 class Fields:
-    """A JSON object, read by name and type: absent, null and empty are None, another type is a MetadataError."""
+    """A JSON object read by name and type: absent, null and empty give None, another type raises MetadataError."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.values = values
 
     @classmethod
     def of(cls, value: object, *, name: str) -> "Fields":
-        """Raises MetadataError when the value is not an object."""
+        """Wraps an object; raises MetadataError for any other value."""
         if not isinstance(value, dict):
             raise _wrong(name, value, "an object")
         return cls(cast("dict[str, Any]", value))
@@ -87,7 +87,7 @@ class Fields:
         return limit_text(value, name)
 
     def number(self, name: str) -> float | None:
-        """Numbers in quotes count: several programs write them so."""
+        """Returns a number; accepts numbers in quotes, because several programs write them."""
         value = self.values.get(name)
         return None if value is None or value == "" else read_number(value, name)
 
@@ -108,20 +108,20 @@ class Fields:
         return cast("list[Any]", value)
 
     def rest(self, known: frozenset[str]) -> dict[str, Any]:
-        """What is set besides the known names."""
+        """Returns the fields that are set besides the known ones."""
         blank: tuple[object, ...] = (None, False, "", [], {}, "None", 0)
         return {name: value for name, value in self.values.items() if name not in known and value not in blank}
 
 
 def limit_text(text: str, name: str) -> str:
-    """The text, cleaned; raises MetadataError when it is too long."""
+    """Returns the text, cleaned; raises MetadataError when it is too long."""
     if len(text) > MAX_STRING_CHARS:
         raise MetadataTooLargeError(f"Its {shorten(name)} has {len(text)} characters.")
     return clean(text)
 
 
 def read_number(value: object, name: str) -> float:
-    """A finite number, also in quotes; raises MetadataError."""
+    """Reads a finite number, also in quotes; raises MetadataError for anything else."""
     try:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ValueError
@@ -134,7 +134,7 @@ def read_number(value: object, name: str) -> float:
 
 
 def read_whole(value: object, name: str) -> int:
-    """A whole number, also in quotes or as 20.0; raises MetadataError."""
+    """Reads a whole number, also in quotes or as 20.0; raises MetadataError for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,20}\s*", value):

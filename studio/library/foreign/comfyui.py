@@ -1,7 +1,7 @@
-"""ComfyUI's graph, read backwards from the sampler: prompts, model, size and settings of a basic chain.
+"""Reads ComfyUI's graph backwards from the sampler: prompts, model, size and settings of a basic chain.
 
-Links are followed through nodes whose part in the chain is plain from the names of their inputs; every other node is
-listed as not used. Not here: the two forms in which a file holds the graph (comfyui_graph.py).
+Links are followed through nodes whose role is clear from the names of their inputs; every other node is listed as
+unused. Not here: the two formats in which a file holds the graph (comfyui_graph.py).
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ MAX_LISTED_NODES = 15
 
 SAMPLERS = ("KSampler", "KSamplerAdvanced", "SamplerCustom", "SamplerCustomAdvanced")
 _VALUE_NAMES = ("value", "text", "string", "int", "float", "Number", "seed")
-# Beginnings of the classes that need no mention when the chain passes them by.
+# Class name prefixes of nodes that need no remark when the chain does not use them.
 _UNREMARKABLE = (
     *("Note", "MarkdownNote", "Reroute", "Primitive", "Save", "Preview", "CreateVideo", "VHS_VideoCombine"),
     *("CLIPTextEncode", "CLIPLoader", "DualCLIPLoader", "TripleCLIPLoader", "CheckpointLoader", "UNETLoader"),
@@ -28,14 +28,14 @@ _UNREMARKABLE = (
 
 
 def read_comfyui(texts: Mapping[str, str]) -> Found | None:
-    """None when the texts are another program's; raises MetadataError when the graph is damaged or has no sampler."""
+    """Reads the graph; None for other programs' texts; raises MetadataError when it is damaged or has no sampler."""
     graph = read_graph(texts)
     return _Chain(graph).read() if graph else None
 
 
 @dataclass
 class _Chain:
-    """The walk over one graph: what it has used so far, and what it met that cannot be used."""
+    """A walk over one graph, with the nodes used so far and the unusable ones met."""
 
     graph: Graph
     used: set[str] = field(default_factory=set[str])
@@ -58,7 +58,7 @@ class _Chain:
             self.unusable.append(Unusable(f"Denoise: {denoise:g}", "without a picture all noise is taken away here"))
             denoise = None
         elif steps is not None:
-            steps = int(steps / denoise)  # ComfyUI's are those that are done, ours those that a whole picture has
+            steps = int(steps / denoise)  # ComfyUI counts the steps that are run, we count those of the full schedule
         sized = latent or Node(kind="", inputs={})
         prompt = self._find_text(_first(guided, "positive", "conditioning"), role="positive")
         negative_prompt = self._find_text(guided.inputs.get("negative"), role="negative")
@@ -86,7 +86,7 @@ class _Chain:
         return replace(found, unusable=tuple(self.unusable))
 
     def _choose_sampler(self) -> str:
-        """The first pass, which starts from an empty latent; later ones only refine its picture."""
+        """Chooses the first pass, which starts from an empty latent; later ones only refine its picture."""
         samplers = [name for name, node in self.graph.items() if node.kind in SAMPLERS]
         if not samplers:
             raise MetadataError(
@@ -105,7 +105,7 @@ class _Chain:
         return self.graph[name]
 
     def _follow(self, value: object) -> tuple[Node, int] | None:
-        """The node a link comes from, and which of its outputs."""
+        """Returns the node that a link comes from, and the number of its output."""
         if not isinstance(value, list) or len(cast("list[Any]", value)) != 2:
             return None
         name, slot = cast("list[Any]", value)
@@ -118,7 +118,7 @@ class _Chain:
         return found[0] if found else None
 
     def _value(self, node: Node, *names: str) -> object:
-        """A setting, from the node or from a node that only holds a value."""
+        """Returns a setting, from the node or from a linked node that only holds a value."""
         value = next((node.inputs[name] for name in names if name in node.inputs), None)
         for _ in range(MAX_HOPS):
             link = self._follow(value)
@@ -142,7 +142,7 @@ class _Chain:
         return None if value is None else limit_text(value, names[0])
 
     def _find_text(self, value: object, *, role: str) -> str:
-        """The prompt behind a conditioning; `role` is the side to stay on where a node passes both through."""
+        """Finds the prompt behind a conditioning; `role` is the side to follow where a node passes both through."""
         for _ in range(MAX_HOPS):
             link = self._follow(value)
             if link is None or link[0].kind == "ConditioningZeroOut":
@@ -182,7 +182,7 @@ class _Chain:
         return FoundLora(name, self._number(node, "strength_model"), self._number(node, "strength_clip"))
 
     def find_latent(self, value: object) -> Node | None:
-        """The node that says the size: an empty latent, or one that prepares a video."""
+        """Finds the node that sets the size: an empty latent, or one that prepares a video."""
         for _ in range(MAX_HOPS):
             link = self._follow(value)
             if link is None:
@@ -207,7 +207,7 @@ class _Chain:
         self.unusable.append(Unusable(f"Node {shorten(node.kind)}", "only a basic chain of nodes is read"))
 
     def _list_left(self) -> None:
-        """Nodes that the chain does not touch, and that do more than decode, save or show."""
+        """Lists the nodes outside the chain that do more than decode, save or show."""
         kinds = {
             node.kind: None
             for name, node in self.graph.items()

@@ -1,7 +1,7 @@
-"""ComfyUI's graph: nodes by their id, from the graph as it ran or from the graph as it was drawn.
+"""ComfyUI's graph: nodes by id, from the executed graph (`prompt`) or the drawn one (`workflow`).
 
-As it ran (`prompt`) a node has its class and its inputs, a link being [node id, slot]. As it was drawn (`workflow`) it
-has links by number and its settings as a bare list in the order of the class's widgets, which is therefore written down
+In the executed graph a node has its class and its inputs, and a link is [node id, slot]. In the drawn graph links are
+numbers, and a node's settings are a bare list in the order of its class's widgets; that order is therefore written down
 here for the classes of a basic chain.
 """
 
@@ -59,7 +59,7 @@ Graph = dict[str, Node]
 
 
 def read_graph(texts: Mapping[str, str]) -> Graph | None:
-    """None when the texts are another program's; raises MetadataError when the graph is damaged or far too large."""
+    """Reads the graph; None for other programs' texts; raises MetadataError when it is damaged or far too large."""
     graph = _read_run(texts["prompt"]) if "prompt" in texts else None
     if graph is None and "workflow" in texts:
         graph = _read_drawn(texts["workflow"])
@@ -69,7 +69,7 @@ def read_graph(texts: Mapping[str, str]) -> Graph | None:
 
 
 def is_node(value: object) -> bool:
-    """Whether this is a node of a graph as it ran."""
+    """Tells whether this is a node of an executed graph."""
     return isinstance(value, dict) and "class_type" in value
 
 
@@ -115,7 +115,7 @@ def _name(node: Fields) -> str:
 
 
 def _read_link(link: object) -> tuple[int | None, tuple[str, int]]:
-    """Its number, and the node and slot that it comes from."""
+    """Returns a link's number, and the node and slot that it comes from."""
     if isinstance(link, dict):
         named = Fields.of(cast("object", link), name="link").values
         parts = [named.get(name) for name in ("id", "origin_id", "origin_slot")]
@@ -129,7 +129,7 @@ def _read_link(link: object) -> tuple[int | None, tuple[str, int]]:
 
 
 def _name_widgets(kind: str, values: object) -> dict[str, Any]:
-    """Some nodes keep them by name already."""
+    """Maps widget names to values; some nodes store the names themselves."""
     if isinstance(values, dict):
         return dict(Fields.of(cast("object", values), name="widgets_values").values)
     if not isinstance(values, list):

@@ -1,7 +1,7 @@
-"""The texts inside picture and video files, read within limits and without decoding a single pixel.
+"""Reads the texts in picture and video files, within limits and without decoding a single pixel.
 
-PNG text chunks, the EXIF block of JPEG and WebP, GIF comments, the comment tag of MP4. Only texts that may be recipes
-are looked at; lengths are checked before anything is copied or decompressed.
+Sources are PNG text chunks, the EXIF block of JPEG and WebP, GIF comments, and the comment tag of MP4. Only texts that
+may be recipes are read; lengths are checked before anything is copied or decompressed.
 """
 
 import zlib
@@ -11,10 +11,10 @@ from studio.library.foreign.bounded import MAX_TEXT_BYTES
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 from studio.library.foreign.exif import decode_text, read_exif
 
-MAX_BYTES = 20_000_000  # as for uploads
+MAX_BYTES = 20_000_000  # the same limit as for uploads
 MAX_PARTS = 200_000  # chunks of one file: GIFs of that length are cut into blocks of 255 bytes
 
-# PNG keywords under which programs keep recipes, in small letters
+# PNG keywords under which programs store recipes, in lower case
 KEYWORDS = frozenset(
     (
         "lumesh",
@@ -32,7 +32,7 @@ GIF_COMMENT, GIF_EXTENSION, GIF_IMAGE, GIF_END = 0xFE, 0x21, 0x2C, 0x3B
 
 
 def read_texts(content: bytes) -> dict[str, str]:
-    """Keyword -> text; raises MetadataError for another kind of file, and for a damaged one."""
+    """Returns texts by keyword; raises MetadataError for another kind of file or a damaged one."""
     if len(content) > MAX_BYTES:
         raise MetadataTooLargeError(f"It has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES // 1_000_000} are read.")
     for is_kind, read in _KINDS:
@@ -58,7 +58,7 @@ def _too_long(length: int) -> MetadataTooLargeError:
 
 def _read_png(content: bytes) -> Iterator[tuple[str, str]]:
     place = 8
-    seen: set[str] = set()  # the first of a name counts, and thousands of packed ones would take minutes to unpack
+    seen: set[str] = set()  # only the first text of a keyword counts: thousands of compressed ones would take minutes
     for _ in range(MAX_PARTS):
         length = int.from_bytes(content[place : place + 4])
         kind, end = content[place + 4 : place + 8], place + 12 + length
@@ -80,10 +80,10 @@ def _read_png(content: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _decode_png_text(kind: bytes, body: bytes) -> str:
-    """`body` is a text chunk without its keyword."""
+    """Decodes `body`, a text chunk without its keyword."""
     is_packed = kind == b"zTXt"
     if is_packed:
-        body = body[1:]  # the method, of which there is one
+        body = body[1:]  # skips the compression method, of which there is only one
     elif kind == b"iTXt":
         is_packed = body[:1] == b"\1"
         _language, _, rest = body[2:].partition(b"\0")
@@ -110,7 +110,7 @@ def _read_jpeg(content: bytes) -> Iterator[tuple[str, str]]:
         if marker == b"\xff":  # padding
             place += 1
             continue
-        if marker in (b"\xda", b"\xd9"):  # the picture begins, or the file ends
+        if marker in (b"\xda", b"\xd9"):  # start of the image data, or end of the file
             return
         length = int.from_bytes(content[place + 2 : place + 4])
         body = content[place + 4 : place + 2 + length]
@@ -141,7 +141,7 @@ def _read_webp(content: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _read_gif(content: bytes) -> Iterator[tuple[str, str]]:
-    """The first comment only: it stands before the pictures or nowhere that matters."""
+    """Reads only the first comment: recipes are before the image data."""
     place = 13 + _size_of_palette(content[10:11])
     for _ in range(MAX_PARTS):
         kind = content[place : place + 1]
@@ -166,7 +166,7 @@ def _size_of_palette(flags: bytes) -> int:
 
 
 def _join_blocks(content: bytes, place: int, *, is_kept: bool) -> tuple[bytes, int]:
-    """A row of blocks up to the empty one, and where it ends."""
+    """Joins sub-blocks up to the empty one; returns them and the position after it."""
     body = bytearray()
     for _ in range(MAX_PARTS):
         if place >= len(content):
@@ -183,7 +183,7 @@ def _join_blocks(content: bytes, place: int, *, is_kept: bool) -> tuple[bytes, i
 
 
 def _read_mp4(content: bytes) -> Iterator[tuple[str, str]]:
-    """The path moov / udta / meta / ilst / (c)cmt / data, where ffmpeg and most others put the comment."""
+    """Follows the path moov / udta / meta / ilst / (c)cmt / data, where ffmpeg and most others put the comment."""
     path = (b"moov", b"udta", b"meta", b"ilst", b"\xa9cmt", b"data")
     start, end = 0, len(content)
     for name in path:
@@ -192,20 +192,20 @@ def _read_mp4(content: bytes) -> Iterator[tuple[str, str]]:
             return
         _, start, end = found
         if name == b"meta":
-            start += 4  # version and flags
-    start += 8  # type and language
+            start += 4  # skips version and flags
+    start += 8  # skips type and language
     if end - start > MAX_TEXT_BYTES:
         raise _too_long(end - start)
     yield "comment", decode_text(content[start:end])
 
 
 def _list_boxes(content: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """Name, begin and end of the body of each box."""
+    """Yields the name of each box, and the start and end of its body."""
     for _ in range(MAX_PARTS):
         if start + 8 > end:
             return
         size, head = int.from_bytes(content[start : start + 4]), 8
-        if size == 1:  # then it follows, in 64 bits
+        if size == 1:  # then the size follows, in 64 bits
             size, head = int.from_bytes(content[start + 8 : start + 16]), 16
         elif size == 0:
             size = end - start

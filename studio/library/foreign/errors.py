@@ -1,10 +1,10 @@
-"""What is told when a file's recipe cannot be read: one error for everything that is torn, odd or made to do harm."""
+"""Errors of files whose recipe cannot be read: one for all that is truncated, malformed or malicious, one for size."""
 
 from pipelines.errors import LumeshError
 
 
 class MetadataError(LumeshError):
-    """A file of another kind, or one whose recipe is damaged."""
+    """The file is of another kind, or its recipe is damaged."""
 
     title = "No recipe can be read from this file"
     status = 422
@@ -14,7 +14,7 @@ class MetadataError(LumeshError):
 
 
 class MetadataTooLargeError(MetadataError):
-    """A file, or a recipe in it, of too many bytes."""
+    """The file, or a recipe in it, has too many bytes."""
 
     title = "This file is too large to read a recipe from"
     status = 413

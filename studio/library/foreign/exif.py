@@ -1,13 +1,13 @@
-"""The few texts of an EXIF block in which programs keep recipes.
+"""Reads the few EXIF texts in which programs store recipes.
 
-Every offset is checked against the block; anything that does not lead to a text is passed over, because a camera's odd
-EXIF is no reason to refuse a picture.
+Every offset is checked against the block; entries that do not lead to a text are skipped, because a camera's odd EXIF
+is no reason to refuse a picture.
 """
 
 import struct
 from collections.abc import Iterator
 
-POINTER = 0x8769  # to the directory with the user comment
+POINTER = 0x8769  # tag of the pointer to the directory with the user comment
 USER_COMMENT = 0x9286
 LABELLED = (0x010E, 0x010F, 0x0110)  # description, make, model: ComfyUI's WebP has `workflow:{...}` and `prompt:{...}`
 LABELS = ("prompt", "workflow")
@@ -17,7 +17,7 @@ MAX_ENTRIES = 500
 
 
 def read_exif(block: bytes) -> dict[str, str]:
-    """`comment`, `prompt` and `workflow`, as far as they are there."""
+    """Returns `comment`, `prompt` and `workflow`, as far as they are present."""
     block = block.removeprefix(b"Exif\0\0")
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(block[:4])
     if order is None or len(block) < 8:
@@ -30,7 +30,7 @@ def read_exif(block: bytes) -> dict[str, str]:
     for tag, kind, count, offset in entries:
         if kind not in TEXT_TYPES:
             continue
-        # Up to four bytes stand in the entry itself, and no recipe is that short.
+        # A value of up to four bytes is stored in the entry itself, but no recipe is that short.
         value = block[offset : offset + count]
         if tag == USER_COMMENT and "comment" not in texts:
             texts["comment"] = _decode_comment(value)
@@ -42,7 +42,7 @@ def read_exif(block: bytes) -> dict[str, str]:
 
 
 def _list_entries(block: bytes, start: int, order: str) -> Iterator[tuple[int, int, int, int]]:
-    """Tag, type, count and offset of each entry of one directory."""
+    """Yields tag, type, count and offset of each entry of one directory."""
     if start + 2 > len(block):
         return
     count = min(struct.unpack_from(f"{order}H", block, start)[0], MAX_ENTRIES)
@@ -51,7 +51,7 @@ def _list_entries(block: bytes, start: int, order: str) -> Iterator[tuple[int, i
 
 
 def decode_text(value: bytes) -> str:
-    """UTF-8, or Latin-1 where it is not: what the formats ask for, and what programs write instead."""
+    """Decodes UTF-8, or Latin-1 if that fails: formats ask for one of them, programs write either."""
     value = value.rstrip(b"\0")
     try:
         return value.decode("utf-8")
@@ -60,7 +60,7 @@ def decode_text(value: bytes) -> str:
 
 
 def _decode_comment(value: bytes) -> str:
-    """Eight bytes name the encoding; the byte order of UTF-16 is whichever puts the zeros where Latin has them."""
+    """Decodes a user comment: eight bytes name the encoding; UTF-16's byte order is guessed from where zeros are."""
     if value.startswith(b"UNICODE\0"):
         value = value[8:]
         is_big = value[0::2].count(0) >= value[1::2].count(0)

@@ -1,7 +1,7 @@
-"""What was found in a file, as a recipe that can be made here; everything that could not be kept is said.
+"""Turns what was found in a file into a recipe for this studio, and reports everything that could not be kept.
 
-The file's model where it is known, else the chosen one; the nearest of the model's shapes; and every value through the
-same check as a recipe that somebody sends (`resolve`): what does not pass takes the model's default.
+The recipe takes the file's model if it is known, else the chosen one, and the nearest of the model's shapes. Every
+value passes the same check as a submitted recipe (`resolve`); a value that fails is replaced by the model's default.
 """
 
 import math
@@ -28,8 +28,8 @@ from studio.library.foreign.names import find_lora, find_model, find_scheduler, 
 
 IsInput = Callable[[str], bool]
 OWN = "Lumesh"
-MAX_IMAGES = 16  # of them are looked for; no model takes as many
-MAX_LOOKED_FOR = 100  # LoRAs of one file, more than anybody uses
+MAX_IMAGES = 16  # input pictures that are looked up at most; no model takes as many
+MAX_LOOKED_FOR = 100  # LoRAs of one file that are looked up, more than anybody uses
 _LORA_TAG = re.compile(r"<(?:lora|lyco|lycoris):([^:<>\n]{1,200})((?::[^:<>\n]{0,60}){0,6})>", re.IGNORECASE)
 _WEIGHT = re.compile(r"\([^():\n]{1,200}:\s*-?\d+(?:\.\d+)?\)")
 _LABELS = {
@@ -49,7 +49,7 @@ _LABELS = {
 
 @dataclass
 class _Remarks:
-    """What is told about a reading, collected on the way."""
+    """Collects the remarks about a file while its recipe is read."""
 
     unusable: list[Unusable] = field(default_factory=list[Unusable])
     notes: list[str] = field(default_factory=list[str])
@@ -59,7 +59,7 @@ class _Remarks:
 
 
 def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
-    """The recipe of another program's file; `chosen` is the model where the file's is not known here."""
+    """Fits another program's recipe; `chosen` is the model to use when the file's is unknown here."""
     remarks = _Remarks()
     model = _choose_model(found.model, catalog, chosen, remarks)
     loras = _choose_loras((*found.loras, *_list_tags(found.prompt)), catalog, model, remarks)
@@ -90,7 +90,7 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
 
 
 def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) -> ReadRecipe:
-    """The recipe of one of our own files, which may come from a studio with other models and pictures."""
+    """Fits the recipe of one of our own files, which may come from a studio with other models and pictures."""
     if recipe.schema_ != SCHEMA:
         raise MetadataError(
             f"Its recipe has schema {recipe.schema_}; this studio reads schema {SCHEMA}.",
@@ -181,7 +181,7 @@ def _write_prompt(found: Found, remarks: _Remarks) -> str:
 
 
 def _list_tags(prompt: str) -> Iterator[FoundLora]:
-    """`<lora:name:0.8>`, `<lora:name:0.5:0.8>` (the text encoder's weight first) or `<lora:name:te=0.5:unet=0.8>`."""
+    """Yields LoRA tags: `<lora:a:0.8>`, `<lora:a:0.5:0.8>` (text encoder first) or `<lora:a:te=0.5:unet=0.8>`."""
     for tag in _LORA_TAG.finditer(prompt):
         plain = [value for value in tag[2].split(":")[1:] if "=" not in value]
         named = dict(value.split("=", 1) for value in tag[2].split(":")[1:] if "=" in value)
@@ -191,7 +191,7 @@ def _list_tags(prompt: str) -> Iterator[FoundLora]:
 
 
 def _read_weight(text: str) -> float:
-    """Not a number where it is none: it stands in a prompt, where people may write anything."""
+    """Reads a weight; NaN for text that is no number, because people may write anything in a prompt."""
     try:
         return float(text)
     except ValueError:
@@ -199,8 +199,8 @@ def _read_weight(text: str) -> float:
 
 
 def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, remarks: _Remarks) -> tuple[Lora, ...]:
-    """Those that are here and fit the model, each once, with the weight that the file gives it."""
-    known = {lora.name: lora for lora in wanted}  # a program may name the same one twice over, as tag and as setting
+    """Chooses the LoRAs that exist here and fit the model, each once, with the file's weight."""
+    known = {lora.name: lora for lora in wanted}  # a program may list a LoRA twice, as tag and as setting
     files, chosen = catalog.find_loras() if known else (), dict[str, Lora]()
     for lora in list(known.values())[:MAX_LOOKED_FOR]:
         file = find_lora(lora.name, files, model)
@@ -229,7 +229,7 @@ def _cut(text: str, name: str, remarks: _Remarks) -> str:
 
 
 def _choose_guidance(found: Found, model: Model, remarks: _Remarks) -> float | None:
-    """Some families take their guidance as an input; elsewhere that number means nothing."""
+    """Chooses the guidance scale. Distilled guidance is used only for families that take guidance as an input."""
     if found.distilled_guidance is None:
         return found.guidance_scale
     if model.traits.takes_distilled_guidance:
@@ -240,7 +240,7 @@ def _choose_guidance(found: Found, model: Model, remarks: _Remarks) -> float | N
 
 def _choose_scheduler(found: Found, model: Model, remarks: _Remarks) -> str | None:
     sampler, schedule = split_sampler(found.sampler or "")
-    if sampler.lower() in ("undefined", "unknown"):  # some sites write so where they do not know it
+    if sampler.lower() in ("undefined", "unknown"):  # some sites write this for an unknown sampler
         sampler = ""
     schedule = found.schedule or schedule
     if not is_ordinary_schedule(schedule):
@@ -254,14 +254,14 @@ def _choose_scheduler(found: Found, model: Model, remarks: _Remarks) -> str | No
 
 
 def _keep_valid(recipe: Recipe, catalog: Catalog, model: Model, remarks: _Remarks) -> Recipe:
-    """Every field that our own check refuses is left to the model's default; a strength may wait for its picture."""
+    """Resets every field that our own check refuses to the model's default; a strength may wait for its picture."""
     try:
         resolve(recipe, catalog)
     except RecipeError as error:
         dropped: dict[str, object] = {}
         for name, why in error.fields.items():
             if name not in _LABELS or (name == "images" and len(recipe.images) < model.min_images):
-                continue  # a missing prompt or first picture: there is nothing to leave out
+                continue  # a missing prompt or first picture, which cannot be reset
             if why == NEEDS_PICTURE:
                 continue
             value = getattr(recipe, name)

@@ -1,6 +1,6 @@
-"""Fooocus' own scheme: JSON in `parameters`, or in the user comment of a JPEG or WebP (its other one is A1111's text).
+"""Fooocus' own format: JSON in `parameters`, or in the user comment of a JPEG or WebP. Its other one is A1111's text.
 
-The raw prompt is taken, as Fooocus itself does when it reads a file: styles are words added to it there.
+The raw prompt is used, as Fooocus itself does when it reads a file: its styles only add words to it.
 """
 
 import re
@@ -23,7 +23,7 @@ def is_fooocus(fields: Fields) -> bool:
 
 
 def read_fooocus(fields: Fields) -> Found:
-    """Raises MetadataError when a field is damaged."""
+    """Parses the fields; raises MetadataError when one is damaged."""
     width, height = _read_resolution(fields.text("resolution"))
     loras = [Fields({"lora": one}).items("lora")[:2] for one in fields.items("loras")]
     rest = {name: value for name, value in fields.rest(_KNOWN).items() if not name.startswith("lora_combined")}
@@ -51,7 +51,7 @@ def _read_lora(name: object, weight: object = None) -> FoundLora:
 
 
 def _read_resolution(text: str | None) -> tuple[int | None, int | None]:
-    """`(1024, 1024)`, in quotes around the numbers or not."""
+    """Parses `(1024, 1024)`, with or without quotes around the numbers."""
     if text is None:
         return None, None
     match = re.fullmatch(r"\(\s*'?(\d{1,6})'?\s*,\s*'?(\d{1,6})'?\s*\)", text)

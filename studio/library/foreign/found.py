@@ -1,4 +1,4 @@
-"""What a program's file says, in one set of words, before anybody asks what of it can be used here."""
+"""The content of other programs' files in one vocabulary, before it is decided what is usable here."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ MAX_LISTED = 40
 
 @dataclass(frozen=True)
 class Unusable:
-    """Something the file asks for that is left out: what, and why."""
+    """Something in the file that is left out: what, and why."""
 
     what: str
     why: str
@@ -20,9 +20,9 @@ class Unusable:
 
 @dataclass(frozen=True)
 class FoundLora:
-    """A LoRA by the program's own name for its file; None is what the file does not say.
+    """A LoRA by the program's own name for its file; None stands for what the file does not say.
 
-    `text_weight` is the text encoder's own, where a program keeps the two apart.
+    `text_weight` is the text encoder's weight, if the program stores it separately.
     """
 
     name: str
@@ -32,10 +32,10 @@ class FoundLora:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A foreign recipe. `sampler`, `schedule` and `model` are the program's own names; None is what it does not say.
+    """A foreign recipe. `sampler`, `schedule` and `model` are the program's own names; None stands for unknown.
 
-    `distilled_guidance` is the guidance that FLUX takes as an input, which some programs keep beside their CFG scale.
-    `strength` is that of a picture to start from, which the file does not bring.
+    `distilled_guidance` is the guidance that FLUX takes as an input; some programs store it beside their CFG scale.
+    `strength` belongs to an input picture, which the file does not contain.
     """
 
     source: str
@@ -63,7 +63,7 @@ class Found:
 class ReadRecipe:
     """A recipe that can be made here; its unset fields take the model's defaults.
 
-    `unusable` lists what was left out, `notes` what was taken over in another form.
+    `unusable` lists what was left out, `notes` what was changed.
     """
 
     recipe: Recipe
@@ -81,7 +81,7 @@ class ReadRecipe:
 
 
 def list_unused(values: dict[str, Any], why: str = NO_COUNTERPART) -> list[Unusable]:
-    """One line for each name and value."""
+    """Returns one entry for each name and value."""
     return [Unusable(shorten(f"{name}: {_outline(value)}"), why) for name, value in values.items()][:MAX_LISTED]
 
 

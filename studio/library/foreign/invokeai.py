@@ -1,4 +1,4 @@
-"""InvokeAI's three forms: `invokeai_metadata`, before it `sd-metadata`, and before that `Dream`, a command line."""
+"""InvokeAI's three formats: `invokeai_metadata`, before it `sd-metadata`, and before that `Dream`, a command line."""
 
 import re
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _OPTIONS = {"-s": "steps", "-S": "seed", "-W": "width", "-H": "height", "-C": "c
 
 
 def read_invokeai(texts: Mapping[str, str]) -> Found | None:
-    """From whichever of the three the file has; raises MetadataError when it is damaged."""
+    """Reads whichever of the three formats the file has; raises MetadataError when it is damaged."""
     if "invokeai_metadata" in texts:
         return _read_newest(_require(texts["invokeai_metadata"]))
     if "sd-metadata" in texts:
@@ -70,7 +70,7 @@ def _read_newest(fields: Fields) -> Found:
 
 
 def _read_strength(fields: Fields, *, mode: str | None) -> float | None:
-    """It is written for pictures made from noise, too, where it says nothing."""
+    """Reads the strength; ignores it for pictures made from noise, which carry a meaningless one."""
     return fields.number("strength") if mode and "img2img" in mode else None
 
 
@@ -82,7 +82,7 @@ def _read_lora(value: Any) -> FoundLora:
 
 
 def _split_scheduler(name: str | None) -> tuple[str | None, str | None]:
-    """`dpmpp_2m_k` is DPM++ 2M over Karras' noise levels."""
+    """Splits a name into sampler and schedule: `dpmpp_2m_k` is DPM++ 2M with Karras' noise levels."""
     return (name[:-2], "Karras") if name and name.endswith("_k") else (name, None)
 
 
@@ -115,13 +115,13 @@ def _read_older(outer: Fields) -> Found:
 
 
 def _split_prompt(text: str) -> tuple[str, str]:
-    """What stands in square brackets is the negative prompt."""
+    """Splits off the negative prompt, which is in square brackets."""
     negative = ", ".join(part.strip() for part in re.findall(r"\[([^\[\]]*)\]", text))
     return re.sub(r"\[[^\[\]]*\]", "", text).strip(), negative
 
 
 def _read_dream(text: str) -> Found | None:
-    """`"a red boat" -s 50 -S 42 -W 512 -H 512 -C 7.5 -A k_lms`."""
+    """Parses a command line such as `"a red boat" -s 50 -S 42 -W 512 -H 512 -C 7.5 -A k_lms`."""
     match = re.fullmatch(r'\s*"((?:[^"\\]|\\.)*+)"(.*)', limit_text(text, "recipe"), re.DOTALL)
     if match is None:
         return None

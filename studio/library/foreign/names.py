@@ -1,4 +1,4 @@
-"""Other programs' names for models, LoRAs and samplers, as ours."""
+"""Translates other programs' names for models, LoRAs and samplers into ours."""
 
 import re
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _ORDINARY_SCHEDULES = ("", "automatic", "normal", "simple", "default", "discrete
 
 
 def find_model(name: str, catalog: Catalog) -> Model | None:
-    """The catalogue's model of this file, id, title or repository; None when it is none of them."""
+    """Finds the catalogue's model with this file, id, title or repository; None when there is none."""
     path = PurePosixPath(name[-MAX_NAME_CHARS:].replace("\\", "/"))
     plain = _plain(path.name.removesuffix(path.suffix) if path.suffix.lower() in _SUFFIXES else path.name)
     for model in catalog.models:
@@ -42,7 +42,7 @@ def find_model(name: str, catalog: Catalog) -> Model | None:
 
 
 def find_lora(name: str, loras: Sequence[LoraFile], model: Model) -> LoraFile | None:
-    """The LoRA whose file has this name, with or without its ending and folder; of several, one that fits the model."""
+    """Finds the LoRA file of this name, with or without extension and folder; prefers one that fits the model."""
     path = PurePosixPath(name[-MAX_NAME_CHARS:].replace("\\", "/"))
     stem = path.name.removesuffix(path.suffix) if path.suffix.lower() in _SUFFIXES else path.name
     alike = [lora for lora in loras if _join(lora.ref) == _join(stem)]
@@ -51,12 +51,12 @@ def find_lora(name: str, loras: Sequence[LoraFile], model: Model) -> LoraFile | 
 
 
 def _join(name: str) -> str:
-    """Programs write a space as - or _; dots stay, because v1.0 is not v10."""
+    """Normalizes a name: programs write a space as - or _; dots stay, because v1.0 is not v10."""
     return re.sub(r"[\s_-]+", "_", name.casefold())
 
 
 def split_sampler(name: str) -> tuple[str, str]:
-    """Sampler and schedule of older names such as `DPM++ 2M Karras`; the schedule is empty where there is none."""
+    """Splits older names such as `DPM++ 2M Karras` into sampler and schedule, which may be empty."""
     for schedule in _SCHEDULES:
         if _plain(name).endswith(schedule) and _plain(name) != schedule:
             words = name.split()
@@ -65,7 +65,7 @@ def split_sampler(name: str) -> tuple[str, str]:
 
 
 def find_scheduler(sampler: str, model: Model) -> str | None:
-    """The model's scheduler that does the same; None when it has none."""
+    """Finds the model's scheduler that does the same; None when it has none."""
     found = _SAMPLERS.get(_plain(sampler.replace("++", "pp")))
     if found == "euler" and "flow_match_euler" in model.schedulers:
         return "flow_match_euler"
@@ -73,7 +73,7 @@ def find_scheduler(sampler: str, model: Model) -> str | None:
 
 
 def is_ordinary_schedule(name: str) -> bool:
-    """Whether it only means the steps that the model was trained for."""
+    """Tells whether the schedule's name means no more than the model's default timesteps."""
     return _plain(name) in _ORDINARY_SCHEDULES
 
 

@@ -20,7 +20,7 @@ _KNOWN = frozenset(
 
 
 def read_swarmui(outer: Fields) -> Found | None:
-    """None when the JSON is another program's; raises MetadataError when a field is damaged."""
+    """Parses the JSON; None when it is another program's; raises MetadataError when a field is damaged."""
     fields = outer.inner(KEY)
     if fields is None:
         return None
@@ -47,6 +47,6 @@ def read_swarmui(outer: Fields) -> Found | None:
 
 
 def _list_loras(names: list[Any], weights: list[Any]) -> Iterator[FoundLora]:
-    """The weights stand in a list of their own, which may be shorter."""
+    """Pairs LoRA names with their weights, which are in a list of their own that may be shorter."""
     for name, weight in zip_longest(names, weights[: len(names)]):
         yield FoundLora(shorten(name), None if weight is None else read_number(weight, "loraweights"))

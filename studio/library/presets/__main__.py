@@ -1,7 +1,7 @@
-"""`python -m studio.library.presets`: keeps what is shipped in step with the models and the format.
+"""`python -m studio.library.presets`: keeps shipped files in step with the models and the format.
 
-`redraw` makes the thumbnails of the demo models' presets again, each by the command line a user would type, so that a
-card never shows what its model did not make; `schema` writes the format's JSON Schema.
+`redraw` regenerates the thumbnails of the demo models' presets, each by the command line that a user would type, so
+that a card shows only what its model made; `schema` writes the format's JSON Schema.
 """
 
 import argparse
@@ -38,7 +38,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exits with the number of presets that could not be drawn."""
+    """Runs the command; returns the number of presets that could not be drawn."""
     parser = argparse.ArgumentParser(prog="python -m studio.library.presets", description="Keeps shipped presets true.")
     commands = parser.add_subparsers(dest="command", required=True)
     redraw = commands.add_parser("redraw", help="make the demo models' thumbnails again")
@@ -54,12 +54,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def format_schema() -> str:
-    """The JSON Schema as it is committed."""
+    """Returns the JSON Schema as it is committed."""
     return json.dumps(make_schema(), indent=2) + "\n"
 
 
 def list_drawable() -> list[str]:
-    """The shipped presets whose weights are part of the repository."""
+    """Lists the shipped presets whose weights are part of the repository."""
     drawable = {model.id for model in load_catalog().models if model.is_demo}
     return [preset_id for preset_id, preset in read_shipped().items() if preset.recipe.model in drawable]
 
@@ -87,7 +87,7 @@ def _redraw(preset_id: str, folder: Path) -> bool:
 
 
 def _make_flags(preset: Preset) -> list[str]:
-    """The first picture of a batch stands for it."""
+    """Returns the command-line flags that draw a preset's thumbnail; of a batch only the first picture."""
     values = preset.recipe.model_dump(exclude_none=True)
     return [part for name, flag in FLAGS.items() if name in values for part in (flag, str(values[name]))]
 

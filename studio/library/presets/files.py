@@ -1,7 +1,7 @@
 """Presets as files: one JSON document with its thumbnail inside, or a pack, which is a zip of such documents.
 
-Whatever arrives is read only as far as a preset may be long, and nothing of a pack is ever written under its own name.
-Of a thumbnail only the pixels survive: it is decoded and drawn anew.
+Input is read only up to a preset's maximal size, and nothing of a pack is ever written under its own name. Thumbnails
+are decoded and re-encoded, so that only their pixels survive.
 """
 
 import base64
@@ -24,16 +24,16 @@ MAX_PACK_BYTES = 16_000_000
 MAX_PACK_FILES = 100
 MAX_THUMBNAIL_PIXELS = 4_000_000
 _DATA_URL = "data:image/webp;base64,"
-MAX_PACK_ENTRIES = 10 * MAX_PACK_FILES  # folders too
+MAX_PACK_ENTRIES = 10 * MAX_PACK_FILES  # folders count too
 _ZIP_MAGIC = b"PK"
-_ZIP_ENTRY = b"PK\1\2"  # begins each entry of a zip's directory
-# What the standard library raises for packs that are torn or made to do harm; RuntimeError: it asks for a password.
+_ZIP_ENTRY = b"PK\1\2"  # signature of each entry of a zip's central directory
+# What the standard library raises for damaged or malicious packs; RuntimeError means that one asks for a password.
 _PACK_ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A file of a pack that is no preset, and why."""
+    """A file of a pack that is not a valid preset, and why."""
 
     name: str
     detail: str
@@ -41,24 +41,24 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a file held: presets with thumbnails redrawn, and what was refused."""
+    """The content of a file: presets with re-encoded thumbnails, and what was refused."""
 
     presets: tuple[Preset, ...]
     refused: tuple[Refusal, ...] = ()
 
 
 def read_file(content: bytes) -> Found:
-    """A JSON document or a pack; raises PresetError when there is nothing in it that can be used."""
+    """Reads a JSON document or a pack; raises PresetError when nothing in it is usable."""
     return _read_pack(content) if content.startswith(_ZIP_MAGIC) else Found(presets=(_read_document(content),))
 
 
 def write_document(preset: Preset) -> bytes:
-    """The preset as the one file that is shared."""
+    """Returns the preset as the JSON document that is shared."""
     return (json.dumps(preset.to_json(), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def write_pack(presets: Iterable[Preset]) -> bytes:
-    """A zip of documents, each named by its title."""
+    """Returns a zip of documents, each named by its title."""
     pack = io.BytesIO()
     with zipfile.ZipFile(pack, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, preset in enumerate(presets, 1):
@@ -69,22 +69,22 @@ def write_pack(presets: Iterable[Preset]) -> bytes:
 
 
 def name_file(preset: Preset) -> str:
-    """A file name of plain letters that reads like the title."""
+    """Returns a file name of plain letters that resembles the title."""
     return (re.sub(r"[^a-z0-9]+", "-", preset.title.lower()).strip("-")[:60] or "preset") + ".lumesh.json"
 
 
 def embed(webp: bytes) -> str:
-    """A WebP as the thumbnail of a document."""
+    """Encodes a WebP as the thumbnail field of a document."""
     return _DATA_URL + base64.b64encode(webp).decode()
 
 
 def take_thumbnail(preset: Preset) -> bytes | None:
-    """The thumbnail as WebP, of a document that `read_file` gave."""
+    """Returns the thumbnail as WebP; the preset must come from `read_file`."""
     return base64.b64decode(preset.thumbnail.partition(",")[2]) if preset.thumbnail else None
 
 
 def draw_thumbnail(picture: Image.Image) -> bytes:
-    """A WebP of at most 384 px."""
+    """Encodes a picture as a WebP of at most 384 px."""
     small = picture.convert("RGB")
     small.thumbnail((THUMB_SIDE_PX, THUMB_SIDE_PX))
     webp = io.BytesIO()
@@ -109,7 +109,7 @@ def _read_document(content: bytes) -> Preset:
 def _read_pack(content: bytes) -> Found:
     if len(content) > MAX_PACK_BYTES:
         raise PresetError(f"The pack has more than {MAX_PACK_BYTES // 1_000_000} MB.", advice="Split it.")
-    # Before zipfile reads the directory: 16 MB of it would take 200 MB of memory.
+    # Entries are counted before zipfile reads the directory: 16 MB of directory would take 200 MB of memory.
     if (entries := content.count(_ZIP_ENTRY)) > MAX_PACK_ENTRIES:
         raise PresetError(f"The pack has {entries} entries; at most {MAX_PACK_FILES} files are taken.")
     presets: list[Preset] = []
@@ -133,9 +133,9 @@ def _read_pack(content: bytes) -> Found:
 
 
 def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Never more than a preset may have, whatever the entry's header promises.
+    """Reads at most a preset's maximal size, whatever the entry's header claims.
 
-    Only the common ways of packing: a header of LZMA can ask for gigabytes.
+    Only stored and deflated entries are accepted: an LZMA header can ask for gigabytes.
     """
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise PresetError("It is packed in a way that is not taken.")

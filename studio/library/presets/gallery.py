@@ -1,4 +1,4 @@
-"""The gallery: shipped presets and one's own as one list that can be searched, each with whether it can run here."""
+"""The gallery: shipped presets and the visitor's own in one searchable list, each with whether it can run here."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from studio.library.presets.store import Entry
 
 
 def list_entries(database: Database, presets_dir: Path, catalog: Catalog, *, owner: str) -> list[Entry]:
-    """One's own, newest first, then ours in the catalogue's order of models."""
+    """Lists the owner's presets, newest first, then the shipped ones in the catalogue's order of models."""
     place = {model.id: number for number, model in enumerate(catalog.models)}
     shipped = [_make_shipped(preset_id, preset) for preset_id, preset in read_shipped().items()]
     shipped.sort(key=lambda entry: (place.get(entry.preset.recipe.model, len(place)), entry.thumb is None))
@@ -25,7 +25,7 @@ def list_entries(database: Database, presets_dir: Path, catalog: Catalog, *, own
 
 
 def find_entry(database: Database, presets_dir: Path, preset_id: str) -> Entry | None:
-    """A shipped preset or anybody's; None when there is none."""
+    """Finds a shipped preset or anybody's own; None when there is none."""
     shipped = read_shipped().get(preset_id)
     return _make_shipped(preset_id, shipped) if shipped else store.read_entry(database, presets_dir, preset_id)
 
@@ -33,7 +33,7 @@ def find_entry(database: Database, presets_dir: Path, preset_id: str) -> Entry |
 def search(
     entries: Sequence[Entry], catalog: Catalog, *, words: str = "", tag: str | None = None, model: str | None = None
 ) -> list[Entry]:
-    """Those that contain every word, in any order and case, and have the tag and the model."""
+    """Returns the entries that contain every word, in any order and case, and have the tag and the model."""
     titles = {one.id: one.title for one in catalog.models}
     wanted = words.casefold().split()
     return [
@@ -46,7 +46,7 @@ def search(
 
 
 def describe(entry: Entry, catalog: Catalog) -> dict[str, Any]:
-    """The preset as REST lists it. `missing` says which model is not here and how to add it; else it can run."""
+    """Describes a preset for REST. `missing` names a missing model and how to add it; else the preset can run."""
     preset = entry.preset
     model = _find_model(preset, catalog)
     return {
@@ -67,16 +67,16 @@ def describe(entry: Entry, catalog: Catalog) -> dict[str, Any]:
 
 
 def complete(entry: Entry, catalog: Catalog) -> Preset:
-    """The preset as it is shared: with its thumbnail, and with the name of its model's source."""
+    """Returns the preset for sharing, with its thumbnail and the name of its model's source."""
     has_thumb = entry.thumb is not None and entry.thumb.is_file()
     thumbnail = embed(entry.thumb.read_bytes()) if entry.thumb and has_thumb else None
     return name_source(entry.preset.model_copy(update={"thumbnail": thumbnail}), catalog)
 
 
 def require_runnable(preset: Preset, catalog: Catalog) -> None:
-    """Raises PresetError when the model is here and does not take this recipe; one that is not here may come later.
+    """Raises PresetError when the model is here and refuses this recipe; missing models and LoRAs may come later.
 
-    So may its LoRAs. A picture to start from is never part of a preset, so it may be missing.
+    An input picture is never part of a preset, so it may be missing.
     """
     model = _find_model(preset, catalog)
     if model is None:

@@ -1,8 +1,8 @@
 """Presets in a dataset repository of the Hugging Face Hub: list, pull, push.
 
-A repository holds the same documents that are shared as files, under `presets/`; what is pulled goes through the same
-door as any file. The token is the visitor's own, comes with each request and is never kept; this machine's login is
-never used for them.
+A repository holds the same documents that are shared as files, under `presets/`; pulled presets pass the same checks as
+any file. The token is the visitor's own, comes with each request and is never stored; this machine's login is never
+used for visitors.
 """
 
 import hashlib
@@ -44,14 +44,14 @@ repository's name.
 
 
 class HubError(LumeshError):
-    """A repository that cannot be read or written."""
+    """The repository cannot be read or written."""
 
     title = "The Hub refused this"
     status = 502
 
 
 class HubTokenError(HubError):
-    """Something that needs a token, without one."""
+    """The action needs a token, and none was given."""
 
     title = "A token is needed"
     status = 401
@@ -59,13 +59,13 @@ class HubTokenError(HubError):
 
 @dataclass(frozen=True, kw_only=True)
 class Hub:
-    """A hub as one visitor reaches it; without a `token` only what is public."""
+    """A hub as one visitor can access it; without a `token` only public repositories."""
 
     endpoint: str | None = None
     token: str | None = None
 
     def list_files(self, repo: str) -> list[str]:
-        """The names of the presets in a repository; raises HubError."""
+        """Lists the names of the presets in a repository; raises HubError."""
         from huggingface_hub.hf_api import RepoFile
 
         with self._open(repo) as api:
@@ -80,7 +80,7 @@ class Hub:
         )[:MAX_PACK_FILES]
 
     def pull(self, repo: str, names: Iterable[str]) -> Found:
-        """The named presets of a repository; raises HubError, and PresetError when none can be used."""
+        """Downloads the named presets; raises HubError, and PresetError when none is usable."""
         known = set(self.list_files(repo))
         presets: list[Preset] = []
         refused: list[Refusal] = []
@@ -102,7 +102,7 @@ class Hub:
         return Found(presets=tuple(presets), refused=tuple(refused))
 
     def push(self, repo: str, presets: Iterable[Preset]) -> str:
-        """Puts presets into a repository of the token's account, made when it is not there; returns its address."""
+        """Uploads presets to a repository of the token's account, creating it if missing; returns its address."""
         from huggingface_hub import CommitOperationAdd
 
         if not self.token:
@@ -121,8 +121,8 @@ class Hub:
 
     @contextmanager
     def _open(self, repo: str) -> "Generator[HfApi]":
-        """The client, with its exceptions turned into words that people can act on."""
-        # Here, not above: the page's server sets how the library behaves before anybody imports it (app.py).
+        """Opens the client and turns its exceptions into errors that people can act on."""
+        # Imported here because app.py sets the library's environment before its first import.
         import httpx2
         from huggingface_hub import HfApi
         from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
@@ -150,7 +150,7 @@ class Hub:
 
 
 def _name(preset: Preset, content: bytes) -> str:
-    """By title and content: pushing the same preset again changes nothing."""
+    """Names a preset's file by title and content, so that pushing the same preset again changes nothing."""
     stem = name_file(preset).removesuffix(".lumesh.json")
     return f"{stem}-{hashlib.sha256(content).hexdigest()[:8]}.lumesh.json"
 

@@ -1,9 +1,8 @@
-"""What a preset may say: one versioned JSON document, checked before anything else sees it.
+"""The format of presets: one versioned JSON document, validated before anything else sees it.
 
-A preset comes from strangers, so it is a closed form: unknown fields are refused, text loses what is not text (control
-characters, directions that make it read as something else), and nothing in it is a path. It has no pictures to start
-from: those are somebody's files. Its LoRAs are names to look up among those here. Text is never markup; whoever shows
-it shows it as text.
+A preset comes from strangers, so the format is closed: unknown fields are refused, control and direction characters are
+removed from text, and nothing in it is a path. It has no input pictures, which are somebody's files. Its LoRAs are
+names to look up here. Text is never markup; it must be displayed as text.
 Not here: whether a model takes the recipe (gallery.py), files and packs (files.py).
 """
 
@@ -19,16 +18,16 @@ from pipelines.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, MAX_SE
 
 SCHEMA = 1
 MAX_TAGS = 8
-MAX_REF_CHARS = 255  # of a file's name
-# A thumbnail of ours has some 20 KB; base64 makes 4 characters of 3 bytes.
+MAX_REF_CHARS = 255  # the longest file name
+# A thumbnail of ours has about 20 KB; base64 makes 4 characters of 3 bytes.
 MAX_THUMBNAIL_CHARS = 700_000
-# Control and formatting characters other than newlines: invisible, or turning the direction of what follows.
+# Other control and formatting characters are removed: they are invisible, or change the direction of the text.
 _KEPT_CONTROLS = "\n\t"
 _JOINERS = "\u200c\u200d"  # Persian, Indic scripts and emoji are written with them
 
 
 class PresetError(LumeshError):
-    """A preset that cannot be used; `fields` maps each field at fault to its message."""
+    """The preset cannot be used; `fields` maps each field at fault to its message."""
 
     title = "This preset cannot be used"
     status = 422
@@ -39,7 +38,7 @@ class PresetError(LumeshError):
 
 
 def clean_text(text: str) -> str:
-    """Text without what cannot be seen, in composed form, with plain line ends."""
+    """Removes invisible characters; returns text in composed form with plain line ends."""
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
     return "".join(
         one for one in text if one in _KEPT_CONTROLS or one in _JOINERS or unicodedata.category(one) not in ("Cc", "Cf")
@@ -47,7 +46,7 @@ def clean_text(text: str) -> str:
 
 
 def clean_line(text: str) -> str:
-    """`clean_text` on one line."""
+    """Cleans text like `clean_text`, and joins it into one line."""
     return re.sub(r"\s+", " ", clean_text(text))
 
 
@@ -64,13 +63,13 @@ def _require_plain(text: str) -> str:
 
 
 def clean_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
-    """Tags as they are compared: one line, lower case, without # and each once."""
+    """Normalizes tags for comparison: one line, lower case, without # and without duplicates."""
     cleaned = (clean_line(tag).lower().lstrip("#") for tag in tags)
     return tuple(dict.fromkeys(tag for tag in cleaned if tag))
 
 
 Tag = Annotated[str, Field(max_length=24)]
-# Patterns spell their letters out: the checker's \d and \w know every script.
+# Patterns spell their letters out, because the validator's \d and \w match every script.
 _ID = r"^[a-z0-9][a-z0-9.-]{0,63}$"
 _REPO_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}"
 _REPO = rf"^$|^{_REPO_PART}/{_REPO_PART}$"
@@ -105,8 +104,8 @@ class PresetRecipe(BaseModel):
     flow_shift: Annotated[float, Field(ge=0, le=100)] | None = None
     fps: Annotated[int, Field(ge=1, le=240)] | None = None
     batch_size: Annotated[int, Field(ge=1, le=64)] = 1
-    # Left out where there are none, so that older presets and studios still mean the same document. Not strict: a
-    # request's JSON arrives as lists and dicts.
+    # LoRAs are left out where there are none, so that the document stays the same for older presets and studios. Not
+    # strict, because a request's JSON arrives as lists and dicts.
     loras: Annotated[
         tuple[PresetLora, ...], Field(strict=False, max_length=MAX_LORAS, exclude_if=lambda loras: not loras)
     ] = ()
@@ -150,7 +149,7 @@ class Preset(BaseModel):
 
 
 def read_preset(content: str | bytes) -> Preset:
-    """Untrusted JSON to a Preset; raises PresetError with a message per field."""
+    """Parses untrusted JSON; raises PresetError with a message per field."""
     try:
         return Preset.model_validate_json(content)
     except ValidationError as error:
@@ -168,7 +167,7 @@ def read_preset(content: str | bytes) -> Preset:
 
 
 def name_source(preset: Preset, catalog: Catalog) -> Preset:
-    """The preset with the catalogue's word on where its model comes from, for those who do not have it."""
+    """Adds the catalogue's source of the model, for people who do not have it."""
     model = next((model for model in catalog.models if model.id == preset.recipe.model), None)
     if model is None:
         return preset
@@ -176,7 +175,7 @@ def name_source(preset: Preset, catalog: Catalog) -> Preset:
 
 
 def make_schema() -> dict[str, Any]:
-    """The format as JSON Schema: what presets/preset.schema.json says and REST serves."""
+    """Returns the format as JSON Schema, as in presets/preset.schema.json and REST."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Preset.model_json_schema(by_alias=True),

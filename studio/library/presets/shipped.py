@@ -1,4 +1,4 @@
-"""Our own presets: `presets/gallery/<id>.json`, and beside it `<id>.webp` where a model of ours made the picture.
+"""The shipped presets: `presets/gallery/<id>.json`, and `<id>.webp` if a demo model made its picture.
 
 A preset for a model whose weights are not in this repository has no picture: the gallery shows the model's name.
 """
@@ -13,11 +13,11 @@ GALLERY_DIR = PRESETS_DIR / "gallery"
 
 
 def thumb_of(preset_id: str) -> Path:
-    """Where the thumbnail of a shipped preset is, or would be."""
+    """Returns the path of a shipped preset's thumbnail, which may not exist."""
     return GALLERY_DIR / f"{preset_id}.webp"
 
 
 @functools.cache
 def read_shipped() -> dict[str, Preset]:
-    """Every shipped preset by its id, which is its file's name."""
+    """Reads every shipped preset, by id, which is the file's name."""
     return {file.stem: read_preset(file.read_bytes()) for file in sorted(GALLERY_DIR.glob("*.json"))}

@@ -1,6 +1,6 @@
-"""People's own presets: saved from an output, or imported, with a note of where each came from.
+"""People's own presets, saved from an output or imported, with their origin.
 
-The row is the preset; its thumbnail is a file under the row's id, written in the same transaction.
+A preset is a row; its thumbnail is a file named by the row's id, written in the same transaction.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ Origin = Literal["shipped", "made", "file", "link", "hub"]
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A preset with what this server knows about it; `preset` carries no thumbnail, `thumb` is its file."""
+    """A preset with this server's data about it; `preset` has no thumbnail inside, `thumb` is its file."""
 
     id: str
     owner: str
@@ -36,7 +36,7 @@ class Entry:
 def add(
     database: Database, presets_dir: Path, preset: Preset, *, owner: str, origin: Origin, origin_name: str = ""
 ) -> Entry:
-    """Keeps a checked preset; one that is here already stays as it is. Raises PresetError when there are too many."""
+    """Stores a checked preset unless it exists already; raises PresetError when there are too many."""
     sha = hashlib.sha256(write_document(preset)).hexdigest()
     webp = take_thumbnail(preset)
     with database.write() as tx:
@@ -65,20 +65,20 @@ def add(
 
 
 def remove(database: Database, presets_dir: Path, preset_id: str) -> None:
-    """Forgets a preset and its thumbnail."""
+    """Deletes a preset and its thumbnail."""
     with database.write() as tx:
         tx.execute("DELETE FROM presets WHERE id = ?", (preset_id,))
         _thumb_of(presets_dir, preset_id).unlink(missing_ok=True)
 
 
 def list_own(database: Database, presets_dir: Path, *, owner: str) -> list[Entry]:
-    """The owner's presets, newest first."""
+    """Lists the owner's presets, newest first."""
     rows = database.read("SELECT * FROM presets WHERE owner = ? ORDER BY created_at DESC, rowid DESC", (owner,))
     return [_read_row(row, presets_dir) for row in rows]
 
 
 def read_entry(database: Database, presets_dir: Path, preset_id: str) -> Entry | None:
-    """The preset of this id, whoever it belongs to."""
+    """Reads the preset of this id, whoever owns it; None when there is none."""
     row = database.read_one("SELECT * FROM presets WHERE id = ?", (preset_id,))
     return _read_row(row, presets_dir) if row else None
 

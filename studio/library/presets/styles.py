@@ -18,9 +18,9 @@ PLACE = "{prompt}"
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """`prompt` has one place for the prompt; `negative_prompt` is added to the negative one.
+    """A style: `prompt` has one placeholder for the prompt; `negative_prompt` is added to the negative one.
 
-    `fits_demo` marks what the demo models, with their few words, understand.
+    `fits_demo` marks styles that the demo models, with their few words, understand.
     """
 
     id: str
@@ -38,5 +38,5 @@ class Style:
 
 @functools.cache
 def read_styles(file: Path = STYLES_FILE) -> tuple[Style, ...]:
-    """The styles in the order shown."""
+    """Reads the styles in the order in which they are shown."""
     return tuple(Style(**entry) for entry in tomllib.loads(file.read_text("utf-8"))["style"])

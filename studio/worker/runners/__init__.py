@@ -1,7 +1,7 @@
-"""What a worker can do: a runner for each kind of job.
+"""The runners: one for each kind of job.
 
-A runner runs a claimed job to its end, and may claim others to run with it. What it raises ends the job: Cancelled as
-somebody wished, anything else with a card. Whoever adds a kind adds a runner here; the queue knows no kinds.
+A runner runs a claimed job to its end, and may claim others to run with it. An exception ends the job: Cancelled as
+cancelled, any other as failed with a card. A new kind needs a runner here; the queue does not distinguish kinds.
 """
 
 from collections.abc import Callable, Mapping

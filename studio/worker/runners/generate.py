@@ -1,4 +1,4 @@
-"""Runs a job that makes pictures or videos, and with it those that share its batch."""
+"""Runs a job that makes pictures or videos, together with the jobs that share its batch."""
 
 import contextlib
 import functools
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def run(bench: Bench, job: Job) -> None:
-    """Loads its model, lets others join, generates and saves; each job of the batch ends for itself."""
+    """Loads the model, lets other jobs join, generates and saves; each job of the batch ends individually."""
     history = bench.desk.read_history()
     with Batch(bench.desk, history) as batch:
         batch.add(job, estimate_s=_estimate_s(bench, job, history))
@@ -45,7 +45,7 @@ def _estimate_s(bench: Bench, job: Job, history: History) -> float | None:
 
 
 def _make(bench: Bench, batch: Batch, history: History) -> Outcome:
-    """Families read pictures as files; the job and what is saved keep their ids."""
+    """Generates the batch. Families get input pictures as files; the job and its outputs keep their ids."""
     (job,) = (member.job for member in batch.members)
     files = bench.desk.find_inputs(job)
     for file in files:
@@ -73,7 +73,7 @@ def _make(bench: Bench, batch: Batch, history: History) -> Outcome:
 
 
 def _encode(bench: Bench, family: Family, batch: Batch, number: int, recipe: Recipe) -> Embeddings | None:
-    """None for a job that has left, and for one whose prompt cannot be encoded, which fails alone."""
+    """Encodes one job's prompt; returns None if the job has left or its prompt fails, which ends only that job."""
     member = batch.find(number)
     if member is None:
         return None
@@ -88,7 +88,7 @@ def _encode(bench: Bench, family: Family, batch: Batch, number: int, recipe: Rec
 
 
 def _save(bench: Bench, batch: Batch, outcome: Outcome) -> None:
-    """Everybody's own outputs; what goes wrong with one job's is that job's alone."""
+    """Saves each job's own outputs; an error fails only the job concerned."""
     family = bench.resident.family
     assert family is not None
     load_s = family.load_s if outcome.timings.swap else None
@@ -109,6 +109,6 @@ def _save(bench: Bench, batch: Batch, outcome: Outcome) -> None:
 
 
 def _is_warm(family: Family, recipe: Recipe, references: References | None) -> bool:
-    """Whether a job of it compiles nothing."""
+    """Tells whether a job with this recipe compiles nothing."""
     state = family.shape_state(recipe.parsed_shape, references, batch_size=recipe.batch_size, uses_cfg=uses_cfg(recipe))
     return state == "warm"
