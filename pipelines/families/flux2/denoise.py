@@ -80,7 +80,7 @@ def build_denoise_program(
 
 
 def choose_steps(name: str, config: Mapping[str, Any], *, steps: int, tokens: int) -> Schedule:
-    """Builds the schedule for a picture of `tokens` tokens: more tokens mean more steps at high noise (diffusers' mu)."""
+    """Builds the schedule for a number of image tokens: more tokens mean more steps at high noise (diffusers' mu)."""
     return build_schedule(
         name,
         config,
