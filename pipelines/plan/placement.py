@@ -207,7 +207,7 @@ def _suggest_topologies(needs: Iterable[Need], topology: Topology, *, is_first: 
 
 
 def _suggest_remote(later: Iterable[Need], topology: Topology, *, instead_of: Topology | None) -> str:
-    """Suggests a remote text encoder, and a machine for the rest if it is another than `instead_of`, which holds all."""
+    """Suggests a remote text encoder, and a machine for the rest unless it is `instead_of`, which holds everything."""
     found = _find_larger(later, topology)
     if found is None or found == instead_of:
         return "With the text encoder on another machine (--text_encoder_url) the chips hold only the rest."
