@@ -149,7 +149,7 @@ def make_folder(option: str, folder: Path) -> None:
 
 
 def choose_shape(shape: str | None, width: int | None, height: int | None, frames: int | None = None) -> str | None:
-    """Returns `--shape`, or `--width` and `--height` [and `--frames`] as a shape; raises RecipeError for other mixes."""
+    """Returns `--shape`, or `--width` and `--height` [and `--frames`] as a shape; raises RecipeError otherwise."""
     if (width is None) != (height is None):
         raise RecipeError({"shape": "--width and --height go together"})
     if width is None or height is None:

@@ -1,4 +1,4 @@
-"""Progress on a terminal: one line per phase, with a bar if there is something to count; JSON or nothing for scripts."""
+"""Progress on a terminal: a line per phase, with a bar if there is something to count; JSON or nothing for scripts."""
 
 import json
 import sys
