@@ -58,5 +58,5 @@ class MeshError(LumeshError):
     title = "The mesh does not fit this machine"
 
 
-class Cancelled(Exception):  # noqa: N818 - not an error: somebody asked for it
+class Cancelled(Exception):  # noqa: N818 - not an error: a person requested it
     """Raised by a progress callback to end the work at the next chunk."""

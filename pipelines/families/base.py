@@ -1,4 +1,4 @@
-"""What every loaded model does alike: hold weights and compiled programs, say what is warm, let go of it all."""
+"""The base class of loaded models: it holds weights and compiled programs, knows which are warm, and frees them."""
 
 import abc
 import functools
@@ -43,7 +43,7 @@ TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
 
 
 class LoadedModel(abc.ABC):
-    """The part of `stages.Family` that does not depend on the family, whose module `programs` says what a shape needs.
+    """The family-independent part of `stages.Family`; the family's module `programs` says what a shape needs.
 
     A recipe's `images` are files on this machine.
     """

@@ -1,4 +1,4 @@
-"""What every loaded model consists of: modules, weights on the mesh, tokenizers, and the checkpoint's own settings."""
+"""The parts of every loaded model: modules, weights on the mesh, tokenizers, and the checkpoint's own settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

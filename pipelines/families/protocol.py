@@ -69,7 +69,7 @@ class FamilyPrograms(Protocol):
 
 
 class Architecture(Protocol):
-    """One family's code."""
+    """The code of one family."""
 
     @property
     def programs(self) -> FamilyPrograms: ...

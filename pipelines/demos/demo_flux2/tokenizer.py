@@ -1,4 +1,4 @@
-"""A Qwen2 tokenizer for the postcards' words, with a chat template, as FLUX.2 klein applies one to prompts.
+"""A Qwen2 tokenizer for the postcards' words, with the chat template that FLUX.2 klein applies to prompts.
 
 The template replaces klein's long one (a tiny model has no tokens to waste) and lower-cases all text. All 256 bytes are
 in the vocabulary, so that any text can be spelled.

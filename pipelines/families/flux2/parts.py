@@ -1,4 +1,4 @@
-"""What a loaded FLUX.2 consists of: modules, weights on the mesh, the tokenizer, and the checkpoint's own settings."""
+"""The parts of a loaded FLUX.2: modules, weights on the mesh, the tokenizer, and the checkpoint's own settings."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Which programs a shape needs, and how their arrays lie on the mesh.
+"""The programs that a shape needs, and the sharding of their arrays.
 
 The worker, the command line and ahead-of-time compilation for another machine all compile exactly these.
 """

@@ -57,7 +57,7 @@ _STREAMS = "encoder_hidden_states", "hidden_states"
 
 
 def choose_sizes(model: Model, device_count: int) -> dict[str, int]:
-    """Chooses the mesh that uses most devices: `tp` as far as heads divide, and `sp` over the picture's rows.
+    """Chooses the mesh that uses the most devices: `tp` as far as it divides the heads, `sp` over the picture's rows.
 
     The hub's checkpoints have 24, 32 and 48 heads and fit on no single chip once their text encoder is counted.
     24 heads on 16 devices give tp=8, sp=2; on 5 devices tp=4, as a fifth device would only repeat the others' work.

@@ -11,7 +11,7 @@ MAX_TEXT_LENGTH = 512  # tokens; diffusers' default max_sequence_length
 
 
 class Guidance(Enum):
-    """What a guidance scale does."""
+    """The effect of a guidance scale."""
 
     PAIR = "classifier-free guidance: a negative and a positive forward"
     EMBEDDED = "the scale is an input of the transformer, one forward"

@@ -1,4 +1,4 @@
-"""What a loaded SDXL consists of: modules, weights on the mesh, tokenizers, and the checkpoint's own settings."""
+"""The parts of a loaded SDXL: modules, weights on the mesh, tokenizers, and the checkpoint's own settings."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a loaded Wan consists of: modules, weights on the mesh, tokenizer, and the checkpoint's own settings."""
+"""The parts of a loaded Wan: modules, weights on the mesh, the tokenizer, and the checkpoint's own settings."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class Parts(PreviewedParts):
 
     @property
     def takes_channels(self) -> bool:
-        """Whether the model needs a first picture, as further input channels."""
+        """Returns whether the model needs a first picture, as further input channels."""
         return self.config_of("transformer").in_channels != self.config_of("vae").z_dim
 
     @property
