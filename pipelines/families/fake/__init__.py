@@ -4,6 +4,7 @@
 seconds. It behaves like the real families where they can be seen: it loads, compiles each shape once, steps, previews,
 can be cancelled between steps. Input pictures tint the landscape with their mean colour, and each LoRA tints it with a
 colour derived from its ref.
+
 Two prompts are test hooks of this family only: "crash worker" anywhere in a prompt kills its own process in the middle
 of denoising, as the kernel does when memory runs out; "fail please" raises a LumeshError.
 """
