@@ -1,4 +1,4 @@
-"""The FLUX.2 family: a language model encodes the prompt, a transformer over image and text tokens denoises by flow.
+"""The FLUX.2 family: a language model encodes the prompt, a transformer over image and text tokens denoises.
 
 Two variants differ only in how they encode prompts and use guidance: klein (Qwen3; distilled to a few steps, or with
 classifier-free guidance) and dev (Mistral 3; guidance embedded in the time step). The checkpoint's configs say which

@@ -1,4 +1,4 @@
-"""The SDXL family: two CLIP encoders, a UNet with size conditioning, classic guidance, a standard autoencoder.
+"""The SDXL family: two CLIP encoders, a UNet with size conditioning, classifier-free guidance, a standard autoencoder.
 
 traits.py says how its checkpoints are recognised, architecture.py how the rest hangs together: load.py builds the
 modules without weights and reads the checkpoint directly into sharded arrays. What differs from other families is in
