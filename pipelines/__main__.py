@@ -1,7 +1,7 @@
 """`python -m pipelines`: models, generate, encode, denoise, decode, plan, compile, train, bench, encoder-server.
 
-Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; anything the
-world does wrong (a gated model, a damaged file) ends with exit code 1 and one line as well.
+Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; problems
+outside the program (a gated model, a damaged file) end with exit code 1 and one line as well.
 """
 
 import errno
@@ -54,12 +54,12 @@ def main(arguments: list[str] | None = None) -> int:
         if error.errno == errno.ENOSPC and not error.filename:
             return _fail("The disk is full. Make room, then run it again.", 1)
         if not error.filename:
-            raise  # of no file that could be named
+            raise  # no file to name
         return _fail(f"{error.filename} cannot be written or read: {error.strerror}. Choose another place.", 1)
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except Exception as error:
-        # typer's usage errors share no public base class with ours; they all know how to put themselves in words.
+        # typer's usage errors have no public base class, but all have `format_message`.
         if not hasattr(error, "format_message"):
             raise
         return _fail(error.format_message(), 2)  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,4 +1,4 @@
-"""Which models there are, and in which fixed shapes each of them runs.
+"""The catalogue: which models there are, and in which fixed shapes each of them runs.
 
 A shape is a fixed resolution preset and means one compiled program; nothing outside a model's list ever runs, so
 nothing recompiles while people work. Read from `presets/models.toml`, plus every folder in diffusers layout under the
@@ -23,7 +23,7 @@ from pipelines.loras import LoraFile, find_loras
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
-VIDEO_STRIDE = 4  # frames to a latent frame after the first
+VIDEO_STRIDE = 4  # frames per latent frame after the first
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -36,7 +36,7 @@ class Shape:
 
     @classmethod
     def parse(cls, text: str) -> "Shape":
-        """Reads `1024x1024` or `1280x720x81`; raises ValueError when it is neither."""
+        """Reads `1024x1024` or `1280x720x81`; raises ValueError for anything else."""
         match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?:x(\d{1,4}))?", text.strip().lower())
         if match is None:
             raise ValueError(f"{text!r} is not a shape; write WIDTHxHEIGHT or WIDTHxHEIGHTxFRAMES, such as 1024x1024")
@@ -50,11 +50,11 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionOptions:
-    """How a model of videos attends, where that is not to all tokens and to keys as they are.
+    """Changes to a video model's attention, which is otherwise full attention with unmodified keys.
 
-    With a `window` a token of a video sees the tokens at most so many places before and behind it, of one order over
-    frames, rows and columns; the text is seen whole. `smooths_keys` takes their mean off keys: the same attention, of
-    which bf16 rounds less away.
+    With a `window` a video token attends only to tokens at most that many positions before or after it, in one order
+    over frames, rows and columns; the whole text is always visible. `smooths_keys` subtracts the keys' mean, which
+    leaves attention mathematically unchanged and reduces bf16's rounding errors.
     """
 
     smooths_keys: bool = False
@@ -69,12 +69,14 @@ class AttentionOptions:
 class Model:
     """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used.
 
-    `fps` is set for models of video, `flow_shift` where the scheduler takes one (`flow_shifts` for some shapes alone),
-    `guidance_scale_2` where a second expert ends the denoising, `max_images` where a recipe may bring pictures to start
-    from and `min_images` where it must, `strength` where denoising begins with that picture instead of with noise.
-    `text_length` is the longest prompt in tokens, padding included, where a family's tokenizer does not say less.
-    `file_names` is a pattern that other programs' names for its file contain, written with letters and digits alone.
-    `loras_dir` is where the LoRAs of its recipes lie. `attention` is for families that take such options.
+    Some fields are set only for some models: `fps` for video, `flow_shift` if the scheduler takes one (`flow_shifts`
+    for single shapes), `guidance_scale_2` if a second expert ends the denoising, `max_images` if a recipe may have
+    input pictures and `min_images` if it must, `strength` if denoising starts from that picture instead of noise, and
+    `attention` in families that take such options.
+
+    `text_length` is the longest prompt in tokens, padding included, unless the tokenizer's own limit is lower.
+    `file_names` is a pattern that matches other programs' names for its file, reduced to letters and digits.
+    `loras_dir` is the folder of its recipes' LoRAs.
     """
 
     id: str
@@ -128,7 +130,7 @@ class Model:
 
     @property
     def traits(self) -> Traits:
-        """What all models of its family have in common."""
+        """Returns the traits that all models of its family have in common."""
         return find_traits(self.family)
 
     @property
@@ -137,15 +139,15 @@ class Model:
 
     @property
     def has_references(self) -> bool:
-        """Whether a recipe's images stand beside the new picture, so that programs differ by their number and size."""
+        """Returns whether a recipe's images become tokens beside the new picture's, so that programs depend on them."""
         return self.traits.has_references
 
     def choose_flow_shift(self, shape: str) -> float | None:
-        """The default for a shape: larger pictures are denoised at higher noise levels."""
+        """Returns the default for a shape: larger pictures are denoised at higher noise levels."""
         return self.flow_shifts.get(shape, self.flow_shift)
 
     def find_nearest_shape(self, width: int, height: int, frames: int) -> Shape:
-        """The shape for a wished size: proportions count four times as much as area, and frames only break ties."""
+        """Returns the shape nearest to a size: proportions count four times as much as area, frames only break ties."""
 
         def distance(shape: Shape) -> tuple[float, int]:
             ratio = abs(math.log((width / height) / (shape.width / shape.height)))
@@ -155,15 +157,15 @@ class Model:
         return min(self.shapes, key=distance)
 
     def shape_list(self) -> str:
-        """The allowed shapes, for messages: `256x256, 320x192`."""
+        """Returns the allowed shapes for messages: `256x256, 320x192`."""
         return ", ".join(str(shape) for shape in self.shapes)
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """The models of this machine, in the order they are shown, and where its LoRAs lie.
+    """The models of this machine, in the order they are shown, and the folder of its LoRAs.
 
-    `own_loras` are files elsewhere that only the command line names.
+    `own_loras` are LoRA files elsewhere, which only the command line may name.
     """
 
     models: tuple[Model, ...]
@@ -171,7 +173,7 @@ class Catalog:
     own_loras: tuple[LoraFile, ...] = ()
 
     def get(self, model_id: str) -> Model:
-        """Raises ModelError for an unknown id, naming the known ones."""
+        """Returns a model by id; raises ModelError for an unknown one, naming the known ones."""
         for model in self.models:
             if model.id == model_id:
                 return model
@@ -179,7 +181,7 @@ class Catalog:
         raise ModelError(f"There is no model {model_id!r}.", advice=f"Known models: {known}.")
 
     def find_loras(self) -> tuple[LoraFile, ...]:
-        """The LoRAs that recipes may name, as they lie there now."""
+        """Lists the LoRAs that recipes may name, reading the folder anew."""
         return self.own_loras + (find_loras(self.loras_dir) if self.loras_dir is not None else ())
 
     @property
@@ -190,9 +192,9 @@ class Catalog:
 def load_catalog(
     models_dir: Path | None = None, loras_dir: Path | None = None, *, file: Path = CATALOG_FILE
 ) -> Catalog:
-    """The shipped models and the folders in `models_dir` (a user's own checkpoints, diffusers layout).
+    """Loads the shipped models and the folders in `models_dir` (a user's own checkpoints, diffusers layout).
 
-    Raises ModelError when a user's folder has a `model_index.json` that cannot be read.
+    Raises ModelError if a user's folder has a `model_index.json` that cannot be read.
     """
     shipped = _read_shipped(file)
     local = _find_local(models_dir, shipped) if models_dir else ()
@@ -245,7 +247,7 @@ def _find_local(models_dir: Path, shipped: Sequence[Model]) -> tuple[Model, ...]
 
 
 def _read_local(folder: Path, model_id: str, shipped: Sequence[Model]) -> Model | None:
-    """A user's folder as a catalogue entry; None when its pipeline is of no family we have.
+    """Reads a user's folder as a catalogue entry; returns None if its pipeline belongs to no supported family.
 
     Shapes and defaults are those of the shipped model it resembles most.
     """

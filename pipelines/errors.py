@@ -1,14 +1,14 @@
 """Errors that people read: what happened, why, and what to do next.
 
-Every error that leaves `pipelines` on purpose derives from `LumeshError`; anything else is a mistake of ours. The
-command line prints them as one line, the studio as a card with `title`, `detail` and `advice`.
+Every error that leaves `pipelines` on purpose derives from `LumeshError`; anything else is a bug. The command line
+prints an error as one line, the studio as a card with `title`, `detail` and `advice`.
 """
 
 
 class LumeshError(Exception):
-    """Something the reader can act on.
+    """An error that its reader can act on.
 
-    `title` is one short line, `detail` says with which value, `advice` says what to do next.
+    `title` is one short line, `detail` names the value at fault, `advice` says what to do next.
     """
 
     title = "Something went wrong"
@@ -41,13 +41,13 @@ class ModelError(LumeshError):
 
 
 class StageFileError(LumeshError):
-    """A stage file that is missing, of another model, or of the wrong shapes."""
+    """A stage file that is missing, belongs to another model, or has the wrong shapes."""
 
     title = "This stage file cannot be used"
 
 
 class RemoteEncoderError(LumeshError):
-    """A text encoder on another machine that does not answer, or answers with something else."""
+    """A text encoder on another machine that does not answer, or answers with something unexpected."""
 
     title = "The remote text encoder cannot be used"
 
@@ -58,5 +58,5 @@ class MeshError(LumeshError):
     title = "The mesh does not fit this machine"
 
 
-class Cancelled(Exception):  # noqa: N818 - not an error: somebody asked for it
+class Cancelled(Exception):  # noqa: N818 - not an error: a person requested it
     """Raised by a progress callback to end the work at the next chunk."""

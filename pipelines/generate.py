@@ -1,4 +1,4 @@
-"""The method on one screen: prompt to embeddings to latents to pixels.
+"""The whole generation on one screen: prompt to embeddings to latents to pixels.
 
 Everything that differs between models is behind `Family`; everything that differs between callers (command line,
 worker, bench) is in `on_progress`.
@@ -23,7 +23,7 @@ def generate(
     *,
     on_progress: OnProgress = ignore_progress,
 ) -> Outcome:
-    """Runs a resolved recipe; raises Cancelled when `on_progress` does, LumeshError when the recipe cannot run."""
+    """Runs a resolved recipe; raises Cancelled if `on_progress` does, LumeshError if the recipe cannot run."""
     return generate_together(family, [recipe], on_progress=on_progress)
 
 
@@ -34,10 +34,10 @@ def generate_together(
     on_progress: OnProgress = ignore_progress,
     encode: Callable[[int, Recipe], Embeddings | None] | None = None,
 ) -> Outcome:
-    """Runs resolved recipes of one kind (batching.py) as one batch; its pixels are theirs one after the other.
+    """Runs resolved recipes of one kind (batching.py) as one batch; its pixels are in the recipes' order.
 
-    `encode` is the caller's way to read the n-th recipe's prompt; where it gives None the others go on, and what comes
-    out in that place is nobody's. Raises as `generate` does.
+    `encode(n, recipe)` may replace the family's own encoding; if it returns None for a recipe, the others continue, and
+    that recipe's pixels are meaningless. Raises as `generate` does.
     """
     recipe = batching.join(recipes)
     started = time.perf_counter()
@@ -89,12 +89,12 @@ def generate_together(
 
 
 def find_references(model: Model, recipe: Recipe) -> References | None:
-    """What the recipe's files mean for the programs; raises RecipeError for a file that is no picture."""
+    """Returns number and size of the recipe's pictures, as programs need them; raises RecipeError for other files."""
     if not model.has_references:
         return None
     return choose_references(model, [measure_picture(Path(image)) for image in recipe.images])
 
 
 def uses_cfg(recipe: Recipe) -> bool:
-    """Classifier-free guidance runs two forwards a step; at a scale of 1 or less one is enough (diffusers' rule)."""
+    """Returns whether classifier-free guidance (two forward passes per step) is on: for scales above 1 (diffusers)."""
     return (recipe.guidance_scale or 0.0) > 1.0

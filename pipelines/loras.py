@@ -1,9 +1,10 @@
-"""The LoRA files of this machine: which there are, and which family of models each was made for.
+"""Finds the LoRA files of this machine, and the family of models that each was made for.
 
-A LoRA is one `.safetensors` file in the data directory's `loras/`; its `ref` is the file's name without the ending.
+A LoRA is one `.safetensors` file in the data directory's `loras/`; its `ref` is the file's name without the suffix.
 Only headers are read, and those are untrusted: people download these files from anywhere. Importable without jax, so
 the page and REST check recipes with it.
-Not here: which names are a family's own (its traits.py), what the tensors mean and how they change weights
+
+Not here: a family's tensor names (its traits.py), what the tensors mean and how they change weights
 (runtime/weights/lora.py).
 """
 
@@ -26,12 +27,12 @@ TITLE_FIELDS = ("modelspec.title", "ss_output_name")
 TITLE = "This LoRA cannot be used"
 ADVICE = "Put the file into the loras folder of the data directory."
 
-# Low-rank pairs in all spellings, and their relatives, which are listed here and refused with a reason when used.
+# Low-rank pairs in all spellings, and related adapters (LoHa, LoKr), which are listed but refused with a reason on use.
 _ADAPTER = re.compile(
     r"lora_[AB]\b|lora_(down|up)\b|lora\.(down|up)\b|_lora\.(down|up)\b|lora_linear_layer|hada_|lokr_"
 )
 
-# Models of no family here with names like those of one: Stable Diffusion 1 and 2, FLUX.1, Qwen, LTX.
+# Unsupported models whose tensor names resemble a family's: Stable Diffusion 1 and 2, FLUX.1, Qwen, LTX.
 _FOREIGN = re.compile(
     rf"^lora_te_|\.proj_mlp\.|_mod_lin\.|{LORA_PREFIX}transformer_blocks\.\d+\.(attn[12]|ff\.net|(img|txt)_(mlp|mod))\."
 )
@@ -39,7 +40,7 @@ _FOREIGN = re.compile(
 
 @dataclass(frozen=True)
 class LoraFile:
-    """A low-rank adapter: how recipes call it, the title for people, its family, and its size in bytes."""
+    """A low-rank adapter: its ref in recipes, its title for people, its family, and its size in bytes."""
 
     ref: str
     title: str
@@ -49,13 +50,13 @@ class LoraFile:
 
 
 def find_loras(folder: Path) -> tuple[LoraFile, ...]:
-    """The LoRAs of our families in a folder, by name; other files, and damaged ones, are not among them."""
+    """Lists a folder's LoRAs of the supported families by name, leaving out other and damaged files."""
     found = (read_lora(file) for file in sorted(folder.glob(f"*{SUFFIX}")))
     return tuple(lora for lora in found if lora is not None)
 
 
 def read_lora(file: Path) -> LoraFile | None:
-    """What a file's header says; None when it is no LoRA of a family here, or not readable."""
+    """Reads a file's header; returns None if it is not a LoRA of a supported family, or not readable."""
     try:
         status = file.stat()
     except OSError:
@@ -64,10 +65,9 @@ def read_lora(file: Path) -> LoraFile | None:
 
 
 def get_lora(ref: str, folder: Path | None) -> LoraFile:
-    """The file of a checked recipe's `ref`; raises ModelError when it is gone.
+    """Returns the LoRA file of a resolved recipe's `ref`; raises ModelError if it no longer exists.
 
-    On the command line a ref may be a whole path without its ending, which no recipe from elsewhere gets past `resolve`
-    with.
+    Only on the command line may a ref be an absolute path without its suffix; `resolve` refuses it from anyone else.
     """
     file = (folder or Path()) / f"{ref}{SUFFIX}"
     lora = read_lora(file) if folder is not None or file.is_absolute() else None
@@ -91,7 +91,7 @@ def _read(file: Path, _mtime_ns: int, size: int) -> LoraFile | None:
 
 
 def _read_header(file: Path, size: int) -> dict[str, Any]:
-    """Raises ValueError for what is no header of a safetensors file."""
+    """Reads a safetensors header; raises ValueError for anything else."""
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
@@ -103,11 +103,11 @@ def _read_header(file: Path, size: int) -> dict[str, Any]:
 
 
 def find_family(names: Iterable[str]) -> str | None:
-    """The family whose parts these tensors are named after; None for a checkpoint, or a LoRA of another model."""
+    """Returns the family that these tensor names belong to; None for a checkpoint, or a LoRA of another model."""
     names = list(names)
     if not any(map(_ADAPTER.search, names)) or any(map(_FOREIGN.search, names)):
         return None
-    families = reversed([*list_traits()])  # the names of SDXL's UNet and text encoders are the least particular
+    families = reversed([*list_traits()])  # SDXL comes last, as its names are the least specific
     return next((family for family, traits in families if any(map(traits.lora_names.search, names))), None)
 
 

@@ -1,11 +1,11 @@
-"""A mesh as people write it. Importable without jax, so that what is none is refused before anything starts."""
+"""Parses a mesh as people write it. Importable without jax, so that a wrong one is refused before anything starts."""
 
 import re
 
 from pipelines.errors import MeshError
 
 AXES = ("dp", "sp", "tp")
-THROUGHPUT = "throughput"  # in place of the axes: an output a chip, or on as few chips as hold the weights
+THROUGHPUT = "throughput"  # instead of axes: one output per chip, or per as few chips as hold the weights
 
 
 def parse_mesh(text: str) -> dict[str, int]:
@@ -23,12 +23,12 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 
 def check_mesh(text: str | None) -> str | None:
-    """The same text, where one may also ask for an output a chip or for nothing; raises MeshError."""
+    """Returns the text unchanged if it is a mesh, `throughput` or empty; raises MeshError otherwise."""
     if text and not asks_for_many(text):
         parse_mesh(text)
     return text
 
 
 def asks_for_many(mesh: str | None) -> bool:
-    """Whether chips are to make outputs of their own."""
+    """Returns whether chips are to make outputs of their own (data parallelism)."""
     return mesh == THROUGHPUT

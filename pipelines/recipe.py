@@ -1,8 +1,8 @@
-"""Everything needed to make an output again, as one versioned type.
+"""A recipe: everything needed to make an output again, as one versioned type.
 
-The page, REST, the command line, file metadata and presets all speak this type. Only `model` and `prompt` are required;
-`resolve` fills the rest from the model's defaults, draws the seed, and refuses what cannot run with one clear message a
-field. Past `resolve`, every field is set and trusted.
+The page, REST, the command line, file metadata and presets all use this type. Only `model` and `prompt` are required;
+`resolve` fills in the model's defaults, draws the seed, and refuses a recipe that cannot run with one clear message per
+field. After `resolve`, every field is set and trusted.
 """
 
 import math
@@ -23,18 +23,18 @@ MAX_FPS = 60
 MAX_LORAS = 8
 MAX_LORA_SCALE = 4.0
 MAX_NAMED = 20  # in a message
-# Far beyond any field's own limit. With it pydantic looks into every text, and refuses halves of surrogate pairs, which
-# JSON can write and nothing else can.
+# Far beyond any field's own limit. It makes pydantic check every text, and so refuse unpaired surrogates, which JSON
+# can contain but UTF-8 cannot encode.
 MAX_TEXT_CHARS = 100_000
 MIN_STRENGTH = 0.01
 NEEDS_PICTURE = "needs a picture to start from; give one or leave it out"
-# What pydantic's problems are called where people read them; others keep pydantic's own words.
+# Messages for people that replace pydantic's; others keep pydantic's own words.
 PLAIN_MESSAGES = {
     "missing": "is required",
     "extra_forbidden": "is not a field of a recipe",
     "string_unicode": "holds half of a character",
 }
-# Fields that mean the same to every model; the others mean nothing to another model, or something else.
+# Fields that mean the same to every model; the others are meaningless to another model, or mean something else.
 MODEL_INDEPENDENT_FIELDS = ("prompt", "seed", "batch_size", "images")
 MAX_SEED = 2**32 - 1  # numpy's and most user interfaces' limit; torch itself takes 64 bits
 
@@ -48,10 +48,11 @@ class Lora(BaseModel):
 
 
 class Recipe(BaseModel):
-    """What to make. Unset (None) fields take the model's defaults in `resolve`; lengths and sizes in pixels.
+    """What to make. Unset (None) fields get the model's defaults in `resolve`; lengths and sizes are in pixels.
 
-    `strength` is how much of the denoising a picture to start from goes through: at 1 all of it, and little is left.
-    `revision` is no wish: it says which weights made the output that carries the recipe (stages.Family).
+    `strength` is the share of the denoising that a picture to start from goes through: at 1 all of it, which leaves
+    little of the picture. `revision` is not a request: it names the weights that made the output carrying this recipe
+    (stages.Family).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=MAX_TEXT_CHARS)
@@ -78,37 +79,37 @@ class Recipe(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
     def made_with(self, revision: str) -> "Recipe":
-        """The recipe of an output that these weights made."""
+        """Returns the recipe of an output that these weights made."""
         return self.model_copy(update={"revision": revision or None})
 
     @property
     def seeds(self) -> range:
-        """Of each picture of the batch: picture n is drawn from seed + n."""
+        """Returns the seed of each picture of the batch: picture n has seed + n."""
         first = self.seed or 0
         return range(first, first + self.batch_size)
 
     def of_picture(self, number: int) -> "Recipe":
-        """The recipe of one picture of a batch alone."""
+        """Returns the recipe that makes only one picture of a batch."""
         return self.model_copy(update={"seed": self.seeds.start + number, "batch_size": 1})
 
     @property
     def denoising_steps(self) -> int:
-        """Of a resolved recipe: a picture to start from leaves only the last of its `steps`, as many as in diffusers.
+        """Returns how many steps a resolved recipe runs: image to image runs only the last of them, as in diffusers.
 
-        At least one, where diffusers would have none and fail.
+        It runs at least one, where diffusers would have none and fail.
         """
         assert self.steps is not None, "resolve the recipe first"
         return self.steps if self.strength is None else max(1, int(self.steps * self.strength))
 
     @property
     def parsed_shape(self) -> Shape:
-        """The shape of a resolved recipe."""
+        """Returns the shape of a resolved recipe."""
         assert self.shape is not None, "resolve the recipe first"
         return Shape.parse(self.shape)
 
 
 def read_recipe(fields: dict[str, Any]) -> Recipe:
-    """Untrusted JSON to a Recipe; raises RecipeError with a message per field."""
+    """Turns untrusted JSON into a Recipe; raises RecipeError with a message per field."""
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
@@ -116,13 +117,13 @@ def read_recipe(fields: dict[str, Any]) -> Recipe:
 
 
 def carry_over(recipe: Recipe) -> dict[str, Any]:
-    """The fields of a recipe that stay when it is given another model; that model's defaults fill the others."""
+    """Returns the fields that a recipe keeps when its model is changed; the new model's defaults fill the others."""
     fields = recipe.to_json()
     return {name: fields[name] for name in MODEL_INDEPENDENT_FIELDS}
 
 
 def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
-    """A recipe with every field set, checked against the model; raises RecipeError with a message per field."""
+    """Returns the recipe with all fields set and checked against its model; raises RecipeError, a message per field."""
     try:
         model = catalog.get(recipe.model)
     except ModelError as error:
@@ -154,7 +155,7 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
 
 
 def _choose_second_scale(recipe: Recipe, model: Model) -> float | None:
-    """That of the second expert: the recipe's, or the first one's when only that is given (diffusers' rule)."""
+    """Returns the second expert's scale: the recipe's, or the first one's if only that is given (diffusers' rule)."""
     if recipe.guidance_scale_2 is not None or model.guidance_scale_2 is None:
         return recipe.guidance_scale_2
     return model.guidance_scale_2 if recipe.guidance_scale is None else recipe.guidance_scale
@@ -196,7 +197,7 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
 
 
 def _find_optional_problems(recipe: Recipe, model: Model) -> dict[str, str]:
-    """Of the fields that only some models have."""
+    """Finds problems of the fields that only some models have."""
     problems: dict[str, str] = {}
     for name, low, high in (
         ("flow_shift", 1, MAX_FLOW_SHIFT),
@@ -215,7 +216,7 @@ def _find_optional_problems(recipe: Recipe, model: Model) -> dict[str, str]:
 
 
 def _find_lora_problem(loras: Sequence[Lora], model: Model, known: Sequence[LoraFile]) -> str:
-    """The first thing that keeps these from being used with the model; "" when there is none."""
+    """Returns the first reason why the model cannot use these LoRAs, "" if there is none."""
     if len(loras) > MAX_LORAS:
         return f"{len(loras)} given; at most {MAX_LORAS} are allowed"
     family_of = {file.ref: file.family for file in known}

@@ -1,8 +1,7 @@
-"""Reference pictures as far as programs are concerned: how many there are, and the one size they are fitted to.
+"""The number of reference pictures, and the one size they are fitted to: both are compiled into the programs.
 
-FLUX.2 sees references as tokens beside the new picture's, so both are part of what is compiled; the size is one of the
-model's own shapes, so that there are few such programs. Without jax: the page says what a recipe costs before any model
-is loaded.
+FLUX.2 sees references as tokens beside the new picture's. Their size is one of the model's own shapes, so that there
+are few such programs. Importable without jax: the page says what a recipe costs before any model is loaded.
 Not here: the pictures' pixels (flux2/references.py).
 """
 
@@ -17,7 +16,7 @@ MAX_PIXELS = 1024 * 1024  # of one reference, as in diffusers
 
 @dataclass(frozen=True, kw_only=True)
 class References:
-    """So many pictures of one size."""
+    """A number of pictures of one size."""
 
     count: int
     size: Shape
@@ -27,14 +26,14 @@ class References:
 
 
 def choose_references(model: Model, sizes: Sequence[tuple[int, int]]) -> References | None:
-    """What pictures of these sizes (width, height) become; None where they make no difference to the programs."""
+    """Returns the references for pictures of these sizes (width, height); None if programs do not depend on them."""
     if not sizes or not model.has_references:
         return None
     return References(count=len(sizes), size=choose_size(sizes[0], model.shapes))
 
 
 def choose_size(size: tuple[int, int], shapes: Sequence[Shape]) -> Shape:
-    """The proportions nearest to the picture's; of several sizes the largest that it fills, else the smallest."""
+    """Chooses the shape of nearest proportions; of several, the largest that the picture fills, else the smallest."""
     allowed = [shape for shape in shapes if shape.width * shape.height <= MAX_PIXELS] or [min(shapes)]
     width, height = size
 
@@ -48,9 +47,9 @@ def choose_size(size: tuple[int, int], shapes: Sequence[Shape]) -> Shape:
 
 
 def choose_programs(entries: Sequence[str], model: Model) -> list[tuple[Shape, References | None]]:
-    """What `--prewarm` and `compile --shape` mean for a model; what it has not is left out.
+    """Parses the values of `--prewarm` and `compile --shape` for a model, skipping shapes that it does not have.
 
-    `512x512`, `512x512+2` with two pictures as large, `all`, `all+1`.
+    Examples are `512x512`, `512x512+2` (with two pictures of that size), `all` and `all+1`.
     """
     found: list[tuple[Shape, References | None]] = []
     for entry in entries:
@@ -66,5 +65,5 @@ def choose_programs(entries: Sequence[str], model: Model) -> list[tuple[Shape, R
 
 
 def name_programs(shape: Shape | str, references: References | None) -> str:
-    """What people, measurements and the page call the programs of a shape: `512x512`, `512x512 with 2 of 768x512`."""
+    """Returns the name for the programs of a shape, shown to people: `512x512`, `512x512 with 2 of 768x512`."""
     return f"{shape} with {references}" if references else str(shape)

@@ -1,6 +1,6 @@
-"""From a catalogue entry to a loaded model, or to a described one. Imports jax and torch only when called.
+"""Loads or describes the model of a catalogue entry. Imports jax and torch only when called.
 
-Here alone a family's code is reached by the family's name; which families there are, pipelines/families says.
+This is the only file that finds a family's code by the family's name; pipelines/families lists the families.
 """
 
 import functools
@@ -37,11 +37,10 @@ def load(
 ) -> Family:
     """Loads a model, or the parts of it that `stages` need, onto the mesh (see `build_mesh_for`).
 
-    With a `remote_encoder` the model's own text encoder is not among them: prompts are read elsewhere. Programs that
-    `packs` (files, or folders of them) hold are loaded rather than compiled. With `verify_weights` every file of
-    weights must have the SHA-256 that its publisher recorded. With `keep_layouts` a copy of the weights as they lie on
-    the mesh is kept beside the cache for the next load; not while they are verified, which is said of the published
-    files.
+    With a `remote_encoder` the model's own text encoder is not loaded: prompts are encoded elsewhere. Programs found in
+    `packs` (files, or folders of them) are loaded rather than compiled. With `verify_weights` every file of weights
+    must have the SHA-256 that its publisher recorded. With `keep_layouts` a copy of the sharded weights is kept beside
+    the cache for the next load, but not together with `verify_weights`, which checks the published files.
     Raises ModelError or MeshError.
     """
     start_jax(cache_dir)
@@ -69,12 +68,12 @@ def load(
 
 
 def find_layouts(cache_dir: Path) -> Path:
-    """The folder of weights as they lie on a mesh."""
+    """Returns the folder of sharded copies of weights."""
     return cache_dir.parent / "layouts"
 
 
 def find(model: Model, *, on_progress: OnProgress, has_remote_encoder: bool = False) -> Path:
-    """Where a model lies that can be loaded, downloaded if need be; raises ModelError when it cannot be had."""
+    """Returns the folder of a loadable model, downloading it if needed; raises ModelError if it cannot be had."""
     stages = [stage for stage in STAGES if not (has_remote_encoder and stage == "encode")]
     return find_architecture(model).find(model, on_progress=on_progress, stages=stages)
 
@@ -82,9 +81,9 @@ def find(model: Model, *, on_progress: OnProgress, has_remote_encoder: bool = Fa
 def build_mesh_for(
     model: Model, mesh: str | None, *, devices: Sequence[Any] | None = None, hbm_bytes: int | None = None
 ) -> Any:
-    """A Mesh: `dp=2,sp=4`; None chooses for one output at a time, `throughput` for as many as there is room for.
+    """Builds a Mesh from `dp=2,sp=4`, None (best for one output at a time) or `throughput` (for many outputs).
 
-    Of all devices here, or of these, which hold `hbm_bytes` each. Raises MeshError.
+    It uses all devices here, or `devices` with `hbm_bytes` each. Raises MeshError.
     """
     from pipelines.runtime.devices.mesh import build_mesh
 
@@ -98,17 +97,17 @@ def build_mesh_for(
 
 
 def choose_sizes_for(model: Model) -> Callable[[int], dict[str, int]]:
-    """Number of devices -> axes and sizes that this model runs best on; imports jax."""
+    """Returns a function: number of devices -> axes and sizes on which this model runs best; imports jax."""
     return functools.partial(find_architecture(model).choose_sizes, model)
 
 
 def describe_parts(model: Model, mesh: Any) -> Any:
-    """The family's `Parts` from configs alone, every component's weights described; raises ModelError and MeshError."""
+    """Describes a model from configs alone as its family's `Parts`, for all stages; raises ModelError and MeshError."""
     return find_architecture(model).describe(model, mesh)
 
 
 def find_architecture(model: Model) -> Architecture:
-    """The code of the model's family; imports jax and torch, and raises ModelError when there is none."""
+    """Returns the code of the model's family, importing jax and torch; raises ModelError if there is none."""
     if model.family not in families.FAMILIES:
         raise ModelError(f"No code here runs the family {model.family!r}.", advice="Check presets/models.toml.")
     return importlib.import_module(f"pipelines.families.{model.family}.architecture").ARCHITECTURE
@@ -128,28 +127,28 @@ def start_jax(cache_dir: Path) -> None:
 
 
 def describe_devices() -> str:
-    """The device line for people; imports jax."""
+    """Returns the device line for people; imports jax."""
     from pipelines.runtime.devices import platform
 
     return platform.describe_devices()
 
 
 def measure_devices() -> list[dict[str, Any]]:
-    """Each device with its memory, for JSON; imports jax."""
+    """Lists each device with its memory, for JSON; imports jax."""
     from pipelines.runtime.devices import memory
 
     return memory.measure_devices()
 
 
 def count_chips() -> int:
-    """What is paid for; imports jax."""
+    """Counts chips, as they are billed; imports jax."""
     from pipelines.runtime.devices import memory
 
     return memory.count_chips()
 
 
 def _check_memory() -> None:
-    """One model at a time: what the last one left on the devices is a mistake of ours, worth a line in the log."""
+    """Logs a warning if an earlier model still holds device memory, which is a bug: one model is loaded at a time."""
     from pipelines.runtime.devices.memory import count_live_bytes
 
     left = count_live_bytes()

@@ -1,9 +1,10 @@
-"""What a model's programs are made of, and a fingerprint of all of it: configs, catalogue entry, code, packages.
+"""Fingerprints everything a model's programs are made of: configs, catalogue entry, code, packages.
 
-The cache index (runtime/programs/compiled.py) and kept plans are trusted only under the fingerprint they were made
-with. It covers the code that can change a program and no other, and of that code the syntax tree without its
-documentation, so that a reworded sentence leaves every size as warm as it was.
-Importable without jax, so that a page can say whether what it kept is still so.
+The cache index (runtime/programs/compiled.py) and saved plans are valid only under the fingerprint they were made with.
+It covers only the code that can change a program, as syntax trees without docstrings and comments, so that a reworded
+sentence leaves every shape warm.
+
+Importable without jax, so that a page can say whether a saved plan is still valid.
 """
 
 import ast
@@ -19,8 +20,8 @@ from pipelines.errors import ModelError
 
 CONFIGS_DIR = PRESETS_DIR / "configs"
 
-# Patterns below this package; `{family}` is the model's. Whatever else a family imports (recipes, stages, LoRAs) only
-# brings values for a program's arguments, or words for people.
+# Patterns below this package; `{family}` is the model's. Other files that a family imports (recipes, stages, LoRAs)
+# only provide values for a program's arguments, or words for people.
 PROGRAM_CODE = ("runtime/**/*.py", "families/*.py", "families/{family}/**/*.py", "catalog.py", "references.py")
 PLAN_CODE = (*PROGRAM_CODE, "plan/**/*.py", "registry.py")
 
@@ -32,7 +33,7 @@ _PLACES = {"path", "loras_dir"}
 
 
 def find_configs(model: Model) -> Path:
-    """The folder to read configs from; raises ModelError when there is none."""
+    """Returns the folder to read configs from; raises ModelError if there is none."""
     folder = CONFIGS_DIR / model.id if model.path is None else model.path
     if not (folder / "model_index.json").exists():
         raise ModelError(
@@ -43,12 +44,12 @@ def find_configs(model: Model) -> Path:
 
 
 def fingerprint_programs(model: Model) -> str:
-    """Fingerprint of everything that may give the model other compiled programs."""
+    """Fingerprints everything that can change the model's compiled programs."""
     return _fingerprint(model, PROGRAM_CODE)
 
 
 def fingerprint_plans(model: Model) -> str:
-    """Fingerprint of everything that may give the model another plan: its programs, and the planner's own code."""
+    """Fingerprints everything that can change the model's plan: its programs, and the planner's own code."""
     return _fingerprint(model, PLAN_CODE)
 
 
@@ -59,7 +60,7 @@ def _fingerprint(model: Model, patterns: tuple[str, ...]) -> str:
 
 
 def fingerprint_configs(model: Model) -> str:
-    """Fingerprint of the configs' bytes, as a folder may get another checkpoint under its name; empty without any."""
+    """Fingerprints the configs' bytes, as a folder may get another checkpoint; returns "" without configs."""
     try:
         folder = find_configs(model)
     except ModelError:
@@ -71,9 +72,9 @@ def fingerprint_configs(model: Model) -> str:
 
 
 def _describe(model: Model) -> str:
-    """The model's catalogue entry, without what is only said to people and where its files lie.
+    """Returns the model's catalogue entry without words for people and without paths.
 
-    A folder of the user's own has no entry in the file; its values are those of the shipped model it resembles.
+    A user's own folder has no entry in the file; its values are those of the shipped model it resembles.
     """
     names = [field.name for field in fields(model) if field.name not in _WORDS | _PLACES]
     return repr([(name, getattr(model, name)) for name in names])
@@ -81,7 +82,7 @@ def _describe(model: Model) -> str:
 
 @functools.cache
 def fingerprint_packages() -> str:
-    """Names and versions of the installed packages that trace and compile programs."""
+    """Returns names and versions of the installed packages that trace and compile programs."""
     versions: list[str] = []
     for package in _PACKAGES:
         try:
@@ -92,19 +93,19 @@ def fingerprint_packages() -> str:
 
 
 def fingerprint_code(patterns: Iterable[str], *, root: Path = _CODE) -> str:
-    """Fingerprint of the code in the files below `root` that match one of the `patterns`."""
+    """Fingerprints the code in the files below `root` that match one of the `patterns`."""
     return fingerprint_files({file for pattern in patterns for file in root.glob(pattern)}, root=root)
 
 
 def fingerprint_files(files: Iterable[Path], *, root: Path = _CODE) -> str:
-    """Fingerprint of the code in these Python files below `root`, in any order, without comments and docstrings."""
+    """Fingerprints the code in these Python files below `root`, in any order, without comments and docstrings."""
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(f"{file.relative_to(root).as_posix()} {_fingerprint_file(file)}\n".encode())
     return digest.hexdigest()[:20]
 
 
-@functools.cache  # a process goes on with the code it began with; 0.1 to 0.2 s for the 9000 lines of a plan, once
+@functools.cache  # a process keeps the code it started with; 9000 lines of a plan take 0.1 to 0.2 s
 def _fingerprint_file(file: Path) -> str:
     tree = ast.parse(file.read_bytes())
     for node in ast.walk(tree):
@@ -114,7 +115,7 @@ def _fingerprint_file(file: Path) -> str:
 
 
 def _is_text(statement: ast.AST) -> bool:
-    """Whether a statement is a string that nothing reads: a docstring, or the sentence below a constant or a field."""
+    """Returns whether a statement is documentation: a docstring, or the sentence below a constant or a field."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)

@@ -1,7 +1,7 @@
-"""What a family of models must offer: encode, denoise, decode.
+"""The interface of a loaded model: encode, denoise, decode.
 
 `generate.py` and the studio's worker see only this Protocol; each family and `fake` (numpy only, for page tests)
-implement it. Importable without jax, so arrays are typed as `Any` here: they live on the devices until `decode`
+implement it. Importable without jax, so arrays are typed as `Any` here: they stay on the devices until `decode`
 returns.
 """
 
@@ -17,8 +17,8 @@ from pipelines.catalog import Model, Shape
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References
 
-# In the order in which a job passes them; it may encode while other programs still compile. The words are shown to
-# people and streamed as they are.
+# In the order of a job, except that it may encode while other programs still compile. These words are shown to people
+# and streamed unchanged.
 PHASES = (
     "unloading",
     "downloading",
@@ -34,16 +34,15 @@ PHASES = (
 STAGES = ("encode", "denoise", "decode")
 
 Embeddings = Mapping[str, Any]
-"""Names as in the stage files: `prompt_embeds`, `pooled_prompt_embeds`, and their `negative_` twins."""
+"""Stage files' names -> arrays: `prompt_embeds`, `pooled_prompt_embeds`, and both with the prefix `negative_`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where the work stands. `done` of `total` in the phase's own unit (steps, files, bytes).
+    """The progress of the work: `done` of `total` in the phase's own unit (steps, files, bytes).
 
-    `draw_preview()` gives the picture so far as uint8 (B, height, width, 3) at about latent size, a video as a few
-    frames of it (B, F, height, width, 3); it is cheap but costs one small device program, so callers ask at most about
-    twice a second.
+    `draw_preview()` returns the current picture as uint8 (B, height, width, 3) at about latent size, or a few frames of
+    the video (B, F, height, width, 3). It runs one small device program, so callers ask at most about twice a second.
     """
 
     phase: str
@@ -58,11 +57,11 @@ OnProgress = Callable[[Progress], None]
 
 
 def ignore_progress(_progress: Progress) -> None:
-    """The OnProgress of callers who do not watch."""
+    """Does nothing: the OnProgress of callers that show no progress."""
 
 
 class PhaseWatch:
-    """An OnProgress that passes on what it is told and adds up how long each phase lasts."""
+    """An OnProgress that passes each call on and adds up how long each phase lasts."""
 
     def __init__(
         self, on_progress: OnProgress = ignore_progress, *, clock: Callable[[], float] = time.perf_counter
@@ -77,24 +76,23 @@ class PhaseWatch:
         self._on_progress(progress)
 
     def enter(self, phase: str) -> None:
-        """From now on it is this phase, which nobody is told."""
+        """Switches to a phase without calling the inner OnProgress."""
         now_s = self._clock()
         self._seconds[self._phase] += now_s - self._since_s
         self._phase, self._since_s = phase, now_s
 
     def stop(self) -> Mapping[str, float]:
-        """Phase -> seconds, up to now; what was before the first one has no name."""
+        """Returns phase -> seconds up to now; the time before the first phase is under ""."""
         self.enter("")
         return self._seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class SwapCost:
-    """Seconds that it takes to go from one model to the next: parts that follow one another, nothing twice.
+    """Seconds of a swap from one model to the next, in consecutive parts that do not overlap.
 
-    `find_s` makes sure that the files are here, downloading included; `load_s` builds the modules, `shard_s` reads the
-    weights, each device its own slices. Programs were compiled in `compile_s`, with what the cache had of them, or all
-    of them were read in `cache_s`.
+    `find_s` finds the files, downloading included; `load_s` builds the modules; `shard_s` reads the weights, each
+    device its own slices. Programs took `cache_s` if all of them came from the cache, else `compile_s`.
     """
 
     unload_s: float = 0.0
@@ -114,9 +112,9 @@ class SwapCost:
 
 @dataclass(kw_only=True)
 class Timings:
-    """Seconds per phase, filled as the work goes; `step_ms` is the mean of one denoising step.
+    """Seconds per phase, filled during the work; `step_ms` is the mean of one denoising step.
 
-    `swap` is what it cost to bring the model here; None where it was here already.
+    `swap` is the cost of loading the model, None if it was already loaded.
     """
 
     load_s: float = 0.0
@@ -135,9 +133,9 @@ class Timings:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a generation gave: uint8 pixels, seconds, how many programs were compiled, and the weights' revision.
+    """The result of a generation: uint8 pixels, seconds, the number of compiled programs, and the weights' revision.
 
-    Pixels are (B, height, width, 3), those of video (B, F, height, width, 3).
+    Pixels are (B, height, width, 3), or (B, F, height, width, 3) for video.
     """
 
     pixels: np.ndarray
@@ -148,18 +146,18 @@ class Outcome:
 
 
 class Family(Protocol):
-    """One loaded model. All recipes passed in are resolved ones."""
+    """One loaded model. All recipes passed to it are resolved."""
 
     model: Model
     load_s: float
     revision: str
-    """Which weights these are: the hub's commit, or a fingerprint of a folder (`local-...`); "" when there are none."""
+    """The weights' revision: the hub's commit, or a fingerprint of a folder (`local-...`); "" without weights."""
     mesh: str
-    """How its devices share the work, such as `dp=2,sp=4`; "" when there are none."""
+    """The mesh, such as `dp=2,sp=4`; "" without devices."""
     host_ms_per_chunk: float
-    """Of the last denoise: the host's own work, waiting for the devices left out."""
+    """The host's own work in the last denoise, without waiting for the devices."""
     outputs_at_once: int
-    """How many outputs a run makes in the time of one: more than 1 where devices make outputs of their own."""
+    """How many outputs a run makes in the time of one: more than 1 if devices make outputs of their own."""
 
     def warm(
         self,
@@ -173,63 +171,63 @@ class Family(Protocol):
     ) -> float:
         """Compiles, or reads from the cache or a pack, every program this shape needs; returns the seconds it took.
 
-        With a `stage` it returns when that one may run; the other programs go on, and a call without waits for them.
+        With a `stage` it returns once that stage can run; the other programs continue in the background, and a call
+        without `stage` waits for them.
 
-        Calls `on_progress` often enough that Cancelled ends the waiting at once; what is being compiled is not lost.
+        It calls `on_progress` often enough that Cancelled ends the waiting at once; running compilations are not lost.
         """
         ...
 
     def count_compiling(self) -> int:
-        """Programs that are being compiled right now, in the background too."""
+        """Counts the programs being compiled right now, in the background too."""
         ...
 
     def shape_state(
         self, shape: Shape, references: References | None = None, *, batch_size: int = 1, uses_cfg: bool | None = None
     ) -> str:
-        """`warm` (in memory), `disk` (in the compilation cache or a pack) or `cold` (must be compiled).
+        """Returns `warm` (in memory), `disk` (in the compilation cache or a pack) or `cold` (must be compiled).
 
-        `uses_cfg` None is as with the model's own guidance.
+        With `uses_cfg` None the model's default guidance scale decides.
         """
         ...
 
     def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
-        """From now on the weights are the checkpoint's with just these merged in; compiles nothing.
+        """Makes the weights the checkpoint's with exactly these LoRAs merged in; compiles nothing.
 
-        Raises ModelError for one that is gone or does not fit, and the weights stay as they were. When `on_progress`
-        raises Cancelled, or reading fails, they are not to be used before the next call, which puts them right.
+        Raises ModelError for a LoRA that is gone or does not fit, and the weights stay as they were. If `on_progress`
+        raises Cancelled, or reading fails, the weights must not be used before the next call, which repairs them.
         """
         ...
 
     def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:
-        """Calls `on_progress` while another machine is waited for."""
+        """Returns the prompt's embeddings; calls `on_progress` while it waits for another machine."""
         ...
 
     def denoise(
         self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
     ) -> Any:
-        """Latents (B, C, H, W) on the devices, of video (B, C, T, H, W); raises Cancelled when on_progress does.
+        """Returns latents on the devices, (B, C, H, W) or video (B, C, T, H, W); raises Cancelled if on_progress does.
 
-        The embeddings have one row for all outputs or one for each; `seeds` are those of the outputs where they are not
-        the recipe's own.
+        The embeddings have one row for all outputs or one for each; `seeds`, one per output, replace the recipe's own.
         """
         ...
 
     def decode(self, recipe: Recipe, latents_BCHW: Any) -> np.ndarray:
-        """uint8 (B, height, width, 3), of video (B, F, height, width, 3)."""
+        """Returns pixels as uint8 (B, height, width, 3), or (B, F, height, width, 3) for video."""
         ...
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name -> shape of the embeddings that `denoise` takes; stage files are checked against it."""
+        """Maps name -> shape of the embeddings that `denoise` takes; stage files are checked against it."""
         ...
 
     def latents_shape(self, shape: Shape) -> tuple[int, ...]:
-        """Shape of one output's latents, without the batch."""
+        """Returns the shape of one output's latents, without the batch."""
         ...
 
     def compile_count(self) -> int:
-        """Programs compiled by this process so far; a job's own count is the difference."""
+        """Counts the programs compiled by this process so far; a job's own count is the difference."""
         ...
 
     def unload(self) -> None:
-        """Frees every device array of the model; the object is not usable afterwards."""
+        """Frees every device array of the model, which cannot be used afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""`compile`: a model's programs for a machine that need not be here, in one file that its worker loads."""
+"""`compile`: compiles a model's programs for a machine that need not be here, into one file that its worker loads."""
 
 from pathlib import Path
 from typing import Annotated
@@ -77,7 +77,7 @@ def compile_programs(
 
 
 def _check_output(file: Path) -> None:
-    """Before anything is compiled, which takes minutes."""
+    """Refuses an unusable output file before anything is compiled, which takes minutes; raises RecipeError."""
     if file.is_dir():
         raise RecipeError({"output": f"{file} is a folder; name a file in it"})
     if file.suffix != ".pack":

@@ -22,7 +22,7 @@ from pipelines.stages import Family
 
 
 class Question(BaseModel):
-    """What is to be encoded; `model` guards against asking the wrong server."""
+    """A request: the prompts to encode; `model` guards against asking the wrong server."""
 
     model: str
     prompt: str
@@ -30,10 +30,10 @@ class Question(BaseModel):
 
 
 def build_app(family: Family, catalog: Catalog, *, token: str | None) -> FastAPI:
-    """The server around a loaded and warm text encoder."""
+    """Builds the server around a loaded and warm text encoder."""
     app = FastAPI(title="Lumesh text encoder", docs_url=None, redoc_url=None, openapi_url=None)
     turn = threading.Lock()
-    # Models that start from a picture read it elsewhere.
+    # This server needs no pictures, even for models that start from one: the client encodes those.
     of_words = replace(catalog, models=tuple(replace(model, min_images=0) for model in catalog.models))
 
     def check_token(

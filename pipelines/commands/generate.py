@@ -141,7 +141,7 @@ def make(
 
 
 def _generate_traced(family: Family, recipe: Recipe, folder: Path, *, on_progress: OnProgress) -> Outcome:
-    """The seconds and the count of compiling are those of the whole, though the trace begins after it."""
+    """Generates with a profiler trace that begins after compilation; the outcome's times and counts include it."""
     from pipelines.runtime.programs.profiling import describe_trace, trace_to
 
     compiles_before = family.compile_count()
@@ -157,12 +157,12 @@ def _generate_traced(family: Family, recipe: Recipe, folder: Path, *, on_progres
 
 
 def suffix_of(model: Model) -> str:
-    """Of the files this model's outputs become."""
+    """Returns the suffix of this model's output files."""
     return ".mp4" if model.is_video else ".png"
 
 
 def check_output(output: Path | None, suffix: str) -> None:
-    """Refuses what could not be written, before any work is done; raises RecipeError."""
+    """Refuses an output file that cannot be written, before any work is done; raises RecipeError."""
     if output is None:
         return
     if output.suffix.lower() != suffix:
@@ -172,9 +172,9 @@ def check_output(output: Path | None, suffix: str) -> None:
 
 
 def save_outputs(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
-    """PNG or MP4 files with the recipe inside; output n of a batch carries its own seed.
+    """Writes PNG or MP4 files with the recipe inside; output n of a batch carries its own seed.
 
-    Of the pictures it started from and of LoRAs only the names are kept, not where they lie on this machine.
+    Of input pictures and LoRAs the recipe keeps only the names, not their paths on this machine.
     """
     images = tuple(Path(image).name for image in recipe.images)
     loras = tuple(lora.model_copy(update={"ref": Path(lora.ref).name}) for lora in recipe.loras)

@@ -1,4 +1,4 @@
-"""`models`: what can run here, and in which shapes."""
+"""`models`: lists which models can run here, and in which shapes."""
 
 import typer
 from rich.console import Console

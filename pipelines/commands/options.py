@@ -1,4 +1,4 @@
-"""Options that several commands share, and the one way each of them becomes a recipe and a loaded family."""
+"""Options that several commands share, and the one way in which they become a recipe and a loaded family."""
 
 import contextlib
 import json
@@ -122,7 +122,7 @@ class DataDirectory:
 
     @property
     def plan_cache_dir(self) -> Path:
-        """What compilers said about programs for other machines."""
+        """Returns the cache of compilers' answers about programs for other machines."""
         return self.data_dir / "cache" / "plan"
 
     @property
@@ -130,7 +130,7 @@ class DataDirectory:
         return self.data_dir / "packs"
 
     def list_packs(self, given: Sequence[Path] | None) -> list[Path]:
-        """Files and folders that may hold compiled programs."""
+        """Lists files and folders that may hold compiled programs."""
         return [*(given or ()), *([self.packs_dir] if self.packs_dir.is_dir() else [])]
 
     @property
@@ -139,7 +139,7 @@ class DataDirectory:
 
 
 def make_folder(option: str, folder: Path) -> None:
-    """Where something will be written after minutes of work; raises RecipeError when that cannot be."""
+    """Makes a folder that is written to after minutes of work; raises RecipeError if that cannot work."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -149,7 +149,7 @@ def make_folder(option: str, folder: Path) -> None:
 
 
 def choose_shape(shape: str | None, width: int | None, height: int | None, frames: int | None = None) -> str | None:
-    """`--shape`, or `--width` and `--height` [and `--frames`]; raises RecipeError when they contradict or one lacks."""
+    """Returns `--shape`, or `--width` and `--height` [and `--frames`] as a shape; raises RecipeError otherwise."""
     if (width is None) != (height is None):
         raise RecipeError({"shape": "--width and --height go together"})
     if width is None or height is None:
@@ -167,7 +167,7 @@ def choose_shape(shape: str | None, width: int | None, height: int | None, frame
 
 
 def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
-    """`REF[:SCALE]` as a recipe says it; a file elsewhere by its whole path without the ending."""
+    """Parses `REF[:SCALE]` into a recipe's LoRAs; a file elsewhere is named by its whole path without the suffix."""
     if not given:
         return None
     loras: list[dict[str, Any]] = []
@@ -186,9 +186,9 @@ def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
 
 
 def make_recipe(catalog: Catalog, fields: dict[str, Any]) -> Recipe:
-    """A resolved recipe of the options that were given; raises RecipeError.
+    """Makes a resolved recipe from the given options; raises RecipeError.
 
-    Here, and nowhere else, LoRAs may be files that lie anywhere: whoever types a path may read the file.
+    Only here may LoRAs be files anywhere: whoever types a path on the command line can read the file anyway.
     """
     recipe = read_recipe({name: value for name, value in fields.items() if value is not None})
     refs = [lora.ref for lora in recipe.loras if Path(lora.ref).is_absolute()]

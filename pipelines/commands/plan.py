@@ -1,4 +1,4 @@
-"""`plan`: what a model would need and take on a TPU, from the TPU compiler itself, on a machine without one."""
+"""`plan`: tells what memory and time a model would take on a TPU, by the TPU compiler, on a machine without one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -138,13 +138,13 @@ def plan(
                     known=known,
                     dump_dir=dump_hlo,
                 )
-            except CompilerError as error:  # of one; the others are planned all the same
+            except CompilerError as error:  # only this one fails; the others are still planned
                 failures.append(f"{one.model.id} {one.shape} on {one.topology.name}: {error.detail}")
                 advice = error.advice
                 continue
         plans.append(made)
-        jax.clear_caches()  # of traces, which would add up to gigabytes
-        # After each, so that what took minutes is not lost with what comes after.
+        jax.clear_caches()  # cached traces would add up to gigabytes
+        # Written after each plan, so that minutes of work are not lost if a later one fails.
         lines = add_lines(answers, [describe(made)]) if answers is not None else list(map(describe, plans))
         if output is not None:
             output.write_text(write_matrix(lines, command=_name_command(context.params, given)), "utf-8")
@@ -157,7 +157,7 @@ def plan(
 
 
 def _name_command(params: Mapping[str, Any], given: Callable[[str], bool]) -> str:
-    """With what decides over the plans; where they are written is left out."""
+    """Returns the command that makes these plans, without the options that only say where to write them."""
     flags = {"all_models": "all", "matrix": "matrix", "all_shapes": "all-shapes"}
     words = [f"--{flag}" for name, flag in flags.items() if params[name]]
     words += [f"--{name} {params[name]}" for name in ("model", "topology", "shape", "mode", "mesh") if given(name)]
@@ -165,7 +165,7 @@ def _name_command(params: Mapping[str, Any], given: Callable[[str], bool]) -> st
 
 
 def _search(what: str, topology: str, *, as_json: bool) -> None:
-    """Heads of 128 features, as Wan's and FLUX.2's, and pairs of 64, as SDXL's."""
+    """Searches tiles for heads of 128 features (Wan, FLUX.2) and of 64 in pairs (SDXL), and prints the results."""
     if what != "attention":
         raise RecipeError({"search": f"{what!r} is not known; allowed: attention"})
     from pipelines.plan.schedule import search

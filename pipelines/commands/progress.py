@@ -1,4 +1,4 @@
-"""Progress on a terminal: one line per phase, a bar where there is something to count; for scripts silent, or JSON."""
+"""Progress on a terminal: a line per phase, with a bar if there is something to count; JSON or nothing for scripts."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from pipelines.stages import Progress
 
 
 class TerminalProgress:
-    """An OnProgress; use as a context manager. Writes to stderr, so that stdout stays clean."""
+    """An OnProgress for terminals, used as a context manager. It writes to stderr, so that stdout stays clean."""
 
     def __init__(self, *, is_silent: bool) -> None:
         self._bars = Bars(
@@ -60,7 +60,7 @@ class LineProgress:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Nothing is left open."""
+        """Does nothing: no line is left open."""
 
     def __call__(self, progress: Progress) -> None:
         words = f"{progress.phase} {progress.detail}".strip()

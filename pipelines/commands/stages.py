@@ -25,7 +25,7 @@ OutputDir = Annotated[Path, typer.Option(help=FOLDER_HELP)]
 InputDir = Annotated[Path, typer.Option(help=FOLDER_HELP)]
 
 FOLLOWS = {"flow_shift": "shape", "guidance_scale_2": "guidance_scale"}
-"""Settings whose default depends on another: they follow a new value of that one, unless they are given too."""
+"""Settings whose default depends on another setting: a new value of that one resets them, unless they are given too."""
 
 
 def encode(
@@ -161,7 +161,7 @@ def decode(
     """
     place = options.DataDirectory(data_dir=data_dir)
     fields = _from_config(stage_files.read_config(input_dir))
-    loras = fields.pop("loras", [])  # they made the latents, and need not be on this machine
+    loras = fields.pop("loras", [])  # they only affected the latents, and need not be on this machine
     recipe = options.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
     recipe = recipe.model_copy(update={"loras": read_recipe({"model": "", "prompt": "", "loras": loras}).loras})
     suffix = suffix_of(place.catalog.get(recipe.model))
@@ -189,7 +189,7 @@ def decode(
 
 
 def choose_fields(config: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """A recipe's fields: what is `given` now (None is not), else what an earlier stage wrote."""
+    """Returns a recipe's fields: the `given` ones that are not None, else those that an earlier stage wrote."""
     given = {name: value for name, value in given.items() if value is not None}
     return {name: value for name, value in _from_config(config).items() if FOLLOWS.get(name) not in given} | given
 
@@ -250,7 +250,7 @@ def _to_config(recipe: Recipe) -> dict[str, Any]:
 
 
 def _name_images(images: list[Path] | None) -> list[str] | None:
-    """As a recipe names files; a later stage may run in another folder."""
+    """Returns absolute paths for the recipe, since a later stage may run in another folder."""
     return [str(image.resolve()) for image in images] if images else None
 
 
@@ -259,7 +259,7 @@ def _from_config(config: dict[str, Any]) -> dict[str, Any]:
     sizes = ("width", "height", "frames")
     fields = {names.get(name, name): value for name, value in config.items() if name not in sizes}
     if "width" in config or "height" in config:
-        # People edit this file: whatever stands there is checked with the rest of the recipe.
+        # People edit this file, so its values are checked with the rest of the recipe.
         fields["shape"] = "x".join(str(config.get(name)) for name in sizes if name != "frames" or name in config)
     return fields
 

@@ -1,4 +1,4 @@
-"""`train`: makes a demo model from nothing."""
+"""`train`: trains a demo model from scratch."""
 
 from pathlib import Path
 from typing import Annotated

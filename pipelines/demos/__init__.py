@@ -1,4 +1,4 @@
-"""How the three demo models in presets/demo were made: what they draw, how they were trained, who judges them.
+"""The three demo models in presets/demo: their data sets, their training, and the judges that score them.
 
-Only `python -m pipelines train demo-...` comes here; nothing that makes pictures for people does.
+Only `python -m pipelines train demo-...` uses this code; nothing that makes pictures for people does.
 """

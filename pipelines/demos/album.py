@@ -1,4 +1,4 @@
-"""Drawn pictures or clips as latents: made once, kept in a file, learned from many times."""
+"""Albums: latents of drawn pictures or clips, encoded once, stored in a file, and trained on many times."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ Album = TypeVar("Album")
 
 @dataclass(frozen=True, kw_only=True)
 class AlbumSize:
-    """`count` pictures or clips of one size, and how many of them a step learns from."""
+    """An album of `count` pictures or clips of one size, and the batch size of its training steps."""
 
     width: int
     height: int
     count: int
     batch_size: int
-    turns: int = 1  # steps in a row of each round
+    turns: int = 1  # consecutive steps in each round
 
 
 def keep_latents(
@@ -32,7 +32,7 @@ def keep_latents(
     together: int,
     folder: Path,
 ) -> np.ndarray:
-    """fp16 latents of `encode(draw(index), ...)`, `together` at a time; kept in `folder` for a resumed run."""
+    """Returns fp16 latents of all drawings, encoded `together` at a time and stored in `folder` for a resumed run."""
     file = folder / f"album-{size.width}x{size.height}-{size.count}.npy"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def take_turns(
     *,
     mesh: Mesh,
 ) -> Callable[[int], Batch]:
-    """Step to batch: the albums' turns in a round, each with its rows; `draw_batch(album, rows, step)`."""
+    """Returns a function from step to batch: albums take turns in rounds, by `draw_batch(album, rows, step)`."""
     rounds = [
         (album, fill_mesh(size.batch_size, mesh))
         for size, album in zip(sizes, albums, strict=True)

@@ -1,6 +1,6 @@
-"""The method of every demo model: text encoders that learn to read, then a denoiser under them, stage by stage.
+"""The training method of every demo model: first its text encoders, then its denoiser on their embeddings, in stages.
 
-Each part is a file when it is done (deadline.py). Not here: what is read, what is denoised (demo_sdxl/, demo_flux2/,
+Each finished part is saved as a file (deadline.py). Not here: the models and their data (demo_sdxl/, demo_flux2/,
 demo_wan/).
 """
 
@@ -33,11 +33,11 @@ def train_network(
     folder: Path,
     deadline: Deadline,
 ) -> dict[str, np.ndarray]:
-    """All parameters of the network; `train_stage(stage, denoiser, text, seconds left)` gives the denoiser's.
+    """Trains all parameters of the network; `train_stage(stage, denoiser, text, seconds left)` returns the denoiser's.
 
-    The text encoders are trained for themselves and then stand still, as when the real models were made: trained along,
-    they forgot in favour of the average picture which of two colours is whose (linear probes fell from 100 % to about
-    half).
+    The text encoders are trained separately and then frozen, as for the real models. Trained jointly, they unlearned
+    which of two colours belongs to which subject, in favour of the average picture (linear probes fell from 100 % to
+    about half).
     """
     text = deadline.finish(
         folder / "text.safetensors",

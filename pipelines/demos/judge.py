@@ -1,11 +1,12 @@
-"""Reads a postcard back into attributes, so that "follows the prompt" is a number instead of an opinion.
+"""Classifies a postcard's attributes, so that "follows the prompt" is a number instead of an opinion.
 
-A convolutional network of about a hundred thousand weights, trained on rendered postcards only. Its scenes are drawn
-evenly (a cactus is as often blue as green), otherwise it would see what is usual instead of what is there; blur, noise,
-colour shifts and JPEG make it read pictures that are softer than the renderer's. Colours are read where the subject
-was found: each kind has its own map over the picture, which gives its presence and weighs the features its colour is
-read from, so two subjects do not lend each other their colours.
-`python -m pipelines.demos.judge` trains it anew, about ten minutes on one core.
+The judge is a convolutional network of about a hundred thousand weights, trained on rendered postcards only. Its scenes
+are drawn uniformly (a cactus is as often blue as green), otherwise it would see what is usual instead of what is there;
+blur, noise, colour shifts and JPEG as augmentations let it read pictures that are softer than the renderer's. Each kind
+of subject has its own attention map over the picture, which gives its presence and pools the features for its colour,
+so that two subjects do not mix their colours.
+
+`python -m pipelines.demos.judge` trains it anew, which takes about ten minutes on one core.
 Not here: how pictures look (postcards/), any opinion on beauty.
 """
 
@@ -30,9 +31,9 @@ from pipelines.demos.postcards import COLOURS, PLACES, SUBJECTS, TIMES, WEATHERS
 
 WEIGHTS_PATH = Path(__file__).parents[2] / "presets" / "demo" / "judge.safetensors"
 SIDE = 64
-# width, height: the shapes that the demo checkpoints are trained and shown at
+# (width, height) of the shapes in which the demo checkpoints are trained and shown
 SHAPES = ((256, 256), (320, 192), (192, 320), (128, 128))
-# input channels are 12 because the picture enters as 2x2 blocks
+# 12 input channels, because the picture enters as 2x2 blocks of RGB
 CHANNELS = (12, 24, 32, 48, 64, 64, 64)
 STRIDES = (1, 2, 1, 2, 1, 1)
 CHUNK = 64
@@ -43,7 +44,7 @@ Batch = dict[str, np.ndarray]
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the judge sees in one picture."""
+    """The attributes that the judge sees in one picture."""
 
     time: str
     place: str
@@ -52,14 +53,14 @@ class Verdict:
 
 
 def judge(pictures: np.ndarray | Sequence[np.ndarray]) -> list[Verdict]:
-    """One verdict for each uint8 picture (BHWC, or a list of HWC of any shapes)."""
+    """Returns one verdict for each uint8 picture (BHWC, or a list of HWC of any shapes)."""
     params = _load_weights(WEIGHTS_PATH)
     small = np.stack([_shrink(Image.fromarray(np.asarray(picture))) for picture in pictures])
     return list(_read(params, small))
 
 
 def score(verdict: Verdict, scene: Scene) -> dict[str, bool]:
-    """Which attributes of the scene the picture has; `no_extra` is false when it shows a subject not asked for."""
+    """Returns which attributes of the scene the picture has; `no_extra` is false if it shows an unwanted subject."""
     seen = {subject.kind: subject.colour for subject in verdict.subjects}
     results = {
         "time": verdict.time == scene.time,
@@ -161,7 +162,7 @@ def _read(params: Params, small: np.ndarray) -> Iterator[Verdict]:
 
 
 def draw_even_scene(rng: np.random.Generator) -> Scene:
-    """A scene from all combinations alike, the held-out ones too: the judge has to know what it is asked about."""
+    """Draws a scene uniformly from all combinations, including held-out ones, which the judge has to recognise too."""
     kinds = rng.permutation(len(SUBJECTS))[: rng.choice(3, p=(0.2, 0.45, 0.35))]
     return Scene(
         time=TIMES[rng.integers(len(TIMES))],
@@ -173,7 +174,7 @@ def draw_even_scene(rng: np.random.Generator) -> Scene:
 
 
 def _soften(picture: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """What a small decoder and a file format do to a picture: it gets softer, then blocky."""
+    """Imitates what a small decoder and a file format do to a picture: it gets softer, then blocky."""
     if rng.random() < 0.55:
         picture = picture.filter(ImageFilter.GaussianBlur(min(picture.size) * rng.uniform(0.002, 0.014)))
     if rng.random() < 0.3:
@@ -210,7 +211,7 @@ def _draw_pool(rng: np.random.Generator, count: int) -> Batch:
 
 
 def _disturb(key: jax.Array, pictures_BHWC: jax.Array) -> jax.Array:
-    """Mirrored, shifted in colour and speckled, anew at each step."""
+    """Augments pictures at random at each step: mirrors them, shifts their colours and adds noise."""
     batch = pictures_BHWC.shape[0]
     keys = jax.random.split(key, 7)
     mirrored = jax.random.bernoulli(keys[0], 0.5, (batch, 1, 1, 1))
@@ -260,7 +261,7 @@ def train(*, pictures: int, steps: int, batch: int = 64, learning_rate: float = 
 
 
 def measure_accuracy(params: Params, *, count: int, blur: float, seed: int) -> dict[str, float]:
-    """Share of right attributes over fresh renders, blurred by `blur` of the shorter side."""
+    """Returns the share of right attributes over fresh renders, blurred by `blur` of the shorter side."""
     rng = np.random.default_rng(seed)
     scenes = [draw_even_scene(rng) for _ in range(count)]
     small = []
@@ -275,7 +276,7 @@ def measure_accuracy(params: Params, *, count: int, blur: float, seed: int) -> d
 
 
 def main() -> None:
-    """Train, save as half precision, and say how often the saved judge is right."""
+    """Trains the judge, saves it in half precision, and prints how often the saved judge is right."""
     parser = argparse.ArgumentParser(description="train the judge of the demo checkpoints")
     parser.add_argument("--pictures", type=int, default=14000)
     parser.add_argument("--steps", type=int, default=3500)

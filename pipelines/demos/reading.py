@@ -1,10 +1,9 @@
-"""Text encoders learn to read captions before there is any picture to paint.
+"""Pretrains text encoders on captions, before any denoiser.
 
-The real models start from text encoders that were trained on words for themselves; tiny ones that have to learn to
-read through the denoiser's noisy gradient never get as far as the late words (after an hour, the weather was still at
-chance). So linear probes on what the denoiser will see are asked what the picture shows; the probes are thrown
-away afterwards. What a caption leaves unsaid is answered with its probability, which is what the denoiser needs
-too.
+The real models start from pretrained text encoders; tiny ones that only get the denoiser's noisy gradient never learn
+the late words (after an hour, the weather was still at chance). So linear probes on the embeddings that the denoiser
+will get are trained to answer what the picture shows, and thrown away afterwards. For attributes that a caption omits
+they learn probabilities, which the denoiser needs too.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,14 +23,14 @@ COURSE = Course(steps=900, muon_learning_rate=0.02, adam_learning_rate=4e-3, ema
 BATCH_SIZE = 96
 
 Read = Callable[[Parameters, Mapping[str, jax.Array]], dict[str, jax.Array]]
-"""Parameters and tokens to the features that a probe each looks at: name -> (B, width)."""
+"""Turns parameters and tokens into features, with a probe on each: name -> (B, width)."""
 Tokenize = Callable[[list[str]], Batch]
-"""Captions to what the network reads."""
+"""Turns captions into the network's inputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exam:
-    """`questions` and how many answers each has; `draw` gives a caption and the right answers to all of them."""
+    """The probes' task: `questions` with their numbers of answers; `draw` returns a caption and the right answers."""
 
     questions: Mapping[str, int]
     draw: Callable[[np.random.Generator], tuple[str, list[int]]]
@@ -50,7 +49,7 @@ def train_reading(
     course: Course = COURSE,
     stop_after_s: float | None = None,
 ) -> dict[str, np.ndarray]:
-    """Returns the text encoders' parameters `initial`, now able to read; `widths` of what `read` gives."""
+    """Trains the text encoders' parameters `initial` and returns them; `widths` are those of the features of `read`."""
     rng = np.random.default_rng(7)
     answers = sum(exam.questions.values())
     probes = {f"probe.{name}": rng.normal(0, width**-0.5, (width, answers)) for name, width in widths.items()}
@@ -71,7 +70,7 @@ def train_reading(
 
 
 def measure_loss(read: Read, exam: Exam, parameters: Parameters, batch: Mapping[str, jax.Array]) -> jax.Array:
-    """Cross entropy in nats, summed over the questions, averaged over the probes."""
+    """Returns the cross entropy in nats, summed over the questions and averaged over the probes."""
     features = read(parameters, batch)
     logits = jnp.stack([value @ parameters[f"probe.{name}"] for name, value in features.items()])
     starts = np.cumsum([0, *exam.questions.values()])

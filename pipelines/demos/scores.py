@@ -1,4 +1,4 @@
-"""What the quality commands of the demo models share: drawing an asked-for output, counting what is right."""
+"""Functions that the demo models' quality commands share: generating an output, and counting right attributes."""
 
 from collections import Counter
 
@@ -14,13 +14,13 @@ Counts = Counter[tuple[str, bool]]
 
 
 def draw(family: Family, catalog: Catalog, prompt: str, *, shape: str, steps: int | None, seed: int) -> np.ndarray:
-    """A uint8 picture (height, width, 3) or video (F, height, width, 3); `steps` None are the model's own."""
+    """Generates a uint8 picture (height, width, 3) or video (F, height, width, 3); `steps` None is the default."""
     fields = {"model": family.model.id, "prompt": prompt, "shape": shape, "steps": steps, "seed": seed}
     return generate(family, resolve(read_recipe(fields), catalog)).pixels[0]
 
 
 def tell_shares(counts: Counts) -> list[str]:
-    """A line for each attribute, and one for all together."""
+    """Returns a line for each attribute, and one for all together."""
     names = sorted({name for name, _ in counts})
     shares = [(name, _share(counts[name, True], counts[name, False])) for name in names]
     right = sum(count for (_, is_right), count in counts.items() if is_right)

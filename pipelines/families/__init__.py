@@ -10,23 +10,23 @@ from collections.abc import Iterator
 
 from pipelines.families.traits import Traits
 
-FAMILIES = ("sdxl", "flux2", "wan")  # in the order in which people are told of them
+FAMILIES = ("sdxl", "flux2", "wan")  # in the order in which people see them
 
 
 def find_traits(family: str) -> Traits:
-    """What is known of a family; nothing special of one that no code here runs, which loading its model refuses."""
+    """Returns a family's traits, or bare defaults for an unknown family, whose models then fail to load."""
     if family not in FAMILIES:
         return Traits(title=family)
     return importlib.import_module(f"pipelines.families.{family}.traits").TRAITS
 
 
 def list_traits() -> Iterator[tuple[str, Traits]]:
-    """Every family's name and traits."""
+    """Yields every family's name and traits."""
     for family in FAMILIES:
         yield family, find_traits(family)
 
 
 def name_families() -> str:
-    """All of them for people: `SDXL, FLUX.2 or Wan`."""
+    """Returns the families' titles as one phrase for people: `SDXL, FLUX.2 or Wan`."""
     *others, last = (traits.title for _, traits in list_traits())
     return f"{', '.join(others)} or {last}"

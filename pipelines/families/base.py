@@ -1,4 +1,4 @@
-"""What every loaded model does alike: hold weights and compiled programs, say what is warm, let go of it all."""
+"""The base class of loaded models: it holds weights and compiled programs, knows which are warm, and frees them."""
 
 import abc
 import functools
@@ -37,13 +37,13 @@ from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 log = logging.getLogger(__name__)
 
 Weights = dict[str, dict[str, jax.Array]]
-"""Component -> parameter name -> array on the mesh, or Parked; the dictionary of the model's Parts itself."""
+"""Component -> parameter name -> array on the mesh, or Parked if offloaded; the same dict object as in `Parts`."""
 
 TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
 
 
 class LoadedModel(abc.ABC):
-    """The part of `stages.Family` that does not depend on the family, whose module `programs` says what a shape needs.
+    """The family-independent part of `stages.Family`; the family's module `programs` says what a shape needs.
 
     A recipe's `images` are files on this machine.
     """
@@ -89,7 +89,7 @@ class LoadedModel(abc.ABC):
         return self._warm(layout, title=name_programs(shape, references), stage=stage, on_progress=on_progress)
 
     def make_many_at_once(self) -> None:
-        """From now on programs are made for as many outputs as cost no more than one; before anything is warm."""
+        """Makes programs compute as many outputs as take no longer than one. Call it before anything is warm."""
         uses_cfg = self.model.guidance_scale > 1
         self.outputs_at_once = count_at_once(
             self._mesh, lambda count: self._lay_out(self.model.default_shape, count, uses_cfg=uses_cfg)
@@ -101,14 +101,14 @@ class LoadedModel(abc.ABC):
         return self._programs.unfinished
 
     def use_packs(self, packs: Packs) -> None:
-        """From now on programs are loaded from there rather than compiled; before anything is warm."""
+        """Makes later programs load from `packs` instead of being compiled. Call it before anything is warm."""
         self._packs = packs
         self._programs = Programs(packs.find)
 
     def use_loader(self, loader: ComponentLoader, *, modules: Mapping[str, TracedModule], rename: Rename) -> None:
-        """From now on LoRAs can be merged into `modules`: `loader` read them, `rename` reads the family's LoRAs.
+        """Allows LoRAs to be merged into `modules`, which `loader` has read; `rename` reads the family's LoRA names.
 
-        And components take turns in the loader's room.
+        Components are offloaded by the loader's offloader from now on.
         """
         self._offloader = loader.offloader
         self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, rename=rename)
@@ -135,7 +135,7 @@ class LoadedModel(abc.ABC):
         return counter.compiled
 
     def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:
-        """The prompt's embeddings, made now or kept from the last time; raises RemoteEncoderError."""
+        """Returns the prompt's embeddings, computed now or from the cache; raises RemoteEncoderError."""
         encode = self._encode
         touching = self._loras.find_touching(TEXT_ENCODERS) if self._loras is not None else frozenset()
         if self.remote_encoder is not None:
@@ -181,9 +181,9 @@ class LoadedModel(abc.ABC):
     def _choose_layout(
         self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
     ) -> Any:
-        """One forward a step when guidance is off, unless only the guided program is warm.
+        """Picks the program with one forward pass per step if guidance is off, unless only the guided one is warm.
 
-        At a scale of 1 that one gives the same output, for a second forward instead of a compilation.
+        At a scale of 1 the guided program gives the same output and costs a second forward pass, but no compilation.
         """
         single, guided = (
             self._lay_out(shape, batch_size, uses_cfg=value, references=references) for value in (False, True)
@@ -192,7 +192,7 @@ class LoadedModel(abc.ABC):
         return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single
 
     def _warm(self, layout: Any, *, title: str, stage: str | None, on_progress: OnProgress) -> float:
-        """Makes what is missing, returns the seconds it took, and remembers what the cache then has.
+        """Compiles missing programs, records what the cache now has, and returns the seconds this took.
 
         With a `stage` it waits only for that stage's programs; the next call waits for the others.
         """
@@ -226,7 +226,7 @@ class LoadedModel(abc.ABC):
         batch_size: int,
         on_progress: OnProgress,
     ) -> jax.Array:
-        """The latents after all steps, in chunks (chunks.py): `advance(state, start, stop)` queues some of them."""
+        """Runs all steps in chunks (chunks.py), each queued by `advance(state, start, stop)`; returns the latents."""
 
         def run(start: int, stop: int) -> jax.Array:
             nonlocal state
@@ -241,35 +241,35 @@ class LoadedModel(abc.ABC):
         return state.latents
 
     def _take(self, program: Any, *components: str) -> list[dict[str, jax.Array]]:
-        """The weights of these, on the devices, to call the program with."""
+        """Brings `components` onto the devices and returns their weights, as arguments for `program`."""
         self._offloader.use(*components, program=program)
         return [self._weights[name] for name in components]
 
     def _put(self, value: Any) -> jax.Array:
-        """On every device alike."""
+        """Puts a value on every device (replicated)."""
         return jax.device_put(value, self._replicated)
 
     def _number(self, value: int) -> jax.Array:
-        """An int32 on the devices, put there once: step numbers come back with every chunk."""
+        """Returns an int32 on the devices, cached because every chunk uses step numbers again."""
         if value not in self._numbers:
             self._numbers[value] = self._put(np.int32(value))
         return self._numbers[value]
 
 
 def pair_rows(embeddings: Embeddings, name: str, layout: Layout) -> np.ndarray:
-    """[negative..., positive...] rows with guidance, positive rows alone without."""
+    """Returns the rows [negative..., positive...] with guidance, only the positive ones without."""
     names = (f"negative_{name}", name) if layout.uses_cfg else (name,)
     return np.concatenate([_spread_rows(embeddings[name], layout.outputs) for name in names])
 
 
 def _spread_rows(rows: Any, count: int) -> np.ndarray:
-    """One row for all outputs, or one for each, as the `count` rows of a full batch class; the last one fills it."""
+    """Expands one row for all outputs, or one row per output, to `count` rows, repeating the last one."""
     values = np.asarray(rows)
     return values[np.minimum(np.arange(count), len(values) - 1)]
 
 
 def fill_rows(latents: Any, rows: int) -> Any:
-    """Latents read from a file hold only the outputs asked for; the program takes a full batch class."""
+    """Pads latents to `rows` with zeros: files hold only the requested outputs, programs take a full batch class."""
     missing = rows - len(latents)
     if not missing:
         return latents

@@ -1,4 +1,4 @@
-"""The embeddings of the last prompts: a sweep over seeds reads its prompt once."""
+"""An LRU cache of prompt embeddings: a sweep over seeds encodes its prompt once."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -11,14 +11,14 @@ MAX_BYTES = 2**28  # eight prompts of FLUX.2 dev (31 MB each in fp32), hundreds 
 
 
 class EmbeddingCache:
-    """Of one loaded model, so prompts and LoRAs are all of the key; the least recently used go first."""
+    """The LRU cache of one loaded model; its keys are only prompts and LoRAs, as the model is fixed."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._kept: OrderedDict[Hashable, Embeddings] = OrderedDict()
 
     def get(self, key: Hashable, encode: Callable[[], Embeddings]) -> Embeddings:
-        """What is kept under `key`, else what `encode` gives now."""
+        """Returns the embeddings stored under `key`, computing and storing them with `encode` if they are missing."""
         if key not in self._kept:
             self._kept[key] = encode()
         self._kept.move_to_end(key)

@@ -1,4 +1,4 @@
-"""How the arrays of one run lie on the mesh, and the keys of its programs, alike for all families.
+"""The placement of one run's arrays on the mesh, and the keys of its programs, common to all families.
 
 A family adds the placements that only its own programs have.
 """
@@ -21,10 +21,10 @@ NO_REFERENCES = "only a model with references has programs for them"
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The arrays of one (shape, outputs, guidance): sizes and where they lie.
+    """Sizes and placements of the arrays of one (shape, outputs, guidance).
 
-    `outputs` is the batch class: the pictures or videos that a program makes, asked for or not. `latents_shape` is one
-    output's, (C, H, W) or (C, T, H, W); `rows` places what has a row for each row of the denoiser's batch.
+    `outputs` is the batch class: the pictures or videos that a program makes, requested or not. `latents_shape` is one
+    output's, (C, H, W) or (C, T, H, W); `rows` is the sharding of arrays with one row per row of the denoiser's batch.
     """
 
     shape: Shape
@@ -36,12 +36,12 @@ class Layout:
 
     @property
     def row_count(self) -> int:
-        """Rows of the denoiser's batch."""
+        """Returns the number of rows of the denoiser's batch."""
         return self.outputs * (2 if self.uses_cfg else 1)
 
     @property
     def name(self) -> Key:
-        """What the cache index calls all programs together."""
+        """Returns the cache index's key for all programs together."""
         return ("shape", self.shape, self.outputs, self.uses_cfg)
 
     @property
@@ -61,13 +61,13 @@ class Layout:
         return ("preview", self.shape, self.outputs)
 
     def describe_latents(self) -> jax.ShapeDtypeStruct:
-        """Latents of all outputs, for compiling ahead."""
+        """Describes the latents of all outputs, for ahead-of-time compilation."""
         return jax.ShapeDtypeStruct((self.outputs, *self.latents_shape), jnp.float32, sharding=self.latents)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PictureLayout(Layout):
-    """Pictures over `dp` and rows of a picture over `sp`, each where it divides; else replicated."""
+    """Shards pictures over `dp` and rows of a picture over `sp`; an axis that does not divide them is replicated."""
 
     model_input: NamedSharding
     decoder_input: NamedSharding
@@ -83,7 +83,7 @@ class PictureLayout(Layout):
         latents_CHW: tuple[int, int, int],
         **further: Any,
     ) -> Self:
-        """The layout on this mesh; `further` are the fields that a family adds."""
+        """Builds the layout on this mesh; `further` are the fields that a family adds."""
         images = batch_class(batch_size)
         dp, sp = mesh.shape["dp"], mesh.shape["sp"]
         height = "sp" if latents_CHW[1] % sp == 0 else None

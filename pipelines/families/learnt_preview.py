@@ -1,6 +1,6 @@
 """Previews by a linear map that the program takes as an input (runtime/sampling/preview.py).
 
-A checkpoint may bring its map; otherwise the first output that is decoded teaches it, and no program changes.
+A checkpoint may come with a map; otherwise it is fitted to the first decoded output, and no program is recompiled.
 """
 
 from collections.abc import Callable
@@ -23,13 +23,13 @@ from pipelines.runtime.weights.components import abstract_input
 
 @dataclass(frozen=True, kw_only=True)
 class PreviewedParts(CheckpointParts):
-    """Parts of such a model."""
+    """Parts of a model whose previews come from a linear map."""
 
     preview: PreviewMap
 
 
 class PreviewedModel(LoadedModel):
-    """A loaded model whose previews are drawn so."""
+    """A loaded model whose previews are drawn by a linear map."""
 
     def decode(self, recipe: Recipe, latents: Any) -> np.ndarray:
         pixels = super().decode(recipe, latents)
@@ -47,12 +47,12 @@ class PreviewedModel(LoadedModel):
         return np.asarray(self._programs.get(*layout.preview_key)(matrix, bias, x0))
 
     def _pair_preview(self, latents: np.ndarray, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Latents (N, C, H, W) and the pictures (N, height, width, 3) that they stand for."""
+        """Returns latents (N, C, H, W) with their pictures (N, height, width, 3), to fit the map to."""
         return latents, pixels
 
 
 def describe_preview(parts: PreviewedParts, layout: Layout, function: Callable[..., Any]) -> Program:
-    """The program `function(matrix, bias, latents)`."""
+    """Describes the program `function(matrix, bias, latents)`."""
     known = parts.preview.map
     return Program(
         key=layout.preview_key,

@@ -1,7 +1,7 @@
-"""A checkpoint in diffusers layout to a loaded model, or to one that is only described: what all families do alike.
+"""Loads, or only describes, a checkpoint in diffusers layout: the steps common to all families.
 
 A family's `architecture.py` declares what differs: its components, how prompts are tokenized, and the `build_parts` of
-its load.py, which makes modules without weights and asks for each component's weights as they shall lie on the mesh.
+its load.py, which builds modules without weights and requests each component's weights with their sharding.
 """
 
 import time
@@ -36,10 +36,10 @@ from pipelines.stages import STAGES, OnProgress
 
 
 class BuildParts(Protocol):
-    """Modules of the folder's configs, and of every component that `stages` need the weights that `place` gives.
+    """Builds modules from the folder's configs, and gets the weights of the components that `stages` need by `place`.
 
-    `learnt_previews` is where a preview that no checkpoint brings is kept once it is learnt; `dtype` None is what suits
-    the devices. Raises ModelError and MeshError.
+    `learnt_previews` is where a learnt preview map is stored; with `dtype` None the devices decide. Raises ModelError
+    and MeshError.
     """
 
     def __call__(
@@ -59,12 +59,12 @@ class BuildParts(Protocol):
 
 
 def read_tokenizer(folder: Path) -> tuple[Any, ...]:
-    """The only tokenizer of a checkpoint, as its own config describes it."""
+    """Reads the only tokenizer of a checkpoint, as its config describes it."""
     return (AutoTokenizer.from_pretrained(folder / "tokenizer"),)
 
 
 def run_all_steps(denoiser: str) -> Callable[[Model, Any, Shape], dict[str, int]]:
-    """The `share_steps` of a family with one denoiser."""
+    """Returns the `share_steps` of a family with one denoiser."""
     return lambda model, _parts, _shape: {denoiser: model.steps}
 
 
@@ -72,9 +72,9 @@ def run_all_steps(denoiser: str) -> Callable[[Model, Any, Shape], dict[str, int]
 class CheckpointArchitecture:
     """An `Architecture` (protocol.py) whose checkpoints are folders in diffusers layout.
 
-    `components` are what every checkpoint has, `further_components` what some have; `stages_of` says which stages need
-    a component's weights. LoRAs are merged into the `adaptable` ones, after what `make_rename(modules of these)` gives
-    has read their names. `limit_text(model, tokenizer's own limit)` is how many tokens a prompt gets.
+    Every checkpoint has `components`, some also have `further_components`; `stages_of` says which stages need a
+    component's weights. LoRAs are merged into the `adaptable` components, whose modules `make_rename` takes to return
+    the function that reads LoRA names. `limit_text(model, tokenizer's own limit)` is how many tokens a prompt gets.
     """
 
     traits: Traits
@@ -117,7 +117,7 @@ class CheckpointArchitecture:
         dtype: Any = None,
         offloader: Offloader | None = None,
     ) -> LoadedModel:
-        """See `Architecture`; with the dtype and the offloader in place of those that suit the devices."""
+        """See `Architecture`; `dtype` and `offloader` replace those that suit the devices."""
         started = time.perf_counter()
         folder = self.find(model, on_progress=on_progress, stages=stages, verify_weights=verify_weights)
         with told_as_incomplete(folder, title=self.traits.title, components=self.components):

@@ -1,4 +1,4 @@
-"""What every loaded model consists of: modules, weights on the mesh, tokenizers, and the checkpoint's own settings."""
+"""The parts of every loaded model: modules, weights on the mesh, tokenizers, and the checkpoint's own settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from pipelines.runtime.bridge.modules import TracedModule
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointParts:
-    """`weights` holds only the components of the loaded `stages`; `dtype` is what the large modules compute in.
+    """The parts of one checkpoint: `weights` holds the components of the loaded `stages` only.
 
-    `text_length` counts tokens of a prompt, padding included. A model described from its configs has no `tokenizers`.
+    The large modules compute in `dtype`. `text_length` counts tokens of a prompt, padding included. A model described
+    from its configs has no `tokenizers`.
     """
 
     mesh: Mesh
@@ -27,5 +28,5 @@ class CheckpointParts:
     dtype: Any
 
     def config_of(self, component: str) -> Any:
-        """The component's own config.json, as diffusers or transformers hold it."""
+        """Returns the component's config.json as diffusers or transformers hold it."""
         return self.modules[component].module.config

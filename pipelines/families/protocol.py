@@ -1,8 +1,8 @@
-"""What a family's code must offer to be loaded, run and planned: the door `architecture.py` of its folder.
+"""The interface that a family's code implements, in its folder's `architecture.py`, to be loaded, run and planned.
 
-registry.py finds an `ARCHITECTURE` by the family's name and is the only one to know where it lies; planning and packing
-ask for one there too. loading.py implements it for checkpoints in diffusers layout, so that a family says only what
-differs. Meshes, shardings and arrays are `Any` here, so that this file is read without jax.
+Only registry.py knows where a family's `ARCHITECTURE` is; planning and packing get it there too. loading.py implements
+the interface for checkpoints in diffusers layout, so that a family declares only what differs. Meshes, shardings and
+arrays are `Any` here, so that this file can be imported without jax.
 Not here: what a loaded model does (stages.py), and what is known without the code (traits.py).
 """
 
@@ -16,60 +16,60 @@ from pipelines.stages import STAGES, Family, OnProgress
 
 
 class Parts(Protocol):
-    """What a model consists of: of a loaded one arrays on the mesh, of a described one their shapes and placements."""
+    """The parts of a model: a loaded one has arrays on the mesh, a described one only their shapes and shardings."""
 
     @property
     def mesh(self) -> Any: ...
 
     @property
     def modules(self) -> Mapping[str, Any]:
-        """Component -> its module, a `TracedModule`."""
+        """Maps component -> its module, a `TracedModule`."""
         ...
 
     @property
     def weights(self) -> dict[str, dict[str, Any]]:
-        """Component -> parameter -> array, of the components whose stages are loaded."""
+        """Maps component -> parameter -> array, for the components whose stages are loaded."""
         ...
 
 
 class Loaded(Family, Protocol):
-    """A loaded model, before anything of it is warm: who loaded it may still say how it shall run."""
+    """A loaded model before anything of it is warm: its caller may still configure how it runs."""
 
     remote_encoder: Any
-    """The `RemoteEncoder` that reads its prompts; None where its own text encoder does."""
+    """The `RemoteEncoder` that encodes its prompts, or None to use its own text encoder."""
 
     def make_many_at_once(self) -> None:
-        """From now on programs are made for as many outputs as cost no more than one."""
+        """Makes later programs compute as many outputs as cost no more time than one."""
         ...
 
     def use_packs(self, packs: Any, /) -> None:
-        """From now on programs are loaded from these `Packs` rather than compiled."""
+        """Makes later programs load from these `Packs` instead of being compiled."""
         ...
 
 
 class FamilyPrograms(Protocol):
-    """Which programs a shape needs: the family's module `programs`.
+    """The family's module `programs`: which programs a shape needs.
 
-    The worker, plans and packs compile exactly these, so that what one made another finds.
+    The worker, plans and packs compile exactly these, so that they find each other's results.
     """
 
     def lay_out(
         self, parts: Any, shape: Shape, *, batch_size: int, uses_cfg: bool, references: References | None = None
     ) -> Any:
-        """How the arrays of one run lie on the mesh: a `Layout` (layout.py), or one like it."""
+        """Returns the placement of one run's arrays on the mesh: a `Layout` (layout.py), or one like it."""
         ...
 
     def list_programs(self, parts: Any, layout: Any) -> Sequence[Any]:
-        """The programs of the loaded stages.
+        """Returns the programs of the loaded stages.
 
-        A key begins with what its program does for a job: `encode`, `image`, `condition`, `reference`, `denoise`,
-        `preview` or `decode`.
+        A key begins with its program's task: `encode`, `image`, `condition`, `reference`, `denoise`, `preview` or
+        `decode`.
         """
         ...
 
 
 class Architecture(Protocol):
-    """One family's code."""
+    """The code of one family."""
 
     @property
     def programs(self) -> FamilyPrograms: ...
@@ -77,7 +77,7 @@ class Architecture(Protocol):
     def find(
         self, model: Model, *, on_progress: OnProgress, stages: Sequence[str] = STAGES, verify_weights: bool = False
     ) -> Path:
-        """The checkpoint's folder, downloaded if need be; raises ModelError with what to do when it cannot."""
+        """Returns the checkpoint's folder, downloading it if needed; raises ModelError with advice if that fails."""
         ...
 
     def load(
@@ -91,24 +91,24 @@ class Architecture(Protocol):
         verify_weights: bool = False,
         layouts: Path | None = None,
     ) -> Loaded:
-        """Downloads if need be, builds, reads and shards; raises ModelError with what to do when it cannot.
+        """Downloads if needed, builds modules, reads and shards weights; raises ModelError with advice if that fails.
 
-        With fewer `stages` only their weights are read, and only their methods may be called. In `layouts` weights are
-        kept as they lie on the mesh.
+        With fewer `stages` only their weights are read, and only their methods may be called. The folder `layouts`
+        keeps copies of the weights as they are sharded.
         """
         ...
 
     def describe(self, model: Model, mesh: Any) -> Parts:
-        """The same from configs alone (sources.find_configs): nothing is read, and the mesh's devices need not be here.
+        """Returns the same parts from configs alone (sources.find_configs), without reading weights.
 
-        Raises ModelError and MeshError.
+        The mesh's devices need not exist here. Raises ModelError and MeshError.
         """
         ...
 
     def choose_sizes(self, model: Model, device_count: int, /) -> dict[str, int]:
-        """Axes and sizes of the mesh on which so many devices make one output soonest."""
+        """Returns axes and sizes of the mesh on which this many devices make one output fastest."""
         ...
 
     def share_steps(self, model: Model, parts: Any, shape: Shape, /) -> Mapping[str, int]:
-        """Component -> how many of an output's steps it denoises, in the order in which they take over."""
+        """Maps denoiser component -> how many of an output's steps it runs, in order of use."""
         ...

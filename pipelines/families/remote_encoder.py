@@ -1,9 +1,9 @@
-"""Embeddings from a text encoder on another machine, so that this one need not hold it.
+"""Gets embeddings from a text encoder on another machine, so that this one need not hold it.
 
-Two kinds of server are understood. Ours (`python -m pipelines encoder-server`) is an address without a path and answers
-with safetensors. The public FLUX.2 encoders are an address with one (.../predict): a prompt a request, and a tensor as
-torch.save writes it, read without running anything it may contain. Either way, nothing goes on that has another shape
-or is not finite.
+Two kinds of server are supported. Ours (`python -m pipelines encoder-server`) has an address without a path and answers
+with safetensors. The public FLUX.2 encoders have an address with a path (.../predict), take one prompt per request and
+answer with a tensor in torch.save's format, which is unpickled without running any code. In both cases embeddings of
+the wrong shape or with non-finite values are refused.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ from pipelines.stages import Embeddings
 ENCODE_PATH = "/encode"
 TIMEOUT = httpx.Timeout(120.0, connect=10.0)  # seconds; a 24B encoder takes half a minute on a CPU
 TRIES = 3
-POLL_S = 0.25  # how long whoever waits for an answer is not asked whether it is still wanted
+POLL_S = 0.25  # between checks whether a waiting job was cancelled
 BUSY = (429, 502, 503, 504)
 MAX_ANSWER_BYTES = 2**28  # dev's embeddings are 31 MB in fp32
 
 
 class RemoteEncoder:
-    """A server at `url`; raises RemoteEncoderError when that is no address."""
+    """A server at `url`; raises RemoteEncoderError if that is not an address."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class RemoteEncoder:
         shapes: Mapping[str, tuple[int, ...]],
         on_wait: Callable[[], None] = lambda: None,
     ) -> Embeddings:
-        """The embeddings named in `shapes`, as the family's `embedding_shapes` says.
+        """Returns the embeddings named in `shapes`, which are the family's `embedding_shapes`.
 
-        `on_wait` is called while the server thinks, and may raise to give up; the request then ends by itself. Raises
-        RemoteEncoderError when the server refuses, is not there, or answers with something else.
+        `on_wait` is called while waiting, and may raise to give up; the request then ends by itself. Raises
+        RemoteEncoderError if the server refuses, cannot be reached, or sends anything else.
         """
         texts = {"prompt_embeds": recipe.prompt, "negative_prompt_embeds": recipe.negative_prompt or ""}
         if self._is_ours:
@@ -79,7 +79,7 @@ class RemoteEncoder:
         return {name: self._check(name, found, wanted) for name, wanted in shapes.items()}
 
     def _ask(self, question: Mapping[str, Any], on_wait: Callable[[], None]) -> bytes:
-        """The answer's content; the request runs in a thread of its own, which nothing can interrupt."""
+        """Returns the answer's content; the request runs in a thread of its own, which cannot be interrupted."""
         answer: Future[bytes] = Future()
         is_given_up = threading.Event()
 
@@ -178,7 +178,7 @@ class RemoteEncoder:
 
 
 def _find_detail(content: bytes) -> str:
-    """What the server says about it, on one line; nothing when that is a web page."""
+    """Returns the server's explanation on one line, or nothing if the answer is a web page."""
     text = content[:500].decode("utf-8", "replace")
     with contextlib.suppress(ValueError, KeyError, TypeError):
         text = str(json.loads(content)["detail"])

@@ -1,6 +1,6 @@
-"""The mesh on which chips make outputs of their own: one each where weights allow it, else one on as few as hold them.
+"""Chooses a mesh for data parallelism: `dp` as large as possible, `tp` as small as the weights' size allows.
 
-With a batch as large as `dp` that gives more outputs an hour than all chips on one; each takes longer.
+A batch as large as `dp` then gives more outputs an hour than all chips working on one output; each takes longer.
 """
 
 import math
@@ -15,7 +15,7 @@ from pipelines.runtime.devices.memory import find_limit
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.devices.offload import measure
 
-_WEIGHTS_SHARE = 0.6  # of a chip's memory that a model's weights may take before they are split
+_WEIGHTS_SHARE = 0.6  # of a chip's memory that weights may take before they are split
 
 
 def spread(
@@ -25,9 +25,9 @@ def spread(
     hbm_bytes: int | None,
     max_batch_size: int,
 ) -> dict[str, int]:
-    """Axes and sizes for these devices, each of which holds `hbm_bytes` (None knows no end); or for those here.
+    """Returns axes and sizes for `devices` with `hbm_bytes` each (None: unlimited), or for this machine's devices.
 
-    `describe` says what the model's weights are on a mesh.
+    `describe` returns the model's parts on a mesh, with their weights' sizes.
     """
     if devices is None:
         devices = jax.devices()

@@ -1,6 +1,6 @@
-"""What is known of a family of models without its code: which checkpoints and LoRAs are its own, and what it can do.
+"""What a family can do, and how its checkpoints and LoRAs are recognised, without loading its code.
 
-The catalogue, the page and REST ask it, so nothing here and in a family's own traits.py imports jax or torch.
+The catalogue, the page and REST use it, so neither this file nor a family's own traits.py imports jax or torch.
 Not here: the code that runs the family (protocol.py).
 """
 
@@ -10,32 +10,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# What trainers put before the name of a transformer's tensor in a LoRA.
+# Prefixes that trainers put before a transformer's tensor names in a LoRA.
 LORA_PREFIX = r"^(transformer\.|transformer_2\.|diffusion_model\.|base_model\.model\.)?"
 
 _NOTHING = re.compile(r"(?!)")
 
 
 class Likeness(NamedTuple):
-    """The shipped model whose settings a user's folder takes, and the only size it runs in, if it is not as large."""
+    """The shipped model whose settings a user's folder gets, and the only size it runs in, if it is smaller."""
 
     model_id: str
     size: tuple[int, int] | None = None
 
 
 ReadLocal = Callable[[Path, Mapping[str, Any]], Likeness]
-"""From a folder in diffusers layout and its model_index.json; what is missing raises OSError, KeyError or ValueError"""
+"""Reads a folder in diffusers layout and its model_index.json; raises OSError, KeyError or ValueError if incomplete."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """One family, for people and for those that decide without loading it.
+    """The facts about one family that are shown to people, or that code needs before loading it.
 
-    `pipeline_classes` are diffusers' classes, as model_index.json names them; `lora_names` matches the names of tensors
-    in the family's LoRAs. `has_references`: pictures of a recipe stand beside the new one, so that programs differ by
-    their number and size. `has_remote_encoder`: another machine may read its prompts. `takes_attention_options`: its
-    tokens have one order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an input
-    of the model.
+    `pipeline_classes` are diffusers' class names from model_index.json; `lora_names` matches the names of tensors in
+    the family's LoRAs. `has_references`: a recipe's pictures are extra tokens beside the new one's, so programs differ
+    by their number and size. `has_remote_encoder`: another machine may encode its prompts. `takes_attention_options`:
+    its tokens have one order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an
+    input of the model.
     """
 
     title: str

@@ -1,1 +1,1 @@
-"""What Lumesh writes: pictures with their recipes, videos, and the files between the stages of the command line."""
+"""The files that Lumesh writes: pictures and videos with their recipes, and the command line's stage files."""

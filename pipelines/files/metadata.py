@@ -1,8 +1,9 @@
-"""The recipe inside the file: whoever has the picture or the video can make it again.
+"""Writes the recipe into the output file, so that whoever has a picture or video can make it again.
 
-A PNG carries the full recipe as JSON in an iTXt chunk named `lumesh`, and the same in the words of A1111's `parameters`
-chunk, which most tools and sites read. A video has the JSON in its comment, and so has an animation (video.py).
-Not here: reading files that somebody brings along (studio/library/foreign).
+A PNG carries the full recipe as JSON in an iTXt chunk named `lumesh`, and again as A1111's `parameters` chunk, which
+most tools and sites read. A video or animation has the JSON in its comment (video.py).
+
+Not here: reading files from other programs (studio/library/foreign).
 """
 
 from pathlib import Path
@@ -20,7 +21,7 @@ SAMPLER_NAMES = {"euler": "Euler", "euler_ancestral": "Euler a", "dpmpp_2m": "DP
 
 
 def make_png_chunks(recipe: Recipe) -> PngImagePlugin.PngInfo:
-    """The text chunks to save a picture with."""
+    """Returns the text chunks to save a picture with."""
     chunks = PngImagePlugin.PngInfo()
     chunks.add_itxt(KEY, recipe.model_dump_json(by_alias=True))
     chunks.add_text("parameters", format_parameters(recipe))
@@ -28,7 +29,7 @@ def make_png_chunks(recipe: Recipe) -> PngImagePlugin.PngInfo:
 
 
 def format_parameters(recipe: Recipe) -> str:
-    """A1111's three lines: prompt, negative prompt, settings."""
+    """Formats the recipe as A1111's three lines: prompt, negative prompt, settings."""
     shape = recipe.parsed_shape
     settings = {
         "Steps": recipe.steps,
@@ -48,7 +49,7 @@ def format_parameters(recipe: Recipe) -> str:
 
 
 def read_recipe_of(file: Path) -> Recipe | None:
-    """The recipe inside one of our files; None when it carries none."""
+    """Reads the recipe in one of Lumesh's files; returns None if there is none."""
     if file.suffix in (".mp4", *ANIMATION_SUFFIXES):
         text = read_comment(file)
         return Recipe.model_validate_json(text) if text and text.startswith("{") else None

@@ -1,7 +1,7 @@
 """The files between stages: embeddings, latents, and the settings that go with them.
 
-Names, tensor names and JSON fields are stable, so that stages may run in other processes, on other machines, or be
-written by other tools. Everything is checked when it is read: a file of another model or shape is refused.
+File names, tensor names and JSON fields are stable, so that stages may run in other processes or on other machines, and
+other tools may write the files. Everything is checked when it is read: a file of another model or shape is refused.
 """
 
 import json
@@ -33,7 +33,7 @@ def write_config(folder: Path, fields: Mapping[str, Any]) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Raises StageFileError when it is missing, not JSON, or names no model."""
+    """Reads the settings; raises StageFileError if the file is missing, not JSON, or names no model."""
     file = folder / CONFIG_FILE
     try:
         fields = json.loads(file.read_text("utf-8"))
@@ -47,7 +47,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def write_tensors(file: Path, tensors: Mapping[str, np.ndarray], *, model_id: str) -> None:
-    """Keeps each tensor's own dtype (bf16 too) and records the model."""
+    """Writes tensors in their own dtypes (bf16 too), and records the model."""
     file.parent.mkdir(parents=True, exist_ok=True)
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     dtypes = {name: str(value.dtype) for name, value in contiguous.items()}
@@ -61,7 +61,7 @@ def read_tensors(
     model_id: str,
     stage: str,
 ) -> dict[str, np.ndarray]:
-    """The named tensors in fp32; 0 in a shape stands for any size.
+    """Reads the tensors named in `shapes` as fp32; 0 in a shape stands for any size.
 
     Raises StageFileError for a missing or damaged file, another model, a missing tensor, another shape, or values that
     are not finite. `stage` is the command that writes such a file.

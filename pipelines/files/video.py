@@ -1,7 +1,7 @@
-"""Frames to a file that plays everywhere, and back: MP4 for browsers, GIF and WebP for places that take no video.
+"""Writes frames to files that play everywhere, and reads them: MP4, or GIF and WebP for places that take no video.
 
-H.264 in yuv420p with the index in front (`faststart`), so that a browser plays while it loads. The recipe is in the
-`comment` tag of an MP4, the comment of a GIF, the EXIF user comment of a WebP. ffmpeg comes with imageio-ffmpeg.
+MP4 is H.264 in yuv420p with the index in front (`faststart`), so that a browser plays while it loads. The recipe is in
+the `comment` tag of an MP4, the comment of a GIF, the EXIF user comment of a WebP. ffmpeg comes with imageio-ffmpeg.
 Needs neither jax nor torch.
 """
 
@@ -22,7 +22,7 @@ from pipelines.recipe import Recipe
 CRF = 16  # x264's constant quality; at 18 and below people see no loss
 ANIMATION_SUFFIXES = (".gif", ".webp")
 WEBP_QUALITY = 85
-ASCII_COMMENT = b"ASCII\0\0\0"  # how an EXIF user comment says its encoding
+ASCII_COMMENT = b"ASCII\0\0\0"  # prefix that tells an EXIF user comment's encoding
 
 
 class VideoError(LumeshError):
@@ -30,12 +30,12 @@ class VideoError(LumeshError):
 
 
 def write_mp4(file: Path, frames_FHWC: np.ndarray, recipe: Recipe) -> None:
-    """uint8 frames (F, height, width, 3), even sides, `recipe.fps` a second; raises VideoError."""
+    """Writes uint8 frames (F, height, width, 3) with even sides at `recipe.fps`; raises VideoError."""
     _, height, width, _ = frames_FHWC.shape
     done = _run_ffmpeg(
         *("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(recipe.fps or 1), "-i", "-"),
         *("-c:v", "libx264", "-crf", str(CRF), "-preset", "medium", "-pix_fmt", "yuv420p", "-movflags", "+faststart"),
-        # Without these a player guesses the colours, and guesses small pictures differently from large ones.
+        # Without these a player guesses the colour space, and differently for small and large pictures.
         *("-vf", "scale=out_color_matrix=bt709:out_range=tv", "-colorspace", "bt709"),
         *("-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv"),
         *("-metadata", f"comment={recipe.model_dump_json(by_alias=True)}", "-y", str(file)),
@@ -46,7 +46,7 @@ def write_mp4(file: Path, frames_FHWC: np.ndarray, recipe: Recipe) -> None:
 
 
 def read_mp4(file: Path, *, width: int, height: int) -> np.ndarray:
-    """uint8 frames (F, height, width, 3) of a video of this size; raises VideoError."""
+    """Reads a video of this size as uint8 frames (F, height, width, 3); raises VideoError."""
     done = _run_ffmpeg("-i", str(file), "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
     if done.returncode or not done.stdout:
         raise VideoError(f"{file} is not a video that can be read: {_last_line(done)}.")
@@ -54,7 +54,7 @@ def read_mp4(file: Path, *, width: int, height: int) -> np.ndarray:
 
 
 def read_comment(file: Path) -> str | None:
-    """The comment of a video or animation as it was written; None when there is none."""
+    """Returns the comment of a video or animation as it was written, or None."""
     if file.suffix in ANIMATION_SUFFIXES:
         return _read_animation_comment(file)
     tags = _run_ffmpeg("-i", str(file), "-f", "ffmetadata", "-").stdout.decode("utf-8", "replace")
@@ -63,10 +63,10 @@ def read_comment(file: Path) -> str | None:
 
 
 def encode_animation(frames_FHWC: np.ndarray, recipe: Recipe, *, suffix: str) -> bytes:
-    """An endless GIF or WebP (`suffix` is one of ANIMATION_SUFFIXES) at the recipe's speed, with the recipe inside."""
+    """Encodes an endless GIF or WebP (`suffix` from ANIMATION_SUFFIXES) at the recipe's fps, with the recipe inside."""
     first, *rest = (Image.fromarray(frame) for frame in frames_FHWC)
     content = io.BytesIO()
-    comment = json.dumps(recipe.to_json()).encode("ascii")  # neither format says how other characters are written
+    comment = json.dumps(recipe.to_json()).encode("ascii")  # neither format defines how other characters are encoded
     if suffix == ".webp":
         exif = Image.Exif()
         exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.UserComment] = ASCII_COMMENT + comment

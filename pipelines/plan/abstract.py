@@ -1,7 +1,7 @@
-"""Every program of a model that was described from its configs alone (registry.describe_parts), as stages of a job.
+"""Lists the programs of a model described from its configs alone (registry.describe_parts), as stages of a job.
 
-The loader's own code does the describing. The configs of the catalogue's models are shipped in presets/configs/, one
-folder for each in diffusers layout without weights; other models bring their own folder.
+The loader's own code describes the model. The configs of the catalogue's models are shipped in presets/configs/, one
+folder each in diffusers layout without weights; other models have their own folder.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from pipelines.runtime.programs.compiled import Program
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One program of a model. `components` are those whose weights it takes.
+    """One program of a model, which takes the weights of `components`.
 
-    `runs` is how often an output needs it: never a preview, nor what reads pictures where the model can do without.
+    `runs` is how often each output needs it: 0 for previews, and for encoding pictures that the model does not require.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Stage:
 
 
 def count_parameters(parts: Any) -> dict[str, int]:
-    """Component -> how many parameters a checkpoint holds."""
+    """Maps component -> number of parameters in a checkpoint."""
     return {
         name: sum(int(np.prod(shape)) for shape in module.parameter_shapes().values())
         for name, module in parts.modules.items()
@@ -38,7 +38,7 @@ def count_parameters(parts: Any) -> dict[str, int]:
 
 
 def list_stages(model: Model, parts: Any, shape: Shape, *, batch_size: int) -> list[Stage]:
-    """Every program that the worker would compile for this shape, in the order in which a job runs them.
+    """Lists every program that the worker would compile for this shape, in the order of a job.
 
     Two experts run one program, each with its own weights and its own part of the steps.
     """
@@ -58,7 +58,7 @@ def list_stages(model: Model, parts: Any, shape: Shape, *, batch_size: int) -> l
 
 
 def _list_programs(model: Model, parts: Any, shape: Shape, *, batch_size: int) -> list[Program]:
-    """Denoising without references, and what reads the picture of an edit, as large as the output."""
+    """Lists the programs without references, and the one that encodes an edit's picture of the output's size."""
     family, uses_cfg = find_architecture(model).programs, model.guidance_scale > 1
     layout = family.lay_out(parts, shape, batch_size=batch_size, uses_cfg=uses_cfg)
     programs = list(family.list_programs(parts, layout))
@@ -84,7 +84,7 @@ def _find_place(program: Program) -> int:
 
 
 def _find_components(parts: Any, program: Program) -> tuple[str, ...]:
-    """The components whose parameters' names are among the arguments."""
+    """Returns the components whose weights are among the program's arguments, matched by parameter names."""
     found = []
     for argument in program.arguments:
         if isinstance(argument, Mapping):

@@ -1,10 +1,10 @@
-"""What the TPU compiler said, one plan a line of JSON; answers.jsonl comes with Lumesh, so its plans compile nothing.
+"""The TPU compiler's answers, one plan per line of JSON; answers.jsonl is shipped, so its plans need no compilation.
 
-A line says what a plan adds up to, and of every stage the program's fingerprint, the compiler's answer and the estimate
-made of it. A program that has changed since, or another compiler, has another fingerprint and is compiled.
+A line holds a plan's totals and, for every stage, the program's fingerprint, the compiler's answer and the estimate
+made from it. A program that has changed since, or another compiler, has another fingerprint and is compiled.
 
-Whoever changes a program and does not plan all of them again adds `"is_earlier": true` to the lines that stay: what did
-not change in them still counts, and the page marks them.
+After a change to a program without planning everything again, `"is_earlier": true` is added to the lines that stay:
+their unchanged stages are still valid, and the page marks them.
 """
 
 import json
@@ -24,7 +24,7 @@ _ID = ("model", "shape", "topology", "mode", "mesh")
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """The line of one plan."""
+    """Returns one plan's line as a dict."""
     return {
         "model": plan.model.id,
         "shape": str(plan.shape),
@@ -53,12 +53,12 @@ def describe(plan: Plan) -> dict[str, Any]:
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
-    """Nothing where there is no file. Raises ValueError for what is not such lines."""
+    """Reads all lines, none if there is no file. Raises ValueError for malformed lines."""
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
 
 
 def add_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """All lines that are in the file then, in a stable order; a plan made before is replaced."""
+    """Adds lines to the file, replacing earlier plans of the same thing; returns all lines in a stable order."""
     found = {tuple(line[name] for name in _ID): dict(line) for line in (*read_lines(file), *lines)}
     ordered = [found[key] for key in sorted(found)]
     partial = file.with_suffix(".partial")
@@ -68,7 +68,7 @@ def add_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 
 def collect_verdicts(lines: Sequence[Mapping[str, Any]]) -> dict[str, Verdict]:
-    """Fingerprint of a program -> what is known of it, as far as it was estimated as it would be now."""
+    """Maps program fingerprint -> known verdict; lines from other versions of the estimator are skipped."""
     stages = (stage for line in lines if line["estimator"] == ESTIMATOR for stage in line["stages"])
     return {
         stage["program"]: Verdict(
@@ -82,7 +82,7 @@ def collect_verdicts(lines: Sequence[Mapping[str, Any]]) -> dict[str, Verdict]:
 
 
 def write_estimate(found: Estimate) -> dict[str, dict[str, Any]]:
-    """For JSON. `asdict` would make pairs of a Counter's keys and counts."""
+    """Returns the estimate for JSON; `asdict` would turn a Counter into pairs of keys and counts."""
     return {part: dict(vars(getattr(found, part))) for part in _PARTS}
 
 

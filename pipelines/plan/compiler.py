@@ -1,10 +1,10 @@
-"""A program compiled for chips that are not here, and what the compiler said, kept on disk.
+"""Compiles programs for chips that are not here, and caches the compiler's answers on disk.
 
-Compiling takes minutes, so each answer is kept under a fingerprint of the program itself (its StableHLO with all
-shardings), the topology, the compiler's version and the flags that the environment gives it, if any. What is kept is
-what the compiler gave, HLO text included: a better estimate of the same program needs no second compilation. A refusal
-for lack of a chip's memory is an answer too; any other failure is an error, and nothing of it is kept. What comes with
-Lumesh (answers.py) needs no compilation at all.
+Compiling takes minutes, so each answer is cached under a fingerprint of the program itself (its StableHLO with all
+shardings), the topology, the compiler's version and its flags from the environment, if any. The cache holds the raw
+answer, HLO text included, so a better estimate of the same program needs no second compilation. A refusal for lack of
+a chip's memory is an answer too; any other failure is an error and is not cached. The answers shipped with Lumesh
+(answers.py) need no compilation at all.
 """
 
 import functools
@@ -35,7 +35,7 @@ from pipelines.runtime.programs.compiled import Program, lower, without_persiste
 log = logging.getLogger(__name__)
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-# Of a chip: "Ran out of memory on HBM", "in memory space vmem". That this host has no memory left is no refusal.
+# Matches a chip's memory: "Ran out of memory on HBM", "in memory space vmem". The host's lack of memory is an error.
 _NO_ROOM = re.compile(r"RESOURCE_EXHAUSTED.*(hbm|[vsc]mem|memory space|scoped)", re.IGNORECASE | re.DOTALL)
 
 
@@ -47,10 +47,10 @@ class CompilerError(LumeshError):
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Bytes a chip: `arguments_bytes` of weights and inputs, `temp_bytes` of whatever else it needs while it runs.
+    """The compiler's answer, in bytes per chip: `arguments_bytes` of weights and inputs, `temp_bytes` while it runs.
 
-    With a `refusal` there is no HLO, and `temp_bytes` alone is known: all that the compiler wanted, weights and inputs
-    among it, as far as it tells.
+    With a `refusal` there is no HLO, and only `temp_bytes` is known: all that the compiler requested, weights and
+    inputs included, as far as its message says.
     """
 
     compile_s: float
@@ -62,9 +62,9 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """On one program, by its fingerprint. `estimate` is None on CPU and where the compiler refused.
+    """Answer and estimate of one program, by its fingerprint. `estimate` is None on CPU and after a refusal.
 
-    `text` is the optimized HLO, empty where it was not kept. What `is_known` was compiled beforehand, somewhere else.
+    `text` is the optimized HLO, empty if it was not saved. `is_known` verdicts were compiled earlier, elsewhere.
     """
 
     program: str
@@ -75,7 +75,7 @@ class Verdict:
 
 
 class Compiler:
-    """Compiles for one topology, through a cache folder. What is `known` already, by fingerprint, it need not."""
+    """Compiles for one topology through a cache folder, except programs whose fingerprints are `known` already."""
 
     def __init__(self, topology: Topology, *, cache_dir: Path, known: Mapping[str, Verdict] | None = None) -> None:
         self._topology = topology
@@ -84,7 +84,7 @@ class Compiler:
         cache_dir.mkdir(parents=True, exist_ok=True)
 
     def ask(self, program: Program, *, on_compile: Callable[[], None] = lambda: None) -> Verdict:
-        """`on_compile` is called when it takes long. Raises CompilerError."""
+        """Returns the verdict on a program, calling `on_compile` before a compilation. Raises CompilerError."""
         lowered = lower(program)
         key = self.name(program, lowered)
         if key in self._known and _is_answer(self._known[key].answer):
@@ -101,7 +101,7 @@ class Compiler:
         )
 
     def name(self, program: Program, lowered: Any) -> str:
-        """The fingerprint of a program that was traced."""
+        """Returns the fingerprint of a traced program."""
         parts = [json.dumps(read_versions(), sort_keys=True), self._topology.name, program.describe(lowered)]
         if flags := list_flags("tpu" if self._topology.chip else "cpu"):
             parts.append(flags)
@@ -111,12 +111,12 @@ class Compiler:
         try:
             answer = Answer(**json.loads((self._cache_dir / f"{key}.json").read_text("utf-8")))
             text = gzip.decompress((self._cache_dir / f"{key}.hlo.gz").read_bytes()).decode()
-        except (OSError, ValueError, TypeError, EOFError, zlib.error):  # not there, or damaged: it is made again
+        except (OSError, ValueError, TypeError, EOFError, zlib.error):  # missing or damaged: compiled again
             return None
         return (answer, text) if _is_answer(answer) and (text or answer.refusal) else None
 
     def _keep(self, key: str, answer: Answer, text: str) -> None:
-        """The text first: a fingerprint with an answer has both. What cannot be kept is still an answer."""
+        """Writes the text before the answer, so that every answer has its text; failing to write is only logged."""
         try:
             self._write(f"{key}.hlo.gz", gzip.compress(text.encode(), 6))
             self._write(f"{key}.json", json.dumps(asdict(answer), indent=1).encode())
@@ -134,7 +134,7 @@ class Compiler:
 
 @functools.cache
 def read_versions() -> dict[str, str]:
-    """What an answer depends on besides the program."""
+    """Returns the versions of the packages that an answer depends on."""
     return {name: _read_version(name) for name in ("jax", "jaxlib", "libtpu")}
 
 
@@ -146,12 +146,12 @@ def _read_version(package: str) -> str:
 
 
 def _is_answer(answer: Answer) -> bool:
-    """Other failures than those of memory were once kept as refusals."""
+    """Rejects cached refusals for other reasons than memory, which earlier versions wrote."""
     return not answer.refusal or is_about_memory(answer.refusal)
 
 
 def is_about_memory(failure: str) -> bool:
-    """Whether the compiler says that a chip has too little of it."""
+    """Returns whether the compiler failed because a chip has too little memory."""
     return _NO_ROOM.search(failure) is not None
 
 
@@ -182,10 +182,10 @@ def _compile(lowered: Any, *, name: str) -> tuple[Answer, str]:
 
 
 def read_wanted_bytes(refusal: str) -> int:
-    """What the compiler wanted of HBM, of a RESOURCE_EXHAUSTED; 0 when it does not say.
+    """Reads from a RESOURCE_EXHAUSTED how many bytes of HBM the compiler requested; 0 if it does not say.
 
-    Its "temporaries" hold the arguments too: a transformer of 18.2 GB that is refused on 17 GB for 19.1 GB of them
-    takes 18.2 GB and 0.9 GB of others on a chip where it fits.
+    Its "temporaries" include the arguments: a transformer of 18.2 GB that is refused on 17 GB for 19.1 GB of
+    temporaries takes 18.2 GB of arguments and 0.9 GB of temporaries on a chip where it fits.
     """
     patterns = (
         r"temporaries \((\d[\d.]*)([KMGT]?)",

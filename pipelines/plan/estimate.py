@@ -1,11 +1,12 @@
-"""Milliseconds of a program, from what the compiler wrote: cycles times trip counts, kernels by FLOPs, exposed traffic.
+"""Estimates a program's time from its HLO: cycles times trip counts, kernels by FLOPs, exposed collectives.
 
-Instructions run in the order of the text. Cycles over the clock are computing, and so are bytes over HBM's bandwidth of
-the kernels that only move them. A collective moves its bytes over the
-chip's links; what the chip computes between its start and its end hides that much of it, the rest is exposed, with a
-few microseconds more. A loop whose bounds are known at run time only is a denoising loop: its body is one step.
+Instructions run in the order of the text. Compute time is cycles over the clock or, for kernels bound by memory, bytes
+over HBM's bandwidth. A collective moves its bytes over the chip's links; computing between its start and its end hides
+that much of it, and the rest is exposed, plus a few microseconds of latency. A loop whose bounds are only known at run
+time is a denoising loop: its body is one step.
+
 All of it is an estimate: within some 10 % of published times on large transformers, up to 60 % off on small
-convolutional ones.
+convolutional models.
 """
 
 import math
@@ -22,20 +23,20 @@ from pipelines.plan.hlo import (
 )
 from pipelines.plan.topologies import Chip
 
-ESTIMATOR = 2  # one more when the same program would be estimated otherwise: what was kept is then worth nothing
-CONVOLUTION = "convolve_taps"  # what runtime/kernels/conv3x3.py calls its kernel
-# Of peak, in the innermost loop by the kernel's own schedule: `plan --search attention`. What the attention kernel does
-# outside of it is in the FLOPs that it says of itself (runtime/kernels/flash.py, count_keys).
+ESTIMATOR = 2  # to be increased when estimates of the same program change, which invalidates saved ones
+CONVOLUTION = "convolve_taps"  # the kernel's name in runtime/kernels/conv3x3.py
+# Share of the peak in the innermost loop, by the kernel's schedule: `plan --search attention`. The work outside that
+# loop is included in the FLOPs that the kernel reports (runtime/kernels/flash.py, count_keys).
 PALLAS_UTILISATION = 0.56
-LATENCY_S = 5e-6  # of a collective that nothing hides
+LATENCY_S = 5e-6  # of an exposed collective
 
 
 @dataclass(kw_only=True)
 class Cost:
-    """Seconds of one run, which adds up to `total_s`.
+    """Seconds of one run, which add up to `total_s`.
 
-    `attention_s` is of its kernel and of plain attention, `convolution_s` of its kernel, `compute_s` all other
-    computing. `hidden_s` of collectives passed meanwhile and count for nothing.
+    `attention_s` covers the attention kernel and plain attention, `convolution_s` the convolution kernel, `compute_s`
+    all other computing. `hidden_s` of collectives overlap with computing and do not count.
     """
 
     compute_s: float = 0.0
@@ -63,14 +64,14 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """`run` is one call of the program, or one step where it has a denoising loop; `once` is around the steps."""
+    """A program's cost: `run` is one call, or one step of a denoising loop, and `once` the work around the steps."""
 
     run: Cost
     once: Cost
 
 
 def estimate(module: Module, chip: Chip) -> Estimate:
-    """Both parts of a program compiled for this chip."""
+    """Estimates a program compiled for this chip."""
     walk = _Walk(module, chip)
     once = walk.cost(module.entry)
     if not walk.steps:
@@ -82,7 +83,7 @@ def estimate(module: Module, chip: Chip) -> Estimate:
 
 
 class _Walk:
-    """Adds up computations, each once."""
+    """Adds up the cost of computations, each once; `steps` collects the bodies of denoising loops."""
 
     def __init__(self, module: Module, chip: Chip) -> None:
         self.steps: list[str] = []
@@ -131,7 +132,7 @@ class _Walk:
         return cost
 
     def _find_collective(self, one: Instruction) -> Instruction | None:
-        """The instruction itself, or what the compiler has wrapped in a fusion or an asynchronous call."""
+        """Returns the instruction itself if it is a collective, or the one inside its fusion or asynchronous call."""
         if one.collective:
             return one
         if one.opcode not in ("fusion", "async-start"):
@@ -140,7 +141,7 @@ class _Walk:
         return self._module.find_collective(called[0]) if called else None
 
     def _find_phase(self, one: Instruction, moving: Instruction | None) -> tuple[str | None, str]:
-        """Start, step or end of a collective that goes on beside computing in the same fusions, and what to call it."""
+        """Returns phase and name of an asynchronous collective, whose phases are fused with other computing."""
         called = one.find_called("calls") if one.opcode == "fusion" and moving is not None else []
         phase = self._module.find_phase(called[0]) if called else None
         return phase, one.name if phase is None or moving is None else f"channel {moving.channel}"
@@ -175,6 +176,6 @@ class _Walk:
 
 
 def count_chunks(*, steps: int, step_s: float, max_chunk: int, target_s: float) -> int:
-    """Calls that so many steps need: the host asks for chunks of about `target_s`."""
+    """Returns the number of calls for `steps` steps, as the host asks for chunks of about `target_s`."""
     size = min(max(int(target_s / max(step_s, 1e-6)), 1), max_chunk)
     return math.ceil(steps / size)

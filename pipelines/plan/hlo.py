@@ -1,8 +1,8 @@
-"""Reading what the compiler made: the instructions of each computation, trip counts of loops, bytes of collectives.
+"""Parses optimized HLO: the instructions of each computation, trip counts of loops, bytes of collectives.
 
-Optimized HLO is text, one instruction a line. TPU fusions carry `estimated_cycles`, the compiler's own guess; a loop's
-body is written once, whatever its trip count, and collectives and Pallas kernels carry no cycles at all. estimate.py
-puts these together.
+Optimized HLO is text, one instruction per line. TPU fusions have `estimated_cycles`, the compiler's own estimate; a
+loop's body is written once, whatever its trip count, and collectives and Pallas kernels have no cycles at all.
+estimate.py puts these together.
 """
 
 import math
@@ -35,7 +35,7 @@ _PALLAS_BYTES = re.compile(r'"cost_estimate":\{[^}]*"bytes_accessed":"?(\d+)')
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """One line. `shape` is the result's, `attributes` all that stands behind the operands."""
+    """One line of HLO. `shape` is the result's, `attributes` is the text after the operands."""
 
     name: str
     opcode: str
@@ -46,18 +46,18 @@ class Instruction:
 
     @property
     def cycles(self) -> int:
-        """The compiler's estimate; 0 where it gives none."""
+        """Returns the compiler's estimate, 0 if there is none."""
         found = _CYCLES.search(self.attributes)
         return int(found[1]) if found else 0
 
     @property
     def is_attention(self) -> bool:
-        """Whether it was made of an attention, plain or a kernel: the traced operations keep their names."""
+        """Returns whether it belongs to attention, plain or a kernel: HLO keeps the names of traced operations."""
         found = _OP_NAME.search(self.attributes)
         return found is not None and "attention" in found[1]
 
     def find_called(self, *names: str) -> list[str]:
-        """The computations given as any of these attributes."""
+        """Returns the computations that any of these attributes name."""
         found: list[str] = []
         for name in names:
             for single, several in re.findall(rf"\b{name}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.attributes):
@@ -66,19 +66,19 @@ class Instruction:
 
     @property
     def channel(self) -> str | None:
-        """Of a collective: the phases of one have the same."""
+        """Returns a collective's channel id, which all of its phases share."""
         found = re.search(r"channel_id=(\d+)", self.attributes)
         return found and found[1]
 
     @property
     def collective(self) -> str | None:
-        """What kind of collective it is or starts; None for all else."""
+        """Returns which kind of collective it is or starts, or None."""
         kind = self.opcode.removesuffix("-start")
         return kind if kind in COLLECTIVES else None
 
 
 class Module:
-    """The computations of a program; instructions are read when they are asked for: most are inside fusions."""
+    """The computations of a program; instructions are parsed lazily, as most are inside fusions."""
 
     def __init__(self, text: str) -> None:
         self._lines: dict[str, list[str]] = {}
@@ -98,19 +98,19 @@ class Module:
             raise ValueError("this is no HLO module: it has no ENTRY computation")
 
     def list_instructions(self, computation: str) -> tuple[Instruction, ...]:
-        """In the order in which they run: optimized HLO is scheduled."""
+        """Returns a computation's instructions in execution order, which is the text's: optimized HLO is scheduled."""
         if computation not in self._read:
             self._read[computation] = tuple(_read_instructions(self._lines[computation]))
         return self._read[computation]
 
     def find_collective(self, computation: str) -> Instruction | None:
-        """The first collective among a fused computation's instructions."""
+        """Returns the first collective among a fused computation's instructions."""
         if not any(kind in line for line in self._lines[computation] for kind in COLLECTIVES):
             return None
         return next((one for one in self.list_instructions(computation) if one.collective), None)
 
     def find_phase(self, computation: str) -> str | None:
-        """What a fused computation is to a collective that goes on beside others: "start", "step" or "done"."""
+        """Returns which phase of an asynchronous collective a fused computation contains: "start", "step" or "done"."""
         lines = self._lines[computation]
         for phase in ("start", "done"):
             if any(f'custom_call_target="AsyncCollective{phase.capitalize()}"' in line for line in lines):
@@ -119,7 +119,7 @@ class Module:
         return "step" if is_step else None
 
     def count_trips(self, loop: Instruction, computation: str) -> int | None:
-        """How often the loop's body runs; None when that is decided at run time. `computation` is where it stands."""
+        """Returns a loop's trip count, None if it is only known at run time. `computation` contains the loop."""
         if found := re.search(r'"known_trip_count":\{"n":"?(\d+)', loop.attributes):
             return int(found[1])
         (condition,) = loop.find_called("condition")
@@ -144,7 +144,7 @@ class Module:
         start: Instruction,
         outside: dict[str, Instruction],
     ) -> int | None:
-        """The number that `value` of a loop's condition has when the loop begins."""
+        """Returns the number that `value` of a loop's condition has when the loop begins, None if unknown."""
         value = _skip_copies(value, inside)
         if value.opcode == "get-tuple-element":
             index = re.search(r"index=(\d+)", value.attributes)
@@ -185,12 +185,12 @@ def _read_instructions(lines: Sequence[str]) -> Iterator[Instruction]:
 
 
 def read_bytes(shape: str) -> list[int]:
-    """Bytes of every array in a shape; tuples have several."""
+    """Returns the bytes of every array in a shape; tuples have several."""
     return [_count_bits(kind) * math.prod(sizes) // 8 for kind, sizes in read_arrays(shape)]
 
 
 def read_arrays(shape: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Element type and sizes of every array in a shape."""
+    """Returns element type and sizes of every array in a shape."""
     return [
         (kind, tuple(int(size) for size in sizes.split(",") if size))
         for kind, sizes in _ARRAY.findall(re.sub(r"/\*.*?\*/", "", shape))
@@ -205,7 +205,7 @@ def _count_bits(kind: str) -> int:
 
 
 def count_moved_bytes(collective: Instruction) -> int:
-    """Bytes that one chip sends (and receives) for it, as a ring does it."""
+    """Returns the bytes that one chip sends (and receives) for a collective, computed as a ring."""
     sizes = read_bytes(collective.shape)
     if collective.opcode.endswith("-start") and collective.opcode != "all-reduce-start":
         result = sizes[1] if len(sizes) > 1 else sizes[0]  # (operand, result, ...)
@@ -222,7 +222,7 @@ def count_moved_bytes(collective: Instruction) -> int:
 
 
 def count_group(collective: Instruction) -> int:
-    """How many chips take part together."""
+    """Returns the number of chips in one group of a collective."""
     text = collective.attributes
     if found := re.search(r"replica_groups=\{\{([\d,]+)\}", text):
         return found[1].count(",") + 1
@@ -231,11 +231,11 @@ def count_group(collective: Instruction) -> int:
     if found := re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", text):
         sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", found[1])}
         return math.prod(sizes[name] for name in re.findall(r"'([^']+)'", found[2]))
-    return 2  # a permutation: everybody has one partner
+    return 2  # a permutation: every chip has one partner
 
 
 def count_pallas_flops(kernel: Instruction) -> int:
-    """What the kernel says of itself; an attention kernel that says nothing, by the shapes of q, k and v."""
+    """Returns the FLOPs that the kernel reports, or else those of attention with its shapes of q, k and v."""
     if found := _FLOPS.search(kernel.attributes):
         return int(found[1])
     layouts = re.search(r"operand_layout_constraints=\{(.*?\})\}", kernel.attributes)
@@ -248,7 +248,7 @@ def count_pallas_flops(kernel: Instruction) -> int:
 
 
 def count_pallas_bytes(kernel: Instruction) -> int:
-    """What the kernel says that it reads and writes in HBM; 0 when it says nothing."""
+    """Returns the bytes of HBM that the kernel reports to read and write, 0 if it reports none."""
     found = _PALLAS_BYTES.search(kernel.attributes)
     return int(found[1]) if found else 0
 

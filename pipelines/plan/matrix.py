@@ -1,4 +1,4 @@
-"""Many plans as one Markdown page: a table for each topology, one line a model and shape."""
+"""Writes many plans as one Markdown page: a table per topology, with a row per model and shape."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -18,7 +18,7 @@ _COLUMNS = (
 
 
 def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
-    """The page, of answers.py's lines; `command` is how it was made."""
+    """Returns the page made of answers.py's lines; `command` is the command that made it."""
     versions = ", ".join(f"{name} {version}" for name, version in read_versions().items())
     order = list(TOPOLOGIES)
     lines = sorted(lines, key=lambda line: order.index(line["topology"]))  # stable: models stay in order
@@ -51,7 +51,7 @@ def _is_earlier(line: Mapping[str, Any]) -> bool:
 
 def _summarise(line: Mapping[str, Any]) -> list[str]:
     stages = {stage["stage"]: stage for stage in line["stages"]}
-    moves_s, total_s = line.get("estimated_moves_s"), line["estimated_total_s"]  # lines of before have no moves
+    moves_s, total_s = line.get("estimated_moves_s"), line["estimated_total_s"]  # earlier lines have no moves
     return [
         line["model"],
         line["shape"] + (f" {_EARLIER}" if _is_earlier(line) else ""),

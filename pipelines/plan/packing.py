@@ -1,6 +1,6 @@
-"""A model's programs compiled for another machine into a pack (runtime/programs/aot_packs.py), which its worker loads.
+"""Compiles a model's programs for another machine into a pack (runtime/programs/aot_packs.py), which its worker loads.
 
-The model comes from its configs alone, as for a plan; its programs are those that the worker would list.
+The model is described from its configs alone, as for a plan; its programs are those that the worker would list.
 """
 
 import time
@@ -32,9 +32,9 @@ def make_pack(
     file: Path,
     on_progress: OnProgress,
 ) -> Manifest:
-    """Compiles every program of these shapes and writes the pack: minutes for large models.
+    """Compiles every program of these shapes and writes the pack, which takes minutes for large models.
 
-    Raises MeshError, ModelError, and LumeshError when the compiler refuses a program.
+    Raises MeshError, ModelError, and LumeshError if the compiler refuses a program.
     """
     hbm_bytes = topology.chip.hbm_bytes if topology.chip else None
     built = build_mesh_for(model, mesh, devices=find_devices(topology), hbm_bytes=hbm_bytes)
@@ -78,7 +78,7 @@ def make_pack(
 def list_programs(
     model: Model, parts: Any, shapes: Sequence[tuple[Shape, References | None]], *, batch_size: int
 ) -> list[Program]:
-    """With the model's own guidance; a program that several shapes share is there once."""
+    """Lists the programs of these shapes with the model's default guidance; shared programs are listed once."""
     family, uses_cfg = find_architecture(model).programs, model.guidance_scale > 1
     found: dict[tuple[Any, ...], Program] = {}
     for shape, references in shapes:
@@ -89,7 +89,7 @@ def list_programs(
 
 
 def outputs_at_once(model: Model, parts: Any) -> int:
-    """As the worker does (LoadedModel.make_many_at_once), so that it finds its programs."""
+    """Returns the same number as the worker's LoadedModel.make_many_at_once, so that the worker finds its programs."""
     lay_out, uses_cfg = find_architecture(model).programs.lay_out, model.guidance_scale > 1
     return count_at_once(
         parts.mesh, lambda count: lay_out(parts, model.default_shape, batch_size=count, uses_cfg=uses_cfg)

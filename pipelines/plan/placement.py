@@ -1,12 +1,12 @@
-"""What to do when a model does not fit on the chips all at once: the least change that helps.
+"""Recommends the cheapest change that helps when a model does not fit on the chips all at once.
 
-In the order in which they cost a user: everything stays on the chips; the text encoder leaves when the others need its
-room; components take turns, both of which runtime/devices/offload.py does by itself, and which is counted here as it
-does it; the text encoder runs elsewhere; a smaller shape, or more chips. The last two are reckoned from what the
-compiler said of this shape on these chips: nobody has compiled them.
+In order of rising cost to a user: everything stays on the chips; the text encoder is offloaded when the others need its
+memory; components take turns (runtime/devices/offload.py does both of these by itself, and its moves are simulated
+here); the text encoder runs elsewhere; a smaller shape, or more chips. The last two are extrapolated from the
+compiler's answer for this shape on these chips, not compiled.
 
-Decoding in tiles is not offered. Of all plans in answers.jsonl decoding is too large in one, wan2.2-ti2v-5b on a v5e-1,
-and there denoising does not fit either.
+Tiled decoding is not offered. In answers.jsonl decoding is too large in a single plan, wan2.2-ti2v-5b on a v5e-1, and
+there denoising does not fit either.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ from pipelines.catalog import Model, Shape
 from pipelines.plan.topologies import TOPOLOGIES, Topology
 from pipelines.runtime.devices.offload import USABLE, OffloadPolicy
 
-# From the host to a chip. An assumption: three quarters of the 16 GB/s that
-# https://jax-ml.github.io/scaling-book/tpus gives for a chip's PCIe (for v6e it gives 32); nothing was measured.
+# From the host to a chip. This is an assumption, not measured: three quarters of the 16 GB/s that
+# https://jax-ml.github.io/scaling-book/tpus gives for a chip's PCIe (for v6e it gives 32).
 HOST_BYTES_PER_S = 12e9
 
 ENCODE_STAGES = ("encode", "image")
@@ -25,10 +25,10 @@ ENCODE_STAGES = ("encode", "image")
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """What one stage takes of a chip while it runs, besides the weights of other stages.
+    """The memory that one stage needs on a chip while it runs, without the weights of other stages.
 
-    `runs` is how often an output needs it. `fits` is whether it does so alone: a compiler that refuses does not always
-    say how many bytes it wanted.
+    `runs` is how often an output needs it. `fits` says whether it fits alone: a refusal does not always say how many
+    bytes were needed.
     """
 
     stage: str
@@ -46,9 +46,9 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True)
 class Moves:
-    """What comes back from the host's memory to a chip for one more prompt, in that order.
+    """The components that return from host memory to a chip for each new prompt, in order.
 
-    `resident_bytes` is what the chip holds at the worst moment.
+    `resident_bytes` is the peak of what the chip holds.
     """
 
     components: tuple[str, ...]
@@ -62,9 +62,9 @@ class Moves:
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """`kind` is for scripts, `advice` for people; `resident_bytes` is what a chip holds at the worst moment.
+    """The recommendation: `kind` is for scripts, `advice` for people; `resident_bytes` is the peak on a chip.
 
-    `moves_s` is what components that come back from the host's memory take of every output with a prompt of its own.
+    `moves_s` is the time per output with a new prompt for components to return from host memory.
     """
 
     kind: str
@@ -81,9 +81,9 @@ def recommend(
     model: Model,
     shape: Shape,
 ) -> Placement:
-    """`weights` are bytes a chip of every component. Without a chip (CPU) there is nothing to fit into.
+    """Recommends a placement; `weights` are every component's bytes per chip. On CPU everything fits.
 
-    What stays together must leave as much of the memory as the worker does.
+    Components that stay together must leave as much memory free as the worker does.
     """
     everything = _hold(needs, weights)
     if topology.chip is None:
@@ -127,9 +127,9 @@ def recommend(
 
 
 def count_moves(needs: Sequence[Need], weights: Mapping[str, int], *, limit_bytes: int) -> Moves:
-    """As a Offloader would do it from the second prompt on; `weights` are in the order in which they are loaded.
+    """Simulates the Offloader's moves from the second prompt on; `weights` are in loading order.
 
-    Only what comes back takes time: of what leaves the host has a copy already.
+    Only components that return take time: the host already has a copy of those that leave.
     """
     returned: list[str] = []
     turns = OffloadPolicy(
@@ -143,7 +143,7 @@ def count_moves(needs: Sequence[Need], weights: Mapping[str, int], *, limit_byte
     for _prompt in range(2):
         returned.clear()
         for need in needed:
-            codes[need.stage] = need.code_bytes  # a program that ran once stays
+            codes[need.stage] = need.code_bytes  # a program that ran once stays in memory
             beside_bytes = need.temp_bytes + sum(codes.values())
             turns.use(*need.components, beside_bytes=beside_bytes)
             resident_bytes = max(resident_bytes, turns.count_present() + beside_bytes)
@@ -152,7 +152,7 @@ def count_moves(needs: Sequence[Need], weights: Mapping[str, int], *, limit_byte
 
 
 def _hold(needs: Sequence[Need], weights: Mapping[str, int]) -> int:
-    """Weights and programs together, and the largest working memory."""
+    """Adds up all weights, all programs' code, and the largest working memory."""
     return (
         sum(weights.values())
         + sum(need.code_bytes for need in needs)
@@ -174,9 +174,9 @@ def _tell_moves(moves: Moves) -> str:
 
 
 def _suggest_shapes(too_large: Sequence[Need], topology: Topology, *, model: Model, shape: Shape) -> list[str]:
-    """The largest that fits if working memory shrinks with pixels and frames; none where nobody knows how large it is.
+    """Suggests the largest shape that fits if working memory shrinks with pixels and frames; weights and code stay.
 
-    Weights and code stay.
+    It suggests none if the working memory is unknown.
     """
     assert topology.chip is not None
     limit, hbm_bytes = USABLE * topology.chip.hbm_bytes, topology.chip.hbm_bytes
@@ -207,7 +207,7 @@ def _suggest_topologies(needs: Iterable[Need], topology: Topology, *, is_first: 
 
 
 def _suggest_remote(later: Iterable[Need], topology: Topology, *, instead_of: Topology | None) -> str:
-    """Beside the machine that would hold everything: one that holds the rest."""
+    """Suggests a remote text encoder, and a machine for the rest unless it is `instead_of`, which holds everything."""
     found = _find_larger(later, topology)
     if found is None or found == instead_of:
         return "With the text encoder on another machine (--text_encoder_url) the chips hold only the rest."
@@ -215,9 +215,9 @@ def _suggest_remote(later: Iterable[Need], topology: Topology, *, instead_of: To
 
 
 def _find_larger(needs: Iterable[Need], topology: Topology) -> Topology | None:
-    """More of the same chips, as few as hold it, else others, those with the most memory first.
+    """Finds a machine that holds `needs`: the fewest chips of the same kind, else other kinds, most memory first.
 
-    What a chip holds is reckoned as split over all chips alike.
+    A chip's bytes are taken to be split evenly over all chips.
     """
     chip = topology.chip
     assert chip is not None

@@ -1,4 +1,4 @@
-"""One plan: a model in one shape on one topology, every stage compiled, measured against the chip, and added up."""
+"""Makes one plan: compiles every stage of a model in one shape, checks the memory of each, and adds up their times."""
 
 import functools
 import math
@@ -30,7 +30,7 @@ CPU_SOURCE = "Compiled for CPU: memory only"
 
 @dataclass(frozen=True, kw_only=True)
 class StagePlan:
-    """What the compiler says about one stage."""
+    """The compiler's verdict on one stage."""
 
     stage: Stage
     verdict: Verdict
@@ -39,23 +39,26 @@ class StagePlan:
 
     @property
     def answer(self) -> Answer:
-        """The compiler's own."""
+        """Returns the compiler's answer."""
         return self.verdict.answer
 
     @property
     def estimate(self) -> Estimate | None:
-        """None on CPU and where it refused."""
+        """Returns the estimate, None on CPU and after a refusal."""
         return self.verdict.estimate
 
     @property
     def fits(self) -> bool:
-        """Alone on its chips; what else may stay there is the placement's matter."""
+        """Returns whether the stage fits alone on its chips; the placement decides what else stays there."""
         is_small = self.limit_bytes is None or self.hbm_bytes["total"] <= self.limit_bytes
         return is_small and not self.answer.refusal
 
     @property
     def hbm_bytes(self) -> dict[str, int]:
-        """Inputs other than weights count as working memory; a refusal counts weights too, and they are known."""
+        """Returns bytes per chip by kind; inputs other than weights count as working memory.
+
+        After a refusal the weights, which are known, are subtracted from the compiler's total.
+        """
         answer = self.answer
         if answer.refusal:
             temp = max(0, answer.temp_bytes - self.weights_bytes)
@@ -66,12 +69,12 @@ class StagePlan:
 
     @property
     def estimated_ms(self) -> float | None:
-        """One run: of the denoiser, one step."""
+        """Returns the time of one run; for the denoiser that is one step."""
         return None if self.estimate is None else 1000 * self.estimate.run.total_s
 
     @property
     def estimated_s(self) -> float | None:
-        """All runs that an output needs."""
+        """Returns the time of all runs that an output needs."""
         if self.estimate is None:
             return None
         run_s, once_s = self.estimate.run.total_s, self.estimate.once.total_s
@@ -83,7 +86,7 @@ class StagePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that is shown."""
+    """A finished plan, with everything that is shown."""
 
     model: Model
     shape: Shape
@@ -101,12 +104,12 @@ class Plan:
 
     @property
     def estimated_moves_s(self) -> float | None:
-        """What components take that come back to the chips for an output with a new prompt; None on CPU."""
+        """Returns the time for offloaded components to return to the chips for a new prompt; None on CPU."""
         return None if self.topology.chip is None else self.placement.moves_s
 
     @property
     def estimated_total_s(self) -> float | None:
-        """Of all stages that every output needs, and of the moves between them; None when one is unknown."""
+        """Returns the time of all stages that every output needs and of the moves between them; None if unknown."""
         seconds = [self.estimated_moves_s, *(one.estimated_s for one in self.stages if one.stage.runs)]
         return None if None in seconds else math.fsum(one for one in seconds if one is not None)
 
@@ -123,9 +126,9 @@ def make_plan(
     known: Mapping[str, Verdict] | None = None,
     dump_dir: Path | None = None,
 ) -> Plan:
-    """Compiles what is neither known nor in the cache: minutes for large models. Raises MeshError and ModelError.
+    """Compiles what is neither known nor cached, minutes for large models. Raises MeshError and ModelError.
 
-    With a `dump_dir` nothing counts as known: the programs' texts are wanted.
+    With a `dump_dir` nothing counts as known, because known verdicts have no HLO text.
     """
     built, batch_size = choose_mesh(model, topology, mode=mode, mesh=mesh)
     parts = describe_parts(model, built)
@@ -168,7 +171,7 @@ def make_plan(
 
 
 def choose_mesh(model: Model, topology: Topology, *, mode: str, mesh: str | None) -> tuple[Mesh, int]:
-    """The mesh and how many outputs are made at once: one, or as many as a worker makes in the time of one."""
+    """Returns the mesh and the number of outputs at once: one, or as many as a worker makes in the time of one."""
     wanted = mesh or (THROUGHPUT if mode == "throughput" else None)
     hbm_bytes = topology.chip.hbm_bytes if topology.chip else None
     built = build_mesh_for(model, wanted, devices=find_devices(topology), hbm_bytes=hbm_bytes)
@@ -176,7 +179,7 @@ def choose_mesh(model: Model, topology: Topology, *, mode: str, mesh: str | None
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The object that `plan --json` prints."""
+    """Returns the object that `plan --json` prints."""
     return {
         "model": plan.model.id,
         "shape": str(plan.shape),
@@ -197,7 +200,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 
 def describe_placement(plan: Plan) -> dict[str, Any]:
-    """For JSON."""
+    """Returns the placement for JSON."""
     placement = plan.placement
     return {"kind": placement.kind, "advice": placement.advice, "resident_bytes": placement.resident_bytes}
 
@@ -228,7 +231,7 @@ def _stage_to_json(planned: StagePlan, mesh: str) -> dict[str, Any]:
 
 
 def _list_collectives(found: Estimate | None) -> dict[str, dict[str, int]]:
-    """Kind -> how many there are in one run and the bytes a chip moves for them."""
+    """Maps kind of collective -> its number in one run and the bytes a chip moves for them."""
     if found is None:
         return {}
     counts, moved = found.run.counts + found.once.counts, found.run.moved_bytes + found.once.moved_bytes

@@ -1,4 +1,4 @@
-"""What to plan for: a model in a shape, on a topology, in a mode; and all of those on the page of plans (MATRIX.md)."""
+"""The questions a plan answers: a model in a shape, on a topology, in a mode; and the list of those in MATRIX.md."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pipelines.plan.topologies import TOPOLOGIES, Topology
 
 MODES = ("latency", "throughput")
 LARGEST = "v6e-8"  # every shape is planned for it
-_CROWDS = ("v5e-8", "v6e-8")  # machines that people share: there the throughput of pictures is planned for, too
+_CROWDS = ("v5e-8", "v6e-8")  # machines that people share, which are also planned for throughput of pictures
 _MEMORY = "cpu-8"
 
 
@@ -23,7 +23,7 @@ class Question:
 
 
 def list_matrix(catalogue: Sequence[Model]) -> Iterator[Question]:
-    """Default shapes on every topology, every shape on one, and pictures for a crowd; of the models that come along."""
+    """Yields, for shipped models: default shapes on every topology, every shape on one, and pictures for throughput."""
     models = [model for model in catalogue if model.is_demo or model.path is None]
     for topology in TOPOLOGIES.values():
         if topology.chip is None and topology.name != _MEMORY:

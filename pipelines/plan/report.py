@@ -1,4 +1,4 @@
-"""A plan for people: one table of stages, what they add up to, and what to do."""
+"""Prints a plan for people: one table of stages, their total, and advice."""
 
 import functools
 
@@ -12,7 +12,7 @@ COLUMNS = ("stage", "fits", "weights", "temp", "code", "total", "compile", "esti
 
 
 def print_plan(plan: Plan, console: Console) -> None:
-    """Fits 80 columns. HBM is a chip's; all times are estimates."""
+    """Prints a plan in 80 columns. HBM is per chip; all times are estimates."""
     chip = plan.topology.chip
     say = functools.partial(console.print, soft_wrap=True, markup=False, highlight=False)
     say(f"{plan.model.title}, {plan.shape}, on {plan.topology.name}: {describe_machine(plan)}")
@@ -44,20 +44,20 @@ def print_plan(plan: Plan, console: Console) -> None:
 
 
 def describe_machine(plan: Plan) -> str:
-    """Chips, mesh and what is made at once."""
+    """Returns chips, mesh and the number of outputs at once, for people."""
     made = f"{plan.batch_size} at once" if plan.batch_size > 1 else "one output"
     return f"{plan.topology.title}, mesh {plan.mesh}, {plan.mode} ({made})"
 
 
 def describe_way(plan: Plan) -> str:
-    """How to make as many at once as was planned."""
+    """Returns the options that run as many outputs at once as planned."""
     if plan.is_mesh_given:
         return f"To run it so: --mesh {plan.mesh} --batch_size {plan.batch_size}."
     return f"To run it so: --mesh {plan.mode}; a studio then runs jobs that are alike together."
 
 
 def describe_total(plan: Plan) -> str:
-    """The line under the table."""
+    """Returns the line under the table."""
     if plan.topology.chip is None:
         return f"{CPU_SOURCE}, the CPU compiler estimates no time."
     if plan.estimated_total_s is None:
@@ -67,7 +67,7 @@ def describe_total(plan: Plan) -> str:
 
 
 def describe_stage(one: StagePlan) -> list[str]:
-    """One cell for each of COLUMNS; `estimated` holds the kernels and the exposed part of the collectives."""
+    """Returns one cell for each of COLUMNS; `estimated` includes kernels and exposed collectives."""
     sizes = one.hbm_bytes
     runs = f" x{one.stage.runs}" if one.stage.runs > 1 else ""
     row = [f"{one.stage.name}{runs}", "yes" if one.fits else "no"]
@@ -81,11 +81,11 @@ def describe_stage(one: StagePlan) -> list[str]:
 
 
 def _describe_moves(seconds: float) -> list[str]:
-    """The row of COLUMNS for weights that come back to a chip."""
+    """Returns the row of COLUMNS for weights that return to a chip."""
     row = dict.fromkeys(COLUMNS, "") | {"stage": "moves", "weights": f"{seconds * HOST_BYTES_PER_S / 1e9:.2f}"}
     return [*(row | {"estimated": f"{1000 * seconds:.2f}"}).values()]
 
 
 def show_bytes(count: int) -> str:
-    """In GB or MB of 10^9 and 10^6 bytes."""
+    """Formats bytes in GB or MB, of 10^9 and 10^6 bytes."""
     return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

@@ -1,10 +1,10 @@
-"""How busy the matrix units are in the attention kernel: from the instructions that the TPU compiler scheduled.
+"""Measures how busy the attention kernel keeps the matrix units, from the instructions that the TPU compiler scheduled.
 
-The compiler's cost model does not look into Pallas kernels. But it can write down their final schedule, where every
-line is one cycle; the innermost loop is where a kernel stays. What is not in it: waiting for memory, which the kernel
-hides behind computing. The compiler takes its options from the environment when it is loaded, so each kernel is
-compiled in a process of its own (`python -m pipelines.plan.schedule TOPOLOGY QUERIES KEYS STEP HEADS WIDTH`). Where the
-loop has no more lines than the matrix units need cycles, they decide, and not the instructions around them.
+The compiler's cost model does not cover Pallas kernels. But it can dump their final schedule, where every line is one
+cycle; a kernel spends its time in the innermost loop. The schedule does not include waiting for memory, which the
+kernel hides behind computing. The compiler reads its options from the environment when it is loaded, so each kernel is
+compiled in a process of its own (`python -m pipelines.plan.schedule TOPOLOGY QUERIES KEYS STEP HEADS WIDTH`). If the
+loop has no more lines than the matrix units need cycles, the matrix units are the bottleneck.
 """
 
 import functools
@@ -40,15 +40,15 @@ CANDIDATES = tuple(
     Tiles(queries=queries, keys=4096 // step * step, step=step)
     for queries, step in ((512, 1024), (512, 2048), (1024, 512), (1024, 1024), (2048, 256), (2048, 512), (2048, 1024))
 )
-_TWO_CORES = (V4.name, V5P.name)  # each with half of the units
-_SIDES = {V6E.name: 256}  # of a matrix unit; the others have 128
+_TWO_CORES = (V4.name, V5P.name)  # each core has half of the matrix units
+_SIDES = {V6E.name: 256}  # side of a matrix unit; the other chips have 128
 
 
 @dataclass(frozen=True, kw_only=True)
 class Busy:
-    """`cycles` of one step of keys, and the share of the peak at which its products run.
+    """The `cycles` of one step of keys, and its matmuls' share of the peak.
 
-    `most` is the share at which the units themselves do them, filled no better than heads of this width can.
+    `most` is the highest share that the matrix units' shape allows for heads of this width.
     """
 
     tiles: Tiles
@@ -58,14 +58,14 @@ class Busy:
 
     @property
     def is_bound_by_units(self) -> bool:
-        """Whether the instructions around the products take no longer than the products."""
+        """Returns whether the matmuls take at least as long as the instructions around them."""
         return self.utilisation >= self.most
 
 
 def search(*, heads: int, width: int, topology: Topology) -> Iterator[Busy]:
-    """Every candidate that the chip has room for, as it is measured.
+    """Yields a measurement of every candidate that fits in the chip's VMEM.
 
-    Raises LumeshError where the TPU compiler is not there, or fails.
+    Raises LumeshError if the TPU compiler is missing or fails.
     """
     check_compiler()
     assert topology.chip is not None
@@ -76,7 +76,7 @@ def search(*, heads: int, width: int, topology: Topology) -> Iterator[Busy]:
 
 
 def measure(tiles: Tiles, *, heads: int, width: int, topology: Topology | None = None) -> Busy:
-    """Compiles the kernel for one chip; seconds each. Raises LumeshError."""
+    """Compiles the kernel for one chip, which takes seconds, and reads its schedule. Raises LumeshError."""
     topology = topology or find_topology(TOPOLOGY)
     chip = topology.chip
     assert chip is not None
@@ -105,16 +105,16 @@ def measure(tiles: Tiles, *, heads: int, width: int, topology: Topology | None =
 
 
 def find_most(chip: Chip, *, width: int) -> float:
-    """The share of the peak, as count_flops counts, that the units' own shape allows.
+    """Returns the share of the peak, in count_flops' FLOPs, that the matrix units' shape allows.
 
-    Logits fill LANES of a unit's rows; sums take only as long as a head has features.
+    Logits fill LANES of a unit's rows; the time for sums is proportional to a head's features.
     """
     logits, sums = max(1.0, _SIDES.get(chip.name, LANES) / LANES), min(width, LANES) / LANES
     return 2 / (logits + sums)
 
 
 def count_loop_cycles(schedule: str) -> int:
-    """Of one pass through the longest innermost loop."""
+    """Returns the cycles of one pass through the longest innermost loop."""
     longest = first = 0
     depth = 0
     for line in schedule.splitlines():
@@ -131,7 +131,7 @@ def count_loop_cycles(schedule: str) -> int:
 
 
 def _compile(tiles: Tiles, *, heads: int, width: int, topology: Topology) -> None:
-    """A few tiles each way, so that none is masked."""
+    """Compiles the kernel for a few tiles each way, so that none is masked."""
     device = find_devices(topology)[0]
     sharding = SingleDeviceSharding(device)
     query, key = (

@@ -1,8 +1,8 @@
-"""The machines a plan can be made for: how many chips, what a chip holds, and how fast it is.
+"""The machines a plan can be made for: how many chips, how much a chip holds, and how fast it is.
 
-Clocks are peak FLOP/s over the multiply-adds of the matrix units. Bytes between chips are those of all links of a chip
-together; the TPU documentation gives them in bits a second. HBM is what the compiler lets a program use of it, as its
-own refusals say.
+Clocks are peak FLOP/s divided by the FLOPs of the matrix units' multiply-adds per cycle. Bandwidth between chips is the
+sum of a chip's links; the TPU documentation gives it in bits per second. HBM is the amount that the compiler lets a
+program use, taken from its refusals.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
-    """`peak_flops` are bf16; `ici_bytes_per_s` pass all links of a chip, `hbm_bytes_per_s` go to its memory or back."""
+    """A TPU chip: `peak_flops` in bf16, `ici_bytes_per_s` over all links, `hbm_bytes_per_s` to or from its memory."""
 
     name: str
     hbm_bytes: int
@@ -63,7 +63,7 @@ V6E = Chip(
 
 @dataclass(frozen=True, kw_only=True)
 class Topology:
-    """`layout` and `options` are what JAX's compile-only topologies are asked for; without a chip it is this CPU."""
+    """A machine: `layout` and `options` name it to JAX's compile-only topologies; without a chip it is this CPU."""
 
     name: str
     chips: int
@@ -73,7 +73,7 @@ class Topology:
 
     @property
     def title(self) -> str:
-        """For people: `8 chips TPU v6e`."""
+        """Returns a title for people: `8 chips TPU v6e`."""
         if self.chip is None:
             return f"{self.chips} CPU {'device' if self.chips == 1 else 'devices'}"
         return f"{self.chips} {'chip' if self.chips == 1 else 'chips'} {self.chip.name}"
@@ -82,7 +82,7 @@ class Topology:
 _ONE_CHIP = {"chips_per_host_bounds": (1, 1, 1)}
 _ONE_HOST = {
     "chips_per_host_bounds": (2, 4, 1)
-}  # as the machines of eight chips are; otherwise it would be two of four
+}  # as in machines of eight chips; the default would be two hosts of four
 
 # v4 and v5p are named by TensorCores, two to a chip; the others by chips.
 TOPOLOGIES = {
@@ -103,16 +103,16 @@ TOPOLOGIES = {
 
 
 def find_topology(name: str) -> Topology:
-    """Raises RecipeError for an unknown one, naming the known."""
+    """Returns a topology by name; raises RecipeError for an unknown one, naming the known ones."""
     if name not in TOPOLOGIES:
         raise RecipeError({"topology": f"there is no {name!r}; allowed: {', '.join(TOPOLOGIES)}"})
     return TOPOLOGIES[name]
 
 
 def find_devices(topology: Topology) -> list[Any]:
-    """The devices to build a mesh of; nothing can run on them.
+    """Returns the devices to build a mesh of; nothing can run on them.
 
-    Raises LumeshError where there is no TPU compiler, or where this process's CPU shows itself as fewer devices.
+    Raises LumeshError if there is no TPU compiler, or if JAX in this process has fewer CPU devices.
     """
     import jax
     from jax.experimental import topologies
@@ -130,7 +130,7 @@ def find_devices(topology: Topology) -> list[Any]:
 
 
 def check_compiler() -> None:
-    """Raises LumeshError where no TPU compiler is installed."""
+    """Raises LumeshError if no TPU compiler is installed."""
     import jax
 
     if find_spec("libtpu") is None:

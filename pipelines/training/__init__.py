@@ -1,1 +1,1 @@
-"""Training on the same mesh and through the same bridge as inference: trainer, optimizer, checkpoints, flows."""
+"""Training on the same mesh and bridge as inference: trainer, optimizer, checkpoints, rectified flow."""

@@ -1,7 +1,7 @@
-"""Training state on disk, whole or not at all.
+"""Saves training state to disk atomically.
 
-A checkpoint is written beside its final name, synced, then renamed: `kill -9` at any moment leaves a whole one.
-Two are kept, so that a disk that lies about syncing costs one interval and not the training.
+A checkpoint is written beside its final name, synced, then renamed: `kill -9` at any moment leaves a complete one.
+Two are kept, so that a disk that lies about syncing costs one interval and not the whole training.
 """
 
 import json
@@ -34,14 +34,14 @@ def save_checkpoint(folder: Path, state: Any, *, step: int, facts: dict[str, str
 
 
 def load_checkpoint(folder: Path, template: Any) -> tuple[Any, int] | None:
-    """The newest readable state in the template's structure and its step; None when there is none.
+    """Loads the newest readable state in the template's structure, with its step; returns None if there is none.
 
-    A checkpoint of other shapes (another model or optimizer) is refused with ValueError, never half used.
+    A checkpoint of other shapes (another model or optimizer) raises ValueError and is never partly used.
     """
     for file in reversed(_find(folder)):
         try:
             return _read(file, template)
-        except (SafetensorError, OSError):  # torn by a crash of the machine itself: the one before is whole
+        except (SafetensorError, OSError):  # damaged by a crash of the machine itself: the one before is complete
             continue
     return None
 

@@ -1,4 +1,4 @@
-"""A training in parts that may be broken off: parts that are done are files, the rest waits for a later call."""
+"""Training that can be interrupted between and within its parts: finished parts are files, later calls do the rest."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,11 +10,11 @@ from safetensors.numpy import load_file, save_file
 
 
 class Unfinished(Exception):  # noqa: N818 - asked for with stop_after_s
-    """The time given is over; the checkpoint is written and a later run goes on from it."""
+    """The time limit is reached; a checkpoint is written, and a later run continues from it."""
 
 
 class Deadline:
-    """`stop_after_s` from now on; None is never."""
+    """A time limit of `stop_after_s` from now on; None means no limit."""
 
     def __init__(self, stop_after_s: float | None) -> None:
         self._ends_at = None if stop_after_s is None else time.monotonic() + stop_after_s
@@ -24,12 +24,15 @@ class Deadline:
         return None if self._ends_at is None else max(1.0, self._ends_at - time.monotonic())
 
     def check(self) -> None:
-        """Raises Unfinished when the time is over."""
+        """Raises Unfinished once the time limit is reached."""
         if self._ends_at is not None and time.monotonic() > self._ends_at:
             raise Unfinished
 
     def finish(self, file: Path, make: Callable[[float | None], Mapping[str, Any]]) -> dict[str, np.ndarray]:
-        """The parameters in `file`; made and kept there first (`make` gets the seconds left), or raises Unfinished."""
+        """Returns the parameters in `file`, first computing them with `make(seconds left)` and saving them if needed.
+
+        Raises Unfinished if the time limit is reached.
+        """
         if not file.exists():
             values = make(self.left_s)
             self.check()

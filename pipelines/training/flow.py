@@ -1,18 +1,18 @@
-"""Rectified flow (Liu et al. 2022; Esser et al. 2024): what FLUX.2 and Wan learn."""
+"""Rectified flow (Liu et al. 2022; Esser et al. 2024), the training objective of FLUX.2 and Wan."""
 
 import jax
 import jax.numpy as jnp
 
 
 def draw_evenly(key: jax.Array, rows: int) -> jax.Array:
-    """(rows,) numbers in [0, 1), one in each of `rows` equal parts: a batch covers the whole range."""
+    """Draws (rows,) stratified numbers in [0, 1), one in each of `rows` equal parts: a batch covers the whole range."""
     return (jnp.arange(rows) + jax.random.uniform(key, (rows,))) / rows
 
 
 def add_noise(latents: jax.Array, key: jax.Array, *, shift: float) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(1 - sigma) latents + sigma noise, what is to be learned of it (noise - latents), and the sigmas (B,).
+    """Returns (1 - sigma) latents + sigma noise, the training target (noise - latents), and the sigmas (B,).
 
-    `shift` moves evenly drawn sigmas towards the noise as the schedulers do: with 3, half of them are above 3/4.
+    `shift` moves uniform sigmas towards the noise, as the schedulers do: with 3, half of them are above 3/4.
     """
     time_key, noise_key = jax.random.split(key)
     even = draw_evenly(time_key, len(latents))

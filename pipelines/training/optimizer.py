@@ -14,12 +14,12 @@ import optax
 from optax.contrib import MuonDimensionNumbers, muon
 
 IsHidden = Callable[[str], bool]
-"""Tells by a parameter's name whether it is a hidden layer's weight (and not an embedding, input or output layer)."""
+"""Returns by a parameter's name whether it is a hidden layer's weight (not an embedding, input or output layer)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """How long and how fast: `steps` optimizer steps, learning rates at their peak, cosine to a hundredth of it."""
+    """A training schedule: number of optimizer `steps`, and peak learning rates with cosine decay to a hundredth."""
 
     steps: int
     muon_learning_rate: float
@@ -45,7 +45,7 @@ def build_optimizer(
     *,
     is_hidden: IsHidden,
 ) -> optax.GradientTransformation:
-    """For torch-layout parameters: linear (out, in) and convolution (out, in, height, width)."""
+    """Builds the optimizer for parameters in torch layout: linear (out, in), convolution (out, in, height, width)."""
     matrices: Any = {
         name: MuonDimensionNumbers(reduction_axis=tuple(range(1, value.ndim)), output_axis=0)
         if value.ndim >= 2 and is_hidden(name)

@@ -1,7 +1,8 @@
-"""The training loop: one jitted step over the mesh, EMA, checkpoints that survive kill -9, honest progress.
+"""The training loop: one jitted step over the mesh, EMA, checkpoints that survive kill -9, and progress lines.
 
-Data parallel: parameters are replicated, each batch is split over the mesh's `dp` axis, and XLA adds the gradient
-all-reduce. Batches are a pure function of the step, so a resumed run sees exactly what the broken one would have seen.
+It is data parallel: parameters are replicated, each batch is split over the mesh's `dp` axis, and XLA adds the
+gradients' all-reduce. Batches are a pure function of the step, so a resumed run sees the same batches as an
+uninterrupted one.
 Not here: what is learned (demo.py), how parameters move (optimizer.py).
 """
 
@@ -34,9 +35,9 @@ Loss = Callable[[Parameters, Mapping[str, jax.Array], jax.Array], jax.Array]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What to learn: `draw_batch(step)` must be pure in the step; every array's first axis is the batch.
+    """A training task: `draw_batch(step)` must be a pure function; every array's first axis is the batch.
 
-    `frozen` are further parameters that the loss sees and that do not move.
+    `frozen` are further parameters for the loss, which are not trained.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Task:
 
 
 def fill_mesh(count: int, mesh: Mesh) -> int:
-    """The batch size, rounded up to what splits evenly over `dp`."""
+    """Rounds a batch size up to a multiple of `dp`."""
     dp = mesh.shape["dp"]
     return -(-count // dp) * dp
 
@@ -64,9 +65,9 @@ def train(
     folder: Path,
     stop_after_s: float | None = None,
 ) -> dict[str, np.ndarray]:
-    """Trains, or goes on from the newest checkpoint in `folder`, and returns the EMA of the parameters.
+    """Trains from the start or the newest checkpoint in `folder`, and returns the EMA of the parameters.
 
-    `stop_after_s` ends this call early with a checkpoint written (the rest is for a later call).
+    After `stop_after_s` the call writes a checkpoint and ends; a later call continues.
     """
     replicated = NamedSharding(mesh, PartitionSpec())
     parameters = {name: jnp.asarray(value, jnp.float32) for name, value in initial.items()}
@@ -130,7 +131,7 @@ def _build_update(task: Task, optimizer: optax.GradientTransformation) -> Callab
     def update(state: Any, gradients: Parameters, step: jax.Array) -> Any:
         moves, optimizer_state = optimizer.update(gradients, state["optimizer"], state["parameters"])
         parameters = optax.apply_updates(state["parameters"], moves)
-        # A young average must forget the random start: 1/10 of the age, until the full decay holds.
+        # Early on the average covers about a tenth of the steps so far, so that it forgets the random start.
         decay = jnp.minimum(task.course.ema_decay, (1.0 + step) / (10.0 + step))
         ema = optax.incremental_update(parameters, state["ema"], 1.0 - decay)
         return {"parameters": parameters, "ema": ema, "optimizer": optimizer_state}
@@ -139,7 +140,7 @@ def _build_update(task: Task, optimizer: optax.GradientTransformation) -> Callab
 
 
 def _prefetch(task: Task, first_step: int, mesh: Mesh) -> Iterator[tuple[int, dict[str, jax.Array]]]:
-    """Draws the next batches on a thread while the devices work on this one."""
+    """Draws the next batches in a thread while the devices work on the current one."""
     waiting: queue.Queue[Any] = queue.Queue(maxsize=2)
     is_over = threading.Event()
     split = NamedSharding(mesh, PartitionSpec("dp"))

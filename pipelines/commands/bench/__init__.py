@@ -1,1 +1,1 @@
-"""`bench` and its kin: each measured side runs in a process of its own (the runners), asked through process.py."""
+"""`bench` and its subcommands: each measured side is a runner, which process.py starts in a process of its own."""

@@ -1,7 +1,8 @@
-"""Writes a checkpoint of random weights from a model's configs, in a process of its own, to measure speed without it.
+"""Writes a checkpoint of random weights from a model's configs, to measure speed without the model's own weights.
 
-Every module begins as its training did, so values keep their scale. Sizes are the model's, or for `mid` a quarter of
-its layers at full width. The vocabulary is the demo's of the same family, prompts are as long as the model's.
+It runs in a process of its own. Modules are initialised as for training, so values keep their scale. Sizes are the
+model's, or for `mid` a quarter of its layers at full width. The vocabulary is that of the same family's demo model,
+prompts are as long as the model's.
 """
 
 import importlib
@@ -27,15 +28,18 @@ LAYERS = (
     "text_encoder_out_layers",
 )
 QUARTER = 4
-SPARE = 1.1  # of memory, for what is computed with the weights
+SPARE = 1.1  # factor on the weights' memory, for what is computed with them
 STORED_BYTES = 2  # bf16
 SEED = 0
-# FLUX.2 dev's prompts are lists of parts, which the demo's template does not read.
+# FLUX.2 dev's messages are lists of parts, which the demo's template cannot read.
 DEV_CHAT = "{% for message in messages %}{{ message.content[0].text }}{% endfor %}"
 
 
 def write_random(model: Model, folder: Path, *, is_cut: bool, on_gpu: bool) -> dict[str, int]:
-    """Component -> parameters, written into `folder`; raises LumeshError before that when there is no room."""
+    """Writes the checkpoint into `folder` and returns component -> number of parameters.
+
+    Raises LumeshError before writing if there is too little space.
+    """
     import torch
 
     source = find_configs(model)
@@ -64,7 +68,7 @@ def write_random(model: Model, folder: Path, *, is_cut: bool, on_gpu: bool) -> d
 
 
 def count_parameters(model: Model, *, is_cut: bool) -> dict[str, int]:
-    """Component -> parameters of the checkpoint that would be written."""
+    """Returns component -> number of parameters of the checkpoint that would be written."""
     import torch
 
     source = find_configs(model)
@@ -77,7 +81,7 @@ def count_parameters(model: Model, *, is_cut: bool) -> dict[str, int]:
 
 
 def _read_configs(source: Path, index: Mapping[str, Any], *, is_cut: bool) -> dict[str, dict[str, Any]]:
-    """Component -> config, of those that have weights."""
+    """Reads component -> config, for components with weights."""
     configs = {
         name: _read_json(file)
         for name, entry in index.items()
@@ -98,7 +102,7 @@ def _list_read_layers(pipeline_class: str) -> list[int]:
 
 
 def cut_layers(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A quarter of the layers, at least one of each kind, and no width."""
+    """Keeps a quarter of the layers, at least one of each kind, and every width."""
 
     def cut(name: str, value: Any) -> Any:
         if isinstance(value, dict):
@@ -121,14 +125,14 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def _build(entry: tuple[str, str], config: Mapping[str, Any]) -> Any:
-    """A module of diffusers or transformers, its weights drawn."""
+    """Builds a module of diffusers or transformers with random weights."""
     library, name = entry
     built: Any = getattr(importlib.import_module(library), name)
     return built.from_config(config) if library == "diffusers" else built(built.config_class.from_dict(config))
 
 
 def _copy_tokenizer(source: Path, demo: Path, folder: Path, *, is_dev: bool) -> None:
-    """The model's own where its files are there, else the demo's with the model's length of a prompt."""
+    """Copies the model's own tokenizer if its files are there, else the demo's with the model's prompt length."""
     own = [file for file in source.iterdir() if file.name != "tokenizer_config.json"]
     shutil.copytree(source if own else demo, folder)
     if own:
@@ -142,7 +146,10 @@ def _copy_tokenizer(source: Path, demo: Path, folder: Path, *, is_dev: bool) -> 
 
 
 def _check_room(parameters: int, folder: Path, *, on_gpu: bool) -> None:
-    """Raises LumeshError; on a CPU weights are computed in fp32, and on one GPU diffusers has all of them at once."""
+    """Raises LumeshError if disk or memory is too small.
+
+    On a CPU weights are computed in fp32, and on one GPU diffusers holds all of them at once.
+    """
     import torch
 
     stored = STORED_BYTES * parameters
@@ -156,7 +163,7 @@ def _check_room(parameters: int, folder: Path, *, on_gpu: bool) -> None:
 
 
 def check_room(parameters: int, rooms: list[tuple[str, float, float]]) -> None:
-    """Places with the bytes needed and the bytes free there; raises LumeshError for the first that is too small."""
+    """Checks `rooms` (place, bytes needed, bytes free); raises LumeshError for the first that is too small."""
     for place, needed, free in rooms:
         if needed > free:
             raise LumeshError(

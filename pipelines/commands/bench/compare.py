@@ -1,8 +1,8 @@
-"""`bench`: seconds and memory, ours and plain diffusers' on the same weights and machine, each in a process of its own.
+"""`bench`: time and memory of Lumesh and of plain diffusers, on the same weights and machine in separate processes.
 
-Diffusers runs as most people run it, eagerly; where PyTorch has a GPU, on it, and a second time through torch.compile.
-Each of its components computes in what ours does. Processes take turns rather than run side by side, so that neither
-slows the other, and each is measured the same way: load, first picture, then the median of the warm ones.
+Diffusers runs eagerly, as most people run it; if PyTorch has a GPU, on that, and a second time with torch.compile. Each
+component has the same dtype on both sides. Processes run one after the other, so that neither slows the other, and each
+is measured the same way: load, first picture, then the median of the warm ones.
 """
 
 import enum
@@ -29,7 +29,7 @@ TORCH_INDEX = "https://download.pytorch.org/whl/cu130"
 
 
 class Size(enum.StrEnum):
-    """Of a checkpoint of random weights."""
+    """Sizes of a checkpoint of random weights."""
 
     MID = "mid"
     FULL = "full"
@@ -104,12 +104,12 @@ def _choose_sides(vs: str | None, platforms: Mapping[str, str]) -> list[str]:
 
 
 def list_diffusers_sides(*, has_gpu: bool) -> list[str]:
-    """Compiling pays on a GPU; for a CPU it needs a C++ compiler, and minutes."""
+    """Lists diffusers' variants; torch.compile only with a GPU, as on a CPU it takes a C++ compiler and minutes."""
     return [EAGER, COMPILED] if has_gpu else [EAGER]
 
 
 def check_platforms(ours: str, theirs: str) -> str:
-    """What is to be said beside figures of two kinds of device; raises LumeshError where an installation mends it."""
+    """Returns a note if the sides use different kinds of device; raises LumeshError if installing a package helps."""
     if ours == theirs:
         return ""
     if theirs == "gpu":
@@ -129,7 +129,7 @@ def check_platforms(ours: str, theirs: str) -> str:
 
 
 def _measure_sides(task: Mapping[str, Any], *, cache_dir: Path, sides: list[str]) -> dict[str, dict[str, Any]]:
-    """Ours twice, the second time with the programs that the first one compiled, and then these `sides`."""
+    """Measures Lumesh twice, the second time with the programs that the first run compiled, and then these `sides`."""
     own = {**task, "side": LUMESH, "cache_dir": str(cache_dir)}
     results = {f"lumesh, {start}": measure(RUNNER, own, what="lumesh") for start in ("cold", "cached")}
     dtypes = results["lumesh, cached"]["dtypes"]
@@ -137,7 +137,7 @@ def _measure_sides(task: Mapping[str, Any], *, cache_dir: Path, sides: list[str]
 
 
 def describe_dtypes(dtypes: Mapping[str, str]) -> str:
-    """`bfloat16, vae float32`: what most components compute in, then the others."""
+    """Formats dtypes as `bfloat16, vae float32`: the one of most components, then the others."""
     ((main, _),) = Counter(dtypes.values()).most_common(1)
     return ", ".join([main, *(f"{name} {dtype}" for name, dtype in dtypes.items() if dtype != main)])
 

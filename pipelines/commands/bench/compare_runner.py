@@ -1,6 +1,6 @@
-"""One side of the bench, in a process of its own: asked and answering through bench/process.py.
+"""Runs one side of the bench in a process of its own, which bench/process.py starts and reads.
 
-Warm outputs have prompts of their own on every side: Lumesh keeps the embeddings of those it has read, diffusers none.
+Each warm output has a new prompt, because Lumesh caches the embeddings of earlier prompts and diffusers does not.
 """
 
 import time
@@ -61,7 +61,7 @@ def run_lumesh(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_lumesh(model: Model, mesh: str | None) -> dict[str, Any]:
-    """The devices, and what the weights of each component are computed in; imports jax."""
+    """Returns the devices, and the dtype of each component's weights; imports jax."""
     from pipelines import registry
     from pipelines.registry import describe_parts
 
@@ -73,7 +73,7 @@ def describe_lumesh(model: Model, mesh: str | None) -> dict[str, Any]:
 
 
 def find_dtype(weights: Mapping[str, Any]) -> str:
-    """What most of a component is in: some keep small weights in fp32."""
+    """Returns the dtype of most of a component's weights: some components keep small weights in fp32."""
     sizes: Counter[str] = Counter()
     for weight in weights.values():
         sizes[weight.dtype.name] += weight.size
@@ -81,7 +81,7 @@ def find_dtype(weights: Mapping[str, Any]) -> str:
 
 
 def _read_jax_peak() -> dict[str, float]:
-    """Bytes that XLA's allocator gave out at a time; the CPU does not count them."""
+    """Returns the peak of XLA's allocator; nothing on CPU, where it is not counted."""
     import jax
 
     facts = jax.devices()[0].memory_stats() or {}
@@ -89,7 +89,7 @@ def _read_jax_peak() -> dict[str, float]:
 
 
 def run_diffusers(task: dict[str, Any]) -> dict[str, Any]:
-    """With each component computed in what ours computes it in, task["dtypes"]."""
+    """Measures diffusers with each component in the same dtype as ours, task["dtypes"]."""
     import torch
 
     import_s = time.perf_counter() - STARTED
@@ -133,7 +133,7 @@ def run_diffusers(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_diffusers(place: str, dtypes: Mapping[str, str]) -> Any:
-    """Diffusers' own pipeline of a folder or repository, each component in its dtype."""
+    """Loads diffusers' own pipeline from a folder or repository, each component in its dtype."""
     import torch
     from diffusers import DiffusionPipeline
 
@@ -141,7 +141,7 @@ def load_diffusers(place: str, dtypes: Mapping[str, str]) -> Any:
     pipeline: Any = DiffusionPipeline.from_pretrained(place, dtype=chosen)
     pipeline.set_progress_bar_config(disable=True)
     decode = pipeline.vae.decode
-    # SDXL's pipeline raises the autoencoder's precision itself only from fp16.
+    # SDXL's pipeline upcasts the autoencoder by itself only from fp16.
     pipeline.vae.decode = lambda latents, **options: decode(latents.to(pipeline.vae.dtype), **options)
     return pipeline
 
@@ -153,7 +153,7 @@ def _list_modules(pipeline: Any) -> dict[str, Any]:
 
 
 def compile_modules(pipeline: Any, *, backend: str = "inductor") -> None:
-    """What runs at every step, and the decoder, through torch.compile; they compile when they are first called."""
+    """Applies torch.compile to the denoisers and the decoder; they compile on their first call."""
     import torch
 
     for name in ("unet", "transformer", "transformer_2"):
@@ -163,7 +163,7 @@ def compile_modules(pipeline: Any, *, backend: str = "inductor") -> None:
 
 
 def _find_options(pipeline: Any, recipe: Recipe, *, frames: int) -> dict[str, Any]:
-    """What only some pipelines take: a negative prompt; frames; FLUX.2's prompt length and the layers that are read."""
+    """Returns arguments that only some pipelines take: negative prompt, frames, FLUX.2's prompt length and layers."""
     taken = inspect.signature(pipeline.__call__).parameters
     options: dict[str, Any] = {}
     if "negative_prompt" in taken:
@@ -180,7 +180,7 @@ def _find_options(pipeline: Any, recipe: Recipe, *, frames: int) -> dict[str, An
 
 
 def list_warm(recipe: Recipe, count: int) -> list[Recipe]:
-    """So many outputs after the first, each with a prompt and a seed of its own."""
+    """Lists recipes for `count` outputs after the first, each with its own prompt and seed."""
     return [
         recipe.model_copy(update={"prompt": f"{recipe.prompt}, {number}", "seed": (recipe.seed or 0) + number})
         for number in range(1, count + 1)
@@ -188,7 +188,7 @@ def list_warm(recipe: Recipe, count: int) -> list[Recipe]:
 
 
 def find_platforms(_task: dict[str, Any]) -> dict[str, str]:
-    """Where each side would compute: cpu, gpu or tpu."""
+    """Returns where each side would compute: cpu, gpu or tpu."""
     from pipelines.runtime.devices import platform
 
     platform.prepare_backend()
@@ -199,7 +199,7 @@ def find_platforms(_task: dict[str, Any]) -> dict[str, str]:
 
 
 def _find_model(task: dict[str, Any]) -> Model:
-    """The recipe's model, or the checkpoint at task["path"] in its place."""
+    """Returns the recipe's model, with the checkpoint at task["path"] in its place if that is set."""
     model = load_catalog(Path(task["models_dir"])).get(task["recipe"]["model"])
     if task.get("path"):
         return replace(model, path=Path(task["path"]), repo="", revision="", variant="")
@@ -207,7 +207,7 @@ def _find_model(task: dict[str, Any]) -> Model:
 
 
 def read_cpu_name() -> str:
-    """As the system names it; `CPU` where it does not."""
+    """Returns the CPU's name from the system, or `CPU`."""
     lines = CPU_FACTS.read_text("utf-8").splitlines() if CPU_FACTS.exists() else []
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "CPU")
 

@@ -1,8 +1,8 @@
-"""`bench load`: how fast a checkpoint becomes arrays on the mesh, beside a plain read of the same files.
+"""`bench load`: how fast a checkpoint becomes arrays on the mesh, compared with a plain read of the same files.
 
-The checkpoint is made for it and removed afterwards: FLUX.2 klein's transformer with random weights, in several files,
-because it has everything that makes loading more than reading: packed projections that are dealt out to the devices,
-columns that are split, and layers that lie in one stack.
+The checkpoint is generated and removed afterwards: FLUX.2 klein's transformer with random weights, in several files,
+because it has everything that makes loading more than reading: fused projections that are permuted for the devices,
+weights split by columns, and layers stacked for a scan.
 """
 
 import enum
@@ -21,7 +21,7 @@ RUNNER = "pipelines.commands.bench.load_runner"
 
 
 class Stored(enum.StrEnum):
-    """Precisions that checkpoints are published in."""
+    """The precisions in which checkpoints are published."""
 
     BF16 = "bf16"
     FP32 = "fp32"

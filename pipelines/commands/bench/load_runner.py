@@ -1,7 +1,7 @@
-"""Loads one checkpoint again and again in a process of its own; reads its task as JSON on stdin, prints its figures.
+"""Loads one checkpoint repeatedly in a process of its own; reads its task as JSON on stdin, prints its figures.
 
-Each round starts from a disk whose files are not in memory (where the file system lets go of them), and reads them
-plainly, as the models are loaded, and from the copy that was kept as they lie on the mesh.
+Each round starts without the files in the page cache (if the file system supports that), and measures a plain read, a
+load as models are loaded, and a load from the sharded copy.
 """
 
 import gc
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CONFIG = PRESETS_DIR / "configs" / "flux2-klein-4b" / "transformer" / "config.json"
 CONFIG_GB = 7.4
-DEVICES = 8  # where there is only a CPU
+DEVICES = 8  # on a machine with only a CPU
 FILE_BYTES = 1e9
 BUFFER_BYTES = 2**24
 ITEM_BYTES = {"bf16": 2, "fp32": 4}
@@ -34,7 +34,7 @@ DTYPE_NAMES = {"bf16": "BF16", "fp32": "F32"}
 
 
 def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | None, stored: str) -> dict[str, Any]:
-    """Makes the checkpoint and measures; imports jax. Raises MeshError, and LumeshError where there is no room."""
+    """Writes the checkpoint and measures; imports jax. Raises MeshError, and LumeshError if the disk is too small."""
     from pipelines import registry
     from pipelines.runtime.devices import platform
 
@@ -91,7 +91,7 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
     )
     found: list[dict[str, float]] = [{} for _ in range(rounds)]
     for number, figures in enumerate(found):
-        # Turned round every other time: whoever comes first may find the system's free memory slower to get.
+        # The order alternates, because the first measurement may get the system's free memory more slowly.
         for measure in measures if number % 2 else reversed(measures):
             figures |= measure()
     medians = {name: statistics.median(one[name] for one in found) for name in found[0]}
@@ -110,7 +110,7 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
 
 
 def check_room(folder: Path, *, free: float, checkpoint: float, layout: float, spare: float) -> None:
-    """Checks bytes on the disk: a sharded copy is kept only where `spare` stays free. Raises LumeshError."""
+    """Raises LumeshError if the disk is too small: a sharded copy is kept only if `spare` bytes stay free."""
     needed = checkpoint + layout + spare
     if free < needed:
         raise LumeshError(
@@ -121,7 +121,7 @@ def check_room(folder: Path, *, free: float, checkpoint: float, layout: float, s
 
 
 def build_module(gigabytes: float) -> "TracedModule":
-    """Klein's transformer with heads so wide that its weights in bf16 have about this size, and no weights yet."""
+    """Builds klein's transformer without weights, with heads so wide that its bf16 weights would have this size."""
     from diffusers import Flux2Transformer2DModel
 
     from pipelines.families.flux2.sharding import scan_layers
@@ -138,7 +138,7 @@ def build_module(gigabytes: float) -> "TracedModule":
 
 
 def write_checkpoint(folder: Path, module: "TracedModule", stored: str) -> Iterator[Path]:
-    """Random numbers under the names that diffusers writes, in files of a gigabyte, with their index."""
+    """Writes random numbers under diffusers' names, in files of a gigabyte with their index; yields the files."""
     import numpy as np
 
     from pipelines.runtime.devices.sharding import STACK
@@ -179,13 +179,13 @@ def _write_file(file: Path, shapes: Mapping[str, tuple[int, ...]], noise: bytes,
         for at in range(0, end, len(noise)):
             stream.write(noise[: end - at])
         stream.flush()
-        os.fsync(stream.fileno())  # what is not on the disk yet cannot be let go of
+        os.fsync(stream.fileno())  # pages that are not on disk yet cannot be dropped
 
 
 def measure_load(load: Callable[[], "dict[str, jax.Array]"], files: list[Path]) -> dict[str, float]:
-    """Seconds, and the megabytes of host memory that were in use beyond the arrays at the worst moment."""
+    """Measures seconds, and the peak of host memory beyond the arrays, in megabytes."""
     forget(files)
-    gc.collect()  # jax lets go of memory that it was lent only now and then, and whenever Python collects
+    gc.collect()  # jax frees borrowed host memory only occasionally, and on Python's garbage collection
     before = read_resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", "utf-8")  # the peak starts from here
     started = time.perf_counter()
@@ -198,7 +198,7 @@ def measure_load(load: Callable[[], "dict[str, jax.Array]"], files: list[Path]) 
 
 
 def count_host_bytes(weights: "Mapping[str, jax.Array]") -> int:
-    """Of the arrays on CPU devices, which lie in this process; devices that share memory count once."""
+    """Counts bytes of arrays on CPU devices, which are in this process's memory; devices that share it count once."""
     places = {
         shard.data.unsafe_buffer_pointer(): shard.data.nbytes
         for array in weights.values()
@@ -209,7 +209,7 @@ def count_host_bytes(weights: "Mapping[str, jax.Array]") -> int:
 
 
 def read_resident(field: str) -> int:
-    """Bytes of this process in memory, now (VmRSS) or at most (VmHWM); Linux only."""
+    """Returns this process's resident bytes, current (VmRSS) or peak (VmHWM); Linux only."""
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
@@ -231,7 +231,7 @@ def read_plainly(file: Path) -> None:
 
 
 def forget(files: list[Path]) -> None:
-    """Asks the system to let go of the files' pages."""
+    """Asks the system to drop the files from its page cache."""
     for file in files:
         with file.open("rb") as stream:
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

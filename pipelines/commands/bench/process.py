@@ -1,6 +1,6 @@
-"""Runs one measurement in a process of its own: its memory, imports and caches are then nobody else's.
+"""Runs one measurement in a process of its own, so that it shares no memory, imports or caches with others.
 
-Both ends are here: `measure` starts a runner and gives it a task, and the runner gives it to `answer`.
+Both ends are here: `measure` starts a runner and sends it a task, and the runner calls `answer`.
 """
 
 import json
@@ -13,15 +13,15 @@ from typing import Any
 
 from pipelines.errors import LumeshError, MeshError
 
-MESH_REFUSED = 2  # as the command line ends
-REFUSED = 3  # exit code of a runner whose last line on stderr says to people what is wrong
+MESH_REFUSED = 2  # the command line's exit code for it
+REFUSED = 3  # exit code of a runner whose last line on stderr is an error message for people
 KILLED = -9
 
 
 def measure(runner: str, task: dict[str, Any], *, what: str) -> Any:
-    """What the module `runner` prints last, as JSON, for the task it reads on stdin.
+    """Runs the module `runner` with the task as JSON on stdin, and returns the JSON that it prints last.
 
-    Raises LumeshError, and MeshError for a mesh that is none or does not fit.
+    Raises LumeshError, and MeshError for a mesh that is malformed or does not fit.
     """
     done = subprocess.run(
         [sys.executable, "-m", runner],
@@ -44,7 +44,7 @@ def measure(runner: str, task: dict[str, Any], *, what: str) -> Any:
 
 
 def answer(run: Callable[[dict[str, Any]], Any]) -> None:
-    """A runner's: prints what `run` makes of the task on stdin as JSON, or why it cannot, in one line on stderr."""
+    """Calls `run` with the task on stdin and prints its result as JSON, or its error as a line on stderr and exits."""
     try:
         figures = run(json.load(sys.stdin))
     except LumeshError as error:

@@ -1,4 +1,4 @@
-"""`bench swap`: what it costs to go from one model to the next, and that nothing of the old one stays."""
+"""`bench swap`: measures the cost of swapping one model for the next, and that the old one leaves nothing in memory."""
 
 import tempfile
 from typing import Annotated, Any

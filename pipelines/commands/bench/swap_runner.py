@@ -1,6 +1,6 @@
-"""Models that take turns in one process, as in the worker; reads its task as JSON on stdin, prints its figures as JSON.
+"""Swaps models in one process, as the worker does; reads its task as JSON on stdin, prints its figures as JSON.
 
-Each turn loads a model, makes one small output and unloads, and then says what is left.
+Each turn loads a model, makes one small output, unloads, and then measures the memory that is still in use.
 """
 
 import os
@@ -18,7 +18,7 @@ from pipelines.stages import PhaseWatch
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSwap:
-    """One turn: seconds of its parts, and what is left after it in megabytes (1e6 bytes).
+    """One turn: seconds of its parts, and memory in use after it in megabytes (1e6 bytes).
 
     `load_s` finds the files and builds the modules, `shard_s` reads the weights, each device its own slices.
     """
@@ -37,7 +37,7 @@ class MeasuredSwap:
 def run_swaps(
     recipes: Sequence[Recipe], catalog: Catalog, *, swaps: int, mesh: str | None, cache_dir: Path
 ) -> list[MeasuredSwap]:
-    """`swaps` turns through the recipes' models, each unloaded before the next one is loaded."""
+    """Measures `swaps` turns through the recipes' models, each unloaded before the next one is loaded."""
     from pipelines import registry
     from pipelines.generate import generate
     from pipelines.runtime.devices.memory import count_live_bytes
@@ -72,7 +72,7 @@ def run_swaps(
 
 
 def _read_resident_bytes() -> int:
-    """This process's resident memory now (not its peak); Linux only, like everything that is measured here."""
+    """Returns this process's resident memory now (not its peak); Linux only, like all measurements here."""
     pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -1,7 +1,7 @@
 """Sizes of the tiny FLUX.2 klein: the same classes, layout and conditioning, 1/900 of the weights.
 
-The transformer sees squares of 2x2 latents as tokens, as FLUX.2 does: 64 of them for 256x256 pixels. It has no
-mask for the text, so every prompt has TEXT_LENGTH tokens here and in diffusers (`max_sequence_length`).
+The transformer's tokens are patches of 2x2 latents, as in FLUX.2: 64 of them for 256x256 pixels. It has no mask for the
+text, so every prompt has TEXT_LENGTH tokens here and in diffusers (`max_sequence_length`).
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from pipelines.demos.stills.architecture import LATENT_CHANNELS, VAE_CONFIG
 
 TEXT_LENGTH = 40  # tokens; the longest caption has 32
 TEXT_WIDTH = 96
-OUT_LAYERS = (1, 2, 3)  # hidden states read, where klein's 27 layers have 9, 18, 27
+OUT_LAYERS = (1, 2, 3)  # hidden states used; klein uses 9, 18 and 27 of its 27 layers
 PATCH = 2
 
 TEXT_CONFIG: dict[str, Any] = {
@@ -40,7 +40,7 @@ TRANSFORMER_CONFIG: dict[str, Any] = {
     "guidance_embeds": False,
 }
 
-SCHEDULER_CONFIG: dict[str, Any] = {"shift": 3.0, "use_dynamic_shifting": True}  # as klein's
+SCHEDULER_CONFIG: dict[str, Any] = {"shift": 3.0, "use_dynamic_shifting": True}  # as in klein
 
 
 def text_config(vocabulary_size: int) -> Qwen3Config:
@@ -56,5 +56,5 @@ def build_transformer() -> Flux2Transformer2DModel:
 
 
 def build_vae() -> AutoencoderKLFlux2:
-    """The picture demos' AutoencoderKL; its latents are normal already, so the batch norm does nothing."""
+    """Builds the picture demos' AutoencoderKL; its latents are normalised already, so the batch norm does nothing."""
     return AutoencoderKLFlux2(**VAE_CONFIG, batch_norm_eps=0.0)

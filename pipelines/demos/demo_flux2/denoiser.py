@@ -1,6 +1,6 @@
-"""The transformer under the finished text encoder: rectified flow (flow.py).
+"""Trains the transformer on the finished text encoder's embeddings, by rectified flow (flow.py).
 
-Sampling with FLUX.2's own shift of about 6 spends most steps near the noise, and so does training.
+Sampling with FLUX.2's own shift of about 6 spends most steps at high noise, and so does training.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ from pipelines.training.network import Network
 from pipelines.training.optimizer import Course
 from pipelines.training.trainer import Loss, Parameters
 
-SIGMA_SHIFT = 3.0  # of the evenly drawn sigmas: half of them above 3/4
+SIGMA_SHIFT = 3.0  # applied to uniform sigmas: half of them are above 3/4
 
-# Averages and details of the latents (stills/deepen.py).
+# Loss weights of the latents' average and detail channels (stills/deepen.py).
 COMPOSITION_FIRST = (3.0,) * 4 + (1 / 3,) * 12
 AS_IN_PIXELS = (16 / 7,) * 4 + (4 / 7,) * 12
 
@@ -65,7 +65,7 @@ def _compute_loss(
     *,
     channel_weights: np.ndarray,
 ) -> jax.Array:
-    """Mean squared error of noise - latents; the batch covers all sigmas evenly. A dropped caption is an empty one."""
+    """Computes the mean squared error of noise - latents over evenly spread sigmas; a dropped caption is empty text."""
     latents = batch["latents"]
     _, channels, height, width = latents.shape
     noisy, target, sigmas = add_noise(latents, key, shift=SIGMA_SHIFT)
@@ -87,7 +87,7 @@ def _compute_loss(
 
 
 def fold_patches(latents_BCHW: jax.Array) -> jax.Array:
-    """Squares of 2x2 latents as one: (B, C, H, W) -> (B, 4 * C, H / 2, W / 2), as Flux2KleinPipeline packs them."""
+    """Patchifies 2x2 latents: (B, C, H, W) -> (B, 4 * C, H / 2, W / 2), as Flux2KleinPipeline does."""
     batch, channels, height, width = latents_BCHW.shape
     squares = latents_BCHW.reshape(batch, channels, height // PATCH, PATCH, width // PATCH, PATCH)
     return squares.transpose(0, 1, 3, 5, 2, 4).reshape(batch, -1, height // PATCH, width // PATCH)

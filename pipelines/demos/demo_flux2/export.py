@@ -1,6 +1,6 @@
-"""The trained parameters as a genuine diffusers folder of Flux2KleinPipeline, fp16.
+"""Exports the trained parameters as a genuine diffusers folder of Flux2KleinPipeline, in fp16.
 
-Checked by loading it there (tests/pipelines/demos/demo_flux2).
+Tests load the folder with that pipeline (tests/pipelines/demos/demo_flux2).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Text encoder and transformer as one set of parameters, and what the transformer gets to see of a caption."""
+"""The network of text encoder and transformer, and the embeddings that the transformer gets of a caption."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from pipelines.demos.stills.architecture import trace_and_initialise
 from pipelines.families.flux2.encode import build_encode_program
 from pipelines.training.network import Network
 
-# Not a hidden layer's matrix: embeddings, and the first and last layers of the transformer.
+# Parameters that are not hidden layers' matrices: embeddings, and the transformer's first and last layers.
 _OUTER = ("embed_tokens", "x_embedder", "context_embedder", "timestep_embedder", "proj_out", "norm_out")
 
 
@@ -30,7 +30,7 @@ def is_hidden(name: str) -> bool:
 
 
 def embed(network: Network, parameters: Mapping[str, jax.Array], tokens_2BL: jax.Array) -> jax.Array:
-    """Hidden states of OUT_LAYERS side by side (B, L, 3 * TEXT_WIDTH); tokens are ids and 1 where there is text."""
+    """Returns hidden states of OUT_LAYERS concatenated (B, L, 3 * TEXT_WIDTH); tokens are ids and attention mask."""
     encode = build_encode_program(
         network.modules["text_encoder"], out_layers=architecture.OUT_LAYERS, dtype=jnp.float32
     )

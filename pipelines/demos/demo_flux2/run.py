@@ -1,4 +1,4 @@
-"""All stages in order, each skipped when its result is there and resumed when it was broken off."""
+"""Runs all training stages in order; finished ones are skipped, interrupted ones resumed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,12 +22,12 @@ from pipelines.training.deadline import Deadline
 from pipelines.training.network import Network
 from pipelines.training.trainer import Batch, Parameters
 
-PREVIEW_CELLS = 8  # preview pixels a token, each way
+PREVIEW_CELLS = 8  # preview pixels per token, each way
 READ_WIDTHS = {"end": len(OUT_LAYERS) * TEXT_WIDTH, "mean": len(OUT_LAYERS) * TEXT_WIDTH}
 
 
 def train_demo_flux2(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: float | None = None) -> None:
-    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished when the time is over."""
+    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished at the time limit."""
     deadline = Deadline(stop_after_s)
     tokenizer_folder = folder / "tokenizer"
     if not (tokenizer_folder / "vocab.json").exists():
@@ -76,7 +76,7 @@ def train_demo_flux2(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: fl
 
 
 def _read(network: Network, parameters: Parameters, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-    """What the transformer gets to see, at the last token of the text and over all of it."""
+    """Returns the transformer's text embeddings for the probes: the last token's, and the mean over the text."""
     prompt_embeds = embed(network, parameters, jnp.stack([batch["input_ids"], batch["is_text"]]))
     is_text = batch["is_text"][:, :, None].astype(prompt_embeds.dtype)
     last = batch["is_text"].sum(axis=1) - 1

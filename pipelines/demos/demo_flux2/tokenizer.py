@@ -1,7 +1,7 @@
-"""A Qwen2 tokenizer for the postcards' words, with the chat template that FLUX.2 klein sends prompts through.
+"""A Qwen2 tokenizer for the postcards' words, with the chat template that FLUX.2 klein applies to prompts.
 
-The template takes the place of klein's long one (a tiny model has no tokens to waste) and reads all letters as small.
-All 256 bytes are in the vocabulary: any text can be spelled.
+The template replaces klein's long one (a tiny model has no tokens to waste) and lower-cases all text. All 256 bytes are
+in the vocabulary, so that any text can be spelled.
 """
 
 import json
@@ -27,7 +27,7 @@ def build_tokenizer(folder: Path, *, captions: int = 20_000) -> Any:
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokens = [*letters, *("".join(pair) for pair in merges), PAD, END]
     vocabulary = {token: index for index, token in enumerate(dict.fromkeys(tokens))}
-    make: Any = Qwen2Tokenizer  # whose types forbid what its documentation shows
+    make: Any = Qwen2Tokenizer  # its type hints forbid what its documentation shows
     tokenizer = make(
         vocab=vocabulary,
         merges=merges,
@@ -39,7 +39,7 @@ def build_tokenizer(folder: Path, *, captions: int = 20_000) -> Any:
     )
     tokenizer.chat_template = CHAT
     tokenizer.save_pretrained(folder)
-    # Older readers want these two.
+    # Older versions of transformers need these two files.
     (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False), "utf-8")
     lines = ["#version: 0.2", *(" ".join(pair) for pair in merges)]
     (folder / "merges.txt").write_text("\n".join(lines) + "\n", "utf-8")
@@ -47,7 +47,7 @@ def build_tokenizer(folder: Path, *, captions: int = 20_000) -> Any:
 
 
 def tokenize(tokenizer: Any, captions: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids and 1 where there is text, both (B, TEXT_LENGTH) int32; as Flux2KleinPipeline does it."""
+    """Returns token ids and attention mask, both (B, TEXT_LENGTH) int32, as Flux2KleinPipeline does."""
     texts = [
         tokenizer.apply_chat_template([{"role": "user", "content": caption}], tokenize=False) for caption in captions
     ]

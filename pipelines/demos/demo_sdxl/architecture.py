@@ -1,6 +1,7 @@
 """Sizes of the tiny SDXL: the same classes, layout and conditioning as SDXL base, 1/400 of the weights.
 
-Three UNet levels, attention on the lower two only, as SDXL has it. The autoencoder's sizes: stills/architecture.py.
+The UNet has three levels with attention on the lower two only, as in SDXL. The autoencoder's sizes are in
+stills/architecture.py.
 """
 
 from typing import Any
@@ -49,7 +50,7 @@ def text_config(*, vocabulary_size: int, bos_id: int, eos_id: int) -> CLIPTextCo
         hidden_size=TEXT_WIDTH,
         intermediate_size=4 * TEXT_WIDTH,
         projection_dim=TEXT_WIDTH,
-        num_hidden_layers=3,  # SDXL reads the last but one
+        num_hidden_layers=3,  # SDXL uses the penultimate one
         num_attention_heads=4,
         max_position_embeddings=TEXT_LENGTH,
         hidden_act="gelu",
@@ -60,7 +61,7 @@ def text_config(*, vocabulary_size: int, bos_id: int, eos_id: int) -> CLIPTextCo
 
 
 def special_ids(tokenizer: CLIPTokenizer) -> dict[str, int]:
-    """The begin and end tokens, as `text_config` takes them."""
+    """Returns the ids of the begin and end tokens, as arguments of `text_config`."""
     vocabulary = tokenizer.get_vocab()
     return {"bos_id": vocabulary[str(tokenizer.bos_token)], "eos_id": vocabulary[str(tokenizer.eos_token)]}
 

@@ -1,7 +1,7 @@
-"""The UNet under the finished text encoders: composition first, then details and every shape.
+"""Trains the UNet on the finished text encoders' embeddings: composition first, then details and all shapes.
 
-v-prediction (Salimans and Ho 2022) on a linear schedule whose last step is nearly pure noise, so that sampling may
-start from noise with trailing timesteps.
+It uses v-prediction (Salimans and Ho 2022) on a linear schedule whose last step is nearly pure noise, so that sampling
+may start from noise with trailing timesteps.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ from pipelines.training.network import Network
 from pipelines.training.optimizer import Course
 from pipelines.training.trainer import Loss, Parameters
 
-# Of the four channels of averages and the twelve of details (stills/deepen.py). Composition is in the averages; first
-# they count nine times as much, then four times, which is their share in the pixels, for a while twice.
+# Loss weights of the four average and twelve detail channels (stills/deepen.py). Composition is in the averages: at
+# first they count nine times as much, then four times, which is their share in the pixels, for a while twice.
 COMPOSITION_FIRST = (3.0,) * 4 + (1 / 3,) * 12
 AS_IN_PIXELS = (16 / 7,) * 4 + (4 / 7,) * 12
 DETAILS_MORE = (1.6,) * 4 + (0.8,) * 12
@@ -53,7 +53,8 @@ STAGES = (
         channel_weights=DETAILS_MORE,
         crowded_share=0.35,
     ),
-    # Last comes which of two colours is whose, and the other sizes catch up: from 96.7 % of the attributes to 98.4.
+    # The last stage learns which of two colours belongs to which subject, and the other sizes: right attributes rise
+    # from 96.7 % to 98.4 %.
     Stage(
         name="denoiser-crowds",
         sizes=EVERY_SHAPE,
@@ -81,9 +82,9 @@ def _compute_loss(
     *,
     channel_weights: np.ndarray,
 ) -> jax.Array:
-    """Mean squared error of v = sqrt(a) noise - sqrt(1 - a) latents; the batch covers all timesteps evenly.
+    """Computes the mean squared error of v = sqrt(a) noise - sqrt(1 - a) latents over evenly spread timesteps.
 
-    A dropped caption is embeddings of zeros, as SDXL does for an empty negative prompt.
+    The embeddings of a dropped caption are zeros, as in SDXL for an empty negative prompt.
     """
     latents = batch["latents"]
     time_key, noise_key = jax.random.split(key)

@@ -1,7 +1,7 @@
-"""The trained parameters as a genuine diffusers folder: fp16 safetensors, old-style CLIP names, both tokenizer files.
+"""Exports the trained parameters as a genuine diffusers folder: fp16 safetensors, old CLIP names, both tokenizer files.
 
-Checked by loading it in StableDiffusionXLPipeline (tests/pipelines/test_demo_model.py). transformers 5 drops the
-`text_model.` prefix of CLIPTextModel when it saves; it is put back, since every other reader of SDXL expects it.
+Tests load it with StableDiffusionXLPipeline (tests/pipelines/test_demo_model.py). transformers 5 drops the
+`text_model.` prefix of CLIPTextModel when it saves; it is restored here, since every other reader of SDXL expects it.
 """
 
 import json

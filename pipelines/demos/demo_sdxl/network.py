@@ -1,4 +1,4 @@
-"""Both text encoders and the UNet as one set of parameters, and what the UNet gets to see of a caption."""
+"""The network of both text encoders and the UNet, and the embeddings that the UNet gets of a caption."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ def is_hidden(name: str) -> bool:
 
 
 def embed(network: Network, parameters: Mapping[str, jax.Array], input_ids: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """As SDXL: last but one hidden states of both encoders side by side, and the second one's pooled projection."""
+    """Returns SDXL's embeddings: both encoders' penultimate hidden states concatenated, and the second's projection."""
     outputs = [
         network.call(part, parameters, input_ids, output_hidden_states=True, return_dict=False)
         for part in ("text_encoder", "text_encoder_2")

@@ -1,4 +1,4 @@
-"""All stages in order, each skipped when its result is there and resumed when it was broken off."""
+"""Runs all training stages in order; finished ones are skipped, interrupted ones resumed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,12 +21,12 @@ from pipelines.training.deadline import Deadline
 from pipelines.training.network import Network
 from pipelines.training.trainer import Batch, Parameters
 
-PREVIEW_CELLS = 4  # preview pixels a latent, each way
+PREVIEW_CELLS = 4  # preview pixels per latent, each way
 READ_WIDTHS = {"pooled": architecture.TEXT_WIDTH, "tokens": 2 * architecture.TEXT_WIDTH}
 
 
 def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: float | None = None) -> None:
-    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished when the time is over."""
+    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished at the time limit."""
     deadline = Deadline(stop_after_s)
     tokenizer_folder = folder / "tokenizer"
     if not (tokenizer_folder / "vocab.json").exists():
@@ -75,6 +75,6 @@ def train_demo_sdxl(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: flo
 
 
 def _read(network: Network, parameters: Parameters, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-    """What the UNet gets to see: the pooled embedding, and the last token of both encoders."""
+    """Returns the UNet's text embeddings for the probes: the pooled one, and the last token of both encoders."""
     prompt_embeds, pooled = embed(network, parameters, batch["input_ids"])
     return {"pooled": pooled, "tokens": prompt_embeds[:, -1]}

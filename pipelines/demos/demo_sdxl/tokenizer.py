@@ -1,6 +1,6 @@
-"""A CLIP tokenizer for the postcards' words, in the files every reader of CLIP knows (vocab.json, merges.txt).
+"""A CLIP tokenizer for the postcards' words, in the files that every reader of CLIP knows (vocab.json, merges.txt).
 
-The vocabulary holds all 256 bytes and their end-of-word forms: any text can be spelled, and an unknown word never
+The vocabulary holds all 256 bytes and their end-of-word forms, so any text can be spelled, and an unknown word never
 becomes the end-of-text token (which would cut the pooled embedding short).
 """
 
@@ -18,7 +18,7 @@ BOS = "<|startoftext|>"
 EOS = "<|endoftext|>"
 MERGES = 300  # every word of the captions ends up as one token
 
-# CLIP's own split into words, numbers one digit at a time, and runs of signs
+# CLIP's own split into words, single digits, and runs of symbols
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 
 
@@ -50,7 +50,7 @@ def build_tokenizer(folder: Path, *, captions: int = 20_000) -> CLIPTokenizer:
 
 
 def tokenize(tokenizer: CLIPTokenizer, captions: list[str]) -> np.ndarray:
-    """Token ids (B, TEXT_LENGTH) int32."""
+    """Returns token ids (B, TEXT_LENGTH) int32."""
     ids = tokenizer(captions, padding="max_length", max_length=TEXT_LENGTH, truncation=True)["input_ids"]
     return np.asarray(ids, np.int32)
 

@@ -1,4 +1,4 @@
-"""Clips as latents: drawn and encoded once, learned from many times."""
+"""Albums of clips: their latents, drawn and encoded once, and trained on many times."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,28 +13,28 @@ from pipelines.demos.demo_wan.captions import is_calm
 from pipelines.demos.motions import Clip, draw_clip, render_clip
 
 Encode = Callable[[np.ndarray], jax.Array]
-"""Pixels (B, 3, F, height, width) in [-1, 1] to normalised latents."""
+"""Encodes pixels (B, 3, F, height, width) in [-1, 1] to normalised latents."""
 ENCODED_TOGETHER = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClipAlbumSize(AlbumSize):
-    """`faint_share` of the clips show a motion that changes few pixels or none."""
+    """An album's size; `faint_share` of its clips show a motion that changes few pixels or none."""
 
     faint_share: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Album:
-    """Latents fp16 (N, 8, T, height / 8, width / 8), and what the clips show."""
+    """Latents fp16 (N, 8, T, height / 8, width / 8), and the clips they come from."""
 
     latents: np.ndarray
     clips: tuple[Clip, ...]
-    calm_clips: np.ndarray  # indices of those in which there is nothing to see and nothing moves
+    calm_clips: np.ndarray  # indices of clips without a subject and without motion
 
 
 def draw_album(size: ClipAlbumSize, encode: Encode, *, folder: Path) -> Album:
-    """Draws the clips of one size and encodes them; kept in `folder`, so that a resumed run starts at once."""
+    """Draws and encodes the clips of one size; `folder` keeps the latents, so that a resumed run starts at once."""
     percent = round(100 * size.faint_share)
     rng = np.random.default_rng((4, size.width, size.height, *([percent] if percent else [])))
     clips = tuple(draw_clip(rng, faint_share=size.faint_share) for _ in range(size.count))

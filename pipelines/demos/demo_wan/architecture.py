@@ -12,7 +12,7 @@ from diffusers import AutoencoderKLWan, WanTransformer3DModel
 from transformers import UMT5Config, UMT5EncoderModel
 
 LATENT_CHANNELS = 8
-SCALE = 8  # pixels a latent, each way
+SCALE = 8  # pixels per latent, each way
 FRAME_SCALE = 4
 TEXT_LENGTH = 40  # tokens
 TEXT_WIDTH = 96
@@ -62,7 +62,7 @@ def text_config(vocabulary_size: int) -> UMT5Config:
 
 
 def build_text_encoder(config: UMT5Config) -> UMT5EncoderModel:
-    """Without the second name of its one embedding table."""
+    """Builds the encoder without the second name of its only embedding table."""
     encoder: Any = UMT5EncoderModel(config)
     encoder.encoder.embed_tokens = None
     return encoder
@@ -73,7 +73,7 @@ def build_transformer() -> WanTransformer3DModel:
 
 
 def build_vae(mean: Sequence[float] | None = None, deviation: Sequence[float] | None = None) -> AutoencoderKLWan:
-    """With the statistics of its latents, as Wan's pipelines read them from its configuration."""
+    """Builds the autoencoder with its latents' statistics, which Wan's pipelines read from its config."""
     return AutoencoderKLWan(
         **VAE_CONFIG,
         latents_mean=list(mean or [0.0] * LATENT_CHANNELS),

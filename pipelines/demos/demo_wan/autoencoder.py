@@ -1,10 +1,10 @@
-"""The video autoencoder: single frames first, then clips that are long enough for its causal chunks to repeat.
+"""Trains the video autoencoder: first on single frames, then on clips long enough for its causal chunks to repeat.
 
-Clips alone stall (13 dB after as long): colours and edges are learned from frames, at a fraction of the cost. Frames
-train the last plane of each kernel in time, the one that sees the present; the others start at zero and the temporal
-convolutions as copies of what they get, so that the first clips come back as stills and only what changes is left to
-learn. Five frames are too few: the decoder's third chunk is the first that has all its caches, and every later one is
-like it.
+Training on clips alone stalls (13 dB after the same time): colours and edges are learned from frames, at a fraction of
+the cost. Frames train the last temporal slice of each kernel, the one for the present; the other slices start at zero
+and temporal convolutions copy their input, so that clips are at first reconstructed as stills and only the changes
+remain to be learned. Five frames are too few: the decoder's third chunk is the first with all its caches, and every
+later one is like it.
 """
 
 from collections.abc import Mapping
@@ -26,10 +26,10 @@ from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.training.optimizer import Course
 from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
-LATENT_NOISE = 0.05  # deviation, against latents of about 1: the decoder learns to live with the transformer's errors
-POOL = 400  # clips drawn once, cut anew each step
+LATENT_NOISE = 0.05  # deviation, for latents of about 1: makes the decoder robust to the transformer's errors
+POOL = 400  # clips drawn once, cropped anew each step
 SIDE = 128  # pixels of a clip
-TEMPORAL_RANK = 5  # dimensions of a kernel that reaches over frames
+TEMPORAL_RANK = 5  # dimensions of a kernel over frames
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ STAGES = (
         side=64,
         batch_size=2,
     ),
-    Stage(  # its middle attends to the whole picture
+    Stage(  # its middle block attends to the whole picture
         name="whole",
         course=Course(steps=70, muon_learning_rate=0.002, adam_learning_rate=3e-4, ema_decay=0.95, warmup_steps=10),
         frames=FRAMES,
@@ -74,7 +74,7 @@ def train_stage(
     folder: Path,
     stop_after_s: float | None = None,
 ) -> dict[str, np.ndarray]:
-    """Returns AutoencoderKLWan parameters (torch names); `initial` None starts from nothing. Resumes from `folder`."""
+    """Returns AutoencoderKLWan parameters (torch names); with `initial` None from scratch. Resumes from `folder`."""
     is_still = stage.frames == 1
     module, untrained = trace_and_initialise(_build_still_vae if is_still else build_vae, seed=0)
     compute_loss = _compute_still_loss if is_still else _compute_loss
@@ -96,22 +96,22 @@ def train_stage(
 
 
 def is_hidden(name: str) -> bool:
-    """All convolutions but the first, the last and those at the latents."""
+    """Returns whether it belongs to a convolution other than the first, the last and those at the latents."""
     return not any(part in name for part in ("conv_in", "conv_out", "quant_conv"))
 
 
 def to_pixels(clips_BFHWC: np.ndarray) -> np.ndarray:
-    """uint8 clips to fp32 (B, 3, F, H, W) in [-1, 1]."""
+    """Turns uint8 clips into fp32 (B, 3, F, H, W) in [-1, 1]."""
     return np.ascontiguousarray(clips_BFHWC.transpose(0, 4, 1, 2, 3)).astype(np.float32) / 127.5 - 1.0
 
 
 def measure_statistics(latents_BCTHW: np.ndarray) -> tuple[list[float], list[float]]:
-    """Mean and deviation of each channel."""
+    """Returns mean and deviation of each channel."""
     return latents_BCTHW.mean((0, 2, 3, 4)).tolist(), latents_BCTHW.std((0, 2, 3, 4)).tolist()
 
 
 def measure_psnr(module: TracedModule, parameters: Parameters, clips_BFHWC: np.ndarray) -> float:
-    """Mean over clips of the peak signal-to-noise ratio in dB of one encode and decode."""
+    """Returns the PSNR in dB of one encode and decode, averaged over clips."""
 
     @jax.jit
     def reconstruct(parameters: Parameters, pixels: jax.Array) -> jax.Array:
@@ -137,7 +137,7 @@ def _draw_batch(pool: list[np.ndarray], stage: Stage, count: int, step: int) -> 
 
 
 def _build_still_vae() -> AutoencoderKLWan:
-    """For single frames: its causal convolutions expect kernels of one plane, and no frames before."""
+    """Builds an autoencoder for single frames, whose causal convolutions have one temporal slice and no past."""
     vae = build_vae()
     for module in vae.modules():
         if isinstance(module, WanCausalConv3d):
@@ -146,7 +146,7 @@ def _build_still_vae() -> AutoencoderKLWan:
 
 
 def _forget_the_past(initial: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Kernels in time (O, I, T, H, W) see only the present; temporal convolutions copy, upsamplers twice."""
+    """Zeroes temporal kernels (O, I, T, H, W) except for the present; temporal convolutions copy, upsamplers twice."""
     values = dict(initial)
     for name, value in initial.items():
         if value.ndim == TEMPORAL_RANK and value.shape[2] > 1:
@@ -161,7 +161,7 @@ def _forget_the_past(initial: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
 def _compute_still_loss(
     module: TracedModule, parameters: Parameters, batch: Mapping[str, jax.Array], key: jax.Array
 ) -> jax.Array:
-    """With the planes of the kernels that see something: zeros before the first frame cost as much as frames."""
+    """Computes the loss with the present's kernel slices only: zeros before the first frame would cost as much time."""
     present = {name: value[:, :, -1:] if value.ndim == TEMPORAL_RANK else value for name, value in parameters.items()}
     return _compute_loss(module, present, batch, key)
 
@@ -169,7 +169,7 @@ def _compute_still_loss(
 def _compute_loss(
     module: TracedModule, parameters: Parameters, batch: Mapping[str, jax.Array], key: jax.Array
 ) -> jax.Array:
-    """L1 + 2 MSE + half the L1 of the edges, and a pull of the latents to mean 0 and deviation 1."""
+    """Computes L1 + 2 MSE + half the L1 of the edges, plus a penalty that keeps latents at mean 0 and deviation 1."""
     pixels = batch["pixels"]
     latents = encode_frames(module, parameters, pixels, unroll=True)
     noisy = latents + LATENT_NOISE * jax.random.normal(key, latents.shape, latents.dtype)
@@ -181,7 +181,7 @@ def _compute_loss(
 
 
 def _decode(module: TracedModule, parameters: Parameters, latents: jax.Array, *, unroll: bool = False) -> jax.Array:
-    """Pixels (B, 3, F, H, W) in [-1, 1]."""
+    """Decodes to pixels (B, 3, F, H, W) in [-1, 1]."""
     frames = decode_frames(
         module, parameters, latents, finish=lambda pixels: pixels.transpose(0, 2, 1, 3, 4), unroll=unroll
     )

@@ -1,6 +1,6 @@
-"""What a training step reads under a clip, and what the text encoder is asked about it (training/reading.py).
+"""Captions of training clips, and the questions that the text encoder's probes answer about them (demos/reading.py).
 
-Unknown words go with a landscape in which nothing moves: what the model cannot draw becomes a calm view, never noise.
+Unknown words are paired with still landscapes, so that prompts the model cannot draw become a calm view, never noise.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from pipelines.demos.reading import Exam
 from pipelines.demos.stills.captions import draw_caption
 
 STILL = MOTIONS[-1]
-NOBODY = 0  # the answer where there is no subject
+NOBODY = 0  # the answer for clips without a subject
 QUESTIONS = {
     "motion": len(MOTIONS),
     "time": len(TIMES),
@@ -26,7 +26,7 @@ def is_calm(clip: Clip) -> bool:
 
 
 def label(clip: Clip) -> list[int]:
-    """The answer to each of the QUESTIONS."""
+    """Returns the answer to each of the QUESTIONS."""
     scene = clip.scene
     subject = scene.subjects[0] if scene.subjects else None
     return [
@@ -39,7 +39,7 @@ def label(clip: Clip) -> list[int]:
 
 
 def draw_question(rng: np.random.Generator) -> tuple[str, list[int]]:
-    """A caption, and what the clip under it shows."""
+    """Draws a caption, with the answers for the clip that it describes."""
     clip = draw_clip(rng)
     caption, is_about_clip = draw_caption(lambda: describe_clip(clip, rng), rng)
     while not (is_about_clip or is_calm(clip)):

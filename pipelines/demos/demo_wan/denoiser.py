@@ -1,7 +1,6 @@
-"""The transformer under the finished text encoder: rectified flow on clips (Wan Team 2025, section 4.2).
+"""Trains the transformer on the finished text encoder's embeddings: rectified flow on clips (Wan Team 2025, sec. 4.2).
 
-Sampling shifts its steps towards the noise, where composition and motion are decided; so does
-training.
+Sampling shifts its steps towards high noise, where composition and motion are decided, and so does training.
 """
 
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ from pipelines.training.network import Network
 from pipelines.training.optimizer import Course
 from pipelines.training.trainer import Batch, Parameters, Task, train
 
-SIGMA_SHIFT = architecture.SCHEDULER_CONFIG["flow_shift"]  # half of the sigmas above 3/4
+SIGMA_SHIFT = architecture.SCHEDULER_CONFIG["flow_shift"]  # half of the sigmas are above 3/4
 TIMESTEPS = 1000
 DROPPED_SHARE = 0.1  # captions replaced by an empty one, for classifier-free guidance
 
@@ -40,8 +39,8 @@ class Stage:
 
 SQUARE = ClipAlbumSize(width=128, height=128, count=2000, batch_size=8, turns=2)
 WIDE = ClipAlbumSize(width=160, height=96, count=700, batch_size=8)
-# After the first stage every boat, sun and balloon moved as told, and of ten prompts with blinking lights one; pine
-# trees in the snow, of which the albums have a handful, were never seen.
+# After the first stage every boat, sun and balloon moved as told, but only one of ten prompts with blinking lights
+# worked; pine trees in the snow, of which the albums have a handful, never appeared.
 FAINT_SQUARE = ClipAlbumSize(width=128, height=128, count=1200, batch_size=8, turns=3, faint_share=0.7)
 FAINT_WIDE = ClipAlbumSize(width=160, height=96, count=500, batch_size=8, turns=2, faint_share=0.7)
 STAGES = (
@@ -95,7 +94,7 @@ def train_stage(
 
 
 def draw_batch(album: Album, tokenizer: Any, *, batch_size: int, step: int) -> Batch:
-    """`latents` fp32 (B, C, T, h, w), and the tokens of a caption each."""
+    """Draws a batch: `latents` fp32 (B, C, T, h, w), and the tokens of a caption for each."""
     rng = np.random.default_rng((5, step))
     chosen = rng.integers(len(album.clips), size=batch_size)
     captions = []
@@ -109,7 +108,7 @@ def draw_batch(album: Album, tokenizer: Any, *, batch_size: int, step: int) -> B
 
 
 def compute_loss(network: Network, parameters: Parameters, batch: Mapping[str, jax.Array], key: jax.Array) -> jax.Array:
-    """Mean squared error of noise - latents; the batch covers all sigmas evenly."""
+    """Computes the mean squared error of noise - latents over evenly spread sigmas."""
     latents = batch["latents"]
     noisy, target, sigmas = add_noise(latents, key, shift=SIGMA_SHIFT)
     (output,) = network.call(

@@ -1,6 +1,6 @@
-"""The trained parameters as a genuine diffusers folder of WanPipeline, fp16.
+"""Exports the trained parameters as a genuine diffusers folder of WanPipeline, in fp16.
 
-Checked by loading it there (tests/pipelines/demos/demo_wan).
+Tests load the folder with that pipeline (tests/pipelines/demos/demo_wan).
 """
 
 import json

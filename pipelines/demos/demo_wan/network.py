@@ -1,4 +1,4 @@
-"""Text encoder and transformer as one set of parameters, and what the transformer gets to see of a caption."""
+"""The network of text encoder and transformer, and the embeddings that the transformer gets of a caption."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from pipelines.families.wan.attention import RotaryAttention
 from pipelines.families.wan.encode import embed_tokens
 from pipelines.training.network import Network
 
-# Not a hidden layer's matrix: embeddings, and the first and last layers of the transformer.
+# Parameters that are not hidden layers' matrices: embeddings, and the transformer's first and last layers.
 _OUTER = ("shared", "relative_attention_bias", "patch_embedding", "text_embedder", "time_embedder", "proj_out", "table")
 
 
@@ -32,6 +32,6 @@ def is_hidden(name: str) -> bool:
 
 
 def embed(network: Network, parameters: Mapping[str, jax.Array], ids_BL: jax.Array, is_text_BL: jax.Array) -> jax.Array:
-    """Last hidden states (B, L, TEXT_WIDTH), zeros past the text's end."""
+    """Returns the last hidden states (B, L, TEXT_WIDTH), zeros past the text's end."""
     weights = network.weights("text_encoder", parameters)
     return embed_tokens(network.modules["text_encoder"], weights, ids_BL, is_text_BL > 0)

@@ -1,8 +1,8 @@
-"""How well the video demo follows prompts: 100 held-out ones, drawn and read by the committed judges.
+"""Measures how well the video demo follows prompts: the committed judges score clips of 100 held-out prompts.
 
 `python -m pipelines.demos.demo_wan.quality` prints the share of right attributes and motions. `--sheet` writes a
-contact sheet, a row of frames for each prompt, and `--gif` the same clips moving side by side. The prompts that are
-judged ask for combinations that no training clip shows.
+contact sheet, a row of frames for each prompt, and `--gif` the same clips moving side by side. The held-out prompts ask
+for combinations that no training clip shows.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def measure(
 
 
 def draw_sheet(videos: Sequence[np.ndarray]) -> Image.Image:
-    """The contact sheet of the page on the demo models: five frames of each of SHEET_PROMPTS."""
+    """Draws the contact sheet for the page on the demo models: five frames of each of SHEET_PROMPTS."""
     rows = []
     for video, prompt in zip(videos, SHEET_PROMPTS, strict=True):
         strip = Image.fromarray(np.concatenate([video[index] for index in SHEET_FRAMES], axis=1))
@@ -72,7 +72,7 @@ def draw_sheet(videos: Sequence[np.ndarray]) -> Image.Image:
 
 
 def write_gif(videos: Sequence[np.ndarray], file: Path, *, fps: int) -> None:
-    """All clips at once, GIF_COLUMNS of them in a row; all frames share the colours of the middle one."""
+    """Writes all clips side by side, GIF_COLUMNS in a row; all frames share the middle one's palette."""
     rows = [np.concatenate(videos[at : at + GIF_COLUMNS], axis=2) for at in range(0, len(videos), GIF_COLUMNS)]
     pictures = [Image.fromarray(frame) for frame in np.concatenate(rows, axis=1)]
     palette = pictures[len(pictures) // 2].quantize(GIF_COLOURS)
@@ -81,7 +81,7 @@ def write_gif(videos: Sequence[np.ndarray], file: Path, *, fps: int) -> None:
 
 
 def measure_autoencoder(folder: Path) -> float:
-    """PSNR in dB of the stored autoencoder on held-out clips at 128x128."""
+    """Returns the PSNR in dB of the stored autoencoder on held-out clips at 128x128."""
     import jax.numpy as jnp  # after registry.load, which chooses the backend before jax is imported
 
     from pipelines.demos.demo_wan.architecture import build_vae

@@ -1,4 +1,4 @@
-"""All stages in order, each skipped when its result is there and resumed when it was broken off."""
+"""Runs all training stages in order; finished ones are skipped, interrupted ones resumed."""
 
 import json
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ from pipelines.training.trainer import Batch, Parameters
 STATISTICS_CLIPS = 64
 PREVIEW_CLIPS = 32
 READ_WIDTHS = {"mean": architecture.TEXT_WIDTH, "first": architecture.TEXT_WIDTH}
-PREVIEW_CELLS = 4  # preview pixels a latent, each way
+PREVIEW_CELLS = 4  # preview pixels per latent, each way
 
 
 def train_demo_wan(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: float | None = None) -> None:
-    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished when the time is over."""
+    """Trains in `folder` and writes the diffusers folder to `output`; raises Unfinished at the time limit."""
     deadline = Deadline(stop_after_s)
     tokenizer_folder = folder / "tokenizer"
     if not (tokenizer_folder / "tokenizer.json").exists():
@@ -96,7 +96,7 @@ def train_demo_wan(*, mesh: Mesh, folder: Path, output: Path, stop_after_s: floa
 
 
 def _build_encode(vae: Mapping[str, np.ndarray], file: Path) -> tuple[Encode, tuple[list[float], list[float]]]:
-    """Pixels to latents of mean 0 and deviation 1, and what they were before; the statistics are kept in `file`."""
+    """Returns an encoder to normalised latents, and the statistics used to normalise, which are stored in `file`."""
     module, _ = trace_and_initialise(architecture.build_vae, seed=0)
     parameters = {name: jnp.asarray(value) for name, value in vae.items()}
     encode_raw = jax.jit(lambda parameters, pixels: encode_frames(module, parameters, pixels))
@@ -112,7 +112,7 @@ def _build_encode(vae: Mapping[str, np.ndarray], file: Path) -> tuple[Encode, tu
 
 
 def _read(network: Network, parameters: Parameters, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-    """What the transformer gets to see, at the first token of the text and over all of it."""
+    """Returns the transformer's text embeddings for the probes: the first token's, and the mean over the text."""
     embeds = embed(network, parameters, batch["input_ids"], batch["is_text"])
     count = batch["is_text"].sum(axis=1, keepdims=True).astype(embeds.dtype)
     return {"mean": embeds.sum(axis=1) / count, "first": embeds[:, 0]}

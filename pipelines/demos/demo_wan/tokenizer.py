@@ -1,6 +1,6 @@
-"""A UMT5 tokenizer (a unigram model) of the clips' words, and of letters for everything else.
+"""A UMT5 tokenizer (a unigram model) with the clips' words, and letters for everything else.
 
-What has no letter here (another script, a picture sign) becomes the unknown token; the motions have no words for it.
+Characters that are not letters here (other scripts, emoji) become the unknown token; no caption needs them.
 """
 
 import string
@@ -20,7 +20,7 @@ WORD_SCORE, LETTER_SCORE = -1.0, -8.0  # a whole word is always likelier than it
 
 
 def build_tokenizer(folder: Path, *, captions: int = 20_000) -> Any:
-    """Takes every word of the captions, writes the tokenizer's files into `folder` and returns it."""
+    """Builds the tokenizer from every word of the captions, writes its files into `folder` and returns it."""
     words = Counter(
         word.strip(string.punctuation)
         for line in vocabulary_text(np.random.default_rng(0), captions)
@@ -45,6 +45,6 @@ def build_tokenizer(folder: Path, *, captions: int = 20_000) -> Any:
 
 
 def tokenize(tokenizer: Any, captions: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids int32 and 1 where there is text int32, both (B, TEXT_LENGTH); as WanPipeline does it."""
+    """Returns token ids and attention mask, both (B, TEXT_LENGTH) int32, as WanPipeline does."""
     ids, is_text = tokenize_as_wan(tokenizer, captions, length=TEXT_LENGTH)
     return ids, is_text.astype(np.int32)

@@ -1,7 +1,8 @@
-"""Telling a clip in one of many phrasings: the motion nearly always, other attributes often left unsaid.
+"""Describes a clip in one of many phrasings, which nearly always name the motion and often omit other attributes.
 
-A still clip always says that nothing moves; a moving one whose motion is left unsaid is told like a still postcard,
-so that a plain prompt gets any motion that suits it.
+A still clip's caption always says that nothing moves. A moving clip whose motion is omitted is described like a still
+postcard, so that a prompt without motion gets any motion that suits it.
+
 Not here: the words themselves (words.py, postcards/words.py).
 """
 
@@ -34,19 +35,19 @@ UNSAID_MOTION_SHARE = 0.06
 
 
 def describe_clip(clip: Clip, rng: np.random.Generator) -> str:
-    """One of many captions for the clip, often leaving some attributes unsaid."""
+    """Returns one of many captions for the clip, which often omits some attributes."""
     if clip.motion != STILL and rng.random() < UNSAID_MOTION_SHARE:
         return describe(clip.scene, rng)
     return _describe(clip, rng, is_complete=rng.random() < 0.35)
 
 
 def vocabulary_text(rng: np.random.Generator, count: int) -> Iterator[str]:
-    """Captions of `count` clips, the held-out ones too, for a tokenizer to learn its words from."""
+    """Yields captions of `count` clips, held-out ones included, for a tokenizer to learn its words from."""
     return (describe_clip(draw_clip_of(pick(rng, MOTIONS), rng), rng) for _ in range(count))
 
 
 def held_out_clips(count: int, seed: int = 0) -> list[tuple[str, Clip]]:
-    """Prompts that state every attribute of clips never trained on: each motion twice before stillness once."""
+    """Returns prompts that state every attribute of held-out clips: two of each motion for every still one."""
     rng = np.random.default_rng(seed)
     cycle = (*MOVING, *MOVING, STILL)
     prompts = []
@@ -60,7 +61,7 @@ def held_out_clips(count: int, seed: int = 0) -> list[tuple[str, Clip]]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Words:
-    """What a caption may say of the scene; empty where it stays unsaid."""
+    """The words of a caption for a scene; an omitted attribute is empty."""
 
     name: str
     place: str
@@ -84,7 +85,7 @@ def _describe(clip: Clip, rng: np.random.Generator, *, is_complete: bool) -> str
 def _choose_words(clip: Clip, rng: np.random.Generator, *, is_complete: bool) -> _Words:
     scene = clip.scene
     says_colour = is_complete or rng.random() < 0.8
-    # At noon the sun mostly stands still: leaving the time out would mislead.
+    # At noon the sun mostly stands still, so a caption without the time would mislead.
     needs_time = clip.motion in SUN_PHRASES and scene.time == "noon"
     says_time = is_complete or needs_time or rng.random() < 0.7
     says_place = is_complete or rng.random() < 0.75

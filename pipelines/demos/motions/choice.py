@@ -1,7 +1,7 @@
-"""Which clips training shows, and the tenth of all combinations that it never does.
+"""Chooses the clips for training, and holds out a tenth of all combinations.
 
-A combination names the motion too: a red boat at noon may be held out sailing left and known sailing right, so that
-a prompt can only be followed by putting together what was learnt apart.
+A combination includes the motion: a red boat at noon may be held out sailing left and trained sailing right, so that a
+held-out prompt can only be followed by combining what was learnt separately.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipelines.demos.postcards import Scene, Subject
 HELD_OUT_ONE_IN = 10
 STILL_SHARE = 0.07
 FAINT = ("snow falls", "lights blink", STILL)
-"""Motions that change few pixels or none: a denoiser learns them last."""
+"""Motions that change few pixels or none, which a denoiser learns last."""
 
 Combination = tuple[str, str, str, str, str]
 """Motion, time, place, kind, colour."""
@@ -35,20 +35,20 @@ def list_combinations(motion: str) -> Iterator[Combination]:
 
 @functools.cache
 def is_combination_held_out(combination: Combination) -> bool:
-    # The salt that, of six thousand, holds out some of every motion and never all that shows one attribute.
+    # Of six thousand salts, this one holds out some clips of every motion, and never all clips with some attribute.
     digest = hashlib.sha256("|".join(("motions-862", *combination)).encode()).digest()
     return int.from_bytes(digest[:4], "big") % HELD_OUT_ONE_IN == 0
 
 
 def is_held_out(clip: Clip) -> bool:
-    """Whether training never shows this combination."""
+    """Returns whether this combination is held out from training."""
     scene = clip.scene
     kind, colour = (scene.subjects[0].kind, scene.subjects[0].colour) if scene.subjects else (NOBODY, "")
     return is_combination_held_out((clip.motion, scene.time, scene.place, kind, colour))
 
 
 def draw_clip(rng: np.random.Generator, *, faint_share: float = 0.0) -> Clip:
-    """A clip of the training distribution: never a held-out one. `faint_share` of the clips come from FAINT alone."""
+    """Draws a clip for training, never a held-out one; a share `faint_share` of clips have a motion in FAINT."""
     if faint_share and rng.random() < faint_share:
         motion = _pick(rng, FAINT)
     else:
@@ -59,7 +59,7 @@ def draw_clip(rng: np.random.Generator, *, faint_share: float = 0.0) -> Clip:
 
 
 def draw_clip_of(motion: str, rng: np.random.Generator) -> Clip:
-    """Any clip with this motion, also a held-out one."""
+    """Draws any clip with this motion, held-out ones included."""
     setting = SETTINGS[_pick(rng, MOVING) if motion == STILL else motion]
     place = _pick(rng, tuple(setting.kinds))
     kind = _pick(rng, setting.kinds[place])

@@ -1,10 +1,11 @@
 """What a clip shows: a postcard and one motion, and which postcards each motion suits.
 
-The settings are few on purpose. Where a motion has one or two natural places (boats sail on the ocean, the sun sets
+The settings are few on purpose: with one or two natural places for each motion (boats sail on the ocean, the sun sets
 over a low horizon), a tiny model spends its weights on the motion instead of on combinations nobody asks for. Purple
-and orange are left out: at 128 pixels they are the colours most easily taken for blue and red. Only falling snow comes
-with clouds; stars would look like snowflakes that got stuck.
-Not here: which clips are drawn (choice.py), how they look (rendering.py), how they are told (captions.py).
+and orange are left out because at 128 pixels they are most easily mistaken for blue and red. Only falling snow comes
+with clouds; stars would look like motionless snowflakes.
+
+Not here: which clips are drawn (choice.py), how they look (rendering.py), how they are described (captions.py).
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ COLOURS = ("red", "blue", "yellow", "green", "white")
 
 
 class ClipError(ValueError):
-    """A motion that this small world does not have, or not in this scene."""
+    """A motion that does not exist in this small world, or not in this scene."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """The postcards that a motion suits: kinds of subjects by place. A time may stand twice, to be drawn more often."""
+    """The postcards that suit a motion: kinds of subjects by place. A time listed twice is drawn more often."""
 
     times: tuple[str, ...]
     kinds: dict[str, tuple[str, ...]]
@@ -48,7 +49,7 @@ FLYING = Setting(
     times=TIMES,
     kinds={"mountains": ("hot-air balloon",), "meadow": ("hot-air balloon",), "ocean": ("hot-air balloon",)},
 )
-# A low horizon leaves the sun its way. At noon only the word tells which way it goes.
+# A low horizon leaves the sun room to move. At noon only the caption tells in which direction it moves.
 SUN_KINDS = {"ocean": (NOBODY, "lighthouse"), "desert": (NOBODY, "cactus"), "meadow": (NOBODY, "house")}
 SETTINGS = {
     "sails left": SAILING,
@@ -58,7 +59,7 @@ SETTINGS = {
     "balloon rises": FLYING,
     "balloon drifts left": FLYING,
     "balloon drifts right": FLYING,
-    # No sunrise: flakes vanish before its pale sky.
+    # Sunrise is left out, because flakes are invisible in front of its pale sky.
     "snow falls": Setting(
         times=("noon", "sunset", "night"),
         kinds={"snowy hills": (NOBODY, "house", "pine trees"), "mountains": (NOBODY, "pine trees"), "city": (NOBODY,)},
@@ -73,7 +74,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Clip:
-    """A postcard and what moves in it; a still clip may show the postcard of any motion."""
+    """A postcard and its motion; a still clip may show any motion's postcard."""
 
     scene: Scene
     motion: str
@@ -89,7 +90,7 @@ class Clip:
 
 
 def list_colours(kind: str) -> tuple[str, ...]:
-    """The colours a kind of subject comes in; plants are green."""
+    """Lists the colours that a kind of subject may have; plants are green."""
     if kind == NOBODY:
         return ("",)
     return ("green",) if kind in ("cactus", "pine trees") else COLOURS

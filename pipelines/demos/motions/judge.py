@@ -1,12 +1,15 @@
-"""Reads a clip back: which motion happened, and the attributes of its postcard.
+"""Classifies a clip: its motion, and the attributes of its postcard.
 
-Pixel rules, because a motion leaves plain traces: lamps go up and down in place, everything else is a pattern that
-shifts. How far it shifts comes from correlating what changes with what changes two frames later; what it is, from where
-the change happens and from whether the whole light changes with it. Frames are halved, traces are taken over all of
-them and noise sets its own threshold, so soft and noisy clips are read as well as sharp ones.
-Time, place, subject and colour are read by the judge of still postcards on three frames.
-On 400 fresh clips, half of each size, sharp or softened (blur 1.2 px, noise 6): every motion right, 99.8 % of the
-attributes; tests repeat it on fewer.
+Motions are recognised by rules on pixels, because they leave clear traces: lamps change brightness in place, everything
+else is a pattern that shifts. The shift comes from correlating changes with those two frames later; the kind of motion
+from where the change happens and whether the whole light changes too. Frames are halved in size, traces use all of them
+and the threshold adapts to the noise, so that soft and noisy clips are read as well as sharp ones.
+
+The judge of still postcards reads time, place, subject and colour from three frames.
+
+On 400 fresh clips, half of each size, sharp or softened (blur 1.2 px, noise 6), it gets every motion and 99.8 % of the
+attributes right; tests repeat this on fewer clips.
+
 Not here: the judge of still postcards (../judge.py), any opinion on beauty.
 """
 
@@ -22,11 +25,11 @@ from pipelines.demos.judge import Verdict, judge, score
 from pipelines.demos.motions.clip import STILL, Clip
 from pipelines.demos.postcards import Scene, Subject
 
-UNCLEAR = "unclear"  # something changes, but it is no motion of this world
-LOOKS = (0.25, 0.5, 0.75)  # of the clip: where the still judge looks
-LAG = 2  # frames between two looks at what changes
+UNCLEAR = "unclear"  # something changes, but not as any of MOTIONS
+LOOKS = (0.25, 0.5, 0.75)  # shares of the clip at which the still judge looks
+LAG = 2  # frames between the two changes that are correlated
 
-# Thresholds lie between what clips of different motions show, sharp or softened.
+# Thresholds lie between the values of different motions' clips, sharp or softened.
 ACTIVE_LEVELS = 9.0  # of 255: a pixel that varies more is part of a motion; at least ACTIVE_NOISES times the noise
 ACTIVE_NOISES = 3.0
 ACTIVE_SHARE = 0.004  # of the picture; blinking lamps have 0.010 and more, a still clip none
@@ -39,7 +42,7 @@ BOAT_MIDDLE = 0.54  # a boat's change lies at 0.61 and lower, a balloon's at 0.5
 
 
 def judge_motion(frames: np.ndarray) -> str:
-    """Which of MOTIONS the uint8 frames (THWC) show, or UNCLEAR."""
+    """Returns which of MOTIONS the uint8 frames (THWC) show, or UNCLEAR."""
     traces = measure_traces(frames)
     if traces.active < ACTIVE_SHARE:
         return STILL
@@ -57,12 +60,12 @@ def judge_motion(frames: np.ndarray) -> str:
 
 
 def score_clip(frames: np.ndarray, clip: Clip) -> dict[str, bool]:
-    """Which attributes of the clip the frames have: `motion`, and those of judge.score but the weather."""
+    """Returns which attributes of the clip the frames have: `motion`, and those of judge.score except the weather."""
     return score_clips([frames], [clip])[0]
 
 
 def score_clips(videos: Sequence[np.ndarray], clips: Sequence[Clip]) -> list[dict[str, bool]]:
-    """`score_clip` of each; faster together, since the judge reads 64 pictures at a time."""
+    """Returns `score_clip` of each clip; this is faster together, since the judge reads 64 pictures at a time."""
     pictures = [frames[round(look * (len(frames) - 1))] for frames in videos for look in LOOKS]
     verdicts = judge(pictures)
     results = []
@@ -77,7 +80,7 @@ def score_clips(videos: Sequence[np.ndarray], clips: Sequence[Clip]) -> list[dic
 
 
 def _merge(looks: Sequence[Verdict], scene: Scene) -> Verdict:
-    """One verdict: time and place from the middle; what was asked for counts where it is seen, an extra if it stays.
+    """Merges verdicts: time and place from the middle frame, requested subjects seen in any, extra ones seen in all.
 
     A mover passes places where no still postcard has it, and a noon sun passes one where postcards have balloons.
     """
@@ -99,12 +102,12 @@ def _merge(looks: Sequence[Verdict], scene: Scene) -> Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Traces:
-    """What a motion leaves behind in the frames; lengths as shares of the picture."""
+    """The traces that a motion leaves in the frames; lengths are shares of the picture."""
 
     active: float  # share of pixels that vary
-    rhythm: float  # share of all change explained by one course of brightness
-    turns: int  # how often that course crosses its middle
-    right: float  # shift in a frame
+    rhythm: float  # share of all change explained by one brightness curve
+    turns: int  # how often that curve crosses its middle
+    right: float  # shift per frame
     down: float
     middle: float  # height of what changes, from the top
     sky: float  # share of the picture that ends brighter or darker than it began
@@ -138,13 +141,13 @@ def _halve(frames: np.ndarray) -> np.ndarray:
 
 
 def _measure_noise(small_THWC: np.ndarray) -> float:
-    """What is left of a middling pixel's course after its even changes are taken out."""
+    """Returns the median pixel's noise: its second difference over time, which removes steady changes."""
     bend_THWC = small_THWC[:-2] - 2 * small_THWC[1:-1] + small_THWC[2:]
     return float(np.median(bend_THWC.std(axis=0))) / 6**0.5
 
 
 def _find_rhythm(change_TN: np.ndarray) -> tuple[float, int]:
-    """How much of the change follows one course of brightness, and how often that course turns."""
+    """Returns how much of the change follows one brightness curve, and how often that curve crosses its middle."""
     if not change_TN.size:
         return 0.0, 0
     values, vectors = np.linalg.eigh(change_TN @ change_TN.T)
@@ -154,11 +157,11 @@ def _find_rhythm(change_TN: np.ndarray) -> tuple[float, int]:
 
 
 def _find_shift(small_THWC: np.ndarray) -> tuple[float, float]:
-    """Pixels right and down in a frame by which the changing pattern moves."""
+    """Returns by how many pixels per frame the changing pattern moves right and down."""
     step_THWC = small_THWC[LAG:] - small_THWC[:-LAG]
     height, width = step_THWC.shape[1:3]
     waves = np.fft.rfft2(step_THWC, axes=(1, 2))
-    # Slow waves are the sky's change of light, which has no place.
+    # The lowest frequencies are the sky's change of light, which has no position.
     waves[:, :2, :2] = 0
     waves[:, -1:, :2] = 0
     cross_HW = np.fft.irfft2((np.conj(waves[:-LAG]) * waves[LAG:]).sum(axis=(0, 3)), s=(height, width))
@@ -169,7 +172,7 @@ def _find_shift(small_THWC: np.ndarray) -> tuple[float, float]:
 
 
 def _measure_sky(small_THWC: np.ndarray) -> float:
-    """Share of the picture that ends plainly brighter or darker than it began."""
+    """Returns the share of the picture that ends clearly brighter or darker than it began."""
     count, height, width, _ = small_THWC.shape
     block = 4
     cut = small_THWC[:, : height // block * block, : width // block * block]

@@ -1,7 +1,7 @@
-"""From a clip to its frames: the landscape is drawn once where it can be, the mover anew in each frame.
+"""Renders a clip's frames: the landscape once if possible, the mover anew in each frame.
 
-A mover covers about two fifths of the picture whatever the number of frames, at an even pace, and never leaves it.
-Movers land on whole supersampled pixels, so that their shape is the same in every frame.
+A mover travels about two fifths of the picture whatever the number of frames, at constant speed, and never leaves it.
+Movers are placed on whole supersampled pixels, so that their shape is the same in every frame.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pipelines.demos.postcards.rendering import LOW_SUN, paint_landscape, place_
 from pipelines.demos.postcards.subjects import Spot, draw_subject, find_spot
 
 FRAMES = 17
-BLINK_FRAMES = 8  # from lit to lit
+BLINK_FRAMES = 8  # period of blinking
 
-# Smaller than on a still postcard: the mover needs room to move in.
+# The mover is smaller than on a still postcard, to have room to move.
 SCALES = {"hot-air balloon": 0.9}
-UNLIT_GAIN = 0.88  # what a house or lighthouse keeps of its brightness when its lamps are off
+UNLIT_GAIN = 0.88  # brightness of a house or lighthouse with its lamps off
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """From where to where the mover goes, as shares of width and height."""
+    """The start and end of the mover's path, as shares of width and height."""
 
     start: tuple[float, float]
     end: tuple[float, float]
@@ -40,7 +40,7 @@ class Course:
 
 
 def render_clip(clip: Clip, width: int, height: int, frames: int = FRAMES) -> np.ndarray:
-    """The clip as uint8 (frames, height, width, 3); the same clip and size give the same frames."""
+    """Renders the clip as uint8 (frames, height, width, 3); the same clip and size give the same frames."""
     shares = np.linspace(0, 1, frames)
     if clip.motion in ("sun sets", "sun rises"):
         return np.stack([_render_sun(clip, width, height, float(share)) for share in shares])
@@ -101,13 +101,13 @@ def _find_course(clip: Clip, layout: Composition, y: float) -> Course:
 
 # ---- the sun ---------------------------------------------------------------------------------------------------------
 
-# What the light turns into, and how far, when the sun stands at its lowest and at its highest.
+# The light that is mixed in, and its share, when the sun is at its lowest and at its highest.
 LOW_LIGHTS = {"sunrise": ("night", 0.34), "sunset": ("night", 0.42), "noon": ("sunset", 0.28)}
 HIGH_LIGHTS = {"sunrise": ("noon", 0.45), "sunset": ("noon", 0.18), "noon": ("noon", 0.0)}
-HIGHEST_SUN = 0.17  # of the height, from the top
+HIGHEST_SUN = 0.17  # share of the height, from the top
 LOWEST_NOON_SUN = 0.45
-DIP = 0.06  # how far below its place on a still postcard the sun starts or ends, in shorter sides
-SUN_RADIUS = 0.14  # in shorter sides; what moves is larger and plainer than on a still postcard
+DIP = 0.06  # how far below its position on a still postcard the sun starts or ends, in shorter sides
+SUN_RADIUS = 0.14  # in shorter sides; the moving sun is larger and plainer than on a still postcard
 SUNRISE_DISC = (255, 226, 96)
 
 
@@ -126,7 +126,7 @@ def _render_sun(clip: Clip, width: int, height: int, share: float) -> np.ndarray
 
 
 def _find_sun_light(time: str, climbed: float) -> Light:
-    """The light of the time itself at half height, darker below and brighter above; the sun keeps its own colours."""
+    """Returns the time's light at half height, darker below and brighter above; the sun keeps its own colours."""
     middle = LIGHTS[time]
     toward, most = (LOW_LIGHTS if climbed < 0.5 else HIGH_LIGHTS)[time]
     mixed = mix_lights(middle, LIGHTS[toward], most * abs(2 * climbed - 1))
@@ -137,13 +137,13 @@ def _find_sun_light(time: str, climbed: float) -> Light:
 # ---- snow and lamps --------------------------------------------------------------------------------------------------
 
 SNOW_FIELDS = 3
-# (radius, fall in a frame, flakes along a shorter side): near flakes are large and fast
+# (radius, fall per frame, flakes along a shorter side): near flakes are large and fast
 SNOW_LAYERS = ((0.030, 0.026, 3), (0.020, 0.016, 3))
 SNOW = (252, 253, 255)
 
 
 def _let_snow_fall(picture: np.ndarray, seed: int, frames: int) -> np.ndarray:
-    """Flakes over the picture; one that leaves at the bottom comes in again at the top."""
+    """Draws falling flakes over the picture; one that leaves at the bottom returns at the top."""
     height, width = picture.shape[:2]
     unit = min(width, height) * SUPERSAMPLING
     rng = np.random.default_rng((seed % SNOW_FIELDS, 2))
@@ -162,7 +162,7 @@ def _let_snow_fall(picture: np.ndarray, seed: int, frames: int) -> np.ndarray:
 
 
 def _draw_flakes(rng: np.random.Generator, width: int, height: int, *, radius: float, rows: int) -> np.ndarray:
-    """A supersampled mask of flakes on a loose grid, which joins itself at top and bottom."""
+    """Draws a supersampled mask of flakes on a jittered grid, which tiles vertically."""
     wide, tall = width * SUPERSAMPLING, height * SUPERSAMPLING
     unit = min(wide, tall)
     down, across = round(rows * tall / unit), round(rows * wide / unit)
@@ -180,7 +180,7 @@ def _draw_flakes(rng: np.random.Generator, width: int, height: int, *, radius: f
 
 
 def _blink(scene: Scene, width: int, height: int, frames: int) -> np.ndarray:
-    """Lamps on, for one frame half on, off, half on again."""
+    """Renders lamps that are on, half on for one frame, off, and half on again."""
     phases = np.cos(2 * np.pi * np.arange(frames) / BLINK_FRAMES)
     levels = [float(level) for level in (0.5 + 1.1 * phases).round(3).clip(0, 1)]
     pictures = {level: _render_lamps(scene, width, height, level) for level in set(levels)}

@@ -1,7 +1,7 @@
-"""The words of the motions; a more usual phrase stands in its row more than once.
+"""The phrases for the motions; a more common phrase is listed more than once.
 
 Every phrase of a motion names its direction, and no phrase of one motion fits another. {it} is the thing that moves or
-shines, already with its article.
+shines, with its article.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """The data set "postcards": pictures and captions that a very small model can learn to match.
 
 The demo checkpoints are a few megabytes, so their world has to be small as well: time of day x place x subject x
-colour x weather, drawn as flat travel posters. What a caption can say is drawn large and plainly; what it cannot say
-(ridge shapes, clouds, stars, positions) comes from a handful of fixed variants, because a tiny model averages whatever
-it cannot predict and the average is blur. A scene renders at every size. A tenth of the combinations is never drawn
-for training, so that following a prompt can be told apart from remembering one.
+colour x weather, drawn as flat travel posters. Everything that captions name is drawn large and plainly; everything
+else (ridge shapes, clouds, stars, positions) has a handful of fixed variants, because a tiny model averages whatever it
+cannot predict and the average is blur. A scene renders at every size. A tenth of the combinations is held out from
+training, so that following a prompt can be told apart from remembering one.
+
 Read scene, choice, words, captions; then light, canvas, layout, sky, places, subjects, rendering.
-Not here: reading a picture back into attributes (judge.py), pictures that move (motions/), training.
+
+Not here: classifying a picture's attributes (judge.py), pictures that move (motions/), training.
 """
 
 from pipelines.demos.postcards.captions import describe, held_out_prompts, vocabulary_text

@@ -16,7 +16,7 @@ Point = tuple[float, float]
 
 
 class Canvas:
-    """A supersampled picture with lengths relative to the shorter side and places relative to both."""
+    """A supersampled picture with lengths relative to the shorter side and positions relative to both."""
 
     def __init__(self, sky: np.ndarray, light: Light) -> None:
         image = Image.fromarray(sky)
@@ -28,7 +28,7 @@ class Canvas:
         self.glows: list[tuple[float, float, float, Rgb]] = []
 
     def copy(self) -> Canvas:
-        """The same picture so far, to be drawn on separately."""
+        """Copies the current picture, to be drawn on separately."""
         twin = copy.copy(self)
         twin.image = self.image.copy()
         twin.pen = ImageDraw.Draw(twin.image)
@@ -36,13 +36,13 @@ class Canvas:
         return twin
 
     def land(self, colour: Rgb, depth: float = 0.0) -> Rgb:
-        """A landscape colour under this light, `depth` of the way into the haze."""
+        """Returns a landscape colour under this light, `depth` of the way into the haze."""
         light = self.light
         red, green, blue = (round(c * gain) for c, gain in zip(colour, light.land_gain, strict=True))
         return mix((red, green, blue), light.haze, light.land_haze + depth * (1 - light.land_haze))
 
     def paint(self, colour: Rgb) -> Rgb:
-        """A subject's colour under this light: changed far less than the landscape, so that it keeps its name."""
+        """Returns a subject's colour under this light, changed far less than a landscape's to keep its name."""
         red, green, blue = (round(c * gain) for c, gain in zip(colour, self.light.subject_gain, strict=True))
         return red, green, blue
 
@@ -57,7 +57,7 @@ class Canvas:
         self.pen.rounded_rectangle((*start, *end), radius=radius, fill=colour)
 
     def slope(self, outline: Sequence[Point], top: Rgb, bottom: Rgb) -> None:
-        """Everything under the outline, from left edge to right edge, as a vertical gradient."""
+        """Fills everything under the outline, from left edge to right edge, with a vertical gradient."""
         first_row = max(0, int(min(y for _, y in outline)))
         rows = self.height - first_row
         share = np.linspace(0, 1, rows)[:, None, None]
@@ -69,7 +69,7 @@ class Canvas:
         self.image.paste(gradient, (0, first_row), mask)
 
     def glow(self, centre: Point, radius: float, colour: Rgb) -> None:
-        """Light added over the finished picture."""
+        """Adds a glow, which is drawn over the finished picture."""
         self.glows.append((*centre, radius, colour))
 
     def finish(self) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""Telling a scene in one of many phrasings, often with attributes left unsaid.
+"""Describes a scene in one of many phrasings, which often omit attributes.
 
-A caption may leave out, never invent; what is left out has a usual meaning (no weather named: mostly clear).
+A caption may omit but never invent; an omitted attribute has a usual value (no weather named: mostly clear).
 Not here: the words themselves (words.py).
 """
 
@@ -25,17 +25,17 @@ from pipelines.demos.postcards.words import (
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> str:
-    """One of many captions for the scene, often leaving some attributes unsaid."""
+    """Returns one of many captions for the scene, which often omits some attributes."""
     return _describe(scene, rng, is_complete=False)
 
 
 def vocabulary_text(rng: np.random.Generator, count: int) -> Iterator[str]:
-    """Captions of `count` scenes, for a tokenizer to learn its words from."""
+    """Yields captions of `count` scenes, for a tokenizer to learn its words from."""
     return (describe(draw_any_scene(rng), rng) for _ in range(count))
 
 
 def held_out_prompts(count: int, seed: int = 0) -> list[tuple[str, Scene]]:
-    """Prompts that state every attribute of scenes never trained on: 70 % one subject, 15 % two, 15 % none."""
+    """Returns prompts that state every attribute of held-out scenes: 70 % one subject, 15 % two, 15 % none."""
     rng = np.random.default_rng(seed)
     prompts = []
     for index in range(count):
@@ -64,7 +64,7 @@ def name_subject(subject: Subject, rng: np.random.Generator, *, says_colour: boo
 
 def _describe(scene: Scene, rng: np.random.Generator, *, is_complete: bool) -> str:
     is_complete = is_complete or rng.random() < 0.3
-    # Unsaid weather mostly means clear, and an unnamed subject mostly means none: the words left out then still inform.
+    # Omitted weather mostly means clear, and an omitted subject mostly means none, so that omissions are informative.
     says_subjects = bool(scene.subjects) and (is_complete or rng.random() < 0.95)
     says_time = is_complete or rng.random() < 0.7
     says_place = is_complete or rng.random() < 0.75
@@ -88,7 +88,7 @@ def _describe(scene: Scene, rng: np.random.Generator, *, is_complete: bool) -> s
 
 
 def vary_case(caption: str, rng: np.random.Generator) -> str:
-    """As people type: with a capital or none, now and then all capitals, with a full stop or none."""
+    """Varies a caption as people type: with or without a capital and a full stop, sometimes all in capitals."""
     case = rng.random()
     if case < 0.5:
         caption = caption[0].upper() + caption[1:]

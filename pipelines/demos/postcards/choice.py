@@ -1,6 +1,6 @@
-"""Which scenes training shows, and the tenth of all combinations that it never does.
+"""Chooses the scenes for training, and holds out a tenth of all combinations.
 
-Following a prompt can only be told apart from remembering one where the combination was never drawn.
+Following a prompt can only be told apart from remembering one if the combination was never in training.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pipelines.demos.postcards.scene import COLOURS, PLACES, SUBJECTS, TIMES, Sc
 
 HELD_OUT_ONE_IN = 10
 
-# Where a caption that names no place should lead.
+# The usual place of a subject, which a caption without a place means.
 HOME = {
     "sailboat": "ocean",
     "lighthouse": "ocean",
@@ -28,13 +28,13 @@ HOME = {
 
 @functools.cache
 def _is_combination_held_out(combination: tuple[str, ...]) -> bool:
-    # The salt that, of a few hundred, spreads the held-out tenth evenly over times, places, subjects and colours.
+    # Of a few hundred salts, this one spreads the held-out tenth evenly over times, places, subjects and colours.
     digest = hashlib.sha256("|".join(("postcards-237", *combination)).encode()).digest()
     return int.from_bytes(digest[:4], "big") % HELD_OUT_ONE_IN == 0
 
 
 def is_held_out(scene: Scene) -> bool:
-    """Whether training never shows this combination; scenes without a subject are told apart by their weather."""
+    """Returns whether this combination is held out; scenes without a subject are distinguished by their weather."""
     if not scene.subjects:
         return _is_combination_held_out((scene.time, scene.place, "none", scene.weather))
     return any(
@@ -68,7 +68,7 @@ def draw_any_scene(rng: np.random.Generator) -> Scene:
 
 
 def draw_scene(rng: np.random.Generator) -> Scene:
-    """A scene of the training distribution: never a held-out one."""
+    """Draws a scene for training, never a held-out one."""
     while is_held_out(scene := draw_any_scene(rng)):
         pass
     return scene

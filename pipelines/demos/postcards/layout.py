@@ -1,7 +1,7 @@
-"""Where things stand: all that no caption says, from the scene's layout seed.
+"""Composition: everything that captions do not name, such as positions, drawn from the scene's layout seed.
 
-A handful of fixed variants and narrow jitters, because a tiny model averages whatever it cannot predict and the
-average is blur.
+It has only a handful of fixed variants and narrow jitters, because a tiny model averages whatever it cannot predict and
+the average is blur.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pipelines.demos.postcards.scene import Scene
 
 @dataclass(frozen=True, kw_only=True)
 class Composition:
-    """What no caption says: a few fixed variants and narrow jitters, drawn from the scene's layout seed."""
+    """Everything that captions do not name: a few fixed variants and narrow jitters, drawn from the layout seed."""
 
     is_mirrored: bool
     ridge: int

@@ -1,6 +1,6 @@
-"""What a time of day does to colours: sky, land and subjects under sunrise, noon, sunset and night.
+"""The light of a time of day: colours of sky, land and subjects at sunrise, noon, sunset and night.
 
-Lights can be mixed: a sun that moves passes through them.
+Lights can be mixed, for a sun that moves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUBJECT_SHADES: dict[str, Rgb] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Light:
-    """The colours of the sky and what becomes of everything under it."""
+    """The colours of the sky, and how they change everything under it."""
 
     sky: tuple[Rgb, ...]
     disc: Rgb
@@ -121,7 +121,7 @@ LIGHTS = {
 }
 
 
-# At night one gain for all would turn sand grey and snow into blue hills.
+# At night the same gain for all places would turn sand grey and snow into blue hills.
 NIGHT_LAND_GAINS = {"desert": (0.50, 0.43, 0.60), "snowy hills": (0.64, 0.70, 0.85)}
 
 
@@ -133,7 +133,7 @@ def find_light(scene: Scene) -> Light:
 
 
 def mix_lights(start: Light, end: Light, share: float) -> Light:
-    """`share` of the way from one light to another; whether windows are lit stays as it was."""
+    """Mixes two lights, `share` of the way from `start` to `end`; whether windows are lit stays as in `start`."""
 
     def between(a: Any, b: Any) -> Any:
         if isinstance(a, tuple):

@@ -1,4 +1,4 @@
-"""The six places under the sky, as flat travel posters; each stretches with the picture."""
+"""Paints the six places under the sky as flat travel posters; each stretches with the picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipelines.demos.postcards.light import mix
 
 
 def _hill(canvas: Canvas, layout: Composition, *, base: float, swing: float, waves: float, shift: float) -> list[Point]:
-    """A smooth ridge line; the layout's variant only moves its phase."""
+    """Returns a smooth ridge line; the layout's variant only moves its phase."""
     steps = np.linspace(0, 1, 25)
     along = (1 - steps if layout.is_mirrored else steps) * waves + shift + layout.ridge / 3
     rise = np.sin(2 * np.pi * along) + 0.35 * np.sin(4 * np.pi * along + 1.0)
@@ -113,7 +113,7 @@ def _paint_meadow(canvas: Canvas, layout: Composition, horizon: float) -> None:
         canvas.ellipse((x, y - 0.018 * unit), (0.015 * unit, 0.015 * unit), petal)
 
 
-# (x of width, width of width, height in shorter sides)
+# (x and width as shares of the picture's width, height in shorter sides)
 SKYLINES = (
     ((0.00, 0.15, 0.24), (0.17, 0.13, 0.36), (0.32, 0.17, 0.20), (0.51, 0.14, 0.31), (0.67, 0.15, 0.23),
      (0.84, 0.16, 0.34)),

@@ -1,4 +1,4 @@
-"""From a scene to its picture: sky, disc, clouds, place, subjects, from back to front."""
+"""Renders a scene's picture from back to front: sky, sun or moon, clouds, place, subjects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pipelines.demos.postcards.subjects import draw_subject, find_spot
 
 SHORTEST_SIDE = 32
 
-# How far the low sun stands above the horizon, in shorter sides: behind the place's skyline, never hidden by it.
+# Height of the low sun above the horizon, in shorter sides, such that the place's skyline never hides it.
 LOW_SUN = {"ocean": 0.045, "mountains": 0.27, "desert": 0.13, "meadow": 0.13, "city": 0.30, "snowy hills": 0.15}
 
 
 def render(scene: Scene, width: int, height: int) -> np.ndarray:
-    """The scene as uint8 (height, width, 3); the same scene and size give the same picture."""
+    """Renders the scene as uint8 (height, width, 3); the same scene and size give the same picture."""
     layout = compose(scene)
     sun = place_sun(scene, layout, width, height)
     canvas = paint_landscape(scene, width, height, light=find_light(scene), sun=sun)
@@ -29,13 +29,13 @@ def render(scene: Scene, width: int, height: int) -> np.ndarray:
 
 
 def place_sun(scene: Scene, layout: Composition, width: int, height: int) -> Point:
-    """Where the sun or moon stands, in pixels of the finished picture."""
+    """Returns the position of the sun or moon, in pixels of the finished picture."""
     low = layout.horizon * height - LOW_SUN[scene.place] * min(width, height)
     return layout.sun_x * width, low if scene.time in ("sunrise", "sunset") else 0.15 * height
 
 
 def paint_landscape(scene: Scene, width: int, height: int, *, light: Light, sun: Point) -> Canvas:
-    """All that stands behind the subjects."""
+    """Paints everything behind the subjects."""
     if min(width, height) < SHORTEST_SIDE:
         raise SceneError(f"{width=} {height=}: both must be at least {SHORTEST_SIDE}")
     layout = compose(scene)

@@ -1,6 +1,6 @@
 """What a postcard shows: time of day x place x subjects x colours x weather, checked where it is built.
 
-Not here: which scenes are drawn (choice.py), how they look (rendering.py), how they are told (captions.py).
+Not here: which scenes are drawn (choice.py), how they look (rendering.py), how they are described (captions.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ WEATHERS = ("clear", "clouds")
 
 
 class SceneError(ValueError):
-    """A scene that this small world does not have."""
+    """A scene that does not exist in this small world."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """All that decides a picture; `layout` seeds what no caption states. Two subjects stand left and right."""
+    """Everything that determines a picture; `layout` seeds what no caption names. Two subjects stand left and right."""
 
     time: str
     place: str

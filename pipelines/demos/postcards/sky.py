@@ -51,7 +51,7 @@ def draw_disc(canvas: Canvas, centre: Point, *, is_moon: bool) -> None:
             canvas.ellipse((centre[0] + dx * radius, centre[1] + dy * radius), crater, (222, 216, 190))
 
 
-# (x of width, y of height, width in shorter sides)
+# (x as share of the width, y as share of the height, width in shorter sides)
 CLOUD_FIELDS = (
     ((0.16, 0.15, 0.36), (0.72, 0.27, 0.42), (0.42, 0.41, 0.26)),
     ((0.30, 0.24, 0.44), (0.86, 0.14, 0.32), (0.74, 0.42, 0.28)),

@@ -1,6 +1,6 @@
-"""The six subjects, drawn large and plainly around the colour that names them.
+"""Draws the six subjects large and plainly in the colour that captions name.
 
-Subjects keep their proportions and measure themselves against the shorter side of the picture.
+Subjects keep their proportions, and their size is relative to the picture's shorter side.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PONDS = {"sunrise": (118, 168, 200), "noon": (38, 132, 196), "sunset": (108, 74,
 
 @dataclass(frozen=True, kw_only=True)
 class Spot:
-    """Where a subject stands; called with an offset in subject sizes, right and up, it gives the point."""
+    """A subject's position; called with an offset right and up, in subject sizes, it returns the point."""
 
     x: float
     y: float
@@ -35,14 +35,14 @@ class Spot:
 
 @dataclass(frozen=True, kw_only=True)
 class _Coat:
-    """The colour a subject is named by, on its lit and on its shaded side."""
+    """The colour that captions name, on the subject's lit and shaded sides."""
 
     tone: Rgb
     shade: Rgb
 
 
 def find_spot(canvas: Canvas, subject: Subject, layout: Composition, x: float) -> Spot:
-    """Where the subject stands, `x` of the way from the left edge; a balloon hangs in the sky."""
+    """Returns the subject's position, `x` of the width from the left; a balloon is in the sky."""
     y = 0.40 if subject.kind == "hot-air balloon" else 0.86
     return Spot(x=x * canvas.width, y=y * canvas.height, size=layout.subject_scale * canvas.unit)
 

@@ -1,4 +1,4 @@
-"""The words of the captions; a more usual word stands in its row more than once."""
+"""The words of the captions; a more common word is listed more than once."""
 
 from __future__ import annotations
 

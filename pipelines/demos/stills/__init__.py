@@ -1,5 +1,5 @@
-"""What the picture demos share: an autoencoder, postcards as its latents, captions, and the course of a denoiser.
+"""Code that the picture demos share: autoencoder, albums of its latents, captions, and a denoiser's training stages.
 
-`demo_sdxl` and `demo_flux2` differ in what reads a caption and what denoises; everything a pixel or a word goes
-through before that is here.
+`demo_sdxl` and `demo_flux2` differ in text encoders and denoiser; everything that happens to pixels and words before
+these is here.
 """

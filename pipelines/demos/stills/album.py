@@ -1,4 +1,4 @@
-"""Postcards as latents: drawn and encoded once, learned from many times."""
+"""Albums of postcards: their latents, drawn and encoded once, and trained on many times."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,24 +13,24 @@ from pipelines.demos.stills.autoencoder import to_pixels
 from pipelines.demos.stills.captions import is_empty
 
 Encode = Callable[[np.ndarray], jax.Array]
-"""Pixels (B, 3, height, width) in [-1, 1] to latents."""
+"""Encodes pixels (B, 3, height, width) in [-1, 1] to latents."""
 ENCODED_TOGETHER = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Album:
-    """Pictures as latents, with the scenes they show; latents fp16 (N, 16, height / 16, width / 16)."""
+    """Latents fp16 (N, 16, height / 16, width / 16) of pictures, with the scenes they show."""
 
     width: int
     height: int
     latents: np.ndarray
     scenes: tuple[Scene, ...]
     empty_scenes: np.ndarray  # indices
-    crowded_scenes: np.ndarray  # indices of those with two subjects
+    crowded_scenes: np.ndarray  # indices of scenes with two subjects
 
 
 def draw_album(size: AlbumSize, encode: Encode, *, folder: Path) -> Album:
-    """Draws the postcards of one size and encodes them; kept in `folder`, so that a resumed run starts at once."""
+    """Draws and encodes the postcards of one size; `folder` keeps the latents, so that a resumed run starts at once."""
     rng = np.random.default_rng((4, size.width, size.height))
     scenes = tuple(draw_scene(rng) for _ in range(size.count))
     latents = keep_latents(

@@ -1,6 +1,6 @@
-"""Sizes of the autoencoder both picture demos decode with, and of the shallow one that teaches it.
+"""Sizes of the autoencoder of both picture demos, and of its shallow teacher.
 
-No attention in the middle, so that training on crops carries over to whole pictures of any shape.
+They have no attention in the middle block, so that training on crops carries over to whole pictures of any shape.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
 
 LATENT_CHANNELS = 16
 SHALLOW_CHANNELS = 4
-VAE_SCALE = 16  # pixels a latent, each way
+VAE_SCALE = 16  # pixels per latent, each way
 
 VAE_CONFIG: dict[str, Any] = {
     "down_block_types": ("DownEncoderBlock2D",) * 5,
@@ -27,7 +27,7 @@ VAE_CONFIG: dict[str, Any] = {
 }
 SCALING_FACTOR = 1.0  # mean and spread of the latents are folded into the quant convolutions
 
-# The teacher of the deep one: a level less, a latent covers 8 pixels each way.
+# The deep autoencoder's teacher has one level less: a latent covers 8 pixels each way.
 SHALLOW_VAE_CONFIG: dict[str, Any] = VAE_CONFIG | {
     "down_block_types": ("DownEncoderBlock2D",) * 4,
     "up_block_types": ("UpDecoderBlock2D",) * 4,
@@ -45,7 +45,7 @@ def build_shallow_vae() -> AutoencoderKL:
 
 
 def trace_and_initialise(build: Any, *arguments: Any, seed: int) -> tuple[TracedModule, dict[str, np.ndarray]]:
-    """A module for tracing, and PyTorch's own random initial parameters for it."""
+    """Returns a module for tracing, and PyTorch's random initial parameters for it."""
     torch.manual_seed(seed)
     initial = {name: value.detach().numpy() for name, value in build(*arguments).named_parameters()}
     with parameters_on_meta():

@@ -1,8 +1,8 @@
-"""Stage 1: a shallow autoencoder, on crops first and on whole pictures last; deepen.py builds on it.
+"""Stage 1 trains a shallow autoencoder, first on crops and last on whole pictures; deepen.py builds on it.
 
-A fixed latent noise takes the place of a learned variance: the decoder learns to live with the small errors that the
-UNet will make, and there is no KL term to balance. Afterwards the mean and spread of the latents are folded into the
-quant convolutions, so that latents have mean 0 and deviation 1 a channel and the scaling factor is 1.
+A fixed latent noise replaces a learned variance: it makes the decoder robust to the small errors that the UNet will
+make, and there is no KL term to balance. Afterwards mean and deviation of the latents are folded into the quant
+convolutions, so that each channel has mean 0 and deviation 1 and the scaling factor is 1.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 COURSE = Course(steps=2200, muon_learning_rate=0.02, adam_learning_rate=2e-3, ema_decay=0.998)
 WHOLE_FROM = 0.85  # share of the steps after which whole pictures replace crops
-LATENT_NOISE = 0.06  # deviation, against latents of about 1
+LATENT_NOISE = 0.06  # deviation, for latents of about 1
 CROP = 64
-CROPS = 10  # a step
+CROPS = 10  # per step
 POOL = 1500  # pictures drawn once, cropped anew each step
 
 
@@ -52,23 +52,23 @@ def train_autoencoder(
 
 
 def is_hidden(name: str) -> bool:
-    """All convolutions but the first, the last and those at the latents."""
+    """Returns whether it belongs to a convolution other than the first, the last and those at the latents."""
     return not any(part in name for part in ("conv_in", "conv_out", "quant_conv"))
 
 
 def encode_mean(module: TracedModule, parameters: Mapping[str, jax.Array], pixels_BCHW: jax.Array) -> jax.Array:
-    """Latents without noise (B, C, H, W) of pixels in [-1, 1]."""
+    """Encodes pixels in [-1, 1] to latents (B, C, H, W) without noise."""
     moments = module.call(parameters, pixels_BCHW, method=_encode)
     return moments[:, : moments.shape[1] // 2]
 
 
 def to_pixels(pictures_BHWC: np.ndarray) -> np.ndarray:
-    """uint8 pictures to fp32 (B, 3, H, W) in [-1, 1]."""
+    """Turns uint8 pictures into fp32 (B, 3, H, W) in [-1, 1]."""
     return np.ascontiguousarray(pictures_BHWC.transpose(0, 3, 1, 2)).astype(np.float32) / 127.5 - 1.0
 
 
 def draw_pool(count: int) -> list[np.ndarray]:
-    """Postcards at 256 px, every third at 128 px."""
+    """Draws postcards at 256 px, every third one at 128 px."""
     rng = np.random.default_rng(1)
     sides = (256, 256, 128)
     return [render(draw_scene(rng), sides[index % 3], sides[index % 3]) for index in range(count)]
@@ -95,7 +95,7 @@ def _compute_loss(
     batch: Mapping[str, jax.Array],
     key: jax.Array,
 ) -> jax.Array:
-    """The pixel loss, and a light pull of the latents to 0."""
+    """Computes the pixel loss plus a small penalty on the latents' size."""
     pixels = batch["pixels"]
     latents = encode_mean(module, parameters, pixels)
     noisy = latents + LATENT_NOISE * jax.random.normal(key, latents.shape, latents.dtype)
@@ -104,7 +104,7 @@ def _compute_loss(
 
 
 def compute_pixel_loss(error: jax.Array) -> jax.Array:
-    """L1 + 2 MSE + half the L1 of the gradients (edges: windows, stars)."""
+    """Computes L1 + 2 MSE + half the L1 of the gradients, which stand for edges (windows, stars)."""
     edges = jnp.abs(jnp.diff(error, axis=2)).mean() + jnp.abs(jnp.diff(error, axis=3)).mean()
     return jnp.abs(error).mean() + 2.0 * jnp.square(error).mean() + 0.5 * edges
 
@@ -116,7 +116,7 @@ def normalise_latents(module: TracedModule, parameters: Parameters, pictures_BHW
     mean, deviation = (jnp.asarray(value) for value in (latents.mean((0, 2, 3)), latents.std((0, 2, 3))))
     folded = dict(parameters)
     weight, bias = parameters["quant_conv.weight"], parameters["quant_conv.bias"]
-    # The second half is the log-variance diffusers samples from: constant, the noise the decoder was trained with.
+    # The second half is the log-variance that diffusers samples with: the constant noise of the decoder's training.
     log_variance = jnp.full(SHALLOW_CHANNELS, 2 * jnp.log(LATENT_NOISE))
     folded["quant_conv.weight"] = jnp.concatenate(
         [weight[:SHALLOW_CHANNELS] / deviation[:, None, None, None], jnp.zeros_like(weight[SHALLOW_CHANNELS:])]
@@ -129,7 +129,7 @@ def normalise_latents(module: TracedModule, parameters: Parameters, pictures_BHW
 
 
 def measure_psnr(module: TracedModule, parameters: Mapping[str, jax.Array], pictures_BHWC: np.ndarray) -> float:
-    """Mean over pictures of the peak signal-to-noise ratio in dB of one encode and decode."""
+    """Returns the PSNR in dB of one encode and decode, averaged over pictures."""
 
     @jax.jit
     def reconstruct(parameters: Mapping[str, jax.Array], pixels: jax.Array) -> jax.Array:

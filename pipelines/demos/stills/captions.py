@@ -1,6 +1,6 @@
-"""What a training step reads under a picture: mostly a caption, now and then unknown words or none.
+"""The text of a training picture: mostly a caption, sometimes unknown words or none.
 
-Unknown words go with an empty landscape: what the model cannot draw becomes a calm view, never noise.
+Unknown words are paired with empty landscapes, so that prompts the model cannot draw become a calm view, never noise.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import numpy as np
 
 from pipelines.demos.postcards import Scene
 
-UNKNOWN_SHARE = 0.04  # captions of unknown words
-EMPTY_SHARE = 0.02  # captions of no words
+UNKNOWN_SHARE = 0.04  # share of captions with unknown words
+EMPTY_SHARE = 0.02  # share of captions without words
 
 COMMON_WORDS = (  # noqa: SIM905 - a list of a hundred quoted words reads worse
     "a the of in on with and over under by near at from for "
@@ -24,7 +24,7 @@ COMMON_WORDS = (  # noqa: SIM905 - a list of a hundred quoted words reads worse
 
 
 def draw_caption(describe: Callable[[], str], rng: np.random.Generator) -> tuple[str, bool]:
-    """A caption, mostly what `describe` says, and whether it is about the picture; else an empty one belongs to it."""
+    """Draws a caption, mostly from `describe`, and whether it fits the picture; unknown words need an empty scene."""
     lot = rng.random()
     if lot < UNKNOWN_SHARE:
         return _draw_unknown_words(rng), False
@@ -34,12 +34,12 @@ def draw_caption(describe: Callable[[], str], rng: np.random.Generator) -> tuple
 
 
 def is_empty(scene: Scene) -> bool:
-    """A clear landscape without a subject."""
+    """Returns whether a scene is a clear landscape without a subject."""
     return not scene.subjects and scene.weather == "clear"
 
 
 def _draw_unknown_words(rng: np.random.Generator) -> str:
-    """Common words that no postcard shows, and made-up ones."""
+    """Draws common words that no postcard shows, and made-up ones."""
     words = []
     for _ in range(rng.integers(1, 9)):
         if rng.random() < 0.75:

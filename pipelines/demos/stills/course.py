@@ -1,4 +1,4 @@
-"""A stage of a denoiser's training: which postcards a step learns from, and what it reads under each.
+"""A stage of a denoiser's training: the postcards and captions of each step.
 
 Captions are drawn anew each step; some are dropped to train classifier-free guidance.
 """
@@ -18,15 +18,15 @@ from pipelines.demos.stills.captions import draw_caption
 from pipelines.training.optimizer import Course, IsHidden
 from pipelines.training.trainer import Batch, Loss, Task, train
 
-DROPPED_SHARE = 0.08  # captions not shown at all
+DROPPED_SHARE = 0.08  # share of captions that are dropped
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """`channel_weights` say how much of the loss each latent channel is.
+    """A training stage; `channel_weights` are the latent channels' weights in the loss.
 
-    `crowded_share` of a batch, besides those drawn anyway, show two subjects: which of two colours is whose takes
-    longest to learn.
+    A further `crowded_share` of each batch shows two subjects, because it takes longest to learn which of two colours
+    belongs to which.
     """
 
     name: str
@@ -50,7 +50,7 @@ def train_stage(
     folder: Path,
     stop_after_s: float | None = None,
 ) -> dict[str, np.ndarray]:
-    """Returns the EMA parameters; resumes from `folder`. Batches: `latents`, `is_kept`, `size` and the tokens."""
+    """Returns the EMA parameters; resumes from `folder`. Batches have `latents`, `is_kept`, `size` and the tokens."""
     drawn = [draw_album(size, encode, folder=albums) for size in stage.sizes]
     draw = take_turns(
         stage.sizes,
@@ -78,7 +78,7 @@ def train_stage(
 
 
 def draw_batch(album: Album, tokenize: Tokenize, *, batch_size: int, step: int, crowded_share: float = 0.0) -> Batch:
-    """`latents` fp32 (B, C, h, w), `is_kept` (B,) 0 where the caption is dropped, `size` (B, 2) height and width."""
+    """Draws `latents` fp32 (B, C, h, w), `is_kept` (B,) 0 for dropped captions, `size` (B, 2) height and width."""
     rng = np.random.default_rng((5, step))
     chosen = np.where(
         rng.random(batch_size) < crowded_share,

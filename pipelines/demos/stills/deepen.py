@@ -1,11 +1,11 @@
-"""Stage 2: one level more for the autoencoder, so that a latent covers 16 pixels each way instead of 8.
+"""Stage 2 adds a level to the autoencoder, so that a latent covers 16 pixels each way instead of 8.
 
-A UNet's step costs what its grid costs; on 16x16 latents it learns to compose four times as fast as on 32x32. Trained
-from nothing, a deep autoencoder stays soft (26.9 dB after 25 minutes); so the shallow one of stage 1 is the teacher.
-Four of its latents become one by a Haar transform: four channels of averages, twelve of details, nothing lost. The
-deep encoder learns to give exactly these, the deep decoder to read them, each for itself: the outer levels are the
-teacher's own and stand still at first, so learning costs no more than the inner level; at the end the whole decoder
-learns from pixels.
+The cost of a UNet's step is proportional to its grid; on 16x16 latents it learns to compose four times as fast as on
+32x32. Trained from scratch, a deep autoencoder stays soft (26.9 dB after 25 minutes), so the shallow one of stage 1 is
+the teacher. A lossless Haar transform turns four of its latents into one, with four channels of averages and twelve of
+details. The deep encoder learns to output exactly these, and the deep decoder to decode them, separately. The outer
+levels are copied from the teacher and frozen at first, so only the inner level is trained; at the end the whole decoder
+is trained on pixels.
 """
 
 import time
@@ -46,18 +46,18 @@ OUTER = (
 
 
 def fold_latents(latents_BCHW: jax.Array) -> jax.Array:
-    """The teacher's latents (B, 4, H, W) as the deep ones (B, 16, H / 2, W / 2): a Haar transform of 2x2 squares."""
+    """Turns the teacher's latents (B, 4, H, W) into deep ones (B, 16, H / 2, W / 2) by a Haar transform."""
     batch, channels, height, width = latents_BCHW.shape
     squares = latents_BCHW.reshape(batch, channels, height // 2, 2, width // 2, 2)
     a, b, c, d = (squares[:, :, :, row, :, column] for row in (0, 1) for column in (0, 1))
-    # Half of Haar's own average: a deviation of about 0.9, and about 0.6 for the details.
+    # Half of Haar's average, which gives a deviation of about 0.9, and of about 0.6 for the details.
     return jnp.concatenate([(a + b + c + d) / 4, (a - b + c - d) / 2, (a + b - c - d) / 2, (a - b - c + d) / 2], axis=1)
 
 
 def deepen(
     teacher: Mapping[str, np.ndarray], *, mesh: Mesh, folder: Path, stop_after_s: float | None = None
 ) -> dict[str, np.ndarray]:
-    """Returns the deep AutoencoderKL's parameters (torch names), none when the time is over; resumes from `folder`."""
+    """Returns the deep AutoencoderKL's parameters (torch names), none at the time limit; resumes from `folder`."""
     deadline = time.monotonic() + stop_after_s if stop_after_s else None
     shallow, _ = architecture.trace_and_initialise(architecture.build_shallow_vae, seed=0)
     deep, initial = architecture.trace_and_initialise(architecture.build_vae, seed=1)
@@ -100,7 +100,7 @@ def deepen(
 
 
 def _take_outer(teacher: Mapping[str, jax.Array], initial: Mapping[str, np.ndarray]) -> Parameters:
-    """The teacher's outer levels under the deep module's names."""
+    """Returns the teacher's outer levels under the deep module's names."""
     outer: dict[str, jax.Array] = {}
     for name, value in teacher.items():
         if not name.startswith(OUTER):
@@ -109,7 +109,7 @@ def _take_outer(teacher: Mapping[str, jax.Array], initial: Mapping[str, np.ndarr
         if name.startswith("decoder.up_blocks."):
             parts[2] = str(int(parts[2]) + 1)
         deep_name = ".".join(parts)
-        # The first block after the new level takes its width.
+        # The first block after the new level has the new level's width as input.
         if deep_name.startswith("decoder.up_blocks.1.resnets.0."):
             continue
         assert initial[deep_name].shape == value.shape, deep_name
@@ -118,7 +118,7 @@ def _take_outer(teacher: Mapping[str, jax.Array], initial: Mapping[str, np.ndarr
 
 
 def _look_inside(shallow: TracedModule, teacher: Parameters, pool: list[np.ndarray]) -> dict[str, np.ndarray]:
-    """fp16 of what the teacher makes of each picture: `entrance` and `exit` of the inner level, folded `latents`."""
+    """Returns the teacher's fp16 features of each picture: the inner level's `entrance` and `exit`, and `latents`."""
 
     @jax.jit
     def look(parameters: Parameters, pixels: jax.Array) -> dict[str, jax.Array]:
@@ -151,7 +151,7 @@ def _draw_pictures(pool: list[np.ndarray], latents: np.ndarray, count: int, step
 def _compute_inner_loss(
     deep: TracedModule, parameters: Parameters, batch: Mapping[str, jax.Array], key: jax.Array
 ) -> jax.Array:
-    """Squared errors of the latents and of the exit's features, the latter in units of each channel's deviation."""
+    """Computes squared errors of the latents and of the exit's features, the latter in each channel's deviations."""
     encoded = deep.call(parameters, batch["entrance"], method=_encode_inner)[:, : architecture.LATENT_CHANNELS]
     latents = _disturb(batch["latents"], key)
     leaving = deep.call(parameters, latents, method=_decode_inner)
@@ -171,7 +171,7 @@ def _disturb(latents: jax.Array, key: jax.Array) -> jax.Array:
 
 
 def _with_variance(encoder: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The log-variance diffusers samples from: constant, the noise the decoder was trained with."""
+    """Sets the log-variance that diffusers samples with to the constant noise of the decoder's training."""
     weight, bias = (np.array(encoder[f"quant_conv.{end}"]) for end in ("weight", "bias"))
     weight[architecture.LATENT_CHANNELS :] = 0
     bias[architecture.LATENT_CHANNELS :] = 2 * np.log(LATENT_NOISE)

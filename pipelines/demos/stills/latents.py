@@ -1,4 +1,4 @@
-"""The autoencoder of the picture demos, how postcards become its latents, and what latents look like."""
+"""Trains the picture demos' autoencoder, and provides the encoder for albums and the linear map for previews."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ PREVIEW_PICTURES = 128
 
 
 def train_latents(*, mesh: Mesh, folder: Path, deadline: Deadline) -> tuple[dict[str, np.ndarray], Encode]:
-    """Parameters of the AutoencoderKL, and pixels to latents as its teacher gives them; resumes from `folder`."""
+    """Returns the AutoencoderKL's parameters, and an encoder that uses its teacher; resumes from `folder`."""
     shallow = deadline.finish(
         folder / "shallow-vae.safetensors",
         lambda left_s: train_autoencoder(mesh=mesh, folder=folder / "autoencoder", stop_after_s=left_s),
@@ -34,14 +34,14 @@ def train_latents(*, mesh: Mesh, folder: Path, deadline: Deadline) -> tuple[dict
 
 
 def fit_preview(album: Album, *, cells: int, pack: Callable[[np.ndarray], Any] = np.asarray) -> LatentsToRgb:
-    """The linear map from latents, packed as the model packs them, to `cells` x `cells` preview pixels each."""
+    """Fits the linear map from latents, packed as the model packs them, to `cells` x `cells` preview pixels each."""
     pictures = [render(scene, album.width, album.height) for scene in album.scenes[:PREVIEW_PICTURES]]
     latents = pack(album.latents[:PREVIEW_PICTURES].astype(np.float32))
     return fit_map(np.asarray(latents), np.stack(pictures), cells=cells)
 
 
 def _build_encode(shallow_values: Mapping[str, np.ndarray]) -> Encode:
-    """Latents as the teacher gives them, free of what the deep encoder gets wrong."""
+    """Returns an encoder by the teacher, whose latents are free of the deep encoder's errors."""
     shallow, _ = architecture.trace_and_initialise(architecture.build_shallow_vae, seed=0)
     parameters = {name: jnp.asarray(value) for name, value in shallow_values.items()}
     encode = jax.jit(lambda parameters, pixels: fold_latents(encode_mean(shallow, parameters, pixels)))

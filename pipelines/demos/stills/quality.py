@@ -1,6 +1,6 @@
-"""How well a picture demo follows prompts: 200 held-out ones, drawn and read by the committed judge.
+"""Measures how well a picture demo follows prompts: the committed judge scores pictures of 200 held-out prompts.
 
-`python -m pipelines.demos.stills.quality` prints the share of right attributes and writes a contact sheet. The
+`python -m pipelines.demos.stills.quality` prints the share of right attributes and writes a contact sheet. The held-out
 prompts ask for combinations of time, place, subject and colour that no training picture shows.
 """
 
@@ -56,7 +56,7 @@ def measure(
 
 
 def measure_autoencoder(folder: Path) -> float:
-    """PSNR in dB of the stored autoencoder on held-out postcards at 256x256."""
+    """Returns the PSNR in dB of the stored autoencoder on held-out postcards at 256x256."""
     import jax.numpy as jnp  # after registry.load, which chooses the backend before jax is imported
     from diffusers import AutoencoderKL
 
@@ -72,13 +72,13 @@ def measure_autoencoder(folder: Path) -> float:
 
 
 def _group(attribute: str, scene: Scene) -> str:
-    """`sailboat colour` and `house colour` count together, apart for pictures with two subjects."""
+    """Groups attributes for counting: `sailboat colour` and `house colour` together, but two subjects separately."""
     kind = attribute.split()[-1]
     return f"{kind}, two subjects" if len(scene.subjects) == 2 and kind in ("present", "colour") else kind
 
 
 def draw_sheet(family: Family, catalog: Catalog, *, shape: str, steps: int | None) -> Image.Image:
-    """The contact sheet of the page on the demo models: each prompt with seed 7."""
+    """Draws the contact sheet for the page on the demo models: each prompt with seed 7."""
     font = ImageFont.load_default(12)
     cells = []
     for prompt in SHEET_PROMPTS:

@@ -1,4 +1,4 @@
-"""What the text encoders of the picture demos are asked about a caption (training/reading.py)."""
+"""The questions that the picture demos' probes answer about a caption (demos/reading.py)."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ QUESTIONS = {
 
 
 def draw_question(rng: np.random.Generator) -> tuple[str, list[int]]:
-    """A caption, and what the picture under it shows."""
+    """Draws a caption, with the answers for the picture that it describes."""
     scene = draw_scene(rng)
     caption, is_about_scene = draw_caption(lambda: describe(scene, rng), rng)
     while not (is_about_scene or is_empty(scene)):
@@ -26,7 +26,7 @@ def draw_question(rng: np.random.Generator) -> tuple[str, list[int]]:
 
 
 def label(scene: Scene) -> list[int]:
-    """The answer to each of the QUESTIONS."""
+    """Returns the answer to each of the QUESTIONS."""
     answers = [TIMES.index(scene.time), PLACES.index(scene.place), WEATHERS.index(scene.weather)]
     kinds = [subject.kind for subject in scene.subjects]
     colours = {subject.kind: 1 + COLOURS.index(subject.colour) for subject in scene.subjects}

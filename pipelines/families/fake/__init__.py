@@ -2,10 +2,11 @@
 
 `--fake` serves every catalogue entry with it, so page, queue, files and restarts can be worked on and tested in
 seconds. It behaves like the real families where they can be seen: it loads, compiles each shape once, steps, previews,
-can be cancelled between steps. Pictures to start from tint the landscape with their mean colour, LoRAs with one of
-their own.
-Two prompts are test hooks, of this family only: one that contains "crash worker" kills its own process in the middle of
-denoising, as the kernel does when memory runs out; one that contains "fail please" raises a LumeshError.
+can be cancelled between steps. Input pictures tint the landscape with their mean colour, and each LoRA tints it with a
+colour derived from its ref.
+
+Two prompts are test hooks of this family only: "crash worker" anywhere in a prompt kills its own process in the middle
+of denoising, as the kernel does when memory runs out; "fail please" raises a LumeshError.
 """
 
 import os
@@ -30,15 +31,15 @@ LOAD_S = 0.3
 COMPILE_S = 1.0
 UNLOAD_S = 0.3
 STEP_S = 0.15
-AT_ONCE = 8  # outputs, where devices would make outputs of their own
+AT_ONCE = 8  # outputs computed at once if each device makes its own
 PREVIEW_SCALE = 4  # a preview pixel covers this many output pixels, as a latent does
 COMPILE_TICKS = 10
-LORA_TINT = 0.3  # how much of its colour a LoRA gives at a scale of 1
-TINT = 0.6  # how much of the mean colour of its input pictures a drawing has
+LORA_TINT = 0.3  # weight of a LoRA's colour at a scale of 1
+TINT = 0.6  # weight of the input pictures' mean colour in the drawing
 
 
 def load(model: Model, *, outputs_at_once: int = 1, on_progress: OnProgress) -> "FakeFamily":
-    """Pretends to read `model`."""
+    """Returns a fake of `model` after a pretended load time."""
     started = time.perf_counter()
     for done in range(3):
         on_progress(Progress(phase="loading", done=done, total=3, detail=model.title))
@@ -82,7 +83,7 @@ class FakeFamily:
         stage: str | None = None,  # noqa: ARG002
         on_progress: OnProgress,
     ) -> float:
-        """Takes `compile_s` the first time a shape is asked for with such references, whatever the batch."""
+        """Takes `compile_s` the first time for each shape and set of references, whatever the batch size."""
         name = name_programs(shape, references)
         if name in self._warm:
             return 0.0
@@ -112,7 +113,7 @@ class FakeFamily:
             self._loras = tuple(loras)
 
     def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:  # noqa: ARG002
-        """The pictures that denoising will reveal, one for each seed of the batch."""
+        """Returns the pictures that denoising will reveal, one per seed of the batch."""
         if "fail please" in recipe.prompt.lower():
             raise LumeshError(
                 "The prompt asked the fake model to fail.", advice="Write another prompt.", title="Failed as asked"
@@ -132,7 +133,7 @@ class FakeFamily:
         seeds: Sequence[int] | None = None,
         on_progress: OnProgress,
     ) -> np.ndarray:
-        """Fades the noise out, `step_s` a step."""
+        """Fades the noise out, taking `step_s` per step."""
         steps = recipe.denoising_steps
         pictures = embeddings["prompt_embeds"]
         draws = [np.random.default_rng(seed) for seed in seeds or recipe.seeds]
@@ -167,9 +168,9 @@ class FakeFamily:
 
 
 def _tint(pictures_BHWC: np.ndarray, recipe: Recipe) -> np.ndarray:
-    """Pushed towards the mean colour of its files, so that a test can see that their pixels arrived.
+    """Blends pictures towards the mean colour of the recipe's images, so that a test sees that the pixels arrived.
 
-    The more so, the less `strength` makes anew.
+    A lower `strength` (less denoising) tints more.
     """
     if not recipe.images:
         return pictures_BHWC
@@ -179,7 +180,7 @@ def _tint(pictures_BHWC: np.ndarray, recipe: Recipe) -> np.ndarray:
 
 
 def _colour(pictures_BHWC: np.ndarray, loras: Sequence[Lora]) -> np.ndarray:
-    """Pushed towards the colour that each ref stands for, away from it with a scale below zero."""
+    """Blends pictures towards the colour derived from each LoRA's ref, or away from it if the scale is negative."""
     for lora in loras:
         colour = np.random.default_rng(zlib.crc32(lora.ref.encode())).random(3)
         pictures_BHWC = pictures_BHWC + LORA_TINT * lora.scale * (colour - pictures_BHWC)
@@ -192,7 +193,7 @@ def _previewer(latents_BCHW: np.ndarray, *, frames: int) -> Callable[[], np.ndar
 
 
 def _to_frames(pixels_BHWC: np.ndarray, frames: int) -> np.ndarray:
-    """The pictures themselves, or `frames` of each, drifting by a quarter of the width."""
+    """Returns the pictures themselves, or `frames` frames of each that drift by a quarter of the width."""
     if frames == 1:
         return pixels_BHWC
     width = pixels_BHWC.shape[2]

@@ -26,7 +26,7 @@ GROUNDS = {
 
 
 def draw_landscape(prompt: str, *, seed: int, width: int, height: int) -> np.ndarray:
-    """A picture as floats 0..1 (height, width, 3); the same words and seed give the same picture at every size."""
+    """Draws a picture as floats 0..1 (height, width, 3); the same prompt and seed look the same at every size."""
     rng = np.random.default_rng(seed)
     words = prompt.lower()
     sky = _choose(SKIES, words, rng)
@@ -67,7 +67,7 @@ def _choose(table: dict, words: str, rng: np.random.Generator) -> tuple:
 
 
 def _wave(x: np.ndarray, rng: np.random.Generator, *, waves: int) -> np.ndarray:
-    """A smooth random line, about 0..1."""
+    """Returns a smooth random curve with values of about 0..1."""
     total = np.zeros_like(x)
     for number in range(waves):
         total += np.sin(x * 2.2 * 1.9**number + rng.uniform(0, 7)) / 1.9**number
@@ -84,7 +84,7 @@ def _draw_stars(
 
 
 def _soft_step(distance: np.ndarray) -> np.ndarray:
-    """0 below, 1 above, over about two pixels of a 256 px picture."""
+    """Rises from 0 below zero to 1 above it, over about two pixels of a 256 px picture."""
     return np.clip(distance / 0.008 + 0.5, 0, 1)
 
 

@@ -17,7 +17,7 @@ from pipelines.families.loading import CheckpointArchitecture, read_tokenizer
 def _read_tokenizers(folder: Path) -> tuple[Any, ...]:
     (tokenizer,) = read_tokenizer(folder)
     length = min(MAX_TEXT_LENGTH, tokenizer.model_max_length)
-    read_variant(folder).tokenize(tokenizer, "", length)  # a missing chat template shows here
+    read_variant(folder).tokenize(tokenizer, "", length)  # fails here if the chat template is missing
     return (tokenizer,)
 
 

@@ -1,8 +1,8 @@
 """Attention as FLUX.2's blocks do it, for diffusers' own hook: a block's `processor`.
 
-What diffusers' processors do, but for how pairs are rotated (runtime/kernels/rotary.py): taken apart and stacked again
-as they do it, pairs cost a TPU an eighth of a step. Heads are counted from what the projections give, for a device may
-have only some of them.
+These do what diffusers' processors do, except for the rotary embedding (runtime/kernels/rotary.py): splitting and
+re-stacking the pairs, as diffusers does, costs a TPU an eighth of a step. The number of heads is taken from the
+projections' output, since a device may have only some of the heads.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Tables = tuple[torch.Tensor, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class JointAttention:
-    """Of a block with two streams: the text's tokens stand before the picture's."""
+    """Attention of a double-stream block: the text's tokens come before the picture's."""
 
     def __call__(
         self,
@@ -43,7 +43,7 @@ class JointAttention:
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelAttention:
-    """Of a block with one stream, whose feed-forward stands beside the attention in the same projections."""
+    """Attention of a single-stream block, whose feed-forward shares its projections with the attention."""
 
     def __call__(
         self,
@@ -64,7 +64,7 @@ class ParallelAttention:
 
 
 def set_processors(transformer: Any) -> None:
-    """For every block; before they become a scan."""
+    """Sets the attention processor of every block. Call it before the blocks become a scan."""
     for block in transformer.transformer_blocks:
         block.attn.set_processor(JointAttention())
     for block in transformer.single_transformer_blocks:
@@ -72,7 +72,7 @@ def set_processors(transformer: Any) -> None:
 
 
 def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, tables: Tables | None) -> torch.Tensor:
-    """(B, L, H * D) of (B, L, H, D)."""
+    """Attends: query, key and value (B, L, H, D) -> (B, L, H * D), after the rotary embedding."""
     if tables is not None:
         query, key = (call_jax(rotate_pairs, x, *tables) for x in (query, key))
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))

@@ -1,4 +1,4 @@
-"""Latents to pixels: statistics put back, patches undone, then the autoencoder's decoder; leaves the devices as uint8.
+"""Latents to pixels: denormalise, unpatchify, then run the autoencoder's decoder; pixels leave the devices as uint8.
 
 FLUX.2's latents are normalised by the running statistics of a batch norm over the 4 * C channels of 2 x 2 patches.
 """
@@ -17,9 +17,9 @@ from pipelines.runtime.kernels.convolution import PictureAxes
 
 
 def build_decode_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:
-    """decode(weights, latents (B, 4 * C, H, W)) -> uint8 (B, height, width, 3).
+    """Builds decode(weights, latents (B, 4 * C, H, W)) -> uint8 (B, height, width, 3).
 
-    `sharding` spreads the picture over as many devices as divide it: the autoencoder's weights are on all.
+    `sharding` splits the picture over as many devices as divide it; the autoencoder's weights are replicated.
     """
 
     def decode(weights: Mapping[str, jax.Array], latents_BCHW: jax.Array) -> jax.Array:
@@ -35,7 +35,7 @@ def build_decode_program(vae: TracedModule, *, dtype: Any, sharding: NamedShardi
 
 
 def read_statistics(weights: Mapping[str, jax.Array], *, epsilon: float) -> tuple[jax.Array, jax.Array]:
-    """Mean and standard deviation of the patches' channels, each (1, 4 * C, 1, 1) fp32."""
+    """Returns mean and standard deviation of the patches' channels, each (1, 4 * C, 1, 1) fp32."""
     mean, variance = (
         weights[f"bn.running_{name}"].astype(jnp.float32)[None, :, None, None] for name in ("mean", "var")
     )
@@ -43,7 +43,7 @@ def read_statistics(weights: Mapping[str, jax.Array], *, epsilon: float) -> tupl
 
 
 def unpatchify(latents_BCHW: jax.Array) -> jax.Array:
-    """(B, 4 * C, H, W) -> (B, C, 2 * H, 2 * W)."""
+    """Turns channels into 2 x 2 patches: (B, 4 * C, H, W) -> (B, C, 2 * H, 2 * W)."""
     batch, channels, height, width = latents_BCHW.shape
     patches = latents_BCHW.reshape(batch, channels // PATCH**2, PATCH, PATCH, height, width)
     return patches.transpose(0, 1, 4, 2, 5, 3).reshape(batch, -1, height * PATCH, width * PATCH)

@@ -1,7 +1,7 @@
 """The denoising loop as one compiled program with run-time bounds.
 
 A chunk runs steps `start` to `stop` of a schedule table through runtime/sampling/loop.py, so the host only counts
-chunks. The state is a picture of tokens (B, C, H, W) in fp32; the transformer sees it as H * W tokens.
+chunks. The state is (B, C, H, W) in fp32; the transformer sees it as H * W tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,11 +31,11 @@ def build_denoise_program(
     mesh: Mesh,
     input_sharding: NamedSharding,
 ) -> Any:
-    """denoise(weights, state, prompt_embeds, references, table, guidance_scale, start, stop) -> state.
+    """Builds denoise(weights, state, prompt_embeds, references, table, guidance_scale, start, stop) -> state.
 
     The state's arrays are (B, C, H, W) fp32; `prompt_embeds` (rows, L, D) are [negative..., positive...] with
-    `uses_cfg`, else positive; `references` (N, C, h, w) stand beside every row, or are None. `input_sharding` is how
-    the transformer's batch lies on the mesh, before packing.
+    `uses_cfg`, else only positive; `references` (N, C, h, w), or None, are appended to every row. `input_sharding` is
+    the sharding of the transformer's batch before packing.
     """
 
     def denoise(  # noqa: PLR0917 - a compiled program takes its arrays by position
@@ -80,7 +80,7 @@ def build_denoise_program(
 
 
 def choose_steps(name: str, config: Mapping[str, Any], *, steps: int, tokens: int) -> Schedule:
-    """The table for a picture of so many tokens: the more there are, the longer the noisy part (diffusers' mu)."""
+    """Builds the schedule for a number of image tokens: more tokens mean more steps at high noise (diffusers' mu)."""
     return build_schedule(
         name,
         config,
@@ -91,31 +91,31 @@ def choose_steps(name: str, config: Mapping[str, Any], *, steps: int, tokens: in
 
 
 def pack(latents_BCHW: jax.Array) -> jax.Array:
-    """(B, C, H, W) -> tokens (B, H * W, C)."""
+    """Turns latents into tokens: (B, C, H, W) -> (B, H * W, C)."""
     batch, channels, height, width = latents_BCHW.shape
     return latents_BCHW.reshape(batch, channels, height * width).transpose(0, 2, 1)
 
 
 def unpack(tokens_BLC: jax.Array, height: int, width: int) -> jax.Array:
-    """Tokens (B, H * W, C) -> (B, C, H, W)."""
+    """Turns tokens into latents: (B, H * W, C) -> (B, C, H, W)."""
     batch, _, channels = tokens_BLC.shape
     return tokens_BLC.transpose(0, 2, 1).reshape(batch, channels, height, width)
 
 
 def make_image_ids(height: int, width: int, *, time: int = 0) -> np.ndarray:
-    """Places of a picture's tokens (H * W, 4): time, row, column, and 0 where text counts."""
+    """Returns position ids of a picture's tokens (H * W, 4): time, row, column, and 0 for the text's position."""
     rows, columns = np.indices((height, width)).reshape(2, -1)
     return np.stack([np.full_like(rows, time), rows, columns, np.zeros_like(rows)], axis=1).astype(np.int32)
 
 
 def make_reference_ids(shape: Sequence[int]) -> np.ndarray:
-    """Places of the tokens of references (N, C, H, W), one after the other, each in its own time."""
+    """Returns position ids of the tokens of references (N, C, H, W), one after the other, each at a time of its own."""
     count, _, height, width = shape
     return np.concatenate([make_image_ids(height, width, time=TIME_STEP * (1 + index)) for index in range(count)])
 
 
 def make_text_ids(length: int) -> np.ndarray:
-    """Places of the prompt's tokens (L, 4)."""
+    """Returns position ids of the prompt's tokens (L, 4)."""
     ids = np.zeros((length, 4), np.int32)
     ids[:, 3] = np.arange(length)
     return ids

@@ -79,12 +79,12 @@ class Flux2Family(PreviewedModel):
         )
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
-        """What `denoise` takes: one row each, as the stage files hold them."""
+        """Returns the shapes of the embeddings that `denoise` takes, one row each, as in stage files."""
         hidden = (1, self.parts.text_length, self.parts.text_width)
         if self.parts.guidance is Guidance.PAIR:
             return {"prompt_embeds": hidden, "negative_prompt_embeds": hidden}
         return {"prompt_embeds": hidden}
 
     def latents_shape(self, shape: Shape) -> tuple[int, int, int]:
-        """(C, H, W) of one picture's latents, in patches."""
+        """Returns (C, H, W) of one picture's patchified latents."""
         return self.parts.latents_CHW(shape)

@@ -1,4 +1,4 @@
-"""A checkpoint's modules without weights, then weights onto the mesh."""
+"""Builds a checkpoint's modules without weights, then places the weights on the mesh."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ from pipelines.runtime.weights.components import (
     told_as_incomplete,
 )
 
-# Where a language model's weights stand in what transformers has saved over time: klein's, dev's now, dev's before.
+# Prefixes of a language model's weights as transformers' versions saved them: klein's, dev's now, dev's before.
 _TEXT_PREFIXES = ("model.", "model.language_model.", "language_model.model.", "language_model.")
 
 
@@ -87,16 +87,16 @@ def build_parts(
 
 
 def read_variant(folder: Path) -> Variant:
-    """Klein or dev, as model_index.json says."""
+    """Returns klein or dev, as model_index.json says."""
     return VARIANT_OF_PIPELINE[read_json(folder / "model_index.json")["_class_name"]]
 
 
 def _build_modules(folder: Path, variant: Variant) -> tuple[dict[str, TracedModule], tuple[int, ...]]:
-    """The modules, and which hidden states of the text encoder are read."""
+    """Returns the modules, and the indices of the text encoder's hidden states that make the embeddings."""
     configs = {name: read_json(folder / name / "config.json") for name in ("transformer", "vae")}
     text_config = AutoConfig.from_pretrained(folder / "text_encoder").get_text_config()
-    # A text encoder of fewer layers names its own: `text_encoder_out_layers` in its config.json, as the argument of
-    # diffusers' pipelines is called.
+    # A text encoder with fewer layers names its own in config.json as `text_encoder_out_layers`, which is also the
+    # name of the argument in diffusers' pipelines.
     out_layers = tuple(getattr(text_config, "text_encoder_out_layers", variant.out_layers))
     text_width = len(out_layers) * text_config.hidden_size
     if max(out_layers) > text_config.num_hidden_layers or text_width != configs["transformer"]["joint_attention_dim"]:

@@ -7,7 +7,7 @@ from diffusers.loaders import Flux2LoraLoaderMixin
 from pipelines.loras import LoraFile
 from pipelines.runtime.weights.lora import Tensors
 
-# What a name begins with when its trainer put no prefix before it -> the prefix that the converter reads.
+# Start of a tensor name that its trainer saved without a prefix -> the prefix that diffusers' converter expects.
 _BARE = {
     "double_blocks.": "diffusion_model.",
     "single_blocks.": "diffusion_model.",

@@ -1,4 +1,4 @@
-"""The picture to come, small, by one linear map from latents to colours (runtime/sampling/preview.py).
+"""Small previews by one linear map from latents to colours (runtime/sampling/preview.py).
 
 Until a map is known, the first three channels stand for red, green and blue.
 """
@@ -15,9 +15,9 @@ _UNLEARNT_GAIN = 0.3
 
 
 def build_preview_program(cells: int) -> Any:
-    """preview(matrix, bias, latents (B, C, H, W)) -> uint8 (B, H * cells, W * cells, 3).
+    """Builds preview(matrix, bias, latents (B, C, H, W)) -> uint8 (B, H * cells, W * cells, 3).
 
-    The map is an input, so that learning one compiles nothing.
+    The map is an input, so a newly learnt one needs no compilation.
     """
 
     def draw(matrix: Any, bias: Any, latents_BCHW: jax.Array) -> jax.Array:
@@ -27,7 +27,7 @@ def build_preview_program(cells: int) -> Any:
 
 
 def guess_map(channels: int) -> LatentsToRgb:
-    """The first three; channel 4 * c + p of a token is channel c of the latent at place p of its patch."""
+    """Maps the first three channels to RGB; channel 4 * c + p of a token is channel c at position p of its patch."""
     places = PATCH**2
     matrix = np.zeros((channels, places, 3), np.float32)
     for colour in range(3):

@@ -1,7 +1,7 @@
-"""Reference pictures: what an edit starts from, as extra tokens beside those of the new picture.
+"""Reference pictures: an edit sees them as extra tokens beside those of the new picture.
 
-Each picture goes through the autoencoder's encoder and keeps its own place in time (10, 20, ...), so that a prompt can
-tell them apart. All pictures of a recipe are fitted to one size out of the model's own shapes
+Each picture goes through the autoencoder's encoder and gets a time position of its own (10, 20, ...), so that a prompt
+can tell them apart. All pictures of a recipe are fitted to one size out of the model's own shapes
 (pipelines/references.py), so that a shape needs at most one program for each size and number of pictures.
 """
 
@@ -23,11 +23,14 @@ from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.runtime.sampling.pictures import fit_picture, open_picture
 
-TIME_STEP = 10  # between references along the first axis of places
+TIME_STEP = 10  # between references along the time axis of the position ids
 
 
 def read_references(files: Sequence[str], model: Model) -> tuple[np.ndarray | None, References | None]:
-    """(N, 3, height, width) fp32 in [-1, 1] and what they are, or None twice; raises RecipeError for no picture."""
+    """Returns pixels (N, 3, height, width) fp32 in [-1, 1] with their `References`, or (None, None) without files.
+
+    Raises RecipeError for a file that is not a picture.
+    """
     pictures = [open_picture(Path(file)) for file in files]
     references = choose_references(model, [picture.size for picture in pictures])
     if references is None:
@@ -36,9 +39,9 @@ def read_references(files: Sequence[str], model: Model) -> tuple[np.ndarray | No
 
 
 def build_reference_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:
-    """reference(weights, pictures (N, 3, height, width)) -> latents (N, 4 * C, H, W) fp32, normalised, in patches.
+    """Builds reference(weights, pictures (N, 3, height, width)) -> normalised, patchified latents.
 
-    `sharding` spreads the pictures over as many devices as divide them.
+    The latents are (N, 4 * C, H, W) fp32. `sharding` splits the pictures over as many devices as divide them.
     """
 
     def reference(weights: Mapping[str, jax.Array], pixels_NCHW: jax.Array) -> jax.Array:
@@ -52,7 +55,7 @@ def build_reference_program(vae: TracedModule, *, dtype: Any, sharding: NamedSha
 
 
 def patchify(latents_BCHW: jax.Array) -> jax.Array:
-    """(B, C, 2 * H, 2 * W) -> (B, 4 * C, H, W)."""
+    """Turns 2 x 2 patches into channels: (B, C, 2 * H, 2 * W) -> (B, 4 * C, H, W)."""
     batch, channels, height, width = latents_BCHW.shape
     patches = latents_BCHW.reshape(batch, channels, height // PATCH, PATCH, width // PATCH, PATCH)
     return patches.transpose(0, 1, 3, 5, 2, 4).reshape(batch, channels * PATCH**2, height // PATCH, width // PATCH)

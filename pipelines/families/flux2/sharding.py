@@ -1,10 +1,10 @@
-"""How FLUX.2 lies on the mesh: heads and gates on `tp`, pictures and guidance pairs on `dp`, rows of a picture on `sp`.
+"""FLUX.2's sharding: heads and gates on `tp`, pictures and guidance pairs on `dp`, rows of a picture on `sp`.
 
 The transformer runs inside `shard_map` over `tp`: each device calls the unmodified module with its slice of the
-weights, which is the same module with fewer heads and narrower gates, and what the last projection of a branch gives is
-summed over the devices. For that the packed projections are dealt out at load (runtime/weights/permuted.py). Between
-the branches every device has some of the tokens, where they divide and rows are not split (tokens.py). `dp` and `sp`
-are left to the compiler, and so is the text encoder, whose projections are not packed.
+weights, as if it had fewer heads and narrower gates, and the output of a branch's last projection is summed over the
+devices. For that, the fused projections are permuted at load (runtime/weights/permuted.py). Between the branches each
+device has some of the tokens, if their number divides and rows are not split (tokens.py). `dp` and `sp` are left to
+the compiler, and so is the text encoder, whose projections are not fused.
 """
 
 import logging
@@ -31,18 +31,18 @@ from pipelines.sources import find_configs
 
 log = logging.getLogger(__name__)
 
-# What comes first in a branch of a block: each device makes its own heads and gates.
+# The first projections of a block's branches: each device computes its own heads and gates.
 _FIRST = (
     r"^(transformer_blocks\.\w+\.(attn\.(to_[qkv]|add_[qkv]_proj)|ff(_context)?\.linear_in)"
     r"|single_transformer_blocks\.\w+\.attn\.to_qkv_mlp_proj)"
 )
-# What comes last: with its inputs split, every device has only a part of the sum.
+# The last projections: their inputs are split, so each device has only a partial sum.
 _LAST = (
     r"^(transformer_blocks\.\w+\.(attn\.(to_out\.0|to_add_out)|ff(_context)?\.linear_out)"
     r"|single_transformer_blocks\.\w+\.attn\.to_out)"
 )
 
-# Shift, scale and gate of all features, from one vector: each device makes a part, and all get all.
+# Shift, scale and gate of all features, from one vector: each device computes a part, then all-gathers the rest.
 _MODULATION = r"^(double_stream_modulation_(img|txt)|single_stream_modulation|norm_out)\.linear"
 
 # torch layout: linear (out, in)
@@ -57,10 +57,10 @@ _STREAMS = "encoder_hidden_states", "hidden_states"
 
 
 def choose_sizes(model: Model, device_count: int) -> dict[str, int]:
-    """The most devices that each get a part: slices of weights as far as heads divide, and rows of the picture.
+    """Chooses the mesh that uses the most devices: `tp` as far as it divides the heads, `sp` over the picture's rows.
 
-    The hub's checkpoints have 24, 32 and 48 heads and fit on no single chip as soon as their text encoder is counted.
-    24 heads on 16 devices are 8 slices, rows in two halves; on 5 devices 4 slices, for a fifth would do what others do.
+    The hub's checkpoints have 24, 32 and 48 heads and fit on no single chip once their text encoder is counted.
+    24 heads on 16 devices give tp=8, sp=2; on 5 devices tp=4, as a fifth device would only repeat the others' work.
     """
     folder = find_configs(model)
     with told_as_incomplete(folder, title="FLUX.2", components=COMPONENTS):
@@ -83,7 +83,7 @@ def choose_sizes(model: Model, device_count: int) -> dict[str, int]:
 
 
 def check_heads(transformer: Any, mesh: Mesh) -> None:
-    """Raises MeshError when heads or gates cannot be dealt out evenly."""
+    """Raises MeshError if `tp` does not divide the heads or the gates."""
     parts, heads = mesh.shape["tp"], transformer.config.num_attention_heads
     if heads % parts or _mlp_width(transformer.config) % parts:
         raise MeshError(
@@ -93,8 +93,8 @@ def check_heads(transformer: Any, mesh: Mesh) -> None:
 
 
 def sum_over_devices(transformer: TracedModule, mesh: Mesh) -> None:
-    """Makes the module right for slices of its weights; from then on it runs only in `call_transformer`."""
-    if mesh.shape["tp"] == 1:  # XLA refuses a sum over one device while other axes are left to it
+    """Adds the collectives that sliced weights need; from then on the module runs only in `call_transformer`."""
+    if mesh.shape["tp"] == 1:  # XLA refuses a psum over one device while other axes are automatic
         return
     transformer.call_after(_LAST + "$", sum_own)
     transformer.call_after(
@@ -104,7 +104,7 @@ def sum_over_devices(transformer: TracedModule, mesh: Mesh) -> None:
 
 
 def scan_layers(transformer: Any) -> None:
-    """Runs long lists of blocks as scans: minutes of compilation and hundreds of MB of code less for dev's 56."""
+    """Runs long lists of blocks as scans: for dev's 56 this saves minutes of compilation and hundreds of MB of code."""
     transformer.transformer_blocks = scan_if_long(
         transformer.transformer_blocks, carried=("encoder_hidden_states", "hidden_states")
     )
@@ -112,7 +112,7 @@ def scan_layers(transformer: Any) -> None:
 
 
 def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, StoredTensor]], dict[str, WeightSource]]:
-    """How the weights are read: every device's part of packed projections side by side."""
+    """Returns how to read the weights so that each device's part of the fused projections is contiguous."""
     attention, gates = _inner_width(transformer.config), _mlp_width(transformer.config)
     packed = {
         "attn.to_qkv_mlp_proj.weight": (0, (attention, attention, attention, gates, gates)),
@@ -139,7 +139,7 @@ def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, StoredTenso
 def call_transformer(
     transformer: TracedModule, weights: Mapping[str, jax.Array], *, mesh: Mesh, **inputs: Any
 ) -> jax.Array:
-    """The transformer's output (B, L, C), each device of `tp` with its own heads and gates; for use inside jit."""
+    """Runs the transformer inside jit, each device of `tp` with its own heads and gates; returns (B, L, C)."""
     inputs = {name: jnp.asarray(value) for name, value in inputs.items() if value is not None}
     shapes = {name: weight.shape for name, weight in weights.items()}
     specs = {name: sharding.spec for name, sharding in apply_rules(TRANSFORMER_RULES, shapes, mesh).items()}
@@ -166,7 +166,7 @@ def call_transformer(
 
 
 def make_text_rules(config: Any, mesh: Mesh) -> Rules:
-    """A language model's projections on `tp` where heads divide, with its embeddings; the rest replicated."""
+    """Shards a language model's projections and embeddings over `tp` if its heads divide; the rest is replicated."""
     parts = mesh.shape["tp"]
     if config.num_attention_heads % parts or config.intermediate_size % parts or config.hidden_size % parts:
         return REPLICATED

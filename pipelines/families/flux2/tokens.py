@@ -1,12 +1,11 @@
 """Tokens split over `tp` between attention and feed-forward (sequence parallelism: Korthikanti et al. 2022).
 
-Inside attention and feed-forward a device has all tokens and some of the heads and gates; the sums over devices that
-follow leave it the sums of its own tokens alone, so norms, modulation and residuals are each done once and not on every
-device. The same bytes travel as without: half of a sum's with the sum, half when the tokens are gathered for the next
-branch.
+Inside attention and feed-forward a device has all tokens and some of the heads and gates. A reduce-scatter then leaves
+each device the sums of its own tokens only, so norms, modulation and residuals are not repeated on every device. It
+sends the same bytes as an all-reduce: half in the reduce-scatter, half in the all-gather before the next branch.
 
-A device has its part of the text's tokens and its part of the picture's. In blocks with one stream these stand side by
-side, so the gathered ones are text and picture by turns; the rotary tables are put into that order.
+A device has its part of the text's tokens and its part of the picture's. In single-stream blocks these are
+concatenated, so the gathered tokens alternate between text and picture; the rotary tables are put into that order.
 """
 
 import contextlib
@@ -28,7 +27,7 @@ _text_tokens: contextvars.ContextVar[int | None] = contextvars.ContextVar("text_
 
 @contextlib.contextmanager
 def split_tokens(text_tokens: int | None) -> Iterator[None]:
-    """Inside, tokens are split, of which so many are the text's; with None all devices have all of them."""
+    """Splits tokens over `tp` within the context; the first `text_tokens` are the text's. None splits nothing."""
     token = _text_tokens.set(text_tokens)
     try:
         yield
@@ -37,15 +36,15 @@ def split_tokens(text_tokens: int | None) -> Iterator[None]:
 
 
 def gather_for_branches(transformer: TracedModule) -> None:
-    """Makes attention and feed-forward see all tokens where they are split."""
+    """Gathers split tokens before attention and feed-forward, so that these see all of them."""
     transformer.call_before(_BRANCHES, _gather)
 
 
 def sum_own(output_BLC: jax.Array) -> jax.Array:
-    """Sums over the devices: of a device's own tokens where they are split."""
+    """Sums over the devices; if tokens are split, each device gets the sums of its own tokens only."""
     if _text_tokens.get() is None:
         return jax.lax.psum(output_BLC, AXIS)
-    # Along any other axis, or one of many rows, XLA for TPU sums everything everywhere and then cuts.
+    # Along any other axis, or with several rows, XLA for TPU does an all-reduce and slices the result.
     batch, length, channels = output_BLC.shape
     parts = jax.lax.axis_size(AXIS)
     summed = output_BLC.swapaxes(0, 1).reshape(parts, length * batch // parts, channels)
@@ -54,7 +53,7 @@ def sum_own(output_BLC: jax.Array) -> jax.Array:
 
 
 def order_tables(*tables: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Rotary tables (L, D) of text and picture in the order of the gathered tokens of a block with one stream."""
+    """Reorders rotary tables (L, D) of text and picture to match the gathered tokens of a single-stream block."""
     text = _text_tokens.get()
     if text is None:
         return tables

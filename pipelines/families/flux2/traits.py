@@ -10,7 +10,7 @@ from pipelines.families.traits import LORA_PREFIX, Likeness, Traits
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
-    """Only distilled models make do with klein's few steps; its base models want as many as dev."""
+    """Gives distilled models klein's settings with few steps, and all others dev's: base models need as many steps."""
     side = int(json.loads((folder / "vae" / "config.json").read_text("utf-8"))["sample_size"])
     template_id = "flux2-klein-4b" if index.get("is_distilled") else "flux2-dev"
     return Likeness(template_id, None if side >= 1024 else (side, side))

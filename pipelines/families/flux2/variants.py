@@ -1,4 +1,4 @@
-"""How klein and dev read a prompt, and what guides them: exactly as diffusers' two pipelines do."""
+"""How klein and dev tokenize a prompt and use guidance, exactly as diffusers' two pipelines do."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ MAX_TEXT_LENGTH = 512  # tokens; diffusers' default max_sequence_length
 
 
 class Guidance(Enum):
-    """What a guidance scale does."""
+    """The effect of a guidance scale."""
 
     PAIR = "classifier-free guidance: a negative and a positive forward"
     EMBEDDED = "the scale is an input of the transformer, one forward"
@@ -20,14 +20,14 @@ class Guidance(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """`out_layers` are the hidden states that make up a prompt's embeddings; `tokenize` gives padded ids and mask."""
+    """Klein or dev: `out_layers` are the hidden states used as embeddings, `tokenize` returns padded ids and mask."""
 
     out_layers: tuple[int, ...]
     tokenize: Callable[[Any, str, int], tuple[list[int], list[int]]]
 
 
 def _tokenize_klein(tokenizer: Any, prompt: str, length: int) -> tuple[list[int], list[int]]:
-    """One turn of Qwen3's chat, thinking switched off."""
+    """Tokenizes one turn of Qwen3's chat, with thinking switched off."""
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True, enable_thinking=False
     )
@@ -36,9 +36,9 @@ def _tokenize_klein(tokenizer: Any, prompt: str, length: int) -> tuple[list[int]
 
 
 def _tokenize_dev(tokenizer: Any, prompt: str, length: int) -> tuple[list[int], list[int]]:
-    """Mistral's chat after FLUX.2's system message, without the answer's opening.
+    """Tokenizes Mistral's chat with FLUX.2's system message, without the generation prompt.
 
-    diffusers goes through the processor around this tokenizer, which adds only what pictures need (and torchvision).
+    diffusers uses the processor around this tokenizer, which only adds what pictures need (and requires torchvision).
     """
     (messages,) = format_input([prompt], system_message=SYSTEM_MESSAGE)
     inputs = tokenizer.apply_chat_template(

@@ -1,7 +1,7 @@
-"""A picture to start from, as the denoiser takes it: the autoencoder's latents of it, and how sure it is of them.
+"""Encodes a picture to start from (image to image) into the autoencoder's posterior: mean and deviation of its latents.
 
-Latents are drawn from that distribution with the recipe's own noise, as diffusers draws them, so the program gives the
-distribution and nothing it does depends on the seed. The picture is encoded over the mesh, once for a batch.
+Latents are drawn from this distribution with the recipe's noise, as in diffusers, so the program returns the
+distribution and does not depend on the seed. The picture is encoded once per batch, spread over the mesh.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,10 @@ from pipelines.runtime.kernels.convolution import PictureAxes
 
 
 def build_condition_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:
-    """condition(weights, picture (1, 3, height, width) in [-1, 1]) -> mean and deviation, each (1, C, H, W) fp32.
+    """Builds condition(weights, picture (1, 3, height, width) in [-1, 1]) -> mean and deviation.
 
-    Both are scaled as the denoiser wants its latents. `sharding` spreads the picture over the devices that divide it.
+    Both are (1, C, H, W) fp32 and scaled like the denoiser's latents. `sharding` splits the picture over the
+    devices that divide it.
     """
     config = vae.module.config
 

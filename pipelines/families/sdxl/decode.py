@@ -13,9 +13,9 @@ from pipelines.runtime.kernels.convolution import PictureAxes
 
 
 def build_decode_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:
-    """decode(weights, latents (B, C, H, W)) -> uint8 (B, height, width, 3).
+    """Builds decode(weights, latents (B, C, H, W)) -> uint8 (B, height, width, 3).
 
-    `sharding` spreads the picture over as many devices as divide it: the autoencoder's weights are on all.
+    `sharding` splits the picture over as many devices as divide it; the autoencoder's weights are replicated.
     """
     config = vae.module.config
 

@@ -31,11 +31,11 @@ def build_denoise_program(
     input_sharding: NamedSharding,
     attention: AttentionAxes,
 ) -> Any:
-    """denoise(weights, state, embeddings, table, noise, guidance_scale, start, stop) -> state.
+    """Builds denoise(weights, state, embeddings, table, noise, guidance_scale, start, stop) -> state.
 
-    The state's arrays are (B, C, H, W) fp32; `embeddings` rows are [negative..., positive...] with guidance, else
-    positive; `noise` (MAX_CHUNK, B, C, H, W) belongs to steps start.. of this chunk. `input_sharding` is how the
-    UNet's batch lies on the mesh, `attention` how its queries, keys and values do.
+    The state's arrays are (B, C, H, W) fp32; `embeddings` rows are [negative..., positive...] with guidance, else only
+    positive; `noise` (MAX_CHUNK, B, C, H, W) is for this chunk's steps, from `start` on. `input_sharding` is the
+    sharding of the UNet's batch, `attention` that of its queries, keys and values.
     """
 
     pictures = PictureAxes.of_pictures(input_sharding)
@@ -76,7 +76,7 @@ def build_denoise_program(
 
 
 def _project_text(weights: Mapping[str, jax.Array], text_BLC: jax.Array) -> dict[str, jax.Array]:
-    """The weights, with the text's keys and values in place of what makes them: they are the same at every step."""
+    """Replaces the text's key and value projections by their results, which are the same at every step."""
     return {
         name: jnp.einsum("bli,...oi->...blo", text_BLC, weight) if _TEXT_PROJECTION.search(name) else weight
         for name, weight in weights.items()
@@ -84,5 +84,5 @@ def _project_text(weights: Mapping[str, jax.Array], text_BLC: jax.Array) -> dict
 
 
 def make_time_ids(*, width: int, height: int) -> np.ndarray:
-    """SDXL's size conditioning (1, 6): original size, crop corner, target size, each height first."""
+    """Returns SDXL's size conditioning (1, 6): original size, crop corner, target size, each height first."""
     return np.asarray([[height, width, 0, 0, height, width]], np.float32)

@@ -1,6 +1,6 @@
-"""Prompt to embeddings: two CLIP text encoders, read at their last but one layer.
+"""Prompt to embeddings: the penultimate hidden states of two CLIP text encoders.
 
-`prompt_embeds` (1, L, D1 + D2) are both encoders' penultimate hidden states side by side, `pooled_prompt_embeds`
+`prompt_embeds` (1, L, D1 + D2) are both encoders' penultimate hidden states concatenated, `pooled_prompt_embeds`
 (1, D2) the second encoder's projection. One program serves both prompts of classifier-free guidance.
 """
 
@@ -16,7 +16,7 @@ from pipelines.runtime.bridge.modules import TracedModule, call_for_layers
 
 
 def tokenize(tokenizers: tuple[CLIPTokenizer, ...], prompt: str, negative_prompt: str) -> np.ndarray:
-    """Token ids (encoder, prompt, L) int32; row 0 is the negative prompt. Longer text is cut, as CLIP must."""
+    """Returns token ids (encoder, prompt, L) int32, negative prompt first; text beyond CLIP's limit is truncated."""
     ids = [
         tokenizer(
             [negative_prompt, prompt],
@@ -30,7 +30,7 @@ def tokenize(tokenizers: tuple[CLIPTokenizer, ...], prompt: str, negative_prompt
 
 
 def build_encode_program(encoders: tuple[TracedModule, TracedModule], *, zeroes_empty: bool) -> Any:
-    """encode(weights, weights_2, ids, is_negative_empty) -> embeddings of [negative, prompt], fp32.
+    """Builds encode(weights, weights_2, ids, is_negative_empty) -> embeddings of [negative, prompt], fp32.
 
     With `zeroes_empty` (SDXL's `force_zeros_for_empty_prompt`) an empty negative prompt means zeros, not an encoded
     empty text.
@@ -60,6 +60,6 @@ def build_encode_program(encoders: tuple[TracedModule, TracedModule], *, zeroes_
 
 
 def read_text(encoder: Any, ids: Any) -> tuple[Any, Any]:
-    """Last but one hidden states, and the text's projection where the encoder has one."""
+    """Returns the penultimate hidden states, and the text's projection or None if the encoder has none."""
     output, hidden_states = call_for_layers(encoder, ids)
     return hidden_states[-2], getattr(output, "text_embeds", None)

@@ -87,7 +87,7 @@ class SdxlFamily(LoadedModel):
         )
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
-        """What `denoise` takes: one row each, as the stage files hold them."""
+        """Returns the shapes of the embeddings that `denoise` takes, one row each, as in stage files."""
         hidden = (1, self.parts.text_length, self.parts.text_width)
         pooled = (1, self.parts.pooled_width)
         return {
@@ -98,7 +98,7 @@ class SdxlFamily(LoadedModel):
         }
 
     def latents_shape(self, shape: Shape) -> tuple[int, int, int]:
-        """(C, H, W) of one picture's latents."""
+        """Returns (C, H, W) of one picture's latents."""
         return self.parts.latents_CHW(shape)
 
     def unload(self) -> None:
@@ -106,14 +106,14 @@ class SdxlFamily(LoadedModel):
         super().unload()
 
     def _draw_picture(self, image: str, layout: Layout, noise: NoiseSource) -> np.ndarray:
-        """Latents (B, C, H, W) of the picture, a draw of each image's own: the first, as in diffusers."""
+        """Encodes the picture and samples latents (B, C, H, W), with each image's first noise draw, as in diffusers."""
         picture = self._put(fit_picture(open_picture(Path(image)), layout.shape))
         program = self._programs.get(*layout.condition_key)
         mean, deviation = program(*self._take(program, "vae"), picture)
         return np.asarray(mean) + np.asarray(deviation) * noise.draw()
 
     def _put_rows(self, embeddings: Embeddings, layout: Layout) -> dict[str, jax.Array]:
-        """[negative..., positive...] rows with guidance, positive rows alone without."""
+        """Puts the rows [negative..., positive...] on the devices; without guidance only the positive ones."""
         rows = {name: pair_rows(embeddings, name, layout) for name in ("prompt_embeds", "pooled_prompt_embeds")}
         time_ids = make_time_ids(width=layout.shape.width, height=layout.shape.height)
         rows["time_ids"] = np.repeat(time_ids, len(rows["prompt_embeds"]), axis=0)

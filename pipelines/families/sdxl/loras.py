@@ -1,4 +1,4 @@
-"""LoRAs of SDXL: UNet and both text encoders, under the names of diffusers, peft, kohya's trainer and the original."""
+"""Reads LoRAs of SDXL's UNet and text encoders, with the names of diffusers, peft, kohya's trainer or the original."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which programs a shape needs, and how their arrays lie on the mesh.
+"""The programs that a shape needs, and the sharding of their arrays.
 
 The worker, the command line and ahead-of-time compilation for another machine all compile exactly these.
 """
@@ -28,18 +28,18 @@ from pipelines.runtime.weights.components import abstract_input, abstract_weight
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(PictureLayout):
-    """Beside the latents, the noise of a chunk of steps."""
+    """The latents' layout, with that of the noise for a chunk of steps."""
 
     @property
     def noise(self) -> NamedSharding:
-        """Placement of that noise (steps, images, C, H, W)."""
+        """Returns the sharding of the noise (steps, images, C, H, W)."""
         return NamedSharding(self.latents.mesh, PartitionSpec(None, *self.latents.spec))
 
 
 def lay_out(
     parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool, references: References | None = None
 ) -> Layout:
-    """See `PictureLayout`."""
+    """Lays out a run, see `PictureLayout`."""
     assert references is None, NO_REFERENCES
     return Layout.divide(
         parts.mesh, shape=shape, batch_size=batch_size, uses_cfg=uses_cfg, latents_CHW=parts.latents_CHW(shape)
@@ -47,9 +47,9 @@ def lay_out(
 
 
 def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
-    """The programs of the loaded stages.
+    """Returns the programs of the loaded stages.
 
-    A picture to start from is read by one of them, small beside the others, so that it too compiles nothing later.
+    The small program that encodes a picture to start from is always among them, so that such a job compiles nothing.
     """
     programs = []
     if "encode" in parts.stages:
@@ -80,7 +80,10 @@ def _encode_program(parts: Parts) -> Program:
 
 
 def _choose_unet_vmem(parts: Parts) -> int | None:
-    """Bytes, of 16 MiB as usual, where the TPU compiler's code for a step would be over 100 MB (plan/TRIED.md)."""
+    """Returns a VMEM limit in bytes (XLA's default is 16 MiB), or None to keep the default.
+
+    A lower limit makes shorter code where a step would otherwise be over 100 MB (plan/TRIED.md).
+    """
     if parts.mesh.devices.flat[0].device_kind in ("TPU v5", "TPU v5p"):
         return 12 * 2**20
     has_whole_pictures = parts.mesh.shape["sp"] == 1

@@ -1,8 +1,8 @@
-"""How SDXL lies on the mesh: images and the guidance pair on `dp`, rows of the image on `sp`, weights replicated.
+"""SDXL's sharding: images and the guidance pair on `dp`, rows of the image on `sp`, weights replicated.
 
-Rows beat tensor parallelism by far for this convolutional model (10 and 20 heads do not divide by 8, and GEGLU is
-packed); `tp` is there for machines where the weights alone do not fit on one chip. Text encoders and VAE are small and
-replicated.
+Splitting rows is far faster than tensor parallelism for this convolutional model (8 does not divide its 10 and 20
+heads, and GEGLU is fused); `tp` is for machines where the weights alone do not fit on one chip. Text encoders and VAE
+are small and replicated.
 """
 
 from jax.sharding import PartitionSpec as P

@@ -1,9 +1,9 @@
 """Attention as Wan's transformer does it, for diffusers' own hook: `set_attn_processor`.
 
 diffusers' processor rotates queries and keys by writing every other element of an empty tensor: traced, that is a
-scatter, which costs a TPU some 600 ms a step at 720p and mixes fp32 tables into bf16. Here it is done along with the
-norms of queries and keys, where they are read anyway (runtime/kernels/attention.py). And the text's length is told, not
-taken to be 512.
+scatter, which costs a TPU some 600 ms a step at 720p and mixes fp32 tables into bf16. Here the rotation is fused with
+the norms of queries and keys, which read them anyway (runtime/kernels/attention.py). The text's length is an argument
+rather than a fixed 512.
 """
 
 import functools
@@ -18,7 +18,7 @@ from pipelines.runtime.kernels.attention import attend_rotated, attend_text
 
 @dataclass(frozen=True, kw_only=True)
 class RotaryAttention:
-    """One processor for all blocks. Image tokens, if any, stand before the `text_length` tokens of the text."""
+    """An attention processor for all blocks. Image tokens, if any, come before the `text_length` text tokens."""
 
     text_length: int
 

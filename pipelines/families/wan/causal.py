@@ -1,10 +1,9 @@
-"""The video autoencoder one latent frame after another: the first, then `lax.scan` with the causal caches as carry.
+"""Runs the video autoencoder frame by frame: the first latent frame, then `lax.scan` with the causal caches as carry.
 
-diffusers walks over latent frames in Python and keeps what each causal convolution saw last in a list, `feat_cache`.
-An entry is None at first, then one frame, then two; temporal upsamplers say "Rep" in between. Unrolled, 81 frames of
-720p need 98 GB; as a scan, the memory of one latent frame. The list becomes a carry of constant shape without changing
-a number: a frame that is not there yet counts as zeros, which is what causal padding puts there, and "Rep" is two such
-frames.
+diffusers loops over latent frames in Python and keeps each causal convolution's last inputs in a list, `feat_cache`.
+An entry is None at first, then one frame, then two; temporal upsamplers put "Rep" in between. Unrolled, 81 frames of
+720p need 98 GB; a scan needs the memory of one latent frame. The list becomes a carry of constant shape without
+changing a number: missing frames are zeros, as causal padding would put there, and "Rep" is two such frames.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,9 +21,9 @@ from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.kernels.convolution import PictureAxes
 
 Caches = dict[str, jax.Array]
-"""Place in `feat_cache` -> what that convolution saw last (B, C, 1 or 2 frames, H, W)."""
+"""Index in `feat_cache` -> last inputs of that convolution (B, C, 1 or 2 frames, H, W)."""
 
-CHUNK_FRAMES = 4  # what the encoder takes at a time after the first frame, whatever its config
+CHUNK_FRAMES = 4  # the encoder's chunk size after the first frame, whatever its config
 _BF16_MAX = float(torch.finfo(torch.bfloat16).max)
 
 
@@ -37,10 +36,10 @@ def decode_frames(
     pictures: PictureAxes | None = None,
     unroll: bool = False,
 ) -> jax.Array:
-    """Frames (B, F, ...) in which `finish` left each chunk of pixels (B, 3, frames, height, width) in [-1, 1].
+    """Decodes to frames (B, F, ...); `finish` maps each chunk of pixels (B, 3, frames, height, width) in [-1, 1].
 
-    `pictures` is how latents and frames lie on the mesh. `unroll` is for training on short clips: on CPU the gradient
-    is 2.5x faster without the loop (9 frames of 64x64).
+    `pictures` is the sharding of latents and frames. `unroll` is for training on short clips: on CPU the gradient is
+    2.5x faster without the loop (9 frames of 64x64).
     """
 
     call, weights = prepare_pictures(vae, weights, pictures, also=(SplitCausalConv3d,))
@@ -61,7 +60,7 @@ def encode_frames(
     pictures: PictureAxes | None = None,
     unroll: bool = False,
 ) -> jax.Array:
-    """Latents (B, C, T, H, W), the most likely ones, of pixels in [-1, 1]; 4n + 1 frames."""
+    """Encodes pixels in [-1, 1] of 4n + 1 frames to the mode of their latents (B, C, T, H, W)."""
 
     call, weights = prepare_pictures(vae, weights, pictures, also=(SplitCausalConv3d,))
 
@@ -76,7 +75,7 @@ def encode_frames(
 def _walk(
     run: Callable[..., tuple[jax.Array, Caches]], first: jax.Array, rest: jax.Array, *, axis: int, unroll: bool
 ) -> jax.Array:
-    """All chunks' results side by side along `axis`; `rest` (chunks, ...) may be empty."""
+    """Runs all chunks and concatenates their results along `axis`; `rest` (chunks, ...) may be empty."""
     out, caches = run(first, {}, is_first=True)
     if not len(rest):
         return out
@@ -94,7 +93,7 @@ def _walk(
 
 
 def _fill(cache: jax.Array | None, settled: Any) -> jax.Array:
-    """Zeros before the frames that are there, up to the shape that the cache keeps from now on."""
+    """Pads a cache with zeros in front of its frames, to the shape that it has from now on."""
     if cache is None:
         return jnp.zeros(settled.shape, settled.dtype)
     missing = settled.shape[2] - cache.shape[2]
@@ -118,16 +117,16 @@ def _encode_chunk(vae: Any, pixels: Any, caches: dict[str, Any], *, is_first: bo
 
 
 def _open(caches: dict[str, Any], coder: Any, *, is_first: bool) -> list[Any]:
-    """The list as diffusers keeps it; after the first chunk what has no entry is "Rep", or is never looked at."""
+    """Rebuilds diffusers' list; after the first chunk a missing entry is "Rep", or is never read."""
     count = sum(1 for _ in coder.modules())  # at least as many as there are convolutions
     return [caches.get(str(index), None if is_first else "Rep") for index in range(count)]
 
 
 def _close(feat_cache: list[Any], *, is_first: bool) -> dict[str, Any]:
-    """On TPU in bf16, which is what convolutions make of them there anyway.
+    """Turns diffusers' list into a dict; on TPU in bf16, to which convolutions there round anyway.
 
-    Nothing finite is beyond `_BF16_MAX`: XLA cuts off a chunk's last frames in a third of the time when it also has
-    something to compute.
+    The clamp to `_BF16_MAX` changes no finite value: XLA slices off a chunk's last frames in a third of the time if it
+    also has something to compute.
     """
     entries = {str(index): entry for index, entry in enumerate(feat_cache) if not isinstance(entry, str | None)}
     axes = find_picture_axes()

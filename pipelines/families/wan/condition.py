@@ -1,4 +1,4 @@
-"""A first picture as the transformer takes it: the autoencoder's latents of it, and what an image encoder sees in it.
+"""Encodes a first picture for the transformer: the autoencoder's latents, and an image encoder's features.
 
 The picture is encoded on the devices by programs of fixed size; runtime/sampling/pictures.py brings it to that size.
 """
@@ -17,10 +17,10 @@ from pipelines.runtime.kernels.convolution import PictureAxes
 
 
 def build_condition_program(vae: TracedModule, *, dtype: Any, frames: int, input_sharding: NamedSharding) -> Any:
-    """condition(weights, picture (1, 3, height, width) in [-1, 1]) -> fp32.
+    """Builds condition(weights, picture (1, 3, height, width) in [-1, 1]) -> fp32.
 
-    With `frames` 1 the picture's latents (1, C, 1, H, W). With more, those of a video that goes on in mid-grey, below
-    four channels that say which frames are given: (1, 4 + C, T, H, W).
+    If `frames` is 1, the result is the picture's latents (1, C, 1, H, W). If more, it is (1, 4 + C, T, H, W): four
+    channels that mark the given frames, then the latents of a video that continues in mid-grey.
     """
 
     def condition(weights: Mapping[str, jax.Array], picture_BCHW: jax.Array) -> jax.Array:
@@ -38,9 +38,9 @@ def build_condition_program(vae: TracedModule, *, dtype: Any, frames: int, input
 
 
 def build_image_program(image_encoder: TracedModule, *, dtype: Any) -> Any:
-    """see(weights, picture (1, 3, side, side) as the image processor gives it) -> features (1, N, D) fp32.
+    """Builds see(weights, picture (1, 3, side, side) from the image processor) -> features (1, N, D) fp32.
 
-    Those of its last layer, without the norm behind; load.py says which layer that is.
+    The features are the output of the last layer that load.py keeps, without the norm after it.
     """
 
     def see(weights: Mapping[str, jax.Array], picture_BCHW: jax.Array) -> jax.Array:

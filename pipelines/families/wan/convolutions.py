@@ -1,6 +1,6 @@
-"""The autoencoder's convolutions of 3 x 3 pixels as TPU runs them fastest (runtime/kernels/convolution.py).
+"""The autoencoder's 3 x 3 convolutions in the form that TPUs run fastest (runtime/kernels/convolution.py).
 
-diffusers' modules with another forward where they are told of pictures on a mesh of TPUs; else their own.
+These are diffusers' modules; their forward changes only while pictures lie on a mesh of TPUs.
 """
 
 import functools
@@ -28,7 +28,7 @@ class SplitCausalConv3d(WanCausalConv3d):
 
 
 class RoundedSiLU(torch.nn.SiLU):
-    """Rounds to bf16 what convolutions round anyway, so that they and what they keep of it share one array."""
+    """Rounds its output to bf16, as convolutions do anyway, so that they and their caches share one array."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         out = super().forward(input)
@@ -38,7 +38,7 @@ class RoundedSiLU(torch.nn.SiLU):
 
 
 def split_convolutions(autoencoder: Any) -> None:
-    """Puts them in the place of diffusers' own, with the same parameters."""
+    """Replaces diffusers' modules by these, keeping the parameters."""
     split_halvings(autoencoder)
     for module in autoencoder.modules():
         if isinstance(module, WanCausalConv3d):
@@ -49,6 +49,6 @@ def split_convolutions(autoencoder: Any) -> None:
 
 
 def _find_axes() -> PictureAxes | None:
-    """Where the kernels are to be taken."""
+    """Returns the pictures' axes if the kernels apply, else None."""
     axes = find_picture_axes()
     return axes if axes is not None and axes.takes_kernels else None

@@ -13,7 +13,7 @@ from pipelines.runtime.kernels.convolution import PictureAxes
 
 
 def build_decode_program(vae: TracedModule, *, dtype: Any, input_sharding: NamedSharding) -> Any:
-    """decode(weights, latents (B, C, T, H, W)) -> uint8 (B, F, height, width, 3)."""
+    """Builds decode(weights, latents (B, C, T, H, W)) -> uint8 (B, F, height, width, 3)."""
 
     def decode(weights: Mapping[str, jax.Array], latents_BCTHW: jax.Array) -> jax.Array:
         mean, deviation = read_statistics(vae)
@@ -25,13 +25,13 @@ def build_decode_program(vae: TracedModule, *, dtype: Any, input_sharding: Named
 
 
 def read_statistics(vae: TracedModule) -> tuple[jax.Array, jax.Array]:
-    """Mean and deviation of the autoencoder's own latents, (C, 1, 1, 1) each; the transformer's are normal."""
+    """Returns mean and deviation of the autoencoder's latents, (C, 1, 1, 1) each; the transformer's are normalised."""
     config = vae.module.config
     mean, deviation = (jnp.asarray(value)[:, None, None, None] for value in (config.latents_mean, config.latents_std))
     return mean, deviation
 
 
 def _to_bytes(pixels_BCFHW: jax.Array) -> jax.Array:
-    """uint8 (B, F, height, width, 3) of values in [-1, 1]."""
+    """Turns values in [-1, 1] into uint8 (B, F, height, width, 3)."""
     pixels = (pixels_BCFHW.astype(jnp.float32) / 2 + 0.5) * 255
     return pixels.round().astype(jnp.uint8).transpose(0, 2, 3, 4, 1)

@@ -1,12 +1,12 @@
 """The denoising loop as one compiled program with run-time bounds.
 
 A chunk runs steps `start` to `stop` of a schedule table through runtime/sampling/loop.py. With guidance the `dp` axis
-carries the [negative, positive] halves of the batch. The state has what UniPC remembers, for both schedulers, so that
-one program serves them.
+carries the [negative, positive] halves of the batch. The state always includes UniPC's history, so that one
+program serves both schedulers.
 
-Three kinds of models see a first picture in three ways; `Condition` is what each takes besides the text:
+Three kinds of models take a first picture in three ways; `Condition` is each one's input besides the text:
 none                 text to video
-FirstFrame           Wan 2.2 TI2V: the picture's latents stand in the first latent frame, at timestep 0
+FirstFrame           Wan 2.2 TI2V: the picture's latents replace the first latent frame, at timestep 0
 Channels             I2V: the picture's latents and a mask are further channels, its features further tokens
 """
 
@@ -24,14 +24,14 @@ from pipelines.runtime.sampling.solver import State
 
 
 class FirstFrame(NamedTuple):
-    """`latents` (1, C, 1, H, W) fp32 of the picture; `is_given` fp32, 1 with a picture and 0 without one."""
+    """The picture's `latents` (1, C, 1, H, W) fp32; `is_given` is fp32, 1 with a picture and 0 without one."""
 
     latents: Any
     is_given: Any
 
 
 class Channels(NamedTuple):
-    """`channels` (1, 4 + C, T, H, W) fp32: mask and latents; `image_embeds` (1, N, D) fp32 where the model has them."""
+    """Mask and latents as `channels` (1, 4 + C, T, H, W) fp32; `image_embeds` (1, N, D) fp32 if the model has them."""
 
     channels: Any
     image_embeds: Any = None
@@ -50,12 +50,11 @@ def build_denoise_program(
     attention: AttentionAxes,
     running_layer: LayerPlacement,
 ) -> Any:
-    """denoise(weights, state, prompt_embeds, condition, table, guidance_scale, start, stop) -> state.
+    """Builds denoise(weights, state, prompt_embeds, condition, table, guidance_scale, start, stop) -> state.
 
     The state's arrays are (B, C, T, H, W) fp32; `prompt_embeds` rows are [negative..., positive...] with guidance, else
-    positive. `input_sharding` is how the transformer's batch lies on the mesh, `token_sharding` how the tokens
-    (rows, N, D) between its blocks do, `attention` how queries, keys and values do, `running_layer` how a block's
-    weights do.
+    only positive. The shardings are `input_sharding` for the transformer's batch, `token_sharding` for the tokens
+    (rows, N, D) between its blocks, `attention` for queries, keys and values, `running_layer` for a block's weights.
     """
     blocks = {f"blocks.{name}": token_sharding for name, _ in transformer.module.blocks.named_children()}
     patch_area = transformer.module.config.patch_size[1] * transformer.module.config.patch_size[2]
@@ -72,7 +71,7 @@ def build_denoise_program(
     ) -> State:
         def prepare(scaled: jax.Array, timestep: jax.Array) -> tuple[jax.Array, jax.Array]:
             model_input, timestep = _bring_in(condition, scaled, timestep, patch_area=patch_area)
-            # Fused with the turning of its axes, XLA for TPU compiles this scaling nine times over.
+            # The barrier keeps XLA for TPU from fusing this scaling with the transposition, and doing it nine times.
             return jax.lax.optimization_barrier(model_input.astype(dtype)), timestep
 
         def predict(model_input: jax.Array, timestep: jax.Array) -> jax.Array:
@@ -101,7 +100,7 @@ def build_denoise_program(
 def _bring_in(
     condition: Condition, scaled_BCTHW: jax.Array, timestep: jax.Array, *, patch_area: int
 ) -> tuple[jax.Array, jax.Array]:
-    """What the transformer sees of the latents, and the timestep (B,), or (B, N) where each token has its own."""
+    """Returns the transformer's input, and the timestep (B,), or (B, N) if each token has its own."""
     batch, _, frames, height, width = scaled_BCTHW.shape
     if isinstance(condition, FirstFrame):
         is_picture = (jnp.arange(frames) == 0) * condition.is_given
@@ -114,7 +113,7 @@ def _bring_in(
 
 
 def _set_first(latents_BCTHW: jax.Array, condition: FirstFrame) -> jax.Array:
-    """The picture in the first latent frame, when there is one."""
+    """Replaces the first latent frame by the picture, if there is one."""
     first = jnp.where(condition.is_given > 0, condition.latents, latents_BCTHW[:, :, :1])
     return jnp.concatenate([first, latents_BCTHW[:, :, 1:]], axis=2)
 

@@ -55,7 +55,7 @@ class WanFamily(PreviewedModel):
         rows = jax.device_put(pair_rows(embeddings, "prompt_embeds", layout).astype(np.float32), layout.rows)
         condition = self._make_condition(recipe, layout)
         table = self._put(schedule.table)
-        # Without guidance the guided program may run all the same; at 1 it gives the positive half.
+        # The guided program may run without guidance too; at a scale of 1 its result is the positive half.
         second_scale = scale if recipe.guidance_scale_2 is None else recipe.guidance_scale_2
         scales = [self._put(np.float32(value if scale > 1 else 1.0)) for value in (scale, second_scale)]
         boundary = self.parts.find_boundary(schedule)
@@ -89,12 +89,12 @@ class WanFamily(PreviewedModel):
         )
 
     def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
-        """What `denoise` takes: one row each, as the stage files hold them."""
+        """Returns the shapes of the embeddings that `denoise` takes, one row each, as in stage files."""
         hidden = (1, self.parts.text_length, self.parts.text_width)
         return {"prompt_embeds": hidden, "negative_prompt_embeds": hidden}
 
     def latents_shape(self, shape: Shape) -> tuple[int, int, int, int]:
-        """(C, T, H, W) of one video's latents."""
+        """Returns (C, T, H, W) of one video's latents."""
         return self.parts.latents_CTHW(shape)
 
     def _make_condition(self, recipe: Recipe, layout: Layout) -> Condition:

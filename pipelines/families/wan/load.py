@@ -1,4 +1,4 @@
-"""A checkpoint's modules without weights, then weights onto the mesh."""
+"""Builds a checkpoint's modules without weights, then places the weights on the mesh."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ def build_parts(
             continue
         place_own = functools.partial(place, folder / name, module, mesh=mesh, rules=_choose_rules(name, module, mesh))
         parts.weights[name] = place_own(
-            # Wan's own advice: the autoencoder in fp32, whatever the rest computes in.
+            # Wan's authors advise fp32 for the autoencoder, whatever the rest computes in.
             dtype=jnp.float32 if name == "vae" else dtype,
             prefixes=("vision_model.",),
         )
@@ -92,7 +92,7 @@ def build_parts(
 
 
 def list_precise(module: TracedModule) -> set[str]:
-    """The small weights that diffusers keeps in fp32 whatever the rest computes in: timesteps, modulation, norms."""
+    """Lists the small weights that diffusers always keeps in fp32: timesteps, modulation, norms."""
     kept = type(module.module)._keep_in_fp32_modules  # noqa: SLF001 - diffusers' own list for its own loading
     return {name for name in module.parameter_shapes() if any(part in kept for part in name.split("."))}
 
@@ -117,7 +117,7 @@ def _build_modules(folder: Path, index: Mapping[str, Any], mesh: Mesh) -> dict[s
         modules["vae"] = vae = cast(Any, AutoencoderKLWan.from_config(configs["vae"]))
     split_convolutions(vae)
     if not index.get("expand_timesteps") and modules["transformer"].config.in_channels == vae.config.z_dim:
-        vae.encoder = vae.quant_conv = None  # nobody brings it a picture
+        vae.encoder = vae.quant_conv = None  # a text-to-video model encodes no picture
     return {name: TracedModule(module) for name, module in modules.items()}
 
 
@@ -129,7 +129,7 @@ def _build_text_encoder(folder: Path) -> UMT5EncoderModel:
 
 
 def _build_image_encoder(folder: Path) -> CLIPVisionModel:
-    """Without its last layer: Wan was trained with what goes into that."""
+    """Builds the image encoder without its last layer: Wan was trained on the penultimate hidden states."""
     encoder: Any = CLIPVisionModel(CLIPVisionConfig.from_pretrained(folder))
     encoder.encoder.layers = scan_if_long(encoder.encoder.layers[:-1])
     return encoder
@@ -140,7 +140,7 @@ def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _needed_by(component: str, *, takes_pictures: bool) -> set[str]:
-    """The stages that use a component."""
+    """Returns the stages that use a component."""
     return {"decode"} if component == "vae" and not takes_pictures else {*STAGES_OF[component]}
 
 
@@ -153,7 +153,7 @@ def _choose_rules(component: str, module: TracedModule, mesh: Mesh) -> Rules:
 
 
 def _check_shapes(model: Model, parts: Parts) -> None:
-    """Raises ModelError for a shape that the autoencoder and the transformer's patches do not divide."""
+    """Raises ModelError for a shape that is not a multiple of the autoencoder's scale times the patch size."""
     scale = parts.config_of("vae").scale_factor_spatial
     _, tall, wide = (scale * size for size in parts.config_of("transformer").patch_size)
     for shape in model.shapes:

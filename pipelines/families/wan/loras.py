@@ -1,8 +1,8 @@
-"""LoRAs of Wan's transformers, under the names of diffusers, peft, kohya's trainer (musubi) and the original.
+"""Reads LoRAs of Wan's transformers, under the names of diffusers, peft, kohya's trainer (musubi) and the original.
 
-Of Wan 2.2's two experts a LoRA changes both, unless its file is for one: its name says so (high_noise is the first
-expert, low_noise the second, as those who train them call the pair), or its tensors are those of `transformer_2`.
-As in diffusers, whole differences of norms (`.diff`) that some distilled LoRAs bring beside their pairs are left out.
+A LoRA changes both of Wan 2.2's experts, unless its file is for one: its name says so (trainers call the first expert
+high_noise and the second low_noise), or its tensors are those of `transformer_2`. As in diffusers, full-rank
+differences of norms (`.diff`), which some distilled LoRAs contain, are ignored.
 """
 
 import re
@@ -35,6 +35,6 @@ def rename(tensors: Tensors, file: LoraFile, *, components: Collection[str]) -> 
 
 
 def choose_experts(name: str) -> tuple[str, ...]:
-    """Those that a file of this name is for."""
+    """Returns the experts that a file of this name is for."""
     levels = re.findall(r"(high|low)[ _.-]?noise", name.lower())
     return EXPERTS if len(set(levels)) != 1 else (EXPERTS[0] if levels[0] == "high" else EXPERTS[1],)

@@ -1,4 +1,4 @@
-"""What a loaded Wan consists of: modules, weights on the mesh, tokenizer, and the checkpoint's own settings."""
+"""The parts of a loaded Wan: modules, weights on the mesh, the tokenizer, and the checkpoint's own settings."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ from pipelines.families.learnt_preview import PreviewedParts
 from pipelines.runtime.sampling.schedules import COLUMNS, Schedule
 
 COMPONENTS = ("text_encoder", "transformer", "vae", "tokenizer", "scheduler")
-FURTHER_COMPONENTS = ("transformer_2", "image_encoder", "image_processor")  # of some of them
-# The autoencoder decodes frames, and reads the picture that some start from.
+FURTHER_COMPONENTS = ("transformer_2", "image_encoder", "image_processor")  # only some checkpoints have these
+# The autoencoder decodes frames and also encodes the picture that some models start from, hence both stages.
 STAGES_OF = {
     "text_encoder": ("encode",),
     "image_encoder": ("denoise",),
@@ -23,7 +23,7 @@ EXPERTS = ("transformer", "transformer_2")  # in the order in which they denoise
 
 @dataclass(frozen=True, kw_only=True)
 class Parts(PreviewedParts):
-    """`boundary_timestep` is where the second expert takes over; None with one transformer."""
+    """A loaded Wan; the second expert takes over at `boundary_timestep`, which is None with one transformer."""
 
     image_processor: CLIPImageProcessorPil | None
     boundary_timestep: float | None
@@ -36,7 +36,7 @@ class Parts(PreviewedParts):
 
     @property
     def takes_channels(self) -> bool:
-        """Whether the model needs a first picture, as further input channels."""
+        """Returns whether the model needs a first picture, as further input channels."""
         return self.config_of("transformer").in_channels != self.config_of("vae").z_dim
 
     @property
@@ -44,13 +44,13 @@ class Parts(PreviewedParts):
         return self.expands_timesteps or self.takes_channels
 
     def latents_CTHW(self, shape: Shape) -> tuple[int, int, int, int]:  # noqa: N802 - the shape is the name
-        """One video's latents."""
+        """Returns the shape of one video's latents."""
         vae = self.config_of("vae")
         frames = (shape.frames - 1) // vae.scale_factor_temporal + 1
         return vae.z_dim, frames, shape.height // vae.scale_factor_spatial, shape.width // vae.scale_factor_spatial
 
     def find_boundary(self, schedule: Schedule) -> int:
-        """The first step of the second expert; past the last one where there is none."""
+        """Returns the first step of the second expert, or the number of steps if there is none."""
         if self.boundary_timestep is None:
             return schedule.steps
         timesteps = schedule.table[: schedule.steps, COLUMNS.index("timestep")]

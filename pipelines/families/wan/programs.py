@@ -1,4 +1,4 @@
-"""Which programs a shape needs, and how their arrays lie on the mesh.
+"""The programs that a shape needs, and the sharding of their arrays.
 
 The worker, the command line and ahead-of-time compilation for another machine all compile exactly these. Two experts of
 one size share one denoise program: their weights are its arguments.
@@ -31,12 +31,12 @@ from pipelines.runtime.sampling.solver import State
 from pipelines.runtime.weights.components import abstract_input, abstract_weights
 
 IMAGE_KEY: Key = ("image",)
-_VMEM_SHARE = 0.75  # of the denoiser's large products; of a half and three quarters what the TPU compiler finds faster
+_VMEM_SHARE = 0.75  # of VMEM for the denoiser's large matmuls: the faster of 0.5 and 0.75, says the TPU compiler
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(BaseLayout):
-    """Beside the latents, tokens, and `pictures`: what the autoencoder works on, (B, C, frames, height, width)."""
+    """The layout of latents, tokens, and `pictures`: the autoencoder's frames (B, C, frames, height, width)."""
 
     tokens: NamedSharding
     pictures: NamedSharding
@@ -45,7 +45,7 @@ class Layout(BaseLayout):
 def lay_out(
     parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool, references: References | None = None
 ) -> Layout:
-    """Videos and guidance over `dp`, tokens over `sp`, each where it divides; else replicated."""
+    """Shards videos and guidance pairs over `dp`, tokens over `sp`; an axis that does not divide them is replicated."""
     assert references is None, NO_REFERENCES
     videos = batch_class(batch_size)
     mesh, latents_CTHW = parts.mesh, parts.latents_CTHW(shape)
@@ -71,7 +71,7 @@ def lay_out(
 
 
 def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
-    """The programs of the loaded stages."""
+    """Returns the programs of the loaded stages."""
     programs = []
     if "encode" in parts.stages:
         programs.append(_encode_program(parts))
@@ -203,7 +203,10 @@ def _decode_program(parts: Parts, layout: Layout) -> Program:
 
 
 def _choose_decoder_vmem(parts: Parts) -> int:
-    """Bytes, of 16 MiB as usual, for short code (plan/TRIED.md). Units of v4 and v5 take more instructions."""
+    """Returns a VMEM limit in bytes, below XLA's default of 16 MiB, that keeps the code short (plan/TRIED.md).
+
+    It is lower for v4 and v5, whose smaller matrix units need more instructions.
+    """
     has_large_units = parts.mesh.devices.flat[0].device_kind in ("TPU v6 lite", "TPU v6e", "TPU7x")
     return (12 if has_large_units else 6) * 2**20
 

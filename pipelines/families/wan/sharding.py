@@ -1,12 +1,12 @@
-"""How Wan lies on the mesh: the guidance pair on `dp`, tokens on `sp`, slices of weights on `tp`.
+"""Wan's sharding: the guidance pair on `dp`, tokens on `sp`, slices of weights on `tp`.
 
 Between blocks the tokens (21 x 45 x 80 for 81 frames of 720p) are split over `sp`, so norms, projections and the
-feed-forward work on a device's own tokens; attention gathers keys and values, or trades tokens for heads. Over `tp`
-the projections to query, key, value and the feed-forward's first layer are split by outputs, the layers after them by
-inputs. The autoencoder is replicated and splits its pictures instead (programs.py).
+feed-forward work on a device's own tokens; attention all-gathers keys and values, or exchanges tokens for heads by
+all-to-all. Over `tp` the projections to query, key, value and the feed-forward's first layer are split by outputs, the
+layers after them by inputs. The autoencoder is replicated and splits its pictures instead (programs.py).
 
-What a device keeps of layers that run as a scan is less than what it runs: an equal part of every matrix, over all
-axes, so that of the 14B models' 28 GB 8 chips keep 4 each. A layer is gathered as its turn comes (bridge/modules.py).
+Layers that run as a scan are fully sharded at rest: every matrix is split over all axes, so that 8 chips store 4 GB
+each of the 14B models' 28 GB. A layer is all-gathered just before it runs (bridge/modules.py).
 """
 
 import re
@@ -46,24 +46,24 @@ _ENCODER_RULES = (
 
 
 def choose_transformer_rules(config: Any, tp: int) -> Rules:
-    """While it runs: split over `tp` where heads and feed-forward divide; else replicated."""
+    """Returns the sharding of running layers: over `tp` if it divides heads and feed-forward, else replicated."""
     return _TRANSFORMER_RULES if _divides(tp, config.num_attention_heads, config.ffn_dim) else REPLICATED
 
 
 def choose_encoder_rules(config: Any, tp: int) -> Rules:
-    """The same for the text encoder."""
+    """Returns the sharding of the text encoder's running layers."""
     return _ENCODER_RULES if _divides(tp, config.num_heads, config.d_ff, config.d_model) else REPLICATED
 
 
 def keep_transformer(config: Any, mesh: Mesh) -> Rules:
-    """What a device keeps: the layers' matrices over every axis where sizes divide, the rest as it runs."""
+    """Returns the sharding at rest: layers' matrices over all axes if sizes divide, everything else as it runs."""
     rules = choose_transformer_rules(config, mesh.shape["tp"])
     width = config.num_attention_heads * config.attention_head_dim
     return (*_spread(rules), *rules) if _divides(mesh.size, width, config.ffn_dim) else rules
 
 
 def keep_encoder(config: Any, mesh: Mesh) -> Rules:
-    """The same for the text encoder, whose table of embeddings is a sixth of it."""
+    """Returns the text encoder's sharding at rest; its embedding table, a sixth of its size, is split too."""
     rules = choose_encoder_rules(config, mesh.shape["tp"])
     sizes = (config.num_heads * config.d_kv, config.d_model, config.d_ff, config.relative_attention_num_buckets)
     if rules is REPLICATED or not _divides(mesh.size, *sizes):
@@ -72,7 +72,7 @@ def keep_encoder(config: Any, mesh: Mesh) -> Rules:
 
 
 def _spread(rules: Rules) -> Iterator[tuple[str, P]]:
-    """The rules of the layers' matrices, their first axis also over those that carry no slices; for stacks alone."""
+    """Yields the rules for stacked layers' matrices, which split their first axis over the free mesh axes as well."""
     for pattern, spec in rules:
         if pattern.startswith(r"\.") and len(spec) == 2:
             first, second = spec

@@ -1,9 +1,9 @@
-"""Wan's blocks on tokens that fill whole tiles of every device.
+"""Pads Wan's tokens so that they fill whole tiles on every device.
 
-81 frames of 720p are 75 600 tokens, 18 900 for each of four devices: half a tile too many, and joining what the four
-sent would copy all of it (runtime/kernels/ulysses.py). So a few tokens are put behind before the blocks and cut off
-after them. Attention does not see them (runtime/kernels/attention.py: the rotary tables say how many tokens there are),
-and nothing else in a block looks at another token.
+81 frames of 720p are 75 600 tokens, 18 900 for each of four devices, which is half a tile too many: concatenating the
+four devices' tokens would copy all of them (runtime/kernels/ulysses.py). So padding is appended before the blocks and
+cut off after them. Attention ignores it (runtime/kernels/attention.py: the rotary tables say how many tokens there
+are), and nothing else in a block mixes tokens.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from pipelines.runtime.kernels.ulysses import TOKENS
 
 
 class EvenTokens(ScannedLayers):
-    """A transformer's blocks as one scan, which sees a multiple of `TOKENS` tokens a device."""
+    """A transformer's blocks as one scan over tokens that are padded to a multiple of `TOKENS` per device."""
 
     def __init__(self, layers: torch.nn.ModuleList, *, mesh: Mesh) -> None:
         super().__init__(layers, carried=("hidden_states",))
@@ -31,7 +31,7 @@ class EvenTokens(ScannedLayers):
         temb: torch.Tensor,
         rotary_emb: Any,
     ) -> torch.Tensor:
-        """`temb` has three axes, or four where every token has its own timestep."""
+        """Runs the blocks; `temb` has three axes, or four if every token has its own timestep."""
         length = hidden_states.shape[1]
         missing = -length % self._multiple
         if missing:

@@ -10,7 +10,7 @@ from pipelines.families.traits import LORA_PREFIX, Likeness, Traits
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
-    """Any size fits a transformer over space and time, so only the kind of model counts."""
+    """Finds the shipped model of the same kind; its sizes need not match, as the transformer takes any."""
     transformer = json.loads((folder / "transformer" / "config.json").read_text("utf-8"))
     vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
     if index.get("expand_timesteps"):
