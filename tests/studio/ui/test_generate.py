@@ -62,8 +62,8 @@ def test_a_failed_job_is_an_error_with_its_card(client: Client) -> None:
 
 
 def test_cancelling_in_the_client_cancels_the_job(client: Client, studio: Studio, wait_for: Callable[..., Any]) -> None:
-    asked = client.submit(prompt="A long one", settings={"steps": 100}, api_name="/generate")
-    job = wait_for("the job", lambda: find_job(studio, "A long one"))
+    asked = client.submit(prompt="One that its client cancels", settings={"steps": 100}, api_name="/generate")
+    job = wait_for("the job", lambda: find_job(studio, "One that its client cancels"))
     studio.wait_for_step(job["id"], 1)
     asked.cancel()
     assert studio.wait_for_state(job["id"], "cancelled")["step"] < 100
