@@ -117,7 +117,7 @@ def test_the_first_command_installs_the_pinned_torch_and_starts_the_studio() -> 
     assert pinned is not None
     steps = command.split(" && ")
     assert steps[1:] == [
-        f".venv/bin/pip install {pinned[0]} --index-url https://download.pytorch.org/whl/cpu",
+        f"(.venv/bin/pip install {pinned[0]} --index-url https://download.pytorch.org/whl/cpu || true)",
         ".venv/bin/pip install -r requirements.txt",
         ".venv/bin/python app.py",
     ]
