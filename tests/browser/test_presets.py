@@ -285,7 +285,7 @@ def test_what_would_be_downloaded_first_is_asked_about(open_page: OpenPage, stud
     page.click("#lu-generate")
     expect(page.locator("#lu-generate")).not_to_have_attribute("aria-disabled", "true")
     assert len(asked) == 1
-    assert "downloaded first" in asked[0]
+    assert "not downloaded yet" in asked[0]
     assert _read(studio, "jobs")["jobs"][0]["recipe"]["prompt"] != "A white lighthouse at noon"
     page.once("dialog", lambda dialog: dialog.accept())
     page.click("#lu-generate")

@@ -282,7 +282,7 @@ def test_a_list_of_words_is_written_used_changed_and_deleted(open_page: OpenPage
     name, lines, choice = (page.locator(f"#lu-words-{part}") for part in ("name", "lines", "list"))
     name.fill("places/harbours")
     lines.fill("Genoa\nBergen")
-    expect(page.locator("#lu-words-note")).to_contain_text("__places/harbours__ in a prompt is one of these")
+    expect(page.locator("#lu-words-note")).to_contain_text("Write __places/harbours__ in a prompt")
     keep(page, "word-lists")
     page.get_by_role("button", name="Save the list").click()
     expect(choice.locator("option:checked")).to_have_text("places/harbours: 2 options")
