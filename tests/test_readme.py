@@ -28,7 +28,7 @@ MEASURED = "pipelines/docs/measured.md"
 MAX_README_LINES = 250
 FIGURE = re.compile(r"(?<![\w.])\d[\d.]* ?(?:ms|s|dB|[KMG]B|%)(?!\w)")
 DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
-# What is so by design and was not measured: limits, examples of settings, sizes of files that come with Lumesh.
+# Figures that are chosen, not measured: limits, examples of settings, sizes of files that come with Lumesh.
 BY_DESIGN = {"20 MB", "2 GB", "5 MB", "50GB", "40 %", "14.4 MB", "14.3 MB", "12.3 MB"}
 
 

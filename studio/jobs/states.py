@@ -4,18 +4,23 @@
 """
 
 from enum import StrEnum
+from typing import Self
 
 
-class JobState(StrEnum):
-    """A state's value is its name in REST and in the database; `meaning` is for people."""
+class MeaningfulEnum(StrEnum):
+    """A text enum whose members also carry their `meaning` in words for people: `QUEUED = "queued", "waits"`."""
 
     meaning: str
 
-    def __new__(cls, value: str, meaning: str) -> "JobState":
+    def __new__(cls, value: str, meaning: str) -> Self:
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning
         return member
+
+
+class JobState(MeaningfulEnum):
+    """A state's value is its name in REST and in the database."""
 
     QUEUED = "queued", "waits for its turn; kept over restarts"
     RUNNING = "running", "the worker holds it"

@@ -9,11 +9,11 @@ import json
 import sqlite3
 import time
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from studio import events
 from studio.database import Database, Transaction
+from studio.jobs.states import MeaningfulEnum
 
 LOCAL = "local"
 """The worker that the app starts itself."""
@@ -31,16 +31,8 @@ _MACHINE = ("chips", "chip_price", "mesh", "devices", "host", "compiling", "meas
 _JSON = ("shapes", "error", "swap", "devices", "host")
 
 
-class WorkerState(StrEnum):
-    """A state's value is its name in REST; `meaning` is for people."""
-
-    meaning: str
-
-    def __new__(cls, value: str, meaning: str) -> "WorkerState":
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.meaning = meaning
-        return member
+class WorkerState(MeaningfulEnum):
+    """A state's value is its name in REST."""
 
     STARTING = "starting", "the worker process is coming up"
     PREPARING = "preparing", "loads the default model and compiles its default shape"

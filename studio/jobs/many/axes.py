@@ -8,11 +8,11 @@ Not here: which values a model takes (pipelines/recipe.py), how axes multiply (g
 import csv
 import re
 from decimal import Decimal
-from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.errors import RecipeError
+from studio.jobs.states import MeaningfulEnum
 
 MAX_VALUES = 100  # the number of jobs that can be queued at a time (sweep.py)
 MAX_CHARS = 4000
@@ -21,16 +21,8 @@ MAX_REF_CHARS = 255  # the longest file name
 Value = str | int | float
 
 
-class AxisField(StrEnum):
-    """The fields that an axis can vary; `word` is shown before each value."""
-
-    word: str
-
-    def __new__(cls, value: str, word: str) -> "AxisField":
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.word = word
-        return member
+class AxisField(MeaningfulEnum):
+    """The fields that an axis can vary; their `meaning` is shown before each value."""
 
     PROMPT = "prompt", ""
     SEED = "seed", "Seed"
@@ -96,7 +88,7 @@ class Axis(BaseModel):
     def label(self, value: Value) -> str:
         """Formats a value for the contact sheet."""
         text = f"{value:g}" if isinstance(value, float) else str(value)
-        return f"{self.lora or self.field.word} {text}".strip()
+        return f"{self.lora or self.field.meaning} {text}".strip()
 
     def _read_numbers(self, text: str) -> list[int] | list[float]:
         """Parses numbers; only the scale of a LoRA may be negative."""

@@ -23,7 +23,7 @@ class MemoryDesk:
     previews: dict[str, int] = field(default_factory=dict)
     measured: list[Measured] = field(default_factory=list)
     ended: dict[str, Made | Card | None] = field(default_factory=dict)
-    """By job: what it made, why it failed, or None when it was cancelled."""
+    """Job id -> what it made, why it failed, or None when it was cancelled."""
 
     def announce(self, state: WorkerState, *, activity: str, **_columns: Any) -> None:
         self.states.append((state, activity))

@@ -1,4 +1,4 @@
-"""Of Gradio's routes only those exist that the page and its clients use; a new one is closed."""
+"""Only those of Gradio's routes exist that the page and its clients use; a new one is closed."""
 
 import pytest
 from fastapi import FastAPI
