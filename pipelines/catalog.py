@@ -18,8 +18,9 @@ from typing import Any, cast
 
 from pipelines.errors import ModelError
 from pipelines.families import find_traits, list_traits
-from pipelines.families.traits import Traits
+from pipelines.families.traits import Traits, Unsupported
 from pipelines.loras import LoraFile, find_loras
+from pipelines.schedulers import read_shift, recognise
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
@@ -74,7 +75,8 @@ class Model:
     input pictures and `min_images` if it must, `strength` if denoising starts from that picture instead of noise, and
     `attention` in families that take such options.
 
-    `text_length` is the longest prompt in tokens, padding included, unless the tokenizer's own limit is lower.
+    `text_length` is the length of every prompt in tokens, padding included, where the text encoder has none of its own:
+    diffusers' `max_sequence_length`, for which a tokenizer's own limit does not count either.
     `file_names` is a pattern that matches other programs' names for its file, reduced to letters and digits.
     `loras_dir` is the folder of its recipes' LoRAs.
     """
@@ -165,18 +167,25 @@ class Model:
 class Catalog:
     """The models of this machine, in the order they are shown, and the folder of its LoRAs.
 
-    `own_loras` are LoRA files elsewhere, which only the command line may name.
+    `own_loras` are LoRA files elsewhere, which only the command line may name. `refused` maps the ids of a user's
+    folders that no code here runs to the reason.
     """
 
     models: tuple[Model, ...]
     loras_dir: Path | None = None
     own_loras: tuple[LoraFile, ...] = ()
+    refused: Mapping[str, ModelError] = field(default_factory=dict[str, ModelError], compare=False)
 
     def get(self, model_id: str) -> Model:
-        """Returns a model by id; raises ModelError for an unknown one, naming the known ones."""
+        """Returns a model by its id, or by the hub repository that it comes from.
+
+        Raises ModelError for one that no code here runs, and for an unknown one, naming the known ones.
+        """
         for model in self.models:
-            if model.id == model_id:
+            if model_id in (model.id, model.repo or model.id):
                 return model
+        if model_id in self.refused:
+            raise self.refused[model_id]
         known = ", ".join(model.id for model in self.models)
         raise ModelError(f"There is no model {model_id!r}.", advice=f"Known models: {known}.")
 
@@ -197,8 +206,9 @@ def load_catalog(
     Raises ModelError if a user's folder has a `model_index.json` that cannot be read.
     """
     shipped = _read_shipped(file)
-    local = _find_local(models_dir, shipped) if models_dir else ()
-    return Catalog(tuple(replace(model, loras_dir=loras_dir) for model in shipped + local), loras_dir)
+    local, refused = _find_local(models_dir, shipped) if models_dir else ((), {})
+    models = tuple(replace(model, loras_dir=loras_dir) for model in shipped + local)
+    return Catalog(models, loras_dir, refused=refused)
 
 
 @functools.cache
@@ -233,31 +243,50 @@ def _read_attention(model_id: str, options: Any) -> AttentionOptions:
     return AttentionOptions(**cast(dict[str, Any], options))
 
 
-def _find_local(models_dir: Path, shipped: Sequence[Model]) -> tuple[Model, ...]:
+def _find_local(models_dir: Path, shipped: Sequence[Model]) -> tuple[tuple[Model, ...], dict[str, ModelError]]:
+    """Returns the user's models, and the reason for each folder of a kind that no code here runs."""
     found: list[Model] = []
+    refused: dict[str, ModelError] = {}
     taken = {model.id for model in shipped}
     for index_file in sorted(models_dir.glob("*/model_index.json")):
         folder = index_file.parent
         model_id = re.sub(r"[^a-z0-9.]+", "-", folder.name.lower()).strip("-")
-        model = None if model_id in taken else _read_local(folder, model_id, shipped)
+        try:
+            model = None if model_id in taken else _read_local(folder, model_id, shipped)
+        except Unsupported as kind:
+            refused[model_id] = _refuse(folder.name, str(kind))
+            continue
         if model is not None:
             found.append(model)
             taken.add(model_id)
-    return tuple(found)
+    return tuple(found), refused
+
+
+def _refuse(name: str, kind: str) -> ModelError:
+    return ModelError(
+        f"{name} is {kind}, which no code here runs.",
+        advice="Take a model for text to video or for a first picture, or remove the folder from models/.",
+    )
 
 
 def _read_local(folder: Path, model_id: str, shipped: Sequence[Model]) -> Model | None:
     """Reads a user's folder as a catalogue entry; returns None if its pipeline belongs to no supported family.
 
-    Shapes and defaults are those of the shipped model it resembles most.
+    Shapes and defaults are those of the shipped model it resembles most; scheduler and flow shift are its own, as in
+    diffusers. Raises Unsupported for a kind that no code here runs.
     """
     try:
         index = json.loads((folder / "model_index.json").read_text("utf-8"))
         pipeline_class = index["_class_name"]
         traits = next((traits for _, traits in list_traits() if pipeline_class in traits.pipeline_classes), None)
         if traits is None or traits.read_local is None:
+            for _, relatives in list_traits():
+                if pipeline_class in relatives.unsupported:
+                    raise Unsupported(relatives.unsupported[pipeline_class])
             return None
         likeness = traits.read_local(folder, index)
+        scheduler_file = folder / "scheduler" / "scheduler_config.json"
+        scheduler_config = json.loads(scheduler_file.read_text("utf-8")) if scheduler_file.is_file() else {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"The model folder {folder} is not a complete diffusers checkpoint: {error}.",
@@ -268,6 +297,11 @@ def _read_local(folder: Path, model_id: str, shipped: Sequence[Model]) -> Model 
     if likeness.size is not None:
         width, height = likeness.size
         shapes = (Shape(width=width, height=height),)
+    if likeness.most_pixels is not None:
+        shapes = tuple(shape for shape in shapes if shape.width * shape.height <= likeness.most_pixels)
+    own = _read_scheduler(scheduler_config, template)
+    if "_max_sequence_length" in index:  # what our trainer writes for text encoders of short captions
+        own["text_length"] = int(index["_max_sequence_length"])
     return replace(
         template,
         id=model_id,
@@ -278,9 +312,28 @@ def _read_local(folder: Path, model_id: str, shipped: Sequence[Model]) -> Model 
         path=folder,
         licence="",
         file_names="",
-        description="Your own checkpoint, from the data directory.",
         examples=(),
-        negative_prompt="",
+        # Wan's authors give all their models one (sample_neg_prompt of their shared_config.py); elsewhere it is taste.
+        negative_prompt=template.negative_prompt if template.is_video else "",
         shapes=shapes,
-        default_shape=shapes[0],
+        default_shape=template.default_shape if template.default_shape in shapes else shapes[0],
+        **own,
     )
+
+
+def _read_scheduler(config: Mapping[str, Any], template: Model) -> dict[str, Any]:
+    """Returns the fields that a checkpoint's own scheduler decides; the description says if it has no name here.
+
+    A folder without a scheduler, which loading refuses, gets the template's.
+    """
+    name, description = recognise(config), "Your own checkpoint, from the data directory."
+    fields: dict[str, Any] = {"flow_shifts": {}} if config else {}
+    if name in template.schedulers:
+        fields["scheduler"] = name
+    elif config:
+        description += (
+            f" Its scheduler, {config.get('_class_name')}, is not among those here: {template.scheduler} runs."
+        )
+    if template.flow_shift is not None and (shift := read_shift(config)) is not None:
+        fields["flow_shift"] = float(shift)
+    return {"description": description, **fields}

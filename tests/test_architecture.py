@@ -54,7 +54,7 @@ LAYERS = (
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     ("pipelines.families.traits",),
-    ("pipelines.errors",),
+    ("pipelines.errors", "pipelines.schedulers"),
 )
 
 # Downward in spirit: the app starts the worker's supervisor, and the registry reaches the families only when called.
@@ -64,6 +64,7 @@ HEAVY = {"jax", "torch", "torchax", "diffusers", "transformers", "optax"}
 LIGHT_PACKAGES = ("app", "studio")
 FLOOR = (
     "errors",
+    "schedulers",
     "loras",
     "catalog",
     "recipe",

@@ -239,7 +239,6 @@ def ask_diffusers(flux2_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
                 guidance_scale=recipe.guidance_scale,
                 num_images_per_prompt=recipe.batch_size,
                 generator=[torch.Generator("cpu").manual_seed(recipe.seed + one) for one in range(recipe.batch_size)],
-                max_sequence_length=TEXT_LENGTH[recipe.model],
                 text_encoder_out_layers=OUT_LAYERS,
                 output_type="np",
                 **options,
