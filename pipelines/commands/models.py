@@ -8,8 +8,11 @@ from pipelines.commands.options import DATA_DIR, AsJson, DataDir, DataDirectory,
 
 
 def show_models(*, as_json: AsJson = False, data_dir: DataDir = DATA_DIR) -> None:
-    """Lists the models of the catalogue and of the data directory."""
-    models = DataDirectory(data_dir=data_dir).catalog.models
+    """Lists the models of the catalogue and of the data directory, and says which folders there cannot run."""
+    catalog = DataDirectory(data_dir=data_dir).catalog
+    models = catalog.models
+    for reason in catalog.refused.values():
+        typer.echo(f"lumesh: {reason}", err=True)
     if as_json:
         print_json(
             [

@@ -156,7 +156,7 @@ def _open_devices(settings: Settings) -> _Devices:
         has_remote_encoder = settings.find_text_encoder(model) is not None
         return registry.find(model, on_progress=on_progress, has_remote_encoder=has_remote_encoder)
 
-    registry.start_jax(settings.cache_dir)
+    registry.start_jax(settings.cache_dir, allow_cpu=settings.allow_cpu)
     return _Devices(
         title=registry.describe_devices(),
         chips=registry.count_chips(),

@@ -22,5 +22,6 @@ TRAITS = Traits(
     title="SDXL",
     pipeline_classes=("StableDiffusionXLPipeline",),
     read_local=_read_local,
+    has_fixed_text_length=True,
     lora_names=re.compile(rf"^lora_te[12]_|^unet\.|^text_encoder(_2)?\.|^lora_unet_{_UNET}|{LORA_PREFIX}{_UNET}\."),
 )
