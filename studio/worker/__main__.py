@@ -60,7 +60,7 @@ def main() -> int:
 
 def _follow_app(ending: threading.Event) -> None:
     """Ends the process when standard input ends, because nobody waits for its work any more."""
-    while sys.stdin.buffer.read(1):
+    while os.read(sys.stdin.fileno(), 1):  # unbuffered: a waiting buffer's lock would abort the process at its end
         ending.set()
     os._exit(ORPHAN_EXIT_CODE)
 

@@ -72,11 +72,9 @@ def open_devices(*, allow_cpu: bool = False) -> None:
     try:
         jax.devices()
     except RuntimeError as error:
-        reason = " ".join(str(error).split()).removesuffix(_JAX_ADVICE).strip()
+        reason = " ".join(str(error).split()).removesuffix(_JAX_ADVICE).strip()[:MAX_REASON]
         if not allow_cpu:
-            raise DeviceError(
-                f"JAX cannot use the accelerator of this machine: {reason[:MAX_REASON]}", advice=_advise()
-            ) from error
+            raise DeviceError(f"JAX cannot use the accelerator of this machine: {reason}", advice=_advise()) from error
         log.warning("JAX cannot use the accelerator of this machine, so the CPU is used: %s", reason)
         jax.config.update("jax_platforms", "cpu")
         jax.devices()
