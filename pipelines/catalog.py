@@ -286,7 +286,9 @@ def _read_local(folder: Path, model_id: str, shipped: Sequence[Model]) -> Model 
             return None
         likeness = traits.read_local(folder, index)
         scheduler_file = folder / "scheduler" / "scheduler_config.json"
-        scheduler_config = json.loads(scheduler_file.read_text("utf-8")) if scheduler_file.is_file() else {}
+        scheduler_config: dict[str, Any] = (
+            json.loads(scheduler_file.read_text("utf-8")) if scheduler_file.is_file() else {}
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"The model folder {folder} is not a complete diffusers checkpoint: {error}.",
