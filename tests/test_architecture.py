@@ -50,11 +50,13 @@ LAYERS = (
     ("pipelines.batching",),
     ("pipelines.recipe", "pipelines.references", "pipelines.sources"),
     ("pipelines.catalog",),
-    ("pipelines.loras",),
+    ("pipelines.catalog_entries",),
+    ("pipelines.own_models", "pipelines.model"),
+    ("pipelines.loras", "pipelines.weight_files"),
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     ("pipelines.families.traits",),
-    ("pipelines.errors",),
+    ("pipelines.errors", "pipelines.schedulers"),
 )
 
 # Downward in spirit: the app starts the worker's supervisor, and the registry reaches the families only when called.
@@ -64,7 +66,12 @@ HEAVY = {"jax", "torch", "torchax", "diffusers", "transformers", "optax"}
 LIGHT_PACKAGES = ("app", "studio")
 FLOOR = (
     "errors",
+    "schedulers",
     "loras",
+    "weight_files",
+    "own_models",
+    "model",
+    "catalog_entries",
     "catalog",
     "recipe",
     "batching",

@@ -6,7 +6,7 @@ Not here: the code that runs the family (protocol.py).
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,21 +17,33 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class Likeness(NamedTuple):
-    """The shipped model whose settings a user's folder gets, and the only size it runs in, if it is smaller."""
+    """The shipped model whose settings a user's folder gets, and the only size it runs in, if it is smaller.
+
+    With `most_pixels` it gets only the sizes whose frames have no more.
+    """
 
     model_id: str
     size: tuple[int, int] | None = None
+    most_pixels: int | None = None
+
+
+class Unsupported(Exception):  # noqa: N818 - a finding about a folder; the catalogue makes an error of it
+    """Raised by a `ReadLocal` for a whole checkpoint that no code here runs; its text says what it is: `a Wan VACE`."""
 
 
 ReadLocal = Callable[[Path, Mapping[str, Any]], Likeness]
-"""Reads a folder in diffusers layout and its model_index.json; raises OSError, KeyError or ValueError if incomplete."""
+"""Reads a folder in diffusers layout and its model_index.json.
+
+Raises OSError, KeyError or ValueError if it is incomplete, Unsupported if no code here runs such a model.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
     """The facts about one family that are shown to people, or that code needs before loading it.
 
-    `pipeline_classes` are diffusers' class names from model_index.json; `lora_names` matches the names of tensors in
+    `pipeline_classes` are diffusers' class names from model_index.json; `unsupported` maps those of the family's
+    relatives that no code here runs to what they are, for people. `lora_names` matches the names of tensors in
     the family's LoRAs. `has_references`: a recipe's pictures are extra tokens beside the new one's, so programs differ
     by their number and size. `has_remote_encoder`: another machine may encode its prompts. `takes_attention_options`:
     its tokens have one order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an
@@ -40,6 +52,7 @@ class Traits:
 
     title: str
     pipeline_classes: tuple[str, ...] = ()
+    unsupported: Mapping[str, str] = field(default_factory=dict[str, str])
     read_local: ReadLocal | None = None
     lora_names: re.Pattern[str] = _NOTHING
     has_references: bool = False

@@ -11,10 +11,10 @@ from pipelines.catalog import CATALOG_FILE, AttentionOptions, Model, Shape, load
 from pipelines.errors import ModelError
 
 
-def write_checkpoint(folder: Path, *, pipeline: str = "StableDiffusionXLPipeline") -> None:
-    """A folder in diffusers layout without weights: an SDXL of 256 px."""
+def write_checkpoint(folder: Path, *, pipeline: str = "StableDiffusionXLPipeline", **index: object) -> None:
+    """A folder in diffusers layout without weights, and whose index names none: an SDXL of 256 px."""
     files = {
-        "model_index.json": {"_class_name": pipeline},
+        "model_index.json": {"_class_name": pipeline, **index},
         "unet/config.json": {"sample_size": 64},
         "vae/config.json": {"block_out_channels": [32, 64, 64]},
     }
@@ -83,25 +83,47 @@ def test_a_wan_of_ones_own_runs_as_the_one_it_resembles(
 @pytest.mark.parametrize(("model_id", "shape"), [("wan2.1-14b", "832x480x80"), ("sdxl-base", "1024x1024x5")])
 def test_videos_have_4n_plus_1_frames_and_pictures_one(model_id: str, shape: str) -> None:
     model = load_catalog().get(model_id)
-    with pytest.raises(AssertionError, match=f"{shape} has"):
+    with pytest.raises(ModelError, match=f"{shape} has"):
         replace(model, shapes=(*model.shapes, Shape.parse(shape)))
 
 
-def test_a_checkpoint_of_an_unknown_kind_is_passed_over(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "other", pipeline="SomethingElsePipeline")
-    assert load_catalog(tmp_path) == load_catalog()
-
-
-def test_a_checkpoint_cannot_take_a_shipped_models_id(tmp_path: Path) -> None:
+def test_what_is_no_model_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "a-half")
+    (tmp_path / "a-half" / "vae" / "config.json").unlink()
     write_checkpoint(tmp_path / "demo-sdxl")
-    assert load_catalog(tmp_path) == load_catalog()
+    write_checkpoint(tmp_path / "whole")
+    catalog = load_catalog(tmp_path)
+    assert catalog.models[:-1] == load_catalog().models
+    assert catalog.models[-1].id == "whole"
+    told = {one.name: f"{one.reason} {one.advice}" for one in catalog.unusable}
+    assert told.keys() == {"a-half", "demo-sdxl"}
+    assert re.search(r"not a complete .*vae/config.json is not there.*Wait if its download", told["a-half"])
+    assert re.search(r"Another model is called demo-sdxl.*another name", told["demo-sdxl"])
+    with pytest.raises(ModelError, match="'a-half' cannot be used: .*vae/config.json is not there"):
+        catalog.get("a-half")
 
 
-def test_an_incomplete_checkpoint_says_what_to_do(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "half")
-    (tmp_path / "half" / "vae" / "config.json").unlink()
-    with pytest.raises(ModelError, match=r"not a complete diffusers checkpoint.*Copy the whole folder"):
-        load_catalog(tmp_path)
+def test_a_folder_without_its_weights_is_good_for_plans_only(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "mine", unet=["diffusers", "UNet2DConditionModel"])
+    catalog = load_catalog(tmp_path)
+    assert [(one.name, "holds no safetensors" in one.reason) for one in catalog.unusable] == [("mine", True)]
+    with pytest.raises(ModelError, match="'mine' cannot be used"):
+        catalog.get("mine")
+    assert catalog.with_partial(lambda _model, lacking: lacking <= {"text_encoder"}) == catalog
+    with_it = catalog.with_partial()
+    assert (with_it.get("mine").path, with_it.unusable) == (tmp_path / "mine", ())
+
+
+def test_a_checkpoint_keeps_its_own_scheduler(tmp_path: Path) -> None:
+    for name, scheduler in {"ancestral": "EulerAncestralDiscreteScheduler", "lcm": "LCMScheduler"}.items():
+        write_checkpoint(tmp_path / name)
+        (tmp_path / name / "scheduler").mkdir()
+        config = json.dumps({"_class_name": scheduler})
+        (tmp_path / name / "scheduler" / "scheduler_config.json").write_text(config)
+    catalog = load_catalog(tmp_path)
+    assert catalog.get("ancestral").scheduler == "euler_ancestral"
+    assert catalog.get("lcm").scheduler == "euler"
+    assert "LCMScheduler does not run here: the default is euler" in catalog.get("lcm").description
 
 
 @pytest.mark.parametrize("model", [one for one in load_catalog().models if one.repo], ids=lambda model: model.id)

@@ -22,6 +22,8 @@ import diffusers
 import numpy as np
 import torch
 
+from pipelines.schedulers import SCHEDULERS, SHIFTS, read_shift
+
 MAX_STEPS = 128  # rows of the table; the catalogue allows fewer
 
 BASIS = ("latents", "output", "x0", "older_x0", "anchor")
@@ -34,19 +36,6 @@ COLUMNS = (
     *(f"by_{name}" for name in BASIS),
     "by_noise",
 )
-
-SCHEDULERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "euler": ("EulerDiscreteScheduler", {}),
-    "euler_ancestral": ("EulerAncestralDiscreteScheduler", {}),
-    "dpmpp_2m": ("DPMSolverMultistepScheduler", {"algorithm_type": "dpmsolver++", "solver_order": 2}),
-    # Clipping is not linear; latents are not bounded by 1 either, and SDXL's own config turns it off.
-    "ddim": ("DDIMScheduler", {"clip_sample": False}),
-    "flow_match_euler": ("FlowMatchEulerDiscreteScheduler", {}),
-    "unipc": (
-        "UniPCMultistepScheduler",
-        {"solver_order": 2, "prediction_type": "flow_prediction", "use_flow_sigmas": True},
-    ),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +58,9 @@ def build_scheduler(name: str, config: Mapping[str, Any], *, flow_shift: float |
     `flow_shift` moves the steps of the two flow schedulers towards the noise; None keeps the checkpoint's own.
     """
     class_name, overrides = SCHEDULERS[name]
-    # The two flow schedulers have different names for one number, and either may start from the other's config.
-    shift = flow_shift if flow_shift is not None else config.get("flow_shift", config.get("shift"))
-    shifts = {"flow_match_euler": "shift", "unipc": "flow_shift"}
-    if name in shifts and shift is not None:
-        overrides = overrides | {shifts[name]: shift}
+    shift = flow_shift if flow_shift is not None else read_shift(config)
+    if name in SHIFTS and shift is not None:
+        overrides = overrides | {SHIFTS[name]: shift}
     return getattr(diffusers, class_name).from_config(dict(config), **overrides)
 
 
