@@ -29,6 +29,7 @@ from pipelines.own_models import OwnModel, UnusableModel, find_own_models, read_
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
+OWN_FILE = "models.toml"  # in the data directory
 _REQUIRED = ("family", "shapes", "steps", "guidance_scale", "scheduler", "schedulers")
 
 
@@ -118,6 +119,11 @@ def load_catalog(
         unusable=tuple(reading.unusable),
         partial=tuple(reading.partial.values()),
     )
+
+
+def read_data_dir(data_dir: Path) -> Catalog:
+    """Loads the catalogue of a data directory: its `models/`, its `loras/` and its models.toml."""
+    return load_catalog(data_dir / "models", data_dir / "loras", own_file=data_dir / OWN_FILE)
 
 
 class _Reading:

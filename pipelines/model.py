@@ -15,6 +15,8 @@ from pipelines.families.traits import Traits
 
 VIDEO_STRIDE = 4  # frames per latent frame after the first
 
+_OF_LOADING = ("id", "family", "repo", "revision", "path", "variant", "text_length", "max_batch_size", "attention")
+
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Shape:
@@ -151,6 +153,10 @@ class Model:
             return round(4 * ratio + area, 9), abs(frames - shape.frames)
 
         return min(self.shapes, key=distance)
+
+    def is_loaded_like(self, other: "Model") -> bool:
+        """Tells whether a loaded `other` serves for this model: entries differ at most in sizes, defaults and words."""
+        return all(getattr(self, name) == getattr(other, name) for name in _OF_LOADING)
 
     def shape_list(self) -> str:
         """Returns the allowed shapes for messages: `256x256, 320x192`."""

@@ -26,6 +26,7 @@ LAYERS = (
     ("studio.jobs", "studio.library", "studio.access"),
     ("studio.events",),
     ("studio.database",),
+    ("studio.models",),
     ("studio.settings", "studio.address"),
     ("studio.access_settings",),
     ("pipelines.__main__",),
