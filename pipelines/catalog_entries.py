@@ -128,8 +128,8 @@ def change(model: Model, fields: Mapping[str, Any]) -> Model:
     changes = read_fields({"default_shape": str(model.default_shape), **fields})
     for shape in changes.get("shapes", ()):
         _check_size(model, shape)
-    added = [shape for shape in changes.get("shapes", ()) if shape not in model.shapes]
-    return replace(model, **changes, shapes=(*model.shapes, *dict.fromkeys(added)))
+    changes["shapes"] = tuple(dict.fromkeys((*model.shapes, *changes.get("shapes", ()))))
+    return replace(model, **changes)
 
 
 def _check_size(model: Model, shape: Shape) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import CATALOG_FILE, AttentionOptions, Model, Shape, load_catalog
+from pipelines.catalog import CATALOG_FILE, AttentionOptions, Catalog, Model, Shape, load_catalog, read_data_dir
 from pipelines.errors import ModelError
 
 
@@ -112,6 +112,118 @@ def test_a_folder_without_its_weights_is_good_for_plans_only(tmp_path: Path) -> 
     assert catalog.with_partial(lambda _model, lacking: lacking <= {"text_encoder"}) == catalog
     with_it = catalog.with_partial()
     assert (with_it.get("mine").path, with_it.unusable) == (tmp_path / "mine", ())
+
+
+SHIPPED = [one for one in load_catalog().models if one.repo]
+
+
+@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.id)
+def test_every_size_is_there_upright_too(model: Model) -> None:
+    for shape in model.shapes:
+        twin = Shape(width=shape.height, height=shape.width, frames=shape.frames)
+        assert twin in model.shapes
+        assert model.choose_flow_shift(str(twin)) == model.choose_flow_shift(str(shape))
+
+
+def test_sdxl_has_all_sizes_that_it_was_trained_in() -> None:
+    """Appendix I of its report lists a size a proportion: sides are multiples of 64, and areas at most 1024 x 1024."""
+    sizes = {(one.width, one.height) for one in load_catalog().get("sdxl-base").shapes} - {(512, 512)}
+    assert {(832, 1216), (1216, 832), (1344, 768), (768, 1344), (1536, 640), (640, 1536), (2048, 512)} <= sizes
+    assert len(sizes) == 41
+    assert all(width % 64 == height % 64 == 0 and 0.85 * 2**20 < width * height <= 2**20 for width, height in sizes)
+
+
+def read_own(tmp_path: Path, text: str) -> Catalog:
+    (tmp_path / "models.toml").write_text(text, "utf-8")
+    return read_data_dir(tmp_path)
+
+
+def test_sizes_are_added_to_a_shipped_model(tmp_path: Path) -> None:
+    text = '[[model]]\nid = "sdxl-base"\nshapes = ["768x1152", "1024x1024"]\nsteps = 30'
+    model, shipped = read_own(tmp_path, text).get("sdxl-base"), load_catalog().get("sdxl-base")
+    assert [*map(str, model.shapes)] == [*map(str, shipped.shapes), "768x1152"]
+    assert (model.steps, model.default_shape, model.repo) == (30, shipped.default_shape, shipped.repo)
+
+
+def test_a_model_of_the_hub_is_added_like_another_or_with_all_its_fields(tmp_path: Path) -> None:
+    written = f"""
+        [[model]]
+        id = "juggernaut"
+        like = "sdxl-base"
+        repo = "RunDiffusion/Juggernaut-XL-v9"
+        revision = "{"a" * 40}"
+        variant = "fp16"
+        [[model]]
+        id = "my-klein"
+        family = "flux2"
+        repo = "me/klein"
+        shapes = ["1024x1024"]
+        steps = 4
+        guidance_scale = 1
+        scheduler = "flow_match_euler"
+        schedulers = ["flow_match_euler"]
+    """
+    catalog, base = read_own(tmp_path, written), load_catalog().get("sdxl-base")
+    like, whole = catalog.get("juggernaut"), catalog.get("my-klein")
+    assert not catalog.unusable
+    assert (like.repo, like.revision, like.variant, like.title) == (
+        "RunDiffusion/Juggernaut-XL-v9",
+        "a" * 40,
+        "fp16",
+        "juggernaut",
+    )
+    assert (like.shapes, like.negative_prompt, like.licence) == (base.shapes, base.negative_prompt, "")
+    assert (whole.revision, whole.default_shape, whole.title) == ("main", Shape(width=1024, height=1024), "my-klein")
+
+
+def test_a_folder_gets_other_settings_and_a_second_name(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "models" / "mine")
+    text = """
+        model = [
+          { id = "mine", title = "My own", shapes = ["320x320"], default_shape = "320x320" },
+          { id = "again", path = "mine", steps = 7 },
+        ]
+    """
+    catalog = read_own(tmp_path, text)
+    assert [*map(str, catalog.get("mine").shapes)] == ["256x256", "320x320"]
+    assert (catalog.get("mine").title, str(catalog.get("mine").default_shape)) == ("My own", "320x320")
+    assert (catalog.get("again").path, catalog.get("again").steps) == (tmp_path / "models" / "mine", 7)
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ('id = "sdxl-base"\nshape = ["1x1"]', "no field shape"),
+        ('id = "sdxl-base"\nshapes = ["big"]', "'big' is not a shape"),
+        ('id = "sdxl-base"\nshapes = ["1000x1000"]', "sides are multiples of 32"),
+        ('id = "sdxl-base"\nshapes = ["1024x1024x17"]', "has 17 frames"),
+        ('id = "sdxl-base"\nsteps = "many"', "steps: input should be a valid integer"),
+        ('id = "sdxl-base"\nscheduler = "lms"', "lms is not one of its schedulers"),
+        ('id = "sdxl-base"\nrepo = "a/b"', "its repo cannot be changed"),
+        ('id = "Big Model"\nrepo = "a/b"', "cannot be an id"),
+        ("steps = 3", "cannot be an id"),
+        ('id = "new"', "neither where its weights are"),
+        ('id = "new"\nrepo = "a/b"', "lacks family, shapes"),
+        ('id = "new"\nrepo = "a/b"\nlike = "old"', "no model 'old'"),
+        ('id = "new"\npath = "nowhere"', "model_index.json is not there"),
+    ],
+)
+def test_a_wrong_entry_is_told_and_the_rest_goes_on(tmp_path: Path, entry: str, reason: str) -> None:
+    catalog = read_own(tmp_path, f'[[model]]\n{entry}\n[[model]]\nid = "demo-sdxl"\nshapes = ["64x64"]')
+    (told,) = catalog.unusable
+    assert told.name.startswith("models.toml/")
+    assert reason in told.reason
+    assert told.advice
+    assert "64x64" in catalog.get("demo-sdxl").shape_list()
+    assert catalog.get("sdxl-base") == replace(load_catalog().get("sdxl-base"), loras_dir=tmp_path / "loras")
+
+
+@pytest.mark.parametrize("content", [b"[[model]", b"\xff\xfe", b"model = 3", b"[other]\na = 1", b"model = [3]"])
+def test_a_models_file_that_holds_anything_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "models.toml").write_bytes(content)
+    catalog = read_data_dir(tmp_path)
+    assert [one.name.partition("/")[0] for one in catalog.unusable] == ["models.toml"]
+    assert len(catalog.models) == len(load_catalog().models)
 
 
 def test_a_checkpoint_keeps_its_own_scheduler(tmp_path: Path) -> None:
