@@ -10,7 +10,7 @@ import sys
 import typer
 from typer.main import get_command
 
-from pipelines.commands import compile, encoder_server, generate, models, plan, stages, train
+from pipelines.commands import compile, encoder_server, generate, models, old_flags, plan, stages, train
 from pipelines.commands.bench import compare, load, swap
 from pipelines.errors import LumeshError, MeshError, RecipeError
 
@@ -43,7 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns the exit code."""
     command = get_command(app)
     try:
-        result = command.main(args=arguments, prog_name="python -m pipelines", standalone_mode=False)
+        words = translate_old_flags(sys.argv[1:] if arguments is None else arguments)
+        result = command.main(args=words, prog_name="python -m pipelines", standalone_mode=False)
     except (RecipeError, MeshError) as error:
         return _fail(str(error), 2)
     except LumeshError as error:
@@ -64,6 +65,19 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         return _fail(error.format_message(), 2)  # pyright: ignore[reportAttributeAccessIssue]
     return result if isinstance(result, int) else 0
+
+
+def translate_old_flags(words: list[str]) -> list[str]:
+    """Returns the command line with the flags of older scripts replaced (old_flags.py), and says what changed."""
+    if not words or words[0] not in old_flags.COMMANDS:
+        return words
+    name, *arguments = words
+    own = get_command(app).commands[name]  # pyright: ignore[reportAttributeAccessIssue] - a group of commands
+    known = {flag.lstrip("-").replace("-", "_") for option in own.params for flag in option.opts}
+    translated = old_flags.translate(name, arguments, known=known)
+    for note in translated.notes:
+        typer.echo(f"lumesh: {note}", err=True)
+    return [name, *translated.arguments]
 
 
 def _fail(message: str, code: int) -> int:

@@ -26,6 +26,7 @@ from pipelines.model import VIDEO_STRIDE as VIDEO_STRIDE
 from pipelines.model import AttentionOptions as AttentionOptions
 from pipelines.model import Model, Shape
 from pipelines.own_models import OwnModel, UnusableModel, find_own_models, read_own_model
+from pipelines.schedulers import read_shift, recognise
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
@@ -59,9 +60,12 @@ class Catalog:
     partial: tuple[PartialModel, ...] = ()
 
     def get(self, model_id: str) -> Model:
-        """Returns a model by id; raises ModelError for an unknown one, naming the known ones, or why it is unusable."""
+        """Returns a model by its id, or by the hub repository that it comes from.
+
+        Raises ModelError for one that cannot be used, and for an unknown one, naming the known ones.
+        """
         for model in self.models:
-            if model.id == model_id:
+            if model_id in (model.id, model.repo or model.id):
                 return model
         for one in self.unusable:
             if one.id == model_id:
@@ -228,7 +232,7 @@ def _read_shipped(file: Path) -> tuple[Model, ...]:
 def _adopt(own: OwnModel, shipped: Sequence[Model]) -> Model:
     """Returns a user's folder as a catalogue entry: the shipped model that it resembles most, with what it says itself.
 
-    Its own are its scheduler and the sizes of a smaller one; like in diffusers it has no negative prompt.
+    Its own are its scheduler and flow shift, as in diffusers, and the sizes of a smaller one.
     """
     template = next(model for model in shipped if model.id == own.likeness.model_id)
     most_pixels = own.likeness.most_pixels or math.inf
@@ -236,13 +240,9 @@ def _adopt(own: OwnModel, shipped: Sequence[Model]) -> Model:
     if own.likeness.size is not None:
         width, height = own.likeness.size
         shapes = (Shape(width=width, height=height),)
-    scheduler, description = template.scheduler, "Your own checkpoint, from the data directory."
-    if own.scheduler in template.schedulers:
-        scheduler = own.scheduler
-    elif own.scheduler_class:
-        description = (
-            f"{description} Its scheduler {own.scheduler_class} does not run here: the default is {scheduler}."
-        )
+    fields = _read_scheduler(own.scheduler_config, template, [*map(str, shapes)])
+    if own.text_length is not None:
+        fields["text_length"] = own.text_length
     return replace(
         template,
         id=own.id,
@@ -253,11 +253,29 @@ def _adopt(own: OwnModel, shipped: Sequence[Model]) -> Model:
         path=own.folder,
         licence="",
         file_names="",
-        description=description,
         examples=(),
-        negative_prompt="",
+        # Wan's authors give all their models one (sample_neg_prompt of their shared_config.py); elsewhere it is taste.
+        negative_prompt=template.negative_prompt if template.is_video else "",
         shapes=shapes,
         default_shape=template.default_shape if template.default_shape in shapes else shapes[0],
-        flow_shifts={shape: shift for shape, shift in template.flow_shifts.items() if shape in map(str, shapes)},
-        scheduler=scheduler,
+        **fields,
     )
+
+
+def _read_scheduler(config: Mapping[str, Any], template: Model, shapes: Collection[str]) -> dict[str, Any]:
+    """Returns the fields that a checkpoint's own scheduler decides; the description says if it has no name here.
+
+    A folder without a scheduler, which loading refuses, gets the template's.
+    """
+    name, description = recognise(config), "Your own checkpoint, from the data directory."
+    kept = {shape: shift for shape, shift in template.flow_shifts.items() if shape in shapes}
+    fields: dict[str, Any] = {"flow_shifts": {} if config else kept}
+    if name in template.schedulers:
+        fields["scheduler"] = name
+    elif config:
+        description += (
+            f" Its scheduler, {config.get('_class_name')}, is not among those here: {template.scheduler} runs."
+        )
+    if template.flow_shift is not None and (shift := read_shift(config)) is not None:
+        fields["flow_shift"] = float(shift)
+    return {"description": description, **fields}

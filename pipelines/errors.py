@@ -58,5 +58,11 @@ class MeshError(LumeshError):
     title = "The mesh does not fit this machine"
 
 
+class DeviceError(LumeshError):
+    """An accelerator that is there, but cannot be used."""
+
+    title = "The accelerator cannot be used"
+
+
 class Cancelled(Exception):  # noqa: N818 - not an error: a person requested it
     """Raised by a progress callback to end the work at the next chunk."""

@@ -6,19 +6,21 @@ from pipelines.errors import MeshError
 
 AXES = ("dp", "sp", "tp")
 THROUGHPUT = "throughput"  # instead of axes: one output per chip, or per as few chips as hold the weights
+REST = 0  # the size of an axis written as *: the devices that the others leave
 
 
 def parse_mesh(text: str) -> dict[str, int]:
-    """Reads `dp=2,tp=4`; raises MeshError for unknown axes and sizes below 1."""
+    """Reads `dp=2,tp=4`, or `dp=2,tp=*` with REST for the star; raises MeshError for unknown axes and sizes below 1."""
     sizes: dict[str, int] = {}
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part)
-        if match is None or match[1] not in AXES or match[1] in sizes or int(match[2]) < 1:
+        match = re.fullmatch(r"\s*(\w+)\s*=\s*([1-9]\d*|\*)\s*", part)
+        is_star = match is not None and match[2] == "*"
+        if match is None or match[1] not in AXES or match[1] in sizes or (is_star and REST in sizes.values()):
             raise MeshError(
                 f"{text!r} is not a mesh.",
                 advice=f"Write axes and sizes such as dp=2,sp=4 (the axes are {', '.join(AXES)}), or {THROUGHPUT}.",
             )
-        sizes[match[1]] = int(match[2])
+        sizes[match[1]] = REST if is_star else int(match[2])
     return sizes
 
 

@@ -66,7 +66,8 @@ class Model:
     input pictures and `min_images` if it must, `strength` if denoising starts from that picture instead of noise, and
     `attention` in families that take such options.
 
-    `text_length` is the longest prompt in tokens, padding included, unless the tokenizer's own limit is lower.
+    `text_length` is the length of every prompt in tokens, padding included, where the text encoder has none of its own:
+    diffusers' `max_sequence_length`, for which a tokenizer's own limit does not count either.
     `file_names` is a pattern that matches other programs' names for its file, reduced to letters and digits.
     `loras_dir` is the folder of its recipes' LoRAs.
     """

@@ -19,7 +19,6 @@ from pipelines.errors import ModelError
 from pipelines.families import list_traits, name_families
 from pipelines.families.traits import Likeness, Unsupported
 from pipelines.loras import find_family
-from pipelines.schedulers import recognise
 from pipelines.weight_files import SUFFIX, check_weights, read_header
 
 INDEX = "model_index.json"
@@ -67,7 +66,8 @@ class UnusableModel:
 class OwnModel:
     """A folder in diffusers layout whose configs belong to a family.
 
-    `scheduler` is the name of its own one, if that runs here, and `scheduler_class` diffusers' name, "" without any.
+    `scheduler_config` is its own scheduler's, empty without one; `text_length` is what our trainer writes for text
+    encoders of short captions.
     `lacking` maps each component whose weights are not all here to the reason; configs alone suffice for plans.
     """
 
@@ -75,8 +75,8 @@ class OwnModel:
     folder: Path
     family: str
     likeness: Likeness
-    scheduler: str | None = None
-    scheduler_class: str = ""
+    scheduler_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    text_length: int | None = None
     lacking: Mapping[str, UnusableModel] = field(default_factory=dict[str, UnusableModel])
 
     @property
@@ -163,14 +163,14 @@ def _read_checkpoint(folder: Path, name: str) -> OwnModel:
                 likeness = traits.read_local(folder, index)
             except Unsupported as found:
                 raise _refuse(str(found)) from found
-            scheduler = _read_scheduler(folder)
+            text_length = index.get("_max_sequence_length")
             return OwnModel(
                 name=name,
                 folder=folder,
                 family=family,
                 likeness=likeness,
-                scheduler=recognise(scheduler),
-                scheduler_class=str(scheduler.get("_class_name", "")),
+                scheduler_config=_read_scheduler(folder),
+                text_length=None if text_length is None else int(text_length),
                 lacking=_find_lacking(folder, name, index),
             )
     raise ModelError(

@@ -131,6 +131,7 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
     shape = (recipe.shape or str(model.default_shape)).strip().lower()
     filled = recipe.model_copy(
         update={
+            "model": model.id,
             "shape": shape,
             "prompt": recipe.prompt.strip(),
             "negative_prompt": model.negative_prompt if recipe.negative_prompt is None else recipe.negative_prompt,

@@ -34,6 +34,7 @@ def load(
     packs: Sequence[Path] = (),
     verify_weights: bool = False,
     keep_layouts: bool = False,
+    allow_cpu: bool = False,
 ) -> Family:
     """Loads a model, or the parts of it that `stages` need, onto the mesh (see `build_mesh_for`).
 
@@ -41,9 +42,9 @@ def load(
     `packs` (files, or folders of them) are loaded rather than compiled. With `verify_weights` every file of weights
     must have the SHA-256 that its publisher recorded. With `keep_layouts` a copy of the sharded weights is kept beside
     the cache for the next load, but not together with `verify_weights`, which checks the published files.
-    Raises ModelError or MeshError.
+    Raises ModelError, MeshError, and DeviceError as `start_jax` does.
     """
-    start_jax(cache_dir)
+    start_jax(cache_dir, allow_cpu=allow_cpu)
     _check_memory()
     built = build_mesh_for(model, mesh)
     if remote_encoder is not None:
@@ -113,14 +114,18 @@ def find_architecture(model: Model) -> Architecture:
     return importlib.import_module(f"pipelines.families.{model.family}.architecture").ARCHITECTURE
 
 
-def start_jax(cache_dir: Path) -> None:
-    """Imports jax on the right backend, quietly, with the compilation cache in `cache_dir`; safe to call again."""
+def start_jax(cache_dir: Path, *, allow_cpu: bool = False) -> None:
+    """Imports jax on the right backend, quietly, with the compilation cache in `cache_dir`; safe to call again.
+
+    Raises DeviceError if this machine's accelerator cannot be used, unless `allow_cpu` makes do without it.
+    """
     import sys
 
     from pipelines.runtime.devices import platform
 
     if "jax" not in sys.modules:
         platform.prepare_backend()
+    platform.open_devices(allow_cpu=allow_cpu)
     from pipelines.runtime.programs.compiled import use_persistent_cache
 
     use_persistent_cache(cache_dir)

@@ -22,7 +22,14 @@ CONFIGS_DIR = PRESETS_DIR / "configs"
 
 # Patterns below this package; `{family}` is the model's. Other files that a family imports (recipes, stages, LoRAs)
 # only provide values for a program's arguments, or words for people.
-PROGRAM_CODE = ("runtime/**/*.py", "families/*.py", "families/{family}/**/*.py", "model.py", "references.py")
+PROGRAM_CODE = (
+    "runtime/**/*.py",
+    "families/*.py",
+    "families/{family}/**/*.py",
+    "model.py",
+    "references.py",
+    "schedulers.py",
+)
 PLAN_CODE = (*PROGRAM_CODE, "plan/**/*.py", "registry.py")
 
 _CODE = Path(__file__).parent

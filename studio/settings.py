@@ -31,7 +31,7 @@ SPACES_DISK = Path("/data")  # where a Space's persistent storage is mounted
 FINISH_S = 8  # Docker kills after 10
 BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
-_SWITCHES = ("fake", "verify_weights", "keep_layouts", "allow_private_webhooks", *access_settings.SWITCHES)
+_SWITCHES = ("fake", "verify_weights", "keep_layouts", "allow_cpu", "allow_private_webhooks", *access_settings.SWITCHES)
 
 EXAMPLES = """examples:
   python app.py                                  the studio on http://127.0.0.1:7860
@@ -64,6 +64,7 @@ class Settings:
     fake: bool = False
     verify_weights: bool = False
     keep_layouts: bool = False
+    allow_cpu: bool = False
     prewarm: tuple[str, ...] = ()
     packs: tuple[Path, ...] = ()
     profile: Path | None = None
@@ -172,6 +173,7 @@ class Settings:
             flags += ["--image-hook", self.access.image_hook]
         flags += ["--verify-weights"] if self.verify_weights else []
         flags += ["--keep-layouts"] if self.keep_layouts else []
+        flags += ["--allow-cpu"] if self.allow_cpu else []
         return [*flags, "--fake"] if self.fake else flags
 
 
@@ -189,6 +191,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         fake=found.fake,
         verify_weights=found.verify_weights,
         keep_layouts=found.keep_layouts,
+        allow_cpu=found.allow_cpu,
         prewarm=found.prewarm,
         packs=found.pack,
         profile=found.profile and found.profile.expanduser().absolute(),
@@ -322,6 +325,13 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         action="store_true",
         help="keep a copy of the weights as they lie on the mesh: later loads read that, half the bytes of a "
         "checkpoint in fp32",
+    )
+    parser.add_argument(
+        "--allow-cpu",
+        "--allow_cpu",
+        action="store_true",
+        help="run on the CPU where this machine's TPU or GPU cannot be used, for instance because another process "
+        "holds it (default: an error)",
     )
     access_settings.add_flags(parser)
     switches = {name: defaults.get(name, "").lower() in ("1", "true", "yes", "on") for name in _SWITCHES}

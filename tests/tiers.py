@@ -25,6 +25,7 @@ TIER_OF = {
     "tests/test_readme_examples.py": "process",
     "tests/test_tiers.py": "process",
     "tests/pipelines/commands": "model",
+    "tests/pipelines/commands/test_old_flags.py": "unit",
     "tests/pipelines/demos": "model",
     "tests/pipelines/demos/motions": "unit",
     "tests/pipelines/demos/motions/test_judge.py": "model",

@@ -21,6 +21,7 @@ def serve(
     mesh: options.MeshText = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    allow_cpu: options.AllowCpu = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
     """Serves a model's text encoder to `generate --text_encoder_url`.
@@ -45,6 +46,7 @@ def serve(
             stages=("encode",),
             verify_weights=verify_weights,
             keep_layouts=keep_layouts,
+            allow_cpu=allow_cpu,
         )
         family.warm(served.default_shape, batch_size=1, uses_cfg=True, on_progress=on_progress)
     typer.echo(f"The text encoder of {model} listens on http://{host}:{port}", err=True)

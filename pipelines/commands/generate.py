@@ -18,6 +18,7 @@ from pipelines.generate import find_references, generate, uses_cfg
 from pipelines.recipe import Recipe
 from pipelines.stages import Family, OnProgress, Outcome
 
+WarmupSteps = Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -43,7 +44,10 @@ def make(
     fps: options.Fps = None,
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
-    warmup_steps: Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")] = 0,
+    max_sequence_length: options.MaxSequenceLength = None,
+    window_size: options.WindowSize = None,
+    use_k_smooth: options.SmoothsKeys = False,
+    warmup_steps: WarmupSteps = 0,
     image: options.Images = None,
     strength: options.Strength = None,
     lora: options.Loras = None,
@@ -51,14 +55,13 @@ def make(
     pack: options.PackPaths = None,
     text_encoder_url: options.TextEncoderUrl = None,
     text_encoder_token: options.TextEncoderToken = None,
-    remote_encoder: Annotated[
-        bool, typer.Option("--remote-encoder", help="Says that --remote_url is meant; for scripts that pass both.")
-    ] = False,
+    remote_encoder: options.RemoteEncoder = False,
     profile: Annotated[
         Path | None, typer.Option(file_okay=False, help="Folder for a trace of the making, compiling left out.")
     ] = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    allow_cpu: options.AllowCpu = False,
     output: Output = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -90,7 +93,11 @@ def make(
             "loras": options.read_loras(lora),
         },
     )
-    suffix = suffix_of(place.catalog.get(recipe.model))
+    shipped = place.catalog.get(recipe.model)
+    chosen = options.limit_text(shipped, max_sequence_length)
+    chosen = options.limit_attention(chosen, window_size=window_size, smooths_keys=use_k_smooth)
+    options.tell_changes(shipped, chosen)
+    suffix = suffix_of(chosen)
     check_output(output, suffix)
     if profile is not None:
         options.make_folder("profile", profile)
@@ -103,7 +110,7 @@ def make(
     remote = RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None
     with TerminalProgress(is_silent=as_json) as on_progress:
         family = registry.load(
-            place.catalog.get(model),
+            chosen,
             mesh=mesh,
             cache_dir=place.cache_dir,
             on_progress=on_progress,
@@ -111,6 +118,7 @@ def make(
             packs=place.list_packs(pack),
             verify_weights=verify_weights,
             keep_layouts=keep_layouts,
+            allow_cpu=allow_cpu,
         )
         if warmup_steps:
             warmup = recipe.model_copy(update={"steps": warmup_steps})

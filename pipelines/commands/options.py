@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import platformdirs
 import typer
 
-from pipelines.catalog import VIDEO_STRIDE, Catalog, Shape, read_data_dir
+from pipelines.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, read_data_dir
 from pipelines.errors import RecipeError
 from pipelines.families import name_families
 from pipelines.loras import SUFFIX, LoraFile, read_lora
@@ -27,6 +27,7 @@ DataDir = Annotated[
         show_default="the system's folder for application data",
     ),
 ]
+MAX_TEXT_LENGTH = 1024  # tokens
 DATA_DIR = platformdirs.user_data_path("lumesh")
 
 ModelId = Annotated[str, typer.Option(help="A model of the catalogue; `models` lists them.")]
@@ -61,6 +62,9 @@ TextEncoderUrl = Annotated[
 ]
 TextEncoderToken = Annotated[
     str | None, typer.Option(envvar="LUMESH_TEXT_ENCODER_TOKEN", help="Bearer token for --text_encoder_url.")
+]
+RemoteEncoder = Annotated[
+    bool, typer.Option("--remote-encoder", help="Says that --remote_url is meant; for scripts that pass both.")
 ]
 Images = Annotated[
     list[Path] | None,
@@ -105,6 +109,31 @@ KeepLayouts = Annotated[
         "--keep-layouts",
         help="Keep a copy of the weights as they lie on the mesh: the next load reads that, half the bytes of a "
         "checkpoint in fp32.",
+    ),
+]
+MaxSequenceLength = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MAX_TEXT_LENGTH,
+        help="Tokens of the prompt, padding included, for Wan and FLUX.2; 512 when left out, as in diffusers. Another "
+        "number makes another picture.",
+    ),
+]
+WindowSize = Annotated[
+    int | None,
+    typer.Option(min=1, help="For Wan: a token of the video sees only so many tokens before and behind it."),
+]
+SmoothsKeys = Annotated[
+    bool, typer.Option("--use-k-smooth", help="For Wan: subtract the keys' mean before they are rounded to bf16.")
+]
+AllowCpu = Annotated[
+    bool,
+    typer.Option(
+        "--allow-cpu",
+        envvar="LUMESH_ALLOW_CPU",
+        help="Run on the CPU where this machine's TPU or GPU cannot be used, for instance because another process "
+        "holds it.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts, and no progress.")]
@@ -165,6 +194,40 @@ def choose_shape(shape: str | None, width: int | None, height: int | None, frame
     if shape is not None and shape != size:
         raise RecipeError({"shape": f"--shape {shape} contradicts --width, --height and --frames, which say {size}"})
     return size
+
+
+def limit_text(model: Model, max_sequence_length: int | None) -> Model:
+    """Returns the model that reads so many tokens, and says so if it cannot choose; None keeps its own number."""
+    if max_sequence_length is None:
+        return model
+    if model.traits.has_fixed_text_length:
+        typer.echo(f"lumesh: --max_sequence_length has no effect: {model.id} reads what its encoders take.", err=True)
+        return model
+    return replace(model, text_length=max_sequence_length)
+
+
+def limit_attention(model: Model, *, window_size: int | None, smooths_keys: bool) -> Model:
+    """Returns the model with other attention options, and says so if it has none; None and False keep its own."""
+    if window_size is None and not smooths_keys:
+        return model
+    if not model.traits.takes_attention_options:
+        typer.echo(f"lumesh: --window_size and --use_k_smooth have no effect: {model.id} is no Wan.", err=True)
+        return model
+    window = window_size if window_size is not None else model.attention.window
+    options = AttentionOptions(smooths_keys=smooths_keys or model.attention.smooths_keys, window=window)
+    return replace(model, attention=options)
+
+
+def tell_changes(before: Model, after: Model) -> None:
+    """Says which changes of the command line a file's recipe does not carry."""
+    flags = [f"--max_sequence_length {after.text_length}"] if after.text_length != before.text_length else []
+    if after.attention.window != before.attention.window:
+        flags.append(f"--window_size {after.attention.window}")
+    if after.attention.smooths_keys != before.attention.smooths_keys:
+        flags.append("--use_k_smooth")
+    if flags:
+        words = " ".join(flags)
+        typer.echo(f"lumesh: the recipe in the file does not carry {words}: give it again for the same.", err=True)
 
 
 def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:

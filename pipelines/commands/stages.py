@@ -5,15 +5,18 @@ stage merges the LoRAs into its own part of the model, so those that change text
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from pipelines.catalog import Model
 from pipelines.commands import options
-from pipelines.commands.generate import check_output, save_outputs, suffix_of
+from pipelines.commands.generate import WarmupSteps, check_output, save_outputs, suffix_of
 from pipelines.commands.progress import TerminalProgress
+from pipelines.errors import RecipeError
 from pipelines.files import stage_files
 from pipelines.generate import find_references, uses_cfg
 from pipelines.recipe import Recipe, read_recipe
@@ -33,40 +36,77 @@ def encode(
     model: options.ModelId,
     prompt: options.Prompt,
     negative_prompt: options.NegativePrompt = None,
+    max_sequence_length: options.MaxSequenceLength = None,
+    shape: options.ShapeText = None,
+    height: options.Height = None,
+    width: options.Width = None,
+    frames: options.Frames = None,
+    num_inference_steps: options.Steps = None,
+    guidance_scale: options.GuidanceScale = None,
+    guidance_scale_2: options.GuidanceScale2 = None,
+    scheduler: options.Scheduler = None,
+    flow_shift: options.FlowShift = None,
+    fps: options.Fps = None,
+    seed: options.Seed = None,
     image: options.Images = None,
     strength: options.Strength = None,
     lora: options.Loras = None,
+    text_encoder_url: options.TextEncoderUrl = None,
+    text_encoder_token: options.TextEncoderToken = None,
+    remote_encoder: options.RemoteEncoder = False,
     output_dir: OutputDir = STAGE_DIR,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    allow_cpu: options.AllowCpu = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
-    """Stage 1: prompt to embeddings.
+    """Stage 1: prompt to embeddings. Settings of the next stages may be given already; they are written down for them.
 
     Example: python -m pipelines encode --model demo-sdxl --prompt "A lighthouse at night" --output_dir out
     """
     place = options.DataDirectory(data_dir=data_dir)
-    fields = {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "images": _name_images(image)}
-    fields |= {"strength": strength, "loras": options.read_loras(lora)}
-    recipe = options.make_recipe(place.catalog, fields | {"seed": 0})
+    if remote_encoder and text_encoder_url is None:
+        raise RecipeError({"remote_encoder": "needs --remote_url http://host:port too"})
+    fields = {
+        "model": model,
+        "prompt": prompt,
+        "negative_prompt": negative_prompt,
+        "shape": options.choose_shape(shape, width, height, frames),
+        "steps": num_inference_steps,
+        "guidance_scale": guidance_scale,
+        "guidance_scale_2": guidance_scale_2,
+        "scheduler": scheduler,
+        "flow_shift": flow_shift,
+        "fps": fps,
+        "seed": 0 if seed is None else seed,
+        "images": _name_images(image),
+        "strength": strength,
+        "loras": options.read_loras(lora),
+    }
+    recipe = options.make_recipe(place.catalog, fields)
+    from pipelines.families.remote_encoder import RemoteEncoder
+
     family = _load(
         place,
         recipe,
+        options.limit_text(place.catalog.get(recipe.model), max_sequence_length),
         "encode",
+        remote=RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None,
         mesh=mesh,
         packs=pack,
         verify_weights=verify_weights,
         keep_layouts=keep_layouts,
+        allow_cpu=allow_cpu,
         is_silent=as_json,
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
         family.apply_loras(recipe.loras, on_progress=on_progress)
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
-    stage_files.write_tensors(file, embeddings, model_id=model)
+    stage_files.write_tensors(file, embeddings, model_id=recipe.model)
     stage_files.write_config(output_dir, _to_config(recipe))
     _report(file, as_json=as_json)
 
@@ -84,8 +124,12 @@ def denoise(
     guidance_scale_2: options.GuidanceScale2 = None,
     scheduler: options.Scheduler = None,
     flow_shift: options.FlowShift = None,
+    fps: options.Fps = None,
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
+    window_size: options.WindowSize = None,
+    use_k_smooth: options.SmoothsKeys = False,
+    warmup_steps: WarmupSteps = 0,
     image: options.Images = None,
     strength: options.Strength = None,
     lora: options.Loras = None,
@@ -93,6 +137,7 @@ def denoise(
     pack: options.PackPaths = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    allow_cpu: options.AllowCpu = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -109,6 +154,7 @@ def denoise(
         "guidance_scale_2": guidance_scale_2,
         "scheduler": scheduler,
         "flow_shift": flow_shift,
+        "fps": fps,
         "seed": seed,
         "batch_size": batch_size,
         "images": _name_images(image),
@@ -116,21 +162,35 @@ def denoise(
         "loras": options.read_loras(lora),
     }
     recipe = options.make_recipe(place.catalog, choose_fields(config, given))
+    shipped = place.catalog.get(recipe.model)
+    model = options.limit_attention(shipped, window_size=window_size, smooths_keys=use_k_smooth)
+    options.tell_changes(shipped, model)
+    length = stage_files.measure_text(input_dir / stage_files.EMBEDDINGS_FILE)
+    if length is not None and not model.traits.has_fixed_text_length:
+        model = replace(model, text_length=length)  # older scripts encoded 226 tokens
     family = _load(
         place,
         recipe,
+        model,
         "denoise",
         mesh=mesh,
         packs=pack,
         verify_weights=verify_weights,
         keep_layouts=keep_layouts,
+        allow_cpu=allow_cpu,
         is_silent=as_json,
     )
     embeddings = stage_files.read_tensors(
-        input_dir / stage_files.EMBEDDINGS_FILE, family.embedding_shapes(), model_id=recipe.model, stage="encode"
+        input_dir / stage_files.EMBEDDINGS_FILE,
+        family.embedding_shapes(),
+        model_id=recipe.model,
+        repo=model.repo,
+        stage="encode",
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
         family.apply_loras(recipe.loras, on_progress=on_progress)
+        if warmup_steps:
+            family.denoise(recipe.model_copy(update={"steps": warmup_steps}), embeddings, on_progress=on_progress)
         latents = family.denoise(recipe, embeddings, on_progress=on_progress)
     target = output_dir or input_dir
     file = target / stage_files.LATENTS_FILE
@@ -147,11 +207,13 @@ def decode(
         Path | None,
         typer.Option(help="File to write.", show_default="output_image.png or output_video.mp4 in the input folder"),
     ] = None,
+    output_dir: Annotated[Path | None, typer.Option(help="Folder of the file, with --output left out.")] = None,
     fps: options.Fps = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    allow_cpu: options.AllowCpu = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -164,26 +226,31 @@ def decode(
     loras = fields.pop("loras", [])  # they only affected the latents, and need not be on this machine
     recipe = options.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
     recipe = recipe.model_copy(update={"loras": read_recipe({"model": "", "prompt": "", "loras": loras}).loras})
-    suffix = suffix_of(place.catalog.get(recipe.model))
+    model = place.catalog.get(recipe.model)
+    suffix = suffix_of(model)
     check_output(output, suffix)
     family = _load(
         place,
         recipe,
+        model,
         "decode",
         mesh=mesh,
         packs=pack,
         verify_weights=verify_weights,
         keep_layouts=keep_layouts,
+        allow_cpu=allow_cpu,
         is_silent=as_json,
     )
     latents = stage_files.read_tensors(
         input_dir / stage_files.LATENTS_FILE,
         {"latents": (recipe.batch_size, *family.latents_shape(recipe.parsed_shape))},
         model_id=recipe.model,
+        repo=model.repo,
         stage="denoise",
     )["latents"]
     name = "output_video.mp4" if suffix == ".mp4" else "output_image.png"
-    files = save_outputs(family.decode(recipe, latents), recipe.made_with(family.revision), output or input_dir / name)
+    file = output or (output_dir or input_dir) / name
+    files = save_outputs(family.decode(recipe, latents), recipe.made_with(family.revision), file)
     for file in files:
         _report(file, as_json=as_json)
 
@@ -197,19 +264,22 @@ def choose_fields(config: dict[str, Any], given: dict[str, Any]) -> dict[str, An
 def _load(
     place: options.DataDirectory,
     recipe: Recipe,
+    model: Model,
     stage: str,
     *,
     mesh: str | None,
     packs: Sequence[Path] | None,
     verify_weights: bool,
     keep_layouts: bool,
+    allow_cpu: bool,
     is_silent: bool,
+    remote: Any = None,
 ) -> Any:
     from pipelines import registry
 
     with TerminalProgress(is_silent=is_silent) as on_progress:
         family = registry.load(
-            place.catalog.get(recipe.model),
+            model,
             mesh=mesh,
             cache_dir=place.cache_dir,
             on_progress=on_progress,
@@ -217,6 +287,8 @@ def _load(
             packs=place.list_packs(packs),
             verify_weights=verify_weights,
             keep_layouts=keep_layouts,
+            allow_cpu=allow_cpu,
+            remote_encoder=remote,
         )
         family.warm(
             recipe.parsed_shape,
@@ -257,7 +329,10 @@ def _name_images(images: list[Path] | None) -> list[str] | None:
 def _from_config(config: dict[str, Any]) -> dict[str, Any]:
     names = {"num_inference_steps": "steps", "model_id": "model"}
     sizes = ("width", "height", "frames")
-    fields = {names.get(name, name): value for name, value in config.items() if name not in sizes}
+    known = {*names, *Recipe.model_fields}
+    if unknown := [name for name in config if name not in known and name not in sizes]:
+        typer.echo(f"lumesh: {stage_files.CONFIG_FILE}: {', '.join(unknown)} means nothing here.", err=True)
+    fields = {names.get(name, name): value for name, value in config.items() if name in known}
     if "width" in config or "height" in config:
         # People edit this file, so its values are checked with the rest of the recipe.
         fields["shape"] = "x".join(str(config.get(name)) for name in sizes if name != "frames" or name in config)

@@ -24,6 +24,7 @@ def train_model(
     max_minutes: Annotated[
         float | None, typer.Option(min=0.1, help="Stop after this long; run again to go on.")
     ] = None,
+    allow_cpu: options.AllowCpu = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
     """Trains a demo model; goes on where an earlier run stopped, even after kill -9.
@@ -34,7 +35,7 @@ def train_model(
         raise RecipeError({"model": f"{model} cannot be trained here; allowed: {', '.join(TRAINABLE)}"})
     from pipelines import registry
 
-    registry.start_jax(options.DataDirectory(data_dir=data_dir).cache_dir)
+    registry.start_jax(options.DataDirectory(data_dir=data_dir).cache_dir, allow_cpu=allow_cpu)
     import jax
 
     from pipelines.demos.demo_flux2.run import train_demo_flux2

@@ -74,7 +74,8 @@ class CheckpointArchitecture:
 
     Every checkpoint has `components`, some also have `further_components`; `stages_of` says which stages need a
     component's weights. LoRAs are merged into the `adaptable` components, whose modules `make_rename` takes to return
-    the function that reads LoRA names. `limit_text(model, tokenizer's own limit)` is how many tokens a prompt gets.
+    the function that reads LoRA names. `limit_text(model, tokenizer's own limit)` is how many tokens a prompt gets, as
+    in diffusers.
     """
 
     traits: Traits

@@ -47,7 +47,7 @@ class Traits:
     the family's LoRAs. `has_references`: a recipe's pictures are extra tokens beside the new one's, so programs differ
     by their number and size. `has_remote_encoder`: another machine may encode its prompts. `takes_attention_options`:
     its tokens have one order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an
-    input of the model.
+    input of the model. `has_fixed_text_length`: its text encoders read as many tokens as their tokenizers say.
     """
 
     title: str
@@ -59,3 +59,4 @@ class Traits:
     has_remote_encoder: bool = False
     takes_attention_options: bool = False
     takes_distilled_guidance: bool = False
+    has_fixed_text_length: bool = False

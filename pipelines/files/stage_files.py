@@ -54,15 +54,27 @@ def write_tensors(file: Path, tensors: Mapping[str, np.ndarray], *, model_id: st
     save_file(contiguous, file, metadata={"model_id": model_id, "dtypes": json.dumps(dtypes)})
 
 
+def measure_text(file: Path) -> int | None:
+    """Returns how many tokens, padding included, the embeddings in a file have; None if that cannot be told."""
+    try:
+        with safe_open(file, "numpy") as stored:
+            shape = stored.get_slice("prompt_embeds").get_shape()
+    except (SafetensorError, OSError):  # `read_tensors` says what is wrong with it
+        return None
+    return int(shape[1]) if len(shape) == 3 and shape[1] else None
+
+
 def read_tensors(
     file: Path,
     shapes: Mapping[str, tuple[int, ...]],
     *,
     model_id: str,
+    repo: str = "",
     stage: str,
 ) -> dict[str, np.ndarray]:
     """Reads the tensors named in `shapes` as fp32; 0 in a shape stands for any size.
 
+    The file is of `model_id`, which older scripts wrote as the hub's `repo`.
     Raises StageFileError for a missing or damaged file, another model, a missing tensor, another shape, or values that
     are not finite. `stage` is the command that writes such a file.
     """
@@ -72,7 +84,7 @@ def read_tensors(
             written_for = (stored.metadata() or {}).get("model_id", model_id)
             names = set(stored.keys())
             missing = sorted(set(shapes) - names)
-            if written_for != model_id:
+            if written_for not in (model_id, repo or model_id):
                 raise StageFileError(f"{file} is of {written_for}, not of {model_id}.", advice=again)
             if missing:
                 raise StageFileError(f"{file} lacks {', '.join(missing)}.", advice=again)

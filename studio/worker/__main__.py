@@ -61,7 +61,7 @@ def main() -> int:
 
 def _follow_app(ending: threading.Event) -> None:
     """Ends the process when standard input ends, because nobody waits for its work any more."""
-    while sys.stdin.buffer.read(1):
+    while os.read(sys.stdin.fileno(), 1):  # unbuffered: a waiting buffer's lock would abort the process at its end
         ending.set()
     os._exit(ORPHAN_EXIT_CODE)
 
@@ -158,7 +158,7 @@ def _open_devices(settings: Settings) -> _Devices:
         has_remote_encoder = settings.find_text_encoder(model) is not None
         return registry.find(model, on_progress=on_progress, has_remote_encoder=has_remote_encoder)
 
-    registry.start_jax(settings.cache_dir)
+    registry.start_jax(settings.cache_dir, allow_cpu=settings.allow_cpu)
     return _Devices(
         title=registry.describe_devices(),
         chips=registry.count_chips(),

@@ -2,13 +2,36 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipelines.catalog import CATALOG_FILE, AttentionOptions, Catalog, Model, Shape, load_catalog, read_data_dir
+from pipelines.catalog import (
+    CATALOG_FILE,
+    PRESETS_DIR,
+    AttentionOptions,
+    Catalog,
+    Model,
+    Shape,
+    load_catalog,
+    read_data_dir,
+)
 from pipelines.errors import ModelError
+from pipelines.sources import CONFIGS_DIR
+
+KEPT_FROM_THE_KIND = (
+    "shapes",
+    "default_shape",
+    "fps",
+    "steps",
+    "guidance_scale",
+    "guidance_scale_2",
+    "max_images",
+    "text_length",
+)
 
 
 def write_checkpoint(folder: Path, *, pipeline: str = "StableDiffusionXLPipeline", **index: object) -> None:
@@ -56,28 +79,102 @@ def test_a_checkpoint_of_ones_own_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "in_channels", "resembles"),
+    "resembles",
+    ["wan2.1-1.3b", "wan2.1-14b", "wan2.1-i2v-14b", "wan2.2-a14b", "wan2.2-i2v-a14b", "wan2.2-ti2v-5b"],
+)
+def test_a_wan_of_ones_own_runs_as_the_one_it_resembles(tmp_path: Path, resembles: str) -> None:
+    """The configs are those that the shipped model's repository has, so this is a copy of its folder."""
+    shutil.copytree(CONFIGS_DIR / resembles, tmp_path / "mine")
+    model, template = load_catalog(tmp_path).with_partial().get("mine"), load_catalog().get(resembles)
+    assert (model.path, model.repo, model.family) == (tmp_path / "mine", "", "wan")
+    for name in (*KEPT_FROM_THE_KIND, "negative_prompt", "scheduler"):
+        assert getattr(model, name) == getattr(template, name), name
+    scheduler = json.loads((CONFIGS_DIR / resembles / "scheduler" / "scheduler_config.json").read_text("utf-8"))
+    assert {model.choose_flow_shift(str(shape)) for shape in model.shapes} == {scheduler["flow_shift"]}
+
+
+def change_json(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | changes), "utf-8")
+
+
+@pytest.mark.parametrize(("name", "shift"), [("Wan2.1-I2V-14B-480P-Diffusers", 5.0), ("mine", 3.0)])
+def test_an_i2v_for_480p_is_told_from_one_for_720p(tmp_path: Path, name: str, shift: float) -> None:
+    shutil.copytree(CONFIGS_DIR / "wan2.1-i2v-14b", tmp_path / name)
+    change_json(tmp_path / name / "scheduler" / "scheduler_config.json", flow_shift=shift)
+    model = load_catalog(tmp_path).with_partial().models[-1]
+    assert str(model.default_shape) == "832x480x81"
+    assert all(shape.width * shape.height <= 832 * 480 for shape in model.shapes)
+
+
+@pytest.mark.parametrize(
+    ("like", "config", "scheduler", "shift"),
     [
-        ({}, 16, "wan2.1-1.3b"),
-        ({"_class_name": "WanImageToVideoPipeline"}, 36, "wan2.1-i2v-14b"),
-        ({"boundary_ratio": 0.875}, 16, "wan2.2-a14b"),
-        ({"expand_timesteps": True}, 16, "wan2.2-ti2v-5b"),
+        ("wan2.1-14b", {"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 8.0}, "flow_match_euler", 8.0),
+        ("wan2.1-14b", {"_class_name": "UniPCMultistepScheduler", "flow_shift": 12.0}, "unipc", 12.0),
+        ("sdxl-base", {"_class_name": "EulerAncestralDiscreteScheduler"}, "euler_ancestral", None),
+        ("flux2-klein-4b", {"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 3.0}, "flow_match_euler", None),
     ],
 )
-def test_a_wan_of_ones_own_runs_as_the_one_it_resembles(
-    tmp_path: Path, index: dict[str, object], in_channels: int, resembles: str
+def test_a_folder_of_ones_own_keeps_its_scheduler_and_shift(
+    tmp_path: Path, like: str, config: dict[str, Any], scheduler: str, shift: float | None
 ) -> None:
-    files = {
-        "model_index.json": {"_class_name": "WanPipeline"} | index,
-        "transformer/config.json": {"in_channels": in_channels},
-        "vae/config.json": {"z_dim": 16},
-    }
-    for name, content in files.items():
-        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "mine" / name).write_text(json.dumps(content))
-    model, template = load_catalog(tmp_path).get("mine"), load_catalog().get(resembles)
-    assert (model.path, model.repo, model.family) == (tmp_path / "mine", "", "wan")
-    assert (model.shapes, model.fps, model.max_images) == (template.shapes, template.fps, template.max_images)
+    shutil.copytree(CONFIGS_DIR / like, tmp_path / "mine")
+    (tmp_path / "mine" / "scheduler" / "scheduler_config.json").write_text(json.dumps(config))
+    model = load_catalog(tmp_path).with_partial().get("mine")
+    assert (model.scheduler, model.flow_shift) == (scheduler, shift)
+    assert {model.choose_flow_shift(str(shape)) for shape in model.shapes} == {shift}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"_class_name": "LCMScheduler"},
+        {"_class_name": "DPMSolverMultistepScheduler", "algorithm_type": "sde-dpmsolver++", "solver_order": 2},
+    ],
+)
+def test_a_scheduler_that_has_no_name_here_is_told(tmp_path: Path, config: dict[str, Any]) -> None:
+    shutil.copytree(CONFIGS_DIR / "sdxl-base", tmp_path / "mine")
+    (tmp_path / "mine" / "scheduler" / "scheduler_config.json").write_text(json.dumps(config))
+    model = load_catalog(tmp_path).with_partial().get("mine")
+    assert model.scheduler == "euler"
+    assert f"Its scheduler, {config['_class_name']}, is not among those here: euler runs." in model.description
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "kind"),
+    [
+        ("transformer/config.json", {"pos_embed_seq_len": 514}, r"first picture to a last one \(FLF2V\)"),
+        ("transformer/config.json", {"in_channels": 48}, "transformer takes 48 channels"),
+        ("model_index.json", {"_class_name": "WanVACEPipeline"}, "a Wan VACE"),
+    ],
+)
+def test_a_relative_that_no_code_runs_is_refused_by_name_and_the_rest_stays(
+    tmp_path: Path, file: str, changes: dict[str, Any], kind: str
+) -> None:
+    shutil.copytree(CONFIGS_DIR / "wan2.1-i2v-14b", tmp_path / "relative")
+    shutil.copytree(CONFIGS_DIR / "wan2.1-i2v-14b", tmp_path / "sound")
+    change_json(tmp_path / "relative" / file, **changes)
+    catalog = load_catalog(tmp_path).with_partial()
+    assert catalog.models[-1].id == "sound"
+    with pytest.raises(
+        ModelError, match=f"'relative' cannot be used: It is .*{kind}.*, which no code here runs. Use a checkpoint"
+    ):
+        catalog.get("relative")
+
+
+def test_our_trainers_short_captions_stay_short_in_a_folder_of_ones_own(tmp_path: Path) -> None:
+    for demo in ("demo-wan", "demo-flux2"):
+        shutil.copytree(PRESETS_DIR / "demo" / demo, tmp_path / f"my-{demo}")
+        catalog = load_catalog(tmp_path).with_partial()
+        assert catalog.get(f"my-{demo}").text_length == catalog.get(demo).text_length == 40
+
+
+def test_every_other_model_reads_as_many_tokens_as_diffusers_does() -> None:
+    assert {model.text_length for model in load_catalog().models if not model.is_demo} == {512}
+
+
+def test_a_model_is_known_by_its_repository_too() -> None:
+    assert load_catalog().get("Wan-AI/Wan2.1-T2V-14B-Diffusers").id == "wan2.1-14b"
 
 
 @pytest.mark.parametrize(("model_id", "shape"), [("wan2.1-14b", "832x480x80"), ("sdxl-base", "1024x1024x5")])
@@ -224,18 +321,6 @@ def test_a_models_file_that_holds_anything_is_told(tmp_path: Path, content: byte
     catalog = read_data_dir(tmp_path)
     assert [one.name.partition("/")[0] for one in catalog.unusable] == ["models.toml"]
     assert len(catalog.models) == len(load_catalog().models)
-
-
-def test_a_checkpoint_keeps_its_own_scheduler(tmp_path: Path) -> None:
-    for name, scheduler in {"ancestral": "EulerAncestralDiscreteScheduler", "lcm": "LCMScheduler"}.items():
-        write_checkpoint(tmp_path / name)
-        (tmp_path / name / "scheduler").mkdir()
-        config = json.dumps({"_class_name": scheduler})
-        (tmp_path / name / "scheduler" / "scheduler_config.json").write_text(config)
-    catalog = load_catalog(tmp_path)
-    assert catalog.get("ancestral").scheduler == "euler_ancestral"
-    assert catalog.get("lcm").scheduler == "euler"
-    assert "LCMScheduler does not run here: the default is euler" in catalog.get("lcm").description
 
 
 @pytest.mark.parametrize("model", [one for one in load_catalog().models if one.repo], ids=lambda model: model.id)

@@ -39,8 +39,8 @@ def test_fake_can_be_a_variable(value: str, is_fake: bool) -> None:  # noqa: FBT
     assert read_settings([], {"LUMESH_FAKE": value}).fake is is_fake
 
 
-@pytest.mark.parametrize("name", ["verify_weights", "keep_layouts"])
-def test_what_is_done_at_each_load_is_off_and_the_worker_is_told_when_it_is_on(name: str) -> None:
+@pytest.mark.parametrize("name", ["verify_weights", "keep_layouts", "allow_cpu"])
+def test_a_switch_of_the_worker_is_off_and_the_worker_is_told_when_it_is_on(name: str) -> None:
     assert not getattr(read_settings([], {}), name)
     settings = read_settings([], {f"LUMESH_{name.upper()}": "yes"})
     assert getattr(settings, name)

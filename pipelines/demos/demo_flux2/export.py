@@ -20,6 +20,7 @@ from pipelines.training.network import save_module, take_part
 MODEL_INDEX: dict[str, Any] = {
     "_class_name": "Flux2KleinPipeline",
     "_diffusers_version": "0.42.1",
+    "_max_sequence_length": architecture.TEXT_LENGTH,
     "is_distilled": False,
     "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
     "text_encoder": ["transformers", "Qwen3ForCausalLM"],

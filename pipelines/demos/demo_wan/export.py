@@ -20,6 +20,7 @@ from pipelines.training.network import save_module, take_part
 MODEL_INDEX: dict[str, Any] = {
     "_class_name": "WanPipeline",
     "_diffusers_version": "0.42.1",
+    "_max_sequence_length": architecture.TEXT_LENGTH,
     "boundary_ratio": None,
     "expand_timesteps": False,
     "scheduler": ["diffusers", "UniPCMultistepScheduler"],

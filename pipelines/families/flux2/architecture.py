@@ -10,14 +10,14 @@ from pipelines.families.flux2.loras import rename
 from pipelines.families.flux2.parts import COMPONENTS, STAGES_OF
 from pipelines.families.flux2.sharding import choose_sizes
 from pipelines.families.flux2.traits import TRAITS
-from pipelines.families.flux2.variants import MAX_TEXT_LENGTH
 from pipelines.families.loading import CheckpointArchitecture, read_tokenizer
+
+SHORT = 64  # tokens of an empty prompt
 
 
 def _read_tokenizers(folder: Path) -> tuple[Any, ...]:
     (tokenizer,) = read_tokenizer(folder)
-    length = min(MAX_TEXT_LENGTH, tokenizer.model_max_length)
-    read_variant(folder).tokenize(tokenizer, "", length)  # fails here if the chat template is missing
+    read_variant(folder).tokenize(tokenizer, "", SHORT)  # fails here if the chat template is missing
     return (tokenizer,)
 
 
@@ -31,6 +31,6 @@ ARCHITECTURE = CheckpointArchitecture(
     build_parts=build_parts,
     make_rename=lambda _modules: rename,
     read_tokenizers=_read_tokenizers,
-    limit_text=lambda _model, length: min(MAX_TEXT_LENGTH, length),
+    limit_text=lambda model, _length: model.text_length,
     choose_sizes=choose_sizes,
 )

@@ -7,8 +7,6 @@ from typing import Any
 
 from diffusers.pipelines.flux2.pipeline_flux2 import SYSTEM_MESSAGE, format_input
 
-MAX_TEXT_LENGTH = 512  # tokens; diffusers' default max_sequence_length
-
 
 class Guidance(Enum):
     """The effect of a guidance scale."""

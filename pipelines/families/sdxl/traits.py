@@ -41,5 +41,6 @@ TRAITS = Traits(
         "StableDiffusionXLInstructPix2PixPipeline": "an SDXL that edits pictures",
     },
     read_local=_read_local,
+    has_fixed_text_length=True,
     lora_names=re.compile(rf"^lora_te[12]_|^unet\.|^text_encoder(_2)?\.|^lora_unet_{_UNET}|{LORA_PREFIX}{_UNET}\."),
 )

@@ -39,6 +39,6 @@ ARCHITECTURE = CheckpointArchitecture(
     loaded_class=WanFamily,
     build_parts=build_parts,
     make_rename=_make_rename,
-    limit_text=lambda model, length: min(model.text_length, length),
+    limit_text=lambda model, _length: model.text_length,
     share_steps=_share_steps,
 )

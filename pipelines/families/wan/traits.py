@@ -6,23 +6,61 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.families.traits import LORA_PREFIX, Likeness, Traits
+from pipelines.families.traits import LORA_PREFIX, Likeness, Traits, Unsupported
+from pipelines.schedulers import read_shift
+
+_PIXELS_480P = 832 * 480
+_MASK_CHANNELS = 4  # one for each frame that a latent frame stands for
+
+# (has two experts, takes a first picture as channels) -> the shipped model; the size of the first is told by its width.
+_SHIPPED = {
+    (False, False): "wan2.1-14b",
+    (False, True): "wan2.1-i2v-14b",
+    (True, False): "wan2.2-a14b",
+    (True, True): "wan2.2-i2v-a14b",
+}
+_WIDTH_14B = 5120  # of the 14B models' tokens; those of the 1.3B models have 1536
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
     """Finds the shipped model of the same kind; its sizes need not match, as the transformer takes any."""
     transformer = json.loads((folder / "transformer" / "config.json").read_text("utf-8"))
     vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    if transformer.get("pos_embed_seq_len") is not None:
+        raise Unsupported("a Wan that goes from a first picture to a last one (FLF2V)")
     if index.get("expand_timesteps"):
         return Likeness("wan2.2-ti2v-5b")
-    if index.get("boundary_ratio") is not None:
-        return Likeness("wan2.2-a14b")
-    return Likeness("wan2.1-1.3b" if transformer["in_channels"] == vae["z_dim"] else "wan2.1-i2v-14b")
+    channels, latents = transformer["in_channels"], vae["z_dim"]
+    if channels not in (latents, 2 * latents + _MASK_CHANNELS):
+        raise Unsupported(f"a Wan that follows more than a first picture (its transformer takes {channels} channels)")
+    # Two traits that have nothing to do with each other: Wan 2.2 I2V A14B has both.
+    takes_picture = channels != latents
+    model_id = _SHIPPED[index.get("boundary_ratio") is not None, takes_picture]
+    heads, features = transformer.get("num_attention_heads", 40), transformer.get("attention_head_dim", 128)
+    is_small = heads * features < _WIDTH_14B
+    if is_small and model_id == "wan2.1-14b":
+        return Likeness("wan2.1-1.3b")
+    is_480p = model_id == "wan2.1-i2v-14b" and (is_small or _is_for_480p(folder, index))
+    return Likeness(model_id, most_pixels=_PIXELS_480P if is_480p else None)
+
+
+def _is_for_480p(folder: Path, index: Mapping[str, Any]) -> bool:
+    """Tells the two Wan 2.1 I2V 14B apart: their configs agree but for the scheduler's shift, 3 or 5."""
+    names = f"{folder.name} {index.get('_name_or_path', '')}".lower()
+    if "480p" in names or "720p" in names:
+        return "480p" in names
+    file = folder / "scheduler" / "scheduler_config.json"
+    shift = read_shift(json.loads(file.read_text("utf-8"))) if file.is_file() else None
+    return shift is not None and shift <= 3
 
 
 TRAITS = Traits(
     title="Wan",
     pipeline_classes=("WanPipeline", "WanImageToVideoPipeline"),
+    unsupported={
+        "WanVACEPipeline": "a Wan VACE, which edits videos and follows reference pictures",
+        "WanAnimatePipeline": "a Wan Animate, which moves a person as another video does",
+    },
     read_local=_read_local,
     lora_names=re.compile(
         rf"{LORA_PREFIX}blocks\.\d+\.(attn[12]|self_attn|cross_attn|ffn)\."

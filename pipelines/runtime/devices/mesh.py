@@ -4,6 +4,7 @@
 A family names the axes it uses; all of them always exist, with size 1 when unused: sharding rules need no cases.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pipelines.errors import MeshError
-from pipelines.mesh_text import AXES, parse_mesh
+from pipelines.mesh_text import AXES, REST, parse_mesh
 
 
 def choose_sizes(device_count: int) -> dict[str, int]:
@@ -31,18 +32,28 @@ def build_mesh(
     *,
     choose: Callable[[int], dict[str, int]] = choose_sizes,
 ) -> Mesh:
-    """The mesh over all devices, or over as many as `text` asks for; raises MeshError when there are too few.
+    """The mesh over all devices, or over as many as `text` asks for.
 
-    Without `text`, `choose` says how so many devices are used best.
+    Without `text`, `choose` says how so many devices are used best. Raises MeshError when there are too few, or when
+    their number does not divide all devices: XLA's collectives are among equal groups of them, and its compiler for TPU
+    ends the whole process over 6 of 8.
     """
     devices = jax.devices() if devices is None else devices
     sizes = parse_mesh(text) if text else choose(len(devices))
+    named = math.prod(size for size in sizes.values() if size != REST)
+    sizes = {axis: max(1, len(devices) // named) if size == REST else size for axis, size in sizes.items()}
     shape = tuple(sizes.get(axis, 1) for axis in AXES)
-    wanted = int(np.prod(shape))
+    wanted = math.prod(shape)
     if wanted > len(devices):
         raise MeshError(
             f"The mesh {text} needs {wanted} devices; there are {len(devices)}.",
             advice="Ask for a smaller mesh, or leave --mesh out.",
+        )
+    if text and len(devices) % wanted:
+        allowed = ", ".join(str(count) for count in range(1, len(devices) + 1) if len(devices) % count == 0)
+        raise MeshError(
+            f"The mesh {text} takes {wanted} of {len(devices)} devices, which does not divide them.",
+            advice=f"Ask for a mesh of {allowed} devices, or leave --mesh out.",
         )
     return Mesh(np.asarray(devices[:wanted]).reshape(shape), AXES)
 

@@ -4,19 +4,28 @@ With `jax[tpu]` installed on a machine without a TPU, JAX asks the cloud's metad
 before it falls back; people should never see that. Must be imported before jax.
 """
 
+import contextlib
 import gc
 import importlib.util
+import logging
 import os
 import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from pipelines.errors import DeviceError
+
+log = logging.getLogger(__name__)
 
 TPU_DEVICE_FILES = ("/dev/accel0", "/dev/vfio/0")
 GPU_DEVICE_FILES = "nvidia[0-9]*"  # in /dev; a container may be given any one of them
 CUDA_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")  # what jax[cuda13] and jax[cuda12] bring
 GARBAGE_THRESHOLDS = (20_000, 20, 20)
+MAX_REASON = 400  # characters of what libtpu says
+MAX_COMMAND = 80
+_JAX_ADVICE = "(set JAX_PLATFORMS='' to automatically choose an available backend)"  # which would hide the failure
 
 _DEVICE_COUNT = "--xla_force_host_platform_device_count"
 # What changes no program: into how many devices a CPU is split, what is written down on the way, and what JAX itself
@@ -31,18 +40,75 @@ _OF_OTHERS = {
 
 
 def prepare_backend() -> None:
-    """Sets the environment JAX reads on import; a user's own JAX_PLATFORMS is respected."""
+    """Sets the environment JAX reads on import; a user's own JAX_PLATFORMS is respected.
+
+    JAX_PLATFORMS is set in any case: unset, JAX would run on the CPU without a word where a TPU cannot be had.
+    """
     assert "jax" not in sys.modules, "prepare_backend must run before jax is imported"
     collect_garbage_seldom()
-    has_tpu = any(Path(file).exists() for file in TPU_DEVICE_FILES)
-    if not has_tpu:
-        os.environ.setdefault("JAX_PLATFORMS", choose_platforms(has_cuda=has_gpu() and has_cuda_build()))
+    platforms = "tpu,cpu" if list_tpu_files() else choose_platforms(has_cuda=has_gpu() and has_cuda_build())
+    os.environ.setdefault("JAX_PLATFORMS", platforms)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA:CPU's machine-feature warnings on each cache read
     os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # torch modules ask for int64 positions; JAX narrows them to int32 by design, once per traced operation.
     warnings.filterwarnings("ignore", message="Explicitly requested dtype .* is not available", category=UserWarning)
     warnings.filterwarnings("ignore", message="Explicitly requested dtype .* requested in astype", category=UserWarning)
+
+
+def list_tpu_files() -> list[str]:
+    """Lists the device files by which this machine shows that it has a TPU."""
+    return [file for file in TPU_DEVICE_FILES if Path(file).exists()]
+
+
+def open_devices(*, allow_cpu: bool = False) -> None:
+    """Starts JAX's backend.
+
+    Raises DeviceError if the accelerator that is here cannot be used, for instance because another process holds it;
+    with `allow_cpu` that is logged, and the CPU is used.
+    """
+    import jax
+
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        reason = " ".join(str(error).split()).removesuffix(_JAX_ADVICE).strip()[:MAX_REASON]
+        if not allow_cpu:
+            raise DeviceError(f"JAX cannot use the accelerator of this machine: {reason}", advice=_advise()) from error
+        log.warning("JAX cannot use the accelerator of this machine, so the CPU is used: %s", reason)
+        jax.config.update("jax_platforms", "cpu")
+        jax.devices()
+
+
+def _advise() -> str:
+    """Returns what may be done about a TPU that cannot be used."""
+    if holders := find_holders(list_tpu_files()):
+        held = ", ".join(holders)
+        return f"It is held by {held}: end that, or wait for it. To use the CPU all the same, start with --allow-cpu."
+    if closed := [file for file in list_tpu_files() if not os.access(file, os.R_OK | os.W_OK)]:
+        file = closed[0]
+        return f"This user may not open {file}: change its rights. To use the CPU all the same, start with --allow-cpu."
+    return (
+        "See whether another user's process holds it (sudo lsof /dev/accel* /dev/vfio/*), and whether its driver and "
+        "JAX's build for it are installed. To use the CPU all the same, start with --allow-cpu."
+    )
+
+
+def find_holders(files: Sequence[str], *, processes: Path = Path("/proc")) -> list[str]:
+    """Lists the other processes that have a device file of the same kind open, as `process 12 (its command)`.
+
+    Those of other users are only seen by root.
+    """
+    kinds = tuple(file.rstrip("0123456789") for file in files)
+    found: list[str] = []
+    for folder in sorted(processes.glob("[0-9]*"), key=lambda one: int(one.name)):
+        if not kinds or folder.name == str(os.getpid()):
+            continue
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            if any(str(file.readlink()).startswith(kinds) for file in (folder / "fd").iterdir()):
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                found.append(f"process {folder.name} ({command[:MAX_COMMAND]})")
+    return found
 
 
 def collect_garbage_seldom() -> None:

@@ -42,8 +42,8 @@ def test_the_stages_give_the_picture_of_generate(
     assert run("encode --model klein --prompt 'a red boat' --output_dir {out}") == 0
     embeddings = load_file(tmp_path / "stage1_embeddings.safetensors")
     assert {name: value.shape for name, value in embeddings.items()} == {
-        "prompt_embeds": (1, 64, 96),
-        "negative_prompt_embeds": (1, 64, 96),
+        "prompt_embeds": (1, 512, 96),
+        "negative_prompt_embeds": (1, 512, 96),
     }
     assert run("denoise --input_dir {out} --num_inference_steps 3 --guidance_scale 3 --seed 5") == 0
     assert load_file(tmp_path / "stage2_latents.safetensors")["latents"].shape == (1, 16, 8, 8)
@@ -53,16 +53,16 @@ def test_the_stages_give_the_picture_of_generate(
 
 
 def test_a_model_without_a_pair_takes_one_embedding(load_flux2: Callable[..., Any]) -> None:
-    assert load_flux2("dev").embedding_shapes() == {"prompt_embeds": (1, 240, 96)}
-    assert load_flux2("distilled").embedding_shapes() == {"prompt_embeds": (1, 64, 96)}
+    assert load_flux2("dev").embedding_shapes() == {"prompt_embeds": (1, 512, 96)}
+    assert load_flux2("distilled").embedding_shapes() == {"prompt_embeds": (1, 512, 96)}
 
 
-def test_embeddings_of_another_length_are_refused(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    zeros = np.zeros((1, 512, 96), np.float32)
+def test_embeddings_of_another_width_are_refused(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    zeros = np.zeros((1, 512, 95), np.float32)
     write_tensors(tmp_path / "stage1_embeddings.safetensors", {"prompt_embeds": zeros}, model_id="distilled")
     (tmp_path / "generation_config.json").write_text(json.dumps({"model_id": "distilled", "prompt": "a boat"}))
     assert run("denoise --input_dir {out}") == 1
-    assert "has shape (1, 512, 96); distilled needs (1, 64, 96)" in capsys.readouterr().err
+    assert "has shape (1, 512, 95); distilled needs (1, 512, 96)" in capsys.readouterr().err
 
 
 def test_a_picture_to_start_from_leaves_only_its_name_in_the_file(run: Run, tmp_path: Path) -> None:
@@ -96,6 +96,17 @@ def test_generate_needs_no_text_encoder_when_another_machine_has_it(
     assert run(line) == 0
     with Image.open(tmp_path / "a.png") as picture:
         np.testing.assert_array_equal(np.asarray(picture), generate(load_flux2(), draw_recipe()).pixels[0])
+
+
+def test_a_stage_may_leave_the_encoding_to_another_machine_too(run: Run, encoder_url: str, tmp_path: Path) -> None:
+    assert run("encode --model klein --prompt 'a red boat' --output_dir {out}/here") == 0
+    remote = f"--remote_encoder --remote_url {encoder_url} --text_encoder_token secret"
+    assert run(f"encode --model klein --prompt 'a red boat' {remote} --output_dir {{out}}/there --seed 4") == 0
+    here, there = (load_file(tmp_path / name / "stage1_embeddings.safetensors") for name in ("here", "there"))
+    assert here.keys() == there.keys()
+    for name, value in here.items():
+        np.testing.assert_array_equal(value, there[name])
+    assert json.loads((tmp_path / "there" / "generation_config.json").read_text("utf-8"))["seed"] == 4
 
 
 @pytest.mark.parametrize(

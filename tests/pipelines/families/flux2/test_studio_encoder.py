@@ -191,7 +191,7 @@ def test_whatever_the_server_does_its_job_ends_as_a_card_and_the_worker_goes_on(
     for status, content, detail, advice in (
         (401, b'{"detail": "no token"}', "answered 401: no token", "set LUMESH_TEXT_ENCODER_TOKEN"),
         (503, b"", "answered 503", "busy or still loading its model"),
-        (200, wrong, "of shape (1, 2, 3); (1, 64, 96) is needed", "serves the same model"),
+        (200, wrong, "of shape (1, 2, 3); (1, 512, 96) is needed", "serves the same model"),
     ):
         stub.status, stub.content = status, content
         failed = run()

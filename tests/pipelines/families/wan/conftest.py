@@ -1,5 +1,6 @@
 """Tiny Wans of every kind with random weights, in genuine diffusers layout, and what diffusers itself makes of them."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,7 +50,7 @@ class Kind:
 
     channels: int
     text_layers: int = 2
-    text_length: int = 16
+    tokenizer_limit: int = 16  # which neither diffusers nor Lumesh keeps to
     shapes: tuple[str, ...] = ("32x32x9",)
     vae: dict[str, Any] | None = None
     transformer: dict[str, Any] | None = None
@@ -68,10 +69,18 @@ KINDS = {
         transformer={"num_attention_heads": 4, "attention_head_dim": 128, "num_layers": 5},
     ),
     "experts": Kind(channels=4, experts=2, pipeline={"boundary_ratio": 0.8}),
+    "i2v-experts": Kind(
+        channels=4,
+        shapes=("32x32x5",),
+        experts=2,
+        transformer={"in_channels": 12},
+        pipeline={"boundary_ratio": 0.9},
+        pipeline_class="WanImageToVideoPipeline",
+    ),
     "ti2v": Kind(channels=6, vae=VAE_2_2, pipeline={"expand_timesteps": True}),
     "i2v": Kind(
         channels=4,
-        text_length=512,
+        tokenizer_limit=512,
         shapes=("32x32x5",),
         transformer={"in_channels": 12, "image_dim": 24, "added_kv_proj_dim": 48},
         has_image_encoder=True,
@@ -87,7 +96,7 @@ def write_checkpoint(folder: Path, kind: Kind, *, seed: int) -> None:
     from transformers import CLIPImageProcessor, CLIPVisionConfig, CLIPVisionModel, UMT5Config, UMT5EncoderModel
 
     torch.manual_seed(seed)
-    tokenizer = make_tokenizer(kind.text_length)
+    tokenizer = make_tokenizer(kind.tokenizer_limit)
     sizes = TRANSFORMER | {"in_channels": kind.channels, "out_channels": kind.channels} | (kind.transformer or {})
     vae = diffusers.AutoencoderKLWan(
         **(kind.vae or VAE),
@@ -98,7 +107,10 @@ def write_checkpoint(folder: Path, kind: Kind, *, seed: int) -> None:
     experts = [diffusers.WanTransformer3DModel(**sizes) for _ in range(kind.experts)]
     with torch.no_grad():
         for expert in experts:
-            expert.proj_out.weight *= 3  # so that prompt and guidance show in the video
+            # So that prompt and guidance show in the video: a few words are among 512 tokens.
+            expert.proj_out.weight *= 3
+            for block in expert.blocks:
+                block.attn2.norm_k.weight *= 5
         vae.decoder.conv_out.weight *= 2
     components: dict[str, Any] = {
         "tokenizer": tokenizer,
@@ -198,7 +210,8 @@ def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
     """The videos diffusers' own pipelines make of a recipe in fp32, as uint8 (B, F, height, width, 3).
 
-    `pairs` of a LoRA are merged into its weights for the time.
+    They are told what the recipe says beside its model's defaults, and nothing else: length of the text, scheduler and
+    shift are those that people get who call them so. `pairs` of a LoRA are merged into its weights for the time.
     """
     import diffusers
     import torch
@@ -207,38 +220,58 @@ def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
     from pipelines.runtime.sampling.schedules import build_scheduler
 
     torch.set_num_threads(1)  # these tensors are too small to share
-    loaded: dict[tuple[str, str], tuple[Any, dict[str, Any]]] = {}
+    loaded: dict[tuple[str, str], tuple[Any, Any]] = {}
 
-    def ask(recipe: Recipe, *, pairs: Pairs | None = None, scale: float = 1.0) -> np.ndarray:
+    def ask(recipe: Recipe, *, pairs: Pairs | None = None, scale: float = 1.0, **options: Any) -> np.ndarray:
         model = wan_catalog.get(recipe.model)
         key = (model.id, "WanImageToVideoPipeline" if recipe.images else "WanPipeline")
         if key not in loaded:
             pipeline = getattr(diffusers, key[1]).from_pretrained(model.path, dtype=torch.float32)
             pipeline.set_progress_bar_config(disable=True)
-            loaded[key] = (pipeline, dict(pipeline.scheduler.config))
-        pipeline, config = loaded[key]
-        pipeline.scheduler = build_scheduler(recipe.scheduler or "", config, flow_shift=recipe.flow_shift)
+            loaded[key] = (pipeline, pipeline.scheduler)
+        pipeline, own = loaded[key]
+        asked = (recipe.scheduler, recipe.flow_shift)
+        if asked == (model.scheduler, model.flow_shift):
+            pipeline.scheduler = type(own).from_config(own.config)
+        else:
+            pipeline.scheduler = build_scheduler(recipe.scheduler or "", own.config, flow_shift=recipe.flow_shift)
         shape = recipe.parsed_shape
         with merged_by_hand(pipeline, pairs or {}, scale):
             videos = pipeline(
-                **encode_in_diffusers(pipeline, recipe),
+                **(encode_in_diffusers(pipeline, recipe) if recipe.images else name_prompts(recipe)),
                 **({"image": Image.open(recipe.images[0]).convert("RGB")} if recipe.images else {}),
                 width=shape.width,
                 height=shape.height,
                 num_frames=shape.frames,
                 num_inference_steps=recipe.steps,
                 guidance_scale=recipe.guidance_scale,
-                guidance_scale_2=recipe.guidance_scale_2,
+                **(
+                    {"guidance_scale_2": second} if (second := recipe.guidance_scale_2) != recipe.guidance_scale else {}
+                ),
                 generator=[torch.Generator("cpu").manual_seed(recipe.seed + one) for one in range(recipe.batch_size)],
+                **options,
             ).frames
         return (videos * 255).round().astype(np.uint8)
 
     return ask
 
 
+def name_prompts(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "prompt": recipe.prompt,
+        "negative_prompt": recipe.negative_prompt,
+        "num_videos_per_prompt": recipe.batch_size,
+    }
+
+
 def encode_in_diffusers(pipeline: Any, recipe: Recipe) -> dict[str, Any]:
-    """Both prompts' embeddings, by WanPipeline: WanImageToVideoPipeline 0.42 cannot clean a prompt without ftfy."""
+    """Both prompts' embeddings, by WanPipeline: WanImageToVideoPipeline 0.42 cannot clean a prompt without ftfy.
+
+    As long as WanImageToVideoPipeline makes them by default.
+    """
     from diffusers import WanPipeline
+
+    length = inspect.signature(type(pipeline).__call__).parameters["max_sequence_length"].default
 
     names = ("tokenizer", "text_encoder", "vae", "scheduler")
     encoder = WanPipeline(**{name: pipeline.components[name] for name in names})
@@ -246,6 +279,6 @@ def encode_in_diffusers(pipeline: Any, recipe: Recipe) -> dict[str, Any]:
         recipe.prompt,
         recipe.negative_prompt,
         num_videos_per_prompt=recipe.batch_size,
-        max_sequence_length=KINDS[recipe.model].text_length,
+        max_sequence_length=length,
     )
     return dict(zip(("prompt_embeds", "negative_prompt_embeds"), embeds, strict=True))

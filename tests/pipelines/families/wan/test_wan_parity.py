@@ -30,7 +30,8 @@ def compare_with_diffusers(
         pytest.param({}, id="guided"),
         pytest.param({"guidance_scale": 1.0}, id="unguided"),
         pytest.param({"negative_prompt": "a blue house at night", "guidance_scale": 6.0}, id="negative prompt"),
-        pytest.param({"prompt": "A &amp; blue\n\n house   " + "on the ocean " * 9}, id="cleaned and cut"),
+        pytest.param({"prompt": "A &amp; blue\n\n house   " + "on the ocean " * 90}, id="cleaned and long"),
+        pytest.param({"prompt": "on the red ocean " + "zq " * 600}, id="cut"),
         pytest.param(
             {"scheduler": "flow_match_euler", "flow_shift": 5.0, "steps": 11}, id="more than a chunk of steps"
         ),
@@ -64,6 +65,7 @@ def test_two_experts_take_over_where_diffusers_lets_them(
         pytest.param("ti2v", {}, id="Wan 2.2 with guidance"),
         pytest.param("ti2v", {"scheduler": "flow_match_euler"}, id="Wan 2.2 with another scheduler"),
         pytest.param("i2v", {}, id="channels and an image encoder"),
+        pytest.param("i2v-experts", {"steps": 8}, id="channels and two experts"),
     ],
 )
 def test_a_first_picture_moves_as_in_diffusers(

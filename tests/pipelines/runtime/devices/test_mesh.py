@@ -32,6 +32,22 @@ def test_too_large_a_mesh_names_both_counts() -> None:
         build_mesh("dp=4,sp=4")
 
 
+@pytest.mark.parametrize("text", ["sp=6", "dp=3", "dp=2,tp=3", "dp=5"])
+def test_devices_that_do_not_divide_all_of_them_are_refused_before_a_compiler_sees_them(text: str) -> None:
+    with pytest.raises(
+        MeshError, match=r"of 8 devices, which does not divide them. Ask for a mesh of 1, 2, 4, 8 devices"
+    ):
+        build_mesh(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("dp=2,tp=*", "dp=2,tp=4"), ("sp=*", "sp=8"), ("sp=8,tp=*", "sp=8"), ("dp=*,sp=2,tp=2", "dp=2,sp=2,tp=2")],
+)
+def test_a_star_takes_the_devices_that_are_left(text: str, words: str) -> None:
+    assert describe_mesh(build_mesh(text)) == words
+
+
 @pytest.mark.parametrize(("text", "words"), [("dp=2,sp=4", "dp=2,sp=4"), ("tp=8", "tp=8"), ("dp=1", "1 device")])
 def test_a_mesh_is_described_without_its_unused_axes(text: str, words: str) -> None:
     assert describe_mesh(build_mesh(text)) == words

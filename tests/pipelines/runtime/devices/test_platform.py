@@ -130,3 +130,44 @@ def test_whoever_runs_keeps_the_number_of_devices_that_the_environment_says(monk
 )
 def test_only_flags_that_change_programs_count(of: str, xla: str, libtpu: str, flags: str) -> None:
     assert platform.list_flags(of, {"XLA_FLAGS": xla, "LIBTPU_INIT_ARGS": libtpu}) == flags
+
+
+HELD = """
+import sys
+from pathlib import Path
+from pipelines.errors import DeviceError
+from pipelines.registry import describe_devices, start_jax
+from pipelines.runtime.devices import platform
+platform.TPU_DEVICE_FILES = (sys.argv[0] + "-accel0",)
+Path(platform.TPU_DEVICE_FILES[0]).touch()
+try:
+    start_jax(Path("{folder}"), allow_cpu={allow_cpu})
+    print(describe_devices())
+except DeviceError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(bool(platform.list_tpu_files()), reason="has a TPU")
+@pytest.mark.parametrize("allow_cpu", [False, True])
+def test_a_tpu_that_cannot_be_had_is_an_error_unless_the_cpu_will_do(tmp_path: Path, allow_cpu: bool) -> None:  # noqa: FBT001 - pytest's
+    code = HELD.replace("sys.argv[0]", repr(str(tmp_path / "dev"))).format(folder=tmp_path, allow_cpu=allow_cpu)
+    done = run(code)
+    if allow_cpu:
+        assert done.stdout == "CPU, demo models\n"
+        assert "JAX cannot use the accelerator of this machine, so the CPU is used: Unable to initialize" in done.stderr
+    else:
+        assert done.stdout.startswith(
+            "JAX cannot use the accelerator of this machine: Unable to initialize backend 'tpu'"
+        )
+        assert done.stdout.endswith("To use the CPU all the same, start with --allow-cpu.\n")
+
+
+def test_who_holds_a_tpu_is_named_as_far_as_it_can_be_seen(tmp_path: Path) -> None:
+    for process, file in {"12": "/dev/accel3", "7": "/dev/null", str(os.getpid()): "/dev/accel0"}.items():
+        (tmp_path / process / "fd").mkdir(parents=True)
+        (tmp_path / process / "fd" / "5").symlink_to(file)
+        (tmp_path / process / "cmdline").write_bytes(b"python\0app.py\0")
+    (tmp_path / "13").mkdir()  # somebody else's, or one that has ended
+    assert platform.find_holders(["/dev/accel0"], processes=tmp_path) == ["process 12 (python app.py)"]
+    assert platform.find_holders([], processes=tmp_path) == []
