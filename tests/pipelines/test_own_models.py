@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from pipelines.catalog import PRESETS_DIR
 from pipelines.own_models import OwnModel, UnusableModel, find_own_models
 
 
@@ -84,6 +85,12 @@ def test_an_index_that_holds_anything_ends_nothing(tmp_path: Path, content: str)
     write_sdxl(tmp_path / "other")
     assert find(tmp_path).keys() == {"odd", "other"}
     assert find(tmp_path)["other"] == ""
+
+
+def test_the_demo_is_a_model_in_any_folder(tmp_path: Path) -> None:
+    """Its latents have more channels than SDXL's, and its UNet as many."""
+    (tmp_path / "copy").symlink_to(PRESETS_DIR / "demo" / "demo-sdxl")
+    assert find(tmp_path) == {"copy": ""}
 
 
 def test_weights_that_are_only_half_here_are_lacking(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipelines.families.traits import LORA_PREFIX, Likeness, Traits, Unsupported
 
-_LATENT_CHANNELS = 4
+_LATENT_CHANNELS = 4  # diffusers' default for an autoencoder
 _UNET = r"(input_blocks|middle_block|output_blocks|down_blocks|mid_block|up_blocks)"
 
 
@@ -18,7 +18,8 @@ def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
     vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
     if index.get("requires_aesthetics_score"):  # also: one text encoder instead of two
         raise Unsupported("SDXL's refiner, which only finishes the pictures of another model")
-    if (channels := unet.get("in_channels", _LATENT_CHANNELS)) != _LATENT_CHANNELS:
+    latents = vae.get("latent_channels", _LATENT_CHANNELS)
+    if (channels := unet.get("in_channels", latents)) != latents:
         raise Unsupported(f"an SDXL for inpainting or editing (its UNet takes {channels} channels)")
     if unet.get("time_cond_proj_dim") is not None:
         raise Unsupported("an SDXL distilled to take its guidance as an input (LCM)")
