@@ -11,7 +11,7 @@ import contextlib
 import functools
 import math
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -206,7 +206,7 @@ class _Reading:
         return Model(**read_fields(fields))
 
     @contextlib.contextmanager
-    def _telling(self, name: str) -> Iterator[None]:
+    def _telling(self, name: str) -> Generator[None]:
         """Lists a ModelError inside as the reason why this one cannot be used."""
         try:
             yield

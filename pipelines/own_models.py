@@ -111,8 +111,10 @@ def _look_into(folder: Path, *, name: str, depth: int) -> Iterator[OwnModel | Un
         path, below = Path(entry.path), f"{name}/{entry.name}".removeprefix("/")
         if not entry.is_dir():
             found = _read_file(path, below)
-        elif (path / INDEX).exists() or (problem := _find_headless(path)) is not None:
-            found = [read_own_model(path, below)] if (path / INDEX).exists() else [_tell(below, problem)]
+        elif (path / INDEX).exists():
+            found = [read_own_model(path, below)]
+        elif (problem := _find_headless(path)) is not None:
+            found = [_tell(below, problem)]
         elif depth == 0 and (match := _HUB_FOLDER.fullmatch(entry.name)) and (path / "snapshots").is_dir():
             found = _read_hub_folder(path / "snapshots", match[1].replace("--", "/"))
         else:

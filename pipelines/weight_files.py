@@ -81,7 +81,7 @@ def _list_files_of(index: Path) -> list[Path]:
         if file.parent != index.parent or not file.exists():
             raise ModelError(
                 f"{index} names {file.name}, which is not there.",
-                advice="The download is incomplete: start it again, it goes on where it stopped.",
+                advice="Its download or copy is incomplete: start it again.",
             )
     return files
 
