@@ -7,12 +7,13 @@ port opens before any model is loaded. This process never imports jax or torch.
 import pipelines  # noqa: F401, I001 - first of all: it says so when this Python is too old
 
 import asyncio
+import functools
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing
 from types import FrameType
 
@@ -22,7 +23,7 @@ from fastapi.staticfiles import StaticFiles
 from rich.console import Console
 from starlette.middleware import Middleware
 
-from pipelines.catalog import Catalog, load_catalog
+from pipelines.catalog import Catalog
 from pipelines.errors import LumeshError
 from pipelines.runtime.devices.platform import collect_garbage_seldom
 from studio.access import commands, safety
@@ -36,6 +37,7 @@ from studio.services import background, housekeeping
 from studio.database import Database, open_database
 from studio.hosting import backup
 from studio.jobs.workers import read_worker
+from studio.models import read_catalog
 from studio.settings import Settings, read_settings
 from studio.worker.lock import hold_lock
 from studio.worker.supervisor import Supervisor
@@ -73,7 +75,8 @@ def main() -> int:
 
 
 def _serve(settings: Settings) -> None:
-    catalog = load_catalog(settings.models_dir, settings.loras_dir)
+    read = functools.partial(read_catalog, settings)
+    catalog = read()
     if settings.model is not None:
         catalog.get(settings.model)
     families = {model.family for model in catalog.models}
@@ -84,7 +87,7 @@ def _serve(settings: Settings) -> None:
         supervisor.start()
         server = None
         try:
-            app = create_app(settings, database, catalog)
+            app = create_app(settings, database, catalog, read_catalog=read)
             try:
                 server = Server(app, settings, database)
                 server.run(sockets=[port])
@@ -95,8 +98,10 @@ def _serve(settings: Settings) -> None:
             supervisor.stop(finish_s=settings.finish_s if finishes else None)
 
 
-def create_app(settings: Settings, database: Database, catalog: Catalog) -> FastAPI:
-    """Creates one application from REST, static files and the page."""
+def create_app(
+    settings: Settings, database: Database, catalog: Catalog, *, read_catalog: Callable[[], Catalog] | None = None
+) -> FastAPI:
+    """Creates one application from REST, static files and the page; `read_catalog` reads the catalogue anew."""
     os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
     import gradio as gr  # imported here: it takes two seconds, in which the worker already starts
 
@@ -107,7 +112,7 @@ def create_app(settings: Settings, database: Database, catalog: Catalog) -> Fast
         async with background.run(housekeeping.list_services(settings, database)):
             yield
 
-    app = create_api(settings, database, catalog, lifespan=work_in_the_background)
+    app = create_api(settings, database, catalog, read_catalog=read_catalog, lifespan=work_in_the_background)
     if is_loopback(settings.host) and settings.access.mode is Mode.OPEN and not settings.access.is_open:
         app.add_middleware(OwnNamesOnly)
     door = app.state.studio.door

@@ -2,192 +2,91 @@
 
 A shape is a fixed resolution preset and means one compiled program; nothing outside a model's list ever runs, so
 nothing recompiles while people work. Read from `presets/models.toml`, plus every folder in diffusers layout under the
-data directory's `models/`.
-Not here: loading weights (runtime/weights/stored.py), which programs are warm (the worker knows).
+data directory's `models/`, plus the entries of its models.toml. What lies there and is no model is listed with why.
+Not here: a model's fields (model.py), what a folder in `models/` is (own_models.py), how entries are written
+(catalog_entries.py), loading weights (runtime/weights/stored.py), which programs are warm (the worker knows).
 """
 
+import contextlib
 import functools
-import json
 import math
-import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, get_type_hints
 
+from pydantic import BaseModel
+
+from pipelines.catalog_entries import change, check_entry, make_entry_type, read_entries, read_fields
 from pipelines.errors import ModelError
-from pipelines.families import find_traits, list_traits
-from pipelines.families.traits import Traits, Unsupported
+from pipelines.families import FAMILIES
 from pipelines.loras import LoraFile, find_loras
+from pipelines.model import VIDEO_STRIDE as VIDEO_STRIDE
+from pipelines.model import AttentionOptions as AttentionOptions
+from pipelines.model import Model, Shape
+from pipelines.own_models import OwnModel, UnusableModel, find_own_models, read_own_model
 from pipelines.schedulers import read_shift, recognise
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
-VIDEO_STRIDE = 4  # frames per latent frame after the first
-
-
-@dataclass(frozen=True, kw_only=True, order=True)
-class Shape:
-    """A fixed output size in pixels; `frames` is 1 for pictures."""
-
-    width: int
-    height: int
-    frames: int = 1
-
-    @classmethod
-    def parse(cls, text: str) -> "Shape":
-        """Reads `1024x1024` or `1280x720x81`; raises ValueError for anything else."""
-        match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?:x(\d{1,4}))?", text.strip().lower())
-        if match is None:
-            raise ValueError(f"{text!r} is not a shape; write WIDTHxHEIGHT or WIDTHxHEIGHTxFRAMES, such as 1024x1024")
-        width, height, frames = (int(part) if part else 1 for part in match.groups())
-        return cls(width=width, height=height, frames=frames)
-
-    def __str__(self) -> str:
-        size = f"{self.width}x{self.height}"
-        return size if self.frames == 1 else f"{size}x{self.frames}"
+OWN_FILE = "models.toml"  # in the data directory
+_REQUIRED = ("family", "shapes", "steps", "guidance_scale", "scheduler", "schedulers")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionOptions:
-    """Changes to a video model's attention, which is otherwise full attention with unmodified keys.
+class PartialModel:
+    """A user's folder of which some components' weights are not here; enough for plans, or for some stages.
 
-    With a `window` a video token attends only to tokens at most that many positions before or after it, in one order
-    over frames, rows and columns; the whole text is always visible. `smooths_keys` subtracts the keys' mean, which
-    leaves attention mathematically unchanged and reduces bf16's rounding errors.
+    `lacking` maps each of these components to the reason.
     """
 
-    smooths_keys: bool = False
-    window: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.window is not None and self.window < 1:
-            raise ModelError(f"There is no window of {self.window} tokens.", advice="Write 1 or more, or leave it out.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used.
-
-    Some fields are set only for some models: `fps` for video, `flow_shift` if the scheduler takes one (`flow_shifts`
-    for single shapes), `guidance_scale_2` if a second expert ends the denoising, `max_images` if a recipe may have
-    input pictures and `min_images` if it must, `strength` if denoising starts from that picture instead of noise, and
-    `attention` in families that take such options.
-
-    `text_length` is the length of every prompt in tokens, padding included, where the text encoder has none of its own:
-    diffusers' `max_sequence_length`, for which a tokenizer's own limit does not count either.
-    `file_names` is a pattern that matches other programs' names for its file, reduced to letters and digits.
-    `loras_dir` is the folder of its recipes' LoRAs.
-    """
-
-    id: str
-    title: str
-    family: str
-    shapes: tuple[Shape, ...]
-    default_shape: Shape
-    steps: int
-    guidance_scale: float
-    scheduler: str
-    schedulers: tuple[str, ...]
-    repo: str = ""
-    revision: str = ""
-    path: Path | None = None
-    licence: str = ""
-    file_names: str = ""
-    description: str = ""
-    knows: str = ""
-    examples: tuple[str, ...] = ()
-    negative_prompt: str = ""
-    max_batch_size: int = 8
-    max_steps: int = 100
-    max_guidance_scale: float = 20.0
-    variant: str = ""
-    fps: int | None = None
-    flow_shift: float | None = None
-    flow_shifts: Mapping[str, float] = field(default_factory=dict[str, float])
-    guidance_scale_2: float | None = None
-    strength: float | None = None
-    text_length: int = 512
-    min_images: int = 0
-    max_images: int = 0
-    attention: AttentionOptions = AttentionOptions()
-    is_demo: bool = False
-    loras_dir: Path | None = None
-
-    def __post_init__(self) -> None:
-        assert self.default_shape in self.shapes, f"{self.id}: {self.default_shape} is not one of its shapes"
-        assert self.scheduler in self.schedulers, f"{self.id}: {self.scheduler} is not one of its schedulers"
-        assert not self.flow_shifts.keys() - set(map(str, self.shapes)), f"{self.id}: flow_shifts of unknown shapes"
-        if self.attention != AttentionOptions() and not self.traits.takes_attention_options:
-            takers = ", ".join(family for family, traits in list_traits() if traits.takes_attention_options)
-            raise ModelError(
-                f"{self.id}: attention options are for models of the family {takers}: elsewhere tokens of the text "
-                "stand before those of the picture, or lie in two dimensions, so that a window would cut across both.",
-                advice="Remove the model's attention from presets/models.toml.",
-            )
-        for shape in self.shapes:
-            fits = shape.frames % VIDEO_STRIDE == 1 if self.is_video else shape.frames == 1
-            assert fits, f"{self.id}: {shape} has {shape.frames} frames; videos have 4n + 1 and pictures 1"
-
-    @property
-    def traits(self) -> Traits:
-        """Returns the traits that all models of its family have in common."""
-        return find_traits(self.family)
-
-    @property
-    def is_video(self) -> bool:
-        return self.fps is not None
-
-    @property
-    def has_references(self) -> bool:
-        """Returns whether a recipe's images become tokens beside the new picture's, so that programs depend on them."""
-        return self.traits.has_references
-
-    def choose_flow_shift(self, shape: str) -> float | None:
-        """Returns the default for a shape: larger pictures are denoised at higher noise levels."""
-        return self.flow_shifts.get(shape, self.flow_shift)
-
-    def find_nearest_shape(self, width: int, height: int, frames: int) -> Shape:
-        """Returns the shape nearest to a size: proportions count four times as much as area, frames only break ties."""
-
-        def distance(shape: Shape) -> tuple[float, int]:
-            ratio = abs(math.log((width / height) / (shape.width / shape.height)))
-            area = abs(math.log((width * height) / (shape.width * shape.height)))
-            return round(4 * ratio + area, 9), abs(frames - shape.frames)
-
-        return min(self.shapes, key=distance)
-
-    def shape_list(self) -> str:
-        """Returns the allowed shapes for messages: `256x256, 320x192`."""
-        return ", ".join(str(shape) for shape in self.shapes)
+    model: Model
+    lacking: Mapping[str, UnusableModel]
 
 
 @dataclass(frozen=True)
 class Catalog:
     """The models of this machine, in the order they are shown, and the folder of its LoRAs.
 
-    `own_loras` are LoRA files elsewhere, which only the command line may name. `refused` maps the ids of a user's
-    folders that no code here runs to the reason.
+    `unusable` lists what lies in `models/` or stands in models.toml and is no model to use; the folders among it whose
+    configs are whole are also in `partial`. `own_loras` are LoRA files elsewhere, which only the command line may name.
     """
 
     models: tuple[Model, ...]
     loras_dir: Path | None = None
     own_loras: tuple[LoraFile, ...] = ()
-    refused: Mapping[str, ModelError] = field(default_factory=dict[str, ModelError], compare=False)
+    unusable: tuple[UnusableModel, ...] = ()
+    partial: tuple[PartialModel, ...] = ()
 
     def get(self, model_id: str) -> Model:
         """Returns a model by its id, or by the hub repository that it comes from.
 
-        Raises ModelError for one that no code here runs, and for an unknown one, naming the known ones.
+        Raises ModelError for one that cannot be used, and for an unknown one, naming the known ones.
         """
         for model in self.models:
             if model_id in (model.id, model.repo or model.id):
                 return model
-        if model_id in self.refused:
-            raise self.refused[model_id]
-        known = ", ".join(model.id for model in self.models)
-        raise ModelError(f"There is no model {model_id!r}.", advice=f"Known models: {known}.")
+        for one in self.unusable:
+            if one.id == model_id:
+                raise ModelError(f"The model {model_id!r} cannot be used: {one.reason}", advice=one.advice)
+        raise ModelError(f"There is no model {model_id!r}.", advice=_name_known(model.id for model in self.models))
+
+    def with_partial(
+        self, accepts: Callable[[Model, Collection[str]], bool] = lambda _model, _lacking: True
+    ) -> "Catalog":
+        """Returns the catalogue with partial models among the models, if `accepts(model, lacking components)` says so.
+
+        Loading one of them for a stage whose weights are lacking raises ModelError.
+        """
+        accepted = [one for one in self.partial if accepts(one.model, one.lacking.keys())]
+        told = [problem for one in accepted for problem in one.lacking.values()]
+        return replace(
+            self,
+            models=(*self.models, *(one.model for one in accepted)),
+            partial=tuple(one for one in self.partial if one not in accepted),
+            unusable=tuple(one for one in self.unusable if one not in told),
+        )
 
     def find_loras(self) -> tuple[LoraFile, ...]:
         """Lists the LoRAs that recipes may name, reading the folder anew."""
@@ -199,119 +98,159 @@ class Catalog:
 
 
 def load_catalog(
-    models_dir: Path | None = None, loras_dir: Path | None = None, *, file: Path = CATALOG_FILE
+    models_dir: Path | None = None,
+    loras_dir: Path | None = None,
+    *,
+    own_file: Path | None = None,
+    file: Path = CATALOG_FILE,
 ) -> Catalog:
-    """Loads the shipped models and the folders in `models_dir` (a user's own checkpoints, diffusers layout).
+    """Loads the shipped models, the folders in `models_dir` (a user's own checkpoints) and the entries of `own_file`.
 
-    Raises ModelError if a user's folder has a `model_index.json` that cannot be read.
+    What a user brought never ends the reading: it is `unusable`, with why. Raises ModelError only for the shipped
+    `file`.
     """
-    shipped = _read_shipped(file)
-    local, refused = _find_local(models_dir, shipped) if models_dir else ((), {})
-    models = tuple(replace(model, loras_dir=loras_dir) for model in shipped + local)
-    return Catalog(models, loras_dir, refused=refused)
+    reading = _Reading(_read_shipped(file), loras_dir)
+    for one in find_own_models(models_dir) if models_dir else ():
+        reading.add_found(one)
+    for one in read_entries(own_file) if own_file is not None and own_file.exists() else ():
+        if isinstance(one, UnusableModel):
+            reading.unusable.append(one)
+        else:
+            reading.add_entry(*one, models_dir=models_dir or Path())
+    return Catalog(
+        tuple(reading.models.values()),
+        loras_dir,
+        unusable=tuple(reading.unusable),
+        partial=tuple(reading.partial.values()),
+    )
+
+
+def read_data_dir(data_dir: Path) -> Catalog:
+    """Loads the catalogue of a data directory: its `models/`, its `loras/` and its models.toml."""
+    return load_catalog(data_dir / "models", data_dir / "loras", own_file=data_dir / OWN_FILE)
+
+
+class _Reading:
+    """The models read so far, by id, and what of the user's could not be one."""
+
+    def __init__(self, shipped: Sequence[Model], loras_dir: Path | None) -> None:
+        self.shipped = shipped
+        self.models = {model.id: replace(model, loras_dir=loras_dir) for model in shipped}
+        self.partial: dict[str, PartialModel] = {}
+        self.unusable: list[UnusableModel] = []
+        self._loras_dir = loras_dir
+
+    def add_found(self, one: OwnModel | UnusableModel) -> None:
+        """Adds something that lies in `models/`."""
+        if isinstance(one, UnusableModel):
+            self.unusable.append(one)
+            return
+        with self._telling(one.name):
+            if one.id in self.models or one.id in self.partial:
+                raise ModelError(f"Another model is called {one.id} already.", advice="Give the folder another name.")
+            model = replace(_adopt(one, self.shipped), loras_dir=self._loras_dir)
+            if not one.lacking:
+                self.models[model.id] = model
+                return
+            self.partial[model.id] = PartialModel(model=model, lacking=one.lacking)
+            self.unusable += one.lacking.values()
+
+    def add_entry(self, name: str, entry: Mapping[str, Any], models_dir: Path) -> None:
+        """Adds a model from a user's models.toml, or changes one that is there."""
+        with self._telling(name):
+            fields = check_entry(entry, _entry_type())
+            model_id, partial = fields["id"], self.partial.get(fields["id"])
+            known = partial.model if partial else self.models.get(model_id)
+            model = change(known, fields) if known else self._make(fields, models_dir)
+            if partial is not None:
+                self.partial[model_id] = replace(partial, model=model)
+            else:
+                self.models[model_id] = replace(model, loras_dir=self._loras_dir)
+
+    def _make(self, fields: dict[str, Any], models_dir: Path) -> Model:
+        """Makes a new entry's model: from its own fields, those of the model that it is `like`, or its folder's."""
+        like = fields.pop("like", None)
+        if "repo" not in fields and "path" not in fields:
+            raise ModelError(
+                "It says neither where its weights are on the hub (repo) nor in which folder (path).",
+                advice="Add one of the two; to change a model that is there, use that model's id.",
+            )
+        if "path" in fields:
+            fields["path"] = folder = models_dir / fields["path"]
+            found = read_own_model(folder, fields["id"])
+            problems = [found] if isinstance(found, UnusableModel) else [*found.lacking.values()]
+            if problems:
+                raise ModelError(problems[0].reason, advice=problems[0].advice)
+            assert isinstance(found, OwnModel)
+            template = _adopt(found, self.shipped)
+        else:
+            fields.setdefault("revision", "main")
+            template = None
+        if like is not None:
+            if like not in self.models:
+                raise ModelError(f"There is no model {like!r} that it could be like.", advice=_name_known(self.models))
+            template = replace(self.models[like], repo="", revision="", variant="", path=None, is_demo=False)
+        if template is not None:
+            words = {"title": fields["id"], "licence": "", "file_names": "", "description": "", "examples": ()}
+            return replace(template, **(words | read_fields(fields)))
+        fields.setdefault("title", fields["id"])
+        fields.setdefault("default_shape", next(iter(fields.get("shapes", ())), ""))
+        missing = [name for name in _REQUIRED if name not in fields]
+        if missing:
+            raise ModelError(
+                f"It lacks {', '.join(missing)}.",
+                advice='Add these, or name a model whose settings it has, such as like = "sdxl-base".',
+            )
+        if fields["family"] not in FAMILIES:
+            raise ModelError(f"There is no family {fields['family']!r}.", advice=f"Families: {', '.join(FAMILIES)}.")
+        return Model(**read_fields(fields))
+
+    @contextlib.contextmanager
+    def _telling(self, name: str) -> Generator[None]:
+        """Lists a ModelError inside as the reason why this one cannot be used."""
+        try:
+            yield
+        except ModelError as error:
+            self.unusable.append(UnusableModel(name=name, reason=error.detail, advice=error.advice))
+
+
+def _name_known(models: Iterable[str]) -> str:
+    return f"Known models: {', '.join(models)}."
+
+
+@functools.cache
+def _entry_type() -> type[BaseModel]:
+    return make_entry_type(get_type_hints(Model))
 
 
 @functools.cache
 def _read_shipped(file: Path) -> tuple[Model, ...]:
     entries = tomllib.loads(file.read_text("utf-8"))["model"]
-    return tuple(_read_entry(entry) for entry in entries)
+    return tuple(Model(**read_fields(entry, base=PRESETS_DIR)) for entry in entries)
 
 
-def _read_entry(entry: dict[str, Any]) -> Model:
-    entry = dict(entry)
-    entry["shapes"] = tuple(Shape.parse(text) for text in entry["shapes"])
-    entry["default_shape"] = Shape.parse(entry["default_shape"])
-    for name in ("schedulers", "examples"):
-        entry[name] = tuple(entry.get(name, ()))
-    if "path" in entry:
-        entry["path"] = PRESETS_DIR / entry["path"]
-    if "attention" in entry:
-        entry["attention"] = _read_attention(entry["id"], entry["attention"])
-    return Model(**entry)
+def _adopt(own: OwnModel, shipped: Sequence[Model]) -> Model:
+    """Returns a user's folder as a catalogue entry: the shipped model that it resembles most, with what it says itself.
 
-
-def _read_attention(model_id: str, options: Any) -> AttentionOptions:
-    advice = "Write such as { smooths_keys = true, window = 4096 }; either may be left out."
-    if not isinstance(options, dict):
-        raise ModelError(f"{model_id}: attention is a table, not {options!r}.", advice=advice)
-    kinds = {"smooths_keys": bool, "window": int}
-    for name, value in cast(dict[str, Any], options).items():
-        if name not in kinds:
-            raise ModelError(f"{model_id}: there is no attention option {name}.", advice=advice)
-        if type(value) is not kinds[name]:
-            raise ModelError(f"{model_id}: {name} cannot be {value!r}.", advice=advice)
-    return AttentionOptions(**cast(dict[str, Any], options))
-
-
-def _find_local(models_dir: Path, shipped: Sequence[Model]) -> tuple[tuple[Model, ...], dict[str, ModelError]]:
-    """Returns the user's models, and the reason for each folder of a kind that no code here runs."""
-    found: list[Model] = []
-    refused: dict[str, ModelError] = {}
-    taken = {model.id for model in shipped}
-    for index_file in sorted(models_dir.glob("*/model_index.json")):
-        folder = index_file.parent
-        model_id = re.sub(r"[^a-z0-9.]+", "-", folder.name.lower()).strip("-")
-        try:
-            model = None if model_id in taken else _read_local(folder, model_id, shipped)
-        except Unsupported as kind:
-            refused[model_id] = _refuse(folder.name, str(kind))
-            continue
-        if model is not None:
-            found.append(model)
-            taken.add(model_id)
-    return tuple(found), refused
-
-
-def _refuse(name: str, kind: str) -> ModelError:
-    return ModelError(
-        f"{name} is {kind}, which no code here runs.",
-        advice="Take a model for text to video or for a first picture, or remove the folder from models/.",
-    )
-
-
-def _read_local(folder: Path, model_id: str, shipped: Sequence[Model]) -> Model | None:
-    """Reads a user's folder as a catalogue entry; returns None if its pipeline belongs to no supported family.
-
-    Shapes and defaults are those of the shipped model it resembles most; scheduler and flow shift are its own, as in
-    diffusers. Raises Unsupported for a kind that no code here runs.
+    Its own are its scheduler and flow shift, as in diffusers, and the sizes of a smaller one.
     """
-    try:
-        index = json.loads((folder / "model_index.json").read_text("utf-8"))
-        pipeline_class = index["_class_name"]
-        traits = next((traits for _, traits in list_traits() if pipeline_class in traits.pipeline_classes), None)
-        if traits is None or traits.read_local is None:
-            for _, relatives in list_traits():
-                if pipeline_class in relatives.unsupported:
-                    raise Unsupported(relatives.unsupported[pipeline_class])
-            return None
-        likeness = traits.read_local(folder, index)
-        scheduler_file = folder / "scheduler" / "scheduler_config.json"
-        scheduler_config: dict[str, Any] = (
-            json.loads(scheduler_file.read_text("utf-8")) if scheduler_file.is_file() else {}
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(
-            f"The model folder {folder} is not a complete diffusers checkpoint: {error}.",
-            advice="Copy the whole folder that save_pretrained() wrote, or remove it.",
-        ) from error
-    template = next(model for model in shipped if model.id == likeness.model_id)
-    shapes = template.shapes
-    if likeness.size is not None:
-        width, height = likeness.size
+    template = next(model for model in shipped if model.id == own.likeness.model_id)
+    most_pixels = own.likeness.most_pixels or math.inf
+    shapes = tuple(shape for shape in template.shapes if shape.width * shape.height <= most_pixels)
+    if own.likeness.size is not None:
+        width, height = own.likeness.size
         shapes = (Shape(width=width, height=height),)
-    if likeness.most_pixels is not None:
-        shapes = tuple(shape for shape in shapes if shape.width * shape.height <= likeness.most_pixels)
-    own = _read_scheduler(scheduler_config, template)
-    if "_max_sequence_length" in index:  # what our trainer writes for text encoders of short captions
-        own["text_length"] = int(index["_max_sequence_length"])
+    fields = _read_scheduler(own.scheduler_config, template, [*map(str, shapes)])
+    if own.text_length is not None:
+        fields["text_length"] = own.text_length
     return replace(
         template,
-        id=model_id,
-        title=folder.name,
+        id=own.id,
+        title=own.name,
         repo="",
         revision="",
         variant="",
-        path=folder,
+        path=own.folder,
         licence="",
         file_names="",
         examples=(),
@@ -319,17 +258,18 @@ def _read_local(folder: Path, model_id: str, shipped: Sequence[Model]) -> Model 
         negative_prompt=template.negative_prompt if template.is_video else "",
         shapes=shapes,
         default_shape=template.default_shape if template.default_shape in shapes else shapes[0],
-        **own,
+        **fields,
     )
 
 
-def _read_scheduler(config: Mapping[str, Any], template: Model) -> dict[str, Any]:
+def _read_scheduler(config: Mapping[str, Any], template: Model, shapes: Collection[str]) -> dict[str, Any]:
     """Returns the fields that a checkpoint's own scheduler decides; the description says if it has no name here.
 
     A folder without a scheduler, which loading refuses, gets the template's.
     """
     name, description = recognise(config), "Your own checkpoint, from the data directory."
-    fields: dict[str, Any] = {"flow_shifts": {}} if config else {}
+    kept = {shape: shift for shape, shift in template.flow_shifts.items() if shape in shapes}
+    fields: dict[str, Any] = {"flow_shifts": {} if config else kept}
     if name in template.schedulers:
         fields["scheduler"] = name
     elif config:

@@ -26,7 +26,7 @@ PROGRAM_CODE = (
     "runtime/**/*.py",
     "families/*.py",
     "families/{family}/**/*.py",
-    "catalog.py",
+    "model.py",
     "references.py",
     "schedulers.py",
 )
@@ -37,6 +37,7 @@ _PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transf
 _CONFIGS = ("model_index.json", "*/*config.json")
 _WORDS = {"title", "licence", "description", "knows", "examples", "negative_prompt", "is_demo"}
 _PLACES = {"path", "loras_dir"}
+_SIZES = {"shapes", "default_shape"}  # programs and plans are named by the size they are for
 
 
 def find_configs(model: Model) -> Path:
@@ -79,11 +80,11 @@ def fingerprint_configs(model: Model) -> str:
 
 
 def _describe(model: Model) -> str:
-    """Returns the model's catalogue entry without words for people and without paths.
+    """Returns the model's catalogue entry without words for people, paths, and the list of its sizes.
 
     A user's own folder has no entry in the file; its values are those of the shipped model it resembles.
     """
-    names = [field.name for field in fields(model) if field.name not in _WORDS | _PLACES]
+    names = [field.name for field in fields(model) if field.name not in _WORDS | _PLACES | _SIZES]
     return repr([(name, getattr(model, name)) for name in names])
 
 

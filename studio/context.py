@@ -7,6 +7,7 @@ from pipelines.catalog import Catalog
 from studio.access.identify import Door
 from studio.database import Database
 from studio.library.uploads import UPLOAD_QUOTA, Quota
+from studio.models import LiveCatalog
 from studio.services.feed import Feed
 from studio.services.plans import Planner
 from studio.settings import Settings
@@ -18,7 +19,7 @@ class Studio:
 
     settings: Settings
     database: Database
-    catalog: Catalog
+    live_catalog: LiveCatalog
     feed: Feed
     planner: Planner
     door: Door
@@ -27,3 +28,8 @@ class Studio:
     """The hub's address, if it is neither the public one nor HF_ENDPOINT."""
     upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while an uploaded file is decoded, one at a time: 40 megapixels take 250 MB for a moment."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The models that there are now."""
+        return self.live_catalog.now

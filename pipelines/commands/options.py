@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import platformdirs
 import typer
 
-from pipelines.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, load_catalog
+from pipelines.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, read_data_dir
 from pipelines.errors import RecipeError
 from pipelines.families import name_families
 from pipelines.loras import SUFFIX, LoraFile, read_lora
@@ -164,7 +164,8 @@ class DataDirectory:
 
     @property
     def catalog(self) -> Catalog:
-        return load_catalog(self.data_dir / "models", self.data_dir / "loras")
+        """Returns its catalogue, with the models that are here in part: what is lacking is said where it is needed."""
+        return read_data_dir(self.data_dir).with_partial()
 
 
 def make_folder(option: str, folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipelines.catalog import Model, Shape
+from pipelines.catalog import Model, Shape, load_catalog
 from pipelines.commands import options
 from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
@@ -94,7 +94,7 @@ def plan(
     if matrix:
         if any(given(name) for name in ("model", "topology", "shape", "mode", "mesh", "all_models", "all_shapes")):
             raise RecipeError({"matrix": "chooses models, shapes, topologies and modes itself"})
-        wanted = [*list_matrix(place.catalog.models)]
+        wanted = [*list_matrix(load_catalog().models)]
     else:
         found = [one for one in TOPOLOGIES.values() if one.chip] if topology == "tpu" else [find_topology(topology)]
         models = place.catalog.models if all_models else (_find_model(place, model),)

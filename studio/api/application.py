@@ -4,6 +4,7 @@ Every request is authenticated (middleware/auth.py). Routes check ownership (vis
 validated types, and call jobs/ and library/. Every error has one shape (errors.py).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -43,6 +44,7 @@ from studio.api.routes import (
 )
 from studio.context import Studio
 from studio.database import Database
+from studio.models import LiveCatalog
 from studio.services.feed import Feed
 from studio.services.plans import Planner
 from studio.settings import Settings
@@ -69,11 +71,17 @@ GZIP: dict[str, Any] = {
 
 
 def create_api(
-    settings: Settings, database: Database, catalog: Catalog, *, lifespan: Lifespan[FastAPI] | None = None
+    settings: Settings,
+    database: Database,
+    catalog: Catalog,
+    *,
+    read_catalog: Callable[[], Catalog] | None = None,
+    lifespan: Lifespan[FastAPI] | None = None,
 ) -> FastAPI:
     """Creates the application with every REST route; app.py mounts the page onto it.
 
-    `lifespan` runs the background work; without it, only requests make anything happen.
+    `read_catalog` reads the catalogue anew; without it, it stays as it is. `lifespan` runs the background work; without
+    it, only requests make anything happen.
     """
     app = FastAPIOffline(
         title="Lumesh",
@@ -90,7 +98,7 @@ def create_api(
     app.state.studio = Studio(
         settings=settings,
         database=database,
-        catalog=catalog,
+        live_catalog=LiveCatalog(catalog, read_catalog or (lambda: catalog)),
         feed=Feed(database),
         planner=Planner(settings),
         door=door,

@@ -92,6 +92,7 @@ _MODEL_AND_SIZE = """
 <div class="lu-field" data-field="shape">
   <div class="lu-label" id="lu-size-label" data-text="setting.shape"></div>
   <div class="lu-sizes" id="lu-sizes" role="radiogroup" aria-labelledby="lu-size-label"></div>
+  <button type="button" class="lu-button" id="lu-sizes-more" aria-controls="lu-sizes" hidden></button>
   <p class="lu-size-hint" id="lu-size-hint"></p>
   <p class="lu-message" role="alert" data-message="shape"></p>
 </div>

@@ -118,6 +118,14 @@ _LORAS = f"""
 <p class="lu-message" id="lu-lora-message" role="alert"></p>
 """
 
+_MODELS = """
+<div class="lu-sys-models" id="lu-sys-models"></div>
+<div class="lu-sys-unusable" id="lu-sys-unusable" hidden>
+  <h4 data-text="system.unusable"></h4>
+  <ul id="lu-sys-unusable-list"></ul>
+</div>
+"""
+
 _LOG_TOOLS = f"""
 <button type="button" class="lu-icon-button" id="lu-sys-log-read" data-text-aria-label="system.readLog"
   data-text-title="system.readLog">{icon("retry")}</button>
@@ -147,7 +155,7 @@ HTML = f"""
       {_card("words", "words.title", _WORDS)}
     </div>
     <div class="lu-sys-stack">
-      {_card("models", "system.models", '<div class="lu-sys-models" id="lu-sys-models"></div>')}
+      {_card("models", "system.models", _MODELS)}
       {_card("versions", "system.versions", '<dl class="lu-sys-facts" id="lu-sys-versions"></dl>')}
     </div>
     {_card("plan", "system.plan", _PLAN, style="lu-sys-wide")}

@@ -13,7 +13,7 @@ import sys
 import threading
 from dataclasses import dataclass
 
-from pipelines.catalog import Model, load_catalog
+from pipelines.catalog import Model
 from pipelines.errors import LumeshError
 from pipelines.families import fake
 from pipelines.mesh_text import asks_for_many
@@ -24,6 +24,7 @@ from studio.jobs import claims
 from studio.jobs.job import Card
 from studio.jobs.workers import WorkerState
 from studio.library.files import forget_torn
+from studio.models import read_catalog
 from studio.settings import Settings, read_settings
 from studio.worker import CANNOT_START_CODE, IDLE_FLAG, gauges
 from studio.worker.bench import Trace
@@ -66,7 +67,7 @@ def _follow_app(ending: threading.Event) -> None:
 
 
 def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: threading.Event) -> None:
-    catalog = load_catalog(settings.models_dir, settings.loras_dir)
+    catalog = read_catalog(settings)
     desk = LocalDesk(database, settings)
     desk.announce(WorkerState.STARTING, activity="starting", pid=os.getpid(), model="", shapes={})
     forget_torn(settings.outputs_dir, writing=claims.list_running(database))
@@ -83,6 +84,7 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: 
         settings=settings,
         desk=desk,
         catalog=catalog,
+        read_catalog=functools.partial(read_catalog, settings),
         resident=resident,
         default_model=catalog.get(settings.model) if settings.model else catalog.default,
         is_prepared=is_prepared,

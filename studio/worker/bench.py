@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.catalog import Catalog
+from pipelines.catalog import Catalog, Model
 from pipelines.errors import LumeshError
 from pipelines.recipe import Recipe
 from pipelines.stages import Progress
@@ -32,9 +32,17 @@ class Bench:
     desk: Desk
     catalog: Catalog
     resident: Resident
+    read_catalog: Callable[[], Catalog] | None = None
+    """Reads the catalogue anew for every job; without it, it stays as it is."""
     trace: Trace | None = None
     """Traces the first job that compiles nothing, and only that one."""
     image_hook: Hook | None = None
+
+    def find_model(self, model_id: str) -> Model:
+        """Returns a model as the catalogue has it now; raises ModelError for one that is not there any more."""
+        if self.read_catalog is not None:
+            self.catalog = self.read_catalog()
+        return self.catalog.get(model_id)
 
     def announce(
         self, state: WorkerState, activity: str, *, progress: Progress | None = None, error: Card | None = None

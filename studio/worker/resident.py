@@ -59,7 +59,8 @@ class Resident:
 
     def become(self, model: Model, on_progress: OnProgress) -> tuple[Family, Swap | None]:
         """Loads the model; returns its family and the unfinished switch, which is None if it was resident already."""
-        if self.family is not None and self.family.model.id == model.id:
+        if self.family is not None and model.is_loaded_like(self.family.model):
+            self.family.model = model  # its list of sizes may have grown since
             return self.family, None
         previous = self.model_id or ""
         watch = PhaseWatch(on_progress, clock=self.clock)

@@ -313,3 +313,29 @@ def test_the_routes_are_described_without_asking_another_host(open_page: OpenPag
     page.goto(f"{studio.url}/api/docs")
     expect(page.locator("#swagger-ui .info .title")).to_contain_text("Lumesh")
     expect(page.locator(".opblock-summary-path", has_text="/api/v1/jobs").first).to_be_visible()
+
+
+def test_what_is_not_usable_is_told_and_a_long_list_of_sizes_opens(open_page: OpenPage, studio: Any) -> None:
+    file = studio.data_dir / "models" / "old.ckpt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    try:
+        page = open_page()
+        page.goto(f"{studio.url}/#system")
+        unusable = page.locator("#lu-sys-unusable-list li")
+        expect(unusable).to_have_count(1)
+        expect(unusable).to_contain_text("old.ckpt.ckpt files are not read.")
+        file.unlink()
+        expect(page.locator("#lu-sys-unusable")).to_be_hidden()
+    finally:
+        file.unlink(missing_ok=True)
+    page.goto(f"{studio.url}/#create")
+    sizes, more = page.locator("#lu-sizes .lu-size"), page.locator("#lu-sizes-more")
+    expect(more).to_be_hidden()
+    page.locator("#lu-model").select_option("sdxl-base")
+    expect(sizes).to_have_count(10)
+    more.click()
+    expect(sizes).to_have_count(42)
+    page.locator("#lu-sizes [data-key='512x2048']").click()
+    more.click()
+    expect(sizes).to_have_count(11)

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import CATALOG_FILE, PRESETS_DIR, AttentionOptions, Model, Shape, load_catalog
+from pipelines.catalog import (
+    CATALOG_FILE,
+    PRESETS_DIR,
+    AttentionOptions,
+    Catalog,
+    Model,
+    Shape,
+    load_catalog,
+    read_data_dir,
+)
 from pipelines.errors import ModelError
 from pipelines.sources import CONFIGS_DIR
 
@@ -25,10 +34,10 @@ KEPT_FROM_THE_KIND = (
 )
 
 
-def write_checkpoint(folder: Path, *, pipeline: str = "StableDiffusionXLPipeline") -> None:
-    """A folder in diffusers layout without weights: an SDXL of 256 px."""
+def write_checkpoint(folder: Path, *, pipeline: str = "StableDiffusionXLPipeline", **index: object) -> None:
+    """A folder in diffusers layout without weights, and whose index names none: an SDXL of 256 px."""
     files = {
-        "model_index.json": {"_class_name": pipeline},
+        "model_index.json": {"_class_name": pipeline, **index},
         "unet/config.json": {"sample_size": 64},
         "vae/config.json": {"block_out_channels": [32, 64, 64]},
     }
@@ -76,7 +85,7 @@ def test_a_checkpoint_of_ones_own_is_found(tmp_path: Path) -> None:
 def test_a_wan_of_ones_own_runs_as_the_one_it_resembles(tmp_path: Path, resembles: str) -> None:
     """The configs are those that the shipped model's repository has, so this is a copy of its folder."""
     shutil.copytree(CONFIGS_DIR / resembles, tmp_path / "mine")
-    model, template = load_catalog(tmp_path).get("mine"), load_catalog().get(resembles)
+    model, template = load_catalog(tmp_path).with_partial().get("mine"), load_catalog().get(resembles)
     assert (model.path, model.repo, model.family) == (tmp_path / "mine", "", "wan")
     for name in (*KEPT_FROM_THE_KIND, "negative_prompt", "scheduler"):
         assert getattr(model, name) == getattr(template, name), name
@@ -92,7 +101,7 @@ def change_json(file: Path, **changes: Any) -> None:
 def test_an_i2v_for_480p_is_told_from_one_for_720p(tmp_path: Path, name: str, shift: float) -> None:
     shutil.copytree(CONFIGS_DIR / "wan2.1-i2v-14b", tmp_path / name)
     change_json(tmp_path / name / "scheduler" / "scheduler_config.json", flow_shift=shift)
-    model = load_catalog(tmp_path).models[-1]
+    model = load_catalog(tmp_path).with_partial().models[-1]
     assert str(model.default_shape) == "832x480x81"
     assert all(shape.width * shape.height <= 832 * 480 for shape in model.shapes)
 
@@ -111,7 +120,7 @@ def test_a_folder_of_ones_own_keeps_its_scheduler_and_shift(
 ) -> None:
     shutil.copytree(CONFIGS_DIR / like, tmp_path / "mine")
     (tmp_path / "mine" / "scheduler" / "scheduler_config.json").write_text(json.dumps(config))
-    model = load_catalog(tmp_path).get("mine")
+    model = load_catalog(tmp_path).with_partial().get("mine")
     assert (model.scheduler, model.flow_shift) == (scheduler, shift)
     assert {model.choose_flow_shift(str(shape)) for shape in model.shapes} == {shift}
 
@@ -126,7 +135,7 @@ def test_a_folder_of_ones_own_keeps_its_scheduler_and_shift(
 def test_a_scheduler_that_has_no_name_here_is_told(tmp_path: Path, config: dict[str, Any]) -> None:
     shutil.copytree(CONFIGS_DIR / "sdxl-base", tmp_path / "mine")
     (tmp_path / "mine" / "scheduler" / "scheduler_config.json").write_text(json.dumps(config))
-    model = load_catalog(tmp_path).get("mine")
+    model = load_catalog(tmp_path).with_partial().get("mine")
     assert model.scheduler == "euler"
     assert f"Its scheduler, {config['_class_name']}, is not among those here: euler runs." in model.description
 
@@ -145,16 +154,18 @@ def test_a_relative_that_no_code_runs_is_refused_by_name_and_the_rest_stays(
     shutil.copytree(CONFIGS_DIR / "wan2.1-i2v-14b", tmp_path / "relative")
     shutil.copytree(CONFIGS_DIR / "wan2.1-i2v-14b", tmp_path / "sound")
     change_json(tmp_path / "relative" / file, **changes)
-    catalog = load_catalog(tmp_path)
+    catalog = load_catalog(tmp_path).with_partial()
     assert catalog.models[-1].id == "sound"
-    with pytest.raises(ModelError, match=f"relative is .*{kind}.*, which no code here runs. Take a model for text"):
+    with pytest.raises(
+        ModelError, match=f"'relative' cannot be used: It is .*{kind}.*, which no code here runs. Use a checkpoint"
+    ):
         catalog.get("relative")
 
 
 def test_our_trainers_short_captions_stay_short_in_a_folder_of_ones_own(tmp_path: Path) -> None:
     for demo in ("demo-wan", "demo-flux2"):
         shutil.copytree(PRESETS_DIR / "demo" / demo, tmp_path / f"my-{demo}")
-        catalog = load_catalog(tmp_path)
+        catalog = load_catalog(tmp_path).with_partial()
         assert catalog.get(f"my-{demo}").text_length == catalog.get(demo).text_length == 40
 
 
@@ -169,25 +180,147 @@ def test_a_model_is_known_by_its_repository_too() -> None:
 @pytest.mark.parametrize(("model_id", "shape"), [("wan2.1-14b", "832x480x80"), ("sdxl-base", "1024x1024x5")])
 def test_videos_have_4n_plus_1_frames_and_pictures_one(model_id: str, shape: str) -> None:
     model = load_catalog().get(model_id)
-    with pytest.raises(AssertionError, match=f"{shape} has"):
+    with pytest.raises(ModelError, match=f"{shape} has"):
         replace(model, shapes=(*model.shapes, Shape.parse(shape)))
 
 
-def test_a_checkpoint_of_an_unknown_kind_is_passed_over(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "other", pipeline="SomethingElsePipeline")
-    assert load_catalog(tmp_path) == load_catalog()
-
-
-def test_a_checkpoint_cannot_take_a_shipped_models_id(tmp_path: Path) -> None:
+def test_what_is_no_model_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "a-half")
+    (tmp_path / "a-half" / "vae" / "config.json").unlink()
     write_checkpoint(tmp_path / "demo-sdxl")
-    assert load_catalog(tmp_path) == load_catalog()
+    write_checkpoint(tmp_path / "whole")
+    catalog = load_catalog(tmp_path)
+    assert catalog.models[:-1] == load_catalog().models
+    assert catalog.models[-1].id == "whole"
+    told = {one.name: f"{one.reason} {one.advice}" for one in catalog.unusable}
+    assert told.keys() == {"a-half", "demo-sdxl"}
+    assert re.search(r"not a complete .*vae/config.json is not there.*Wait if its download", told["a-half"])
+    assert re.search(r"Another model is called demo-sdxl.*another name", told["demo-sdxl"])
+    with pytest.raises(ModelError, match="'a-half' cannot be used: .*vae/config.json is not there"):
+        catalog.get("a-half")
 
 
-def test_an_incomplete_checkpoint_says_what_to_do(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "half")
-    (tmp_path / "half" / "vae" / "config.json").unlink()
-    with pytest.raises(ModelError, match=r"not a complete diffusers checkpoint.*Copy the whole folder"):
-        load_catalog(tmp_path)
+def test_a_folder_without_its_weights_is_good_for_plans_only(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "mine", unet=["diffusers", "UNet2DConditionModel"])
+    catalog = load_catalog(tmp_path)
+    assert [(one.name, "holds no safetensors" in one.reason) for one in catalog.unusable] == [("mine", True)]
+    with pytest.raises(ModelError, match="'mine' cannot be used"):
+        catalog.get("mine")
+    assert catalog.with_partial(lambda _model, lacking: lacking <= {"text_encoder"}) == catalog
+    with_it = catalog.with_partial()
+    assert (with_it.get("mine").path, with_it.unusable) == (tmp_path / "mine", ())
+
+
+SHIPPED = [one for one in load_catalog().models if one.repo]
+
+
+@pytest.mark.parametrize("model", SHIPPED, ids=lambda model: model.id)
+def test_every_size_is_there_upright_too(model: Model) -> None:
+    for shape in model.shapes:
+        twin = Shape(width=shape.height, height=shape.width, frames=shape.frames)
+        assert twin in model.shapes
+        assert model.choose_flow_shift(str(twin)) == model.choose_flow_shift(str(shape))
+
+
+def test_sdxl_has_all_sizes_that_it_was_trained_in() -> None:
+    """Appendix I of its report lists a size a proportion: sides are multiples of 64, and areas at most 1024 x 1024."""
+    sizes = {(one.width, one.height) for one in load_catalog().get("sdxl-base").shapes} - {(512, 512)}
+    assert {(832, 1216), (1216, 832), (1344, 768), (768, 1344), (1536, 640), (640, 1536), (2048, 512)} <= sizes
+    assert len(sizes) == 41
+    assert all(width % 64 == height % 64 == 0 and 0.85 * 2**20 < width * height <= 2**20 for width, height in sizes)
+
+
+def read_own(tmp_path: Path, text: str) -> Catalog:
+    (tmp_path / "models.toml").write_text(text, "utf-8")
+    return read_data_dir(tmp_path)
+
+
+def test_sizes_are_added_to_a_shipped_model(tmp_path: Path) -> None:
+    text = '[[model]]\nid = "sdxl-base"\nshapes = ["768x1152", "1024x1024"]\nsteps = 30'
+    model, shipped = read_own(tmp_path, text).get("sdxl-base"), load_catalog().get("sdxl-base")
+    assert [*map(str, model.shapes)] == [*map(str, shipped.shapes), "768x1152"]
+    assert (model.steps, model.default_shape, model.repo) == (30, shipped.default_shape, shipped.repo)
+
+
+def test_a_model_of_the_hub_is_added_like_another_or_with_all_its_fields(tmp_path: Path) -> None:
+    written = f"""
+        [[model]]
+        id = "juggernaut"
+        like = "sdxl-base"
+        repo = "RunDiffusion/Juggernaut-XL-v9"
+        revision = "{"a" * 40}"
+        variant = "fp16"
+        [[model]]
+        id = "my-klein"
+        family = "flux2"
+        repo = "me/klein"
+        shapes = ["1024x1024"]
+        steps = 4
+        guidance_scale = 1
+        scheduler = "flow_match_euler"
+        schedulers = ["flow_match_euler"]
+    """
+    catalog, base = read_own(tmp_path, written), load_catalog().get("sdxl-base")
+    like, whole = catalog.get("juggernaut"), catalog.get("my-klein")
+    assert not catalog.unusable
+    assert (like.repo, like.revision, like.variant, like.title) == (
+        "RunDiffusion/Juggernaut-XL-v9",
+        "a" * 40,
+        "fp16",
+        "juggernaut",
+    )
+    assert (like.shapes, like.negative_prompt, like.licence) == (base.shapes, base.negative_prompt, "")
+    assert (whole.revision, whole.default_shape, whole.title) == ("main", Shape(width=1024, height=1024), "my-klein")
+
+
+def test_a_folder_gets_other_settings_and_a_second_name(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "models" / "mine")
+    text = """
+        model = [
+          { id = "mine", title = "My own", shapes = ["320x320"], default_shape = "320x320" },
+          { id = "again", path = "mine", steps = 7 },
+        ]
+    """
+    catalog = read_own(tmp_path, text)
+    assert [*map(str, catalog.get("mine").shapes)] == ["256x256", "320x320"]
+    assert (catalog.get("mine").title, str(catalog.get("mine").default_shape)) == ("My own", "320x320")
+    assert (catalog.get("again").path, catalog.get("again").steps) == (tmp_path / "models" / "mine", 7)
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ('id = "sdxl-base"\nshape = ["1x1"]', "no field shape"),
+        ('id = "sdxl-base"\nshapes = ["big"]', "'big' is not a shape"),
+        ('id = "sdxl-base"\nshapes = ["1000x1000"]', "sides are multiples of 32"),
+        ('id = "sdxl-base"\nshapes = ["1024x1024x17"]', "has 17 frames"),
+        ('id = "sdxl-base"\nsteps = "many"', "steps: input should be a valid integer"),
+        ('id = "sdxl-base"\nscheduler = "lms"', "lms is not one of its schedulers"),
+        ('id = "sdxl-base"\nrepo = "a/b"', "its repo cannot be changed"),
+        ('id = "Big Model"\nrepo = "a/b"', "cannot be an id"),
+        ("steps = 3", "cannot be an id"),
+        ('id = "new"', "neither where its weights are"),
+        ('id = "new"\nrepo = "a/b"', "lacks family, shapes"),
+        ('id = "new"\nrepo = "a/b"\nlike = "old"', "no model 'old'"),
+        ('id = "new"\npath = "nowhere"', "model_index.json is not there"),
+    ],
+)
+def test_a_wrong_entry_is_told_and_the_rest_goes_on(tmp_path: Path, entry: str, reason: str) -> None:
+    catalog = read_own(tmp_path, f'[[model]]\n{entry}\n[[model]]\nid = "demo-sdxl"\nshapes = ["64x64"]')
+    (told,) = catalog.unusable
+    assert told.name.startswith("models.toml/")
+    assert reason in told.reason
+    assert told.advice
+    assert "64x64" in catalog.get("demo-sdxl").shape_list()
+    assert catalog.get("sdxl-base") == replace(load_catalog().get("sdxl-base"), loras_dir=tmp_path / "loras")
+
+
+@pytest.mark.parametrize("content", [b"[[model]", b"\xff\xfe", b"model = 3", b"[other]\na = 1", b"model = [3]"])
+def test_a_models_file_that_holds_anything_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "models.toml").write_bytes(content)
+    catalog = read_data_dir(tmp_path)
+    assert [one.name.partition("/")[0] for one in catalog.unusable] == ["models.toml"]
+    assert len(catalog.models) == len(load_catalog().models)
 
 
 @pytest.mark.parametrize("model", [one for one in load_catalog().models if one.repo], ids=lambda model: model.id)

@@ -28,8 +28,8 @@ def test_a_picture_takes_the_nearest_proportions_it_fills(size: tuple[int, int],
 
 def test_the_first_picture_chooses_the_size_of_all(catalog: Catalog) -> None:
     found = choose_references(catalog.get("flux2-dev"), [(1920, 1080), (500, 500)])
-    assert found == References(count=2, size=Shape(width=1280, height=768))
-    assert name_programs("512x512", found) == "512x512 with 2 of 1280x768"
+    assert found == References(count=2, size=Shape(width=1344, height=768))
+    assert name_programs("512x512", found) == "512x512 with 2 of 1344x768"
 
 
 def test_pictures_of_other_models_change_no_program(catalog: Catalog) -> None:

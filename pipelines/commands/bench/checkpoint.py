@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from pipelines.catalog import Model, load_catalog
+from pipelines.catalog import Model, load_catalog, read_data_dir
 from pipelines.commands.bench.process import answer
 from pipelines.errors import LumeshError
 from pipelines.sources import find_configs
@@ -174,7 +174,7 @@ def check_room(parameters: int, rooms: list[tuple[str, float, float]]) -> None:
 
 
 def run(task: dict[str, Any]) -> dict[str, int]:
-    model = load_catalog(Path(task["models_dir"])).get(task["model"])
+    model = read_data_dir(Path(task["models_dir"]).parent).get(task["model"])
     return write_random(model, Path(task["folder"]), is_cut=task["is_cut"], on_gpu=task["on_gpu"])
 
 

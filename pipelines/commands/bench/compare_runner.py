@@ -16,7 +16,7 @@ from dataclasses import replace  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
-from pipelines.catalog import Model, load_catalog  # noqa: E402
+from pipelines.catalog import Model, read_data_dir  # noqa: E402
 from pipelines.commands.bench.process import answer  # noqa: E402
 from pipelines.recipe import Recipe, read_recipe  # noqa: E402
 
@@ -200,7 +200,7 @@ def find_platforms(_task: dict[str, Any]) -> dict[str, str]:
 
 def _find_model(task: dict[str, Any]) -> Model:
     """Returns the recipe's model, with the checkpoint at task["path"] in its place if that is set."""
-    model = load_catalog(Path(task["models_dir"])).get(task["recipe"]["model"])
+    model = read_data_dir(Path(task["models_dir"]).parent).get(task["recipe"]["model"])
     if task.get("path"):
         return replace(model, path=Path(task["path"]), repo="", revision="", variant="")
     return model

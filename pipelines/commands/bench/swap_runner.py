@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.catalog import Catalog, load_catalog
+from pipelines.catalog import Catalog, read_data_dir
 from pipelines.commands.bench.process import answer
 from pipelines.recipe import Recipe, read_recipe
 from pipelines.stages import PhaseWatch
@@ -80,7 +80,7 @@ def _read_resident_bytes() -> int:
 def _run(task: dict[str, Any]) -> list[dict[str, Any]]:
     done = run_swaps(
         [read_recipe(recipe) for recipe in task["recipes"]],
-        load_catalog(Path(task["models_dir"])),
+        read_data_dir(Path(task["models_dir"]).parent),
         swaps=task["swaps"],
         mesh=task["mesh"],
         cache_dir=Path(task["cache_dir"]),

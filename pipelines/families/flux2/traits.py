@@ -18,7 +18,15 @@ def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
 
 TRAITS = Traits(
     title="FLUX.2",
-    pipeline_classes=("Flux2KleinPipeline", "Flux2Pipeline"),
+    pipeline_classes=("Flux2KleinPipeline", "Flux2KleinInpaintPipeline", "Flux2Pipeline"),
+    unsupported={
+        "Flux2KleinKVPipeline": "a FLUX.2 klein that keeps the keys and values of its reference pictures",
+        "FluxPipeline": "a FLUX.1",
+        "FluxImg2ImgPipeline": "a FLUX.1",
+        "FluxInpaintPipeline": "a FLUX.1",
+        "FluxKontextPipeline": "a FLUX.1",
+        "FluxFillPipeline": "a FLUX.1",
+    },
     read_local=_read_local,
     lora_names=re.compile(
         rf"{LORA_PREFIX}((double|single)_blocks|(single_)?transformer_blocks)\.\d+\."

@@ -55,7 +55,7 @@ KLEIN = Variant(out_layers=(9, 18, 27), tokenize=_tokenize_klein)
 DEV = Variant(out_layers=(10, 20, 30), tokenize=_tokenize_dev)
 
 # diffusers' pipeline class, as model_index.json names it
-VARIANT_OF_PIPELINE = {"Flux2KleinPipeline": KLEIN, "Flux2Pipeline": DEV}
+VARIANT_OF_PIPELINE = {"Flux2KleinPipeline": KLEIN, "Flux2KleinInpaintPipeline": KLEIN, "Flux2Pipeline": DEV}
 
 
 def find_guidance(variant: Variant, *, is_distilled: bool) -> Guidance:

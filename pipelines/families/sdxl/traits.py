@@ -6,21 +6,41 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.families.traits import LORA_PREFIX, Likeness, Traits
+from pipelines.families.traits import LORA_PREFIX, Likeness, Traits, Unsupported
 
+_LATENT_CHANNELS = 4  # diffusers' default for an autoencoder
 _UNET = r"(input_blocks|middle_block|output_blocks|down_blocks|mid_block|up_blocks)"
 
 
-def _read_local(folder: Path, _index: Mapping[str, Any]) -> Likeness:
+def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
+    """Tells pieces of SDXL, whose pipelines have the same names, from what makes a picture of a prompt."""
     unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
     vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    if index.get("requires_aesthetics_score"):  # also: one text encoder instead of two
+        raise Unsupported("SDXL's refiner, which only finishes the pictures of another model")
+    latents = vae.get("latent_channels", _LATENT_CHANNELS)
+    if (channels := unet.get("in_channels", latents)) != latents:
+        raise Unsupported(f"an SDXL for inpainting or editing (its UNet takes {channels} channels)")
+    if unet.get("time_cond_proj_dim") is not None:
+        raise Unsupported("an SDXL distilled to take its guidance as an input (LCM)")
     side = int(unet["sample_size"]) * 2 ** (len(vae["block_out_channels"]) - 1)
     return Likeness("sdxl-base", None if side >= 1024 else (side, side))
 
 
 TRAITS = Traits(
     title="SDXL",
-    pipeline_classes=("StableDiffusionXLPipeline",),
+    # Those for pictures to start from have the same weights.
+    pipeline_classes=(
+        "StableDiffusionXLPipeline",
+        "StableDiffusionXLImg2ImgPipeline",
+        "StableDiffusionXLInpaintPipeline",
+    ),
+    unsupported={
+        "StableDiffusionPipeline": "a Stable Diffusion 1 or 2",
+        "StableDiffusionImg2ImgPipeline": "a Stable Diffusion 1 or 2",
+        "StableDiffusionInpaintPipeline": "a Stable Diffusion 1 or 2",
+        "StableDiffusionXLInstructPix2PixPipeline": "an SDXL that edits pictures",
+    },
     read_local=_read_local,
     has_fixed_text_length=True,
     lora_names=re.compile(rf"^lora_te[12]_|^unet\.|^text_encoder(_2)?\.|^lora_unet_{_UNET}|{LORA_PREFIX}{_UNET}\."),

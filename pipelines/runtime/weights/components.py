@@ -25,8 +25,9 @@ from pipelines.runtime.weights.permuted import stack_layers, turn_convolutions
 from pipelines.runtime.weights.resolve import resolve
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.sharded_copies import ShardedCopy
-from pipelines.runtime.weights.stored import StoredTensor, WeightSource, find_weight_files, read_headers
+from pipelines.runtime.weights.stored import StoredTensor, WeightSource, read_headers
 from pipelines.stages import OnProgress, Progress
+from pipelines.weight_files import find_weight_files
 
 
 def choose_dtype(mesh: Mesh) -> Any:

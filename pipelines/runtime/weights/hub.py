@@ -1,9 +1,10 @@
 """Where a model's files are: a folder, or a pinned revision of a hub repository, downloaded once.
 
-huggingface_hub does the work (resumes, checks, caches); this file turns its exceptions into words people can act on and
-its progress into ours.
+huggingface_hub knows which files there are and keeps its cache; what is lacking there is fetched so that a broken
+download goes on where it stopped (hub_files.py). This file turns exceptions into words people can act on.
 """
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 import httpx2
 from huggingface_hub import snapshot_download, try_to_load_from_cache
 from huggingface_hub.errors import (
+    DryRunError,
     GatedRepoError,
     HfHubHTTPError,
     LocalEntryNotFoundError,
@@ -24,6 +26,7 @@ from tqdm.auto import tqdm
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
+from pipelines.runtime.weights.hub_files import DamagedDownloadError, fetch_missing
 from pipelines.runtime.weights.online import is_hub_reachable
 
 PRINTED = ("json", "txt", "model", "jinja", "safetensors")  # endings of what a fingerprint covers
@@ -56,17 +59,24 @@ def locate(
         model.repo,
         revision=model.revision,
         allow_patterns=_choose_files(components, model.variant, without_weights),
-        tqdm_class=_report_to(on_bytes),
+        tqdm_class=_Silent,
     )
+
+    def fetch() -> Path:
+        # Without a list of files there is nothing to fetch, and the next call says why or finds the cache whole.
+        with contextlib.suppress(DryRunError):
+            fetch_missing(model.repo, download(dry_run=True), on_bytes=on_bytes)
+        return Path(download())
+
     try:
         if is_hub_reachable():
-            return Path(download())
+            return fetch()
         try:
             return Path(download(local_files_only=True))
         except LocalEntryNotFoundError:  # nothing to fall back on: a slow hub is worth a longer wait
             if not is_hub_reachable(timeout_s=PATIENCE_S):
                 raise
-            return Path(download())
+            return fetch()
     except GatedRepoError as error:
         raise ModelError(
             f"{model.repo} is gated: its owner asks you to accept a licence.",
@@ -93,6 +103,11 @@ def locate(
         raise ModelError(
             f"The hub answered {status} for {model.repo}.",
             advice="401 or 403: set HF_TOKEN. 429 or 5xx: try again in a few minutes; the download goes on.",
+        ) from error
+    except DamagedDownloadError as error:
+        raise ModelError(
+            f"{error} of {model.repo} arrived damaged.",
+            advice="It was deleted, and the rest is kept: start the download again.",
         ) from error
     except OSError as error:
         raise ModelError(
@@ -138,21 +153,10 @@ def _choose_files(components: tuple[str, ...], variant: str, without_weights: Co
     return patterns
 
 
-def _report_to(on_bytes: Callable[[int, int], None]) -> type[tqdm]:
-    class Reported(tqdm):
-        """Adds up the byte bars of all files; stays silent itself."""
+class _Silent(tqdm):
+    """Shows nothing: progress is told to whoever waits."""
 
-        def __init__(self, *args, **kwargs) -> None:
-            kwargs.pop("name", None)
-            kwargs["disable"] = True
-            super().__init__(*args, **kwargs)
-            self.is_bytes = kwargs.get("unit") == "B"
-            self.total_bytes = kwargs.get("total") or 0
-            self.done_bytes = kwargs.get("initial") or 0
-
-        def update(self, n: float | None = 1) -> None:
-            if self.is_bytes:
-                self.done_bytes += int(n or 0)
-                on_bytes(self.done_bytes, max(int(self.total or self.total_bytes), self.done_bytes))
-
-    return Reported
+    def __init__(self, *args, **kwargs) -> None:
+        kwargs.pop("name", None)
+        kwargs["disable"] = True
+        super().__init__(*args, **kwargs)

@@ -1,12 +1,12 @@
-"""Checkpoint files: which there are, where each tensor lies in them, and reading slices of it into arrays.
+"""Checkpoint files: where each tensor lies in them, and reading slices of it into arrays.
 
-Reads what diffusers and transformers write: one safetensors file, or several with an index; fp32, fp16 or bf16, with or
-without a variant in the name. Bytes go from the file straight into the memory of the array where a slice is one piece,
-else through a few rows of scratch memory, so the host never holds a second copy of a weight.
-Not here: downloading (hub.py), arrays and devices (shard_load.py), which slice goes where (sharding.py).
+Reads what diffusers and transformers write, in fp32, fp16 or bf16. Bytes go from the file straight into the memory of
+the array where a slice is one piece, else through a few rows of scratch memory, so the host never holds a second copy
+of a weight.
+Not here: which files there are (pipelines/weight_files.py), downloading (hub.py), arrays and devices (shard_load.py),
+which slice goes where (sharding.py).
 """
 
-import json
 import math
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ import ml_dtypes
 import numpy as np
 
 from pipelines.errors import ModelError
+from pipelines.weight_files import read_header, truncated
 
-STEMS = ("diffusion_pytorch_model", "model")
 READ_BYTES = 2**24
 
 DTYPES = {
@@ -132,7 +132,7 @@ class Read:
         while left:
             count = stream.readinto(left)  # pyright: ignore[reportAttributeAccessIssue] - unbuffered files have it
             if not count:
-                raise _truncated(self.stored.file)
+                raise truncated(self.stored.file)
             left = left[count:]
 
     def _find_offset(self, row: int) -> int:
@@ -150,53 +150,15 @@ def _borrow_memory(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     return _memory.bytes[:size].view(dtype).reshape(shape)
 
 
-def find_weight_files(folder: Path, *, variant: str = "") -> list[Path]:
-    """Lists one component's safetensors files; raises ModelError when there are none or one of several is missing."""
-    for suffix in dict.fromkeys((f".{variant}" if variant else "", "")):
-        for stem in STEMS:
-            single = folder / f"{stem}{suffix}.safetensors"
-            if single.exists():
-                return [single]
-            index = folder / f"{stem}.safetensors.index{suffix}.json"
-            if index.exists():
-                return _files_of_index(index)
-    raise ModelError(
-        f"{folder} holds no safetensors weights.",
-        advice="Save the model with save_pretrained(..., safe_serialization=True), or download it again.",
-    )
-
-
-def _files_of_index(index: Path) -> list[Path]:
-    names = json.loads(index.read_text("utf-8"))["weight_map"].values()
-    files = [index.parent / name for name in sorted(set(names))]
-    for file in files:
-        if file.parent != index.parent or not file.exists():
-            raise ModelError(
-                f"{index} names {file.name}, which is not there.",
-                advice="The download is incomplete: start it again, it goes on where it stopped.",
-            )
-    return files
-
-
 def read_headers(files: list[Path]) -> dict[str, StoredTensor]:
     """Maps every tensor's name to its place; raises ModelError for a file that is truncated or not safetensors."""
     tensors: dict[str, StoredTensor] = {}
     for file in files:
-        size = file.stat().st_size
-        with file.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            if size < 8 or length > min(size - 8, 100_000_000):
-                raise _truncated(file)
-            try:
-                header = json.loads(stream.read(length))
-            except ValueError as error:
-                raise _truncated(file) from error
+        header, start = read_header(file)
         for name, entry in header.items():
             if name == "__metadata__":
                 continue
             begin, end = entry["data_offsets"]
-            if 8 + length + end > size:
-                raise _truncated(file)
             if entry["dtype"] not in DTYPES:
                 raise ModelError(
                     f"{name} in {file} is stored as {entry['dtype']}, which cannot be read here.",
@@ -205,13 +167,6 @@ def read_headers(files: list[Path]) -> dict[str, StoredTensor]:
             dtype = np.dtype(DTYPES[entry["dtype"]])
             shape = tuple(entry["shape"])
             if end - begin != int(np.prod(shape)) * dtype.itemsize:
-                raise _truncated(file)
-            tensors[name] = StoredTensor(file=file, dtype=dtype, shape=shape, offset=8 + length + begin)
+                raise truncated(file)
+            tensors[name] = StoredTensor(file=file, dtype=dtype, shape=shape, offset=start + begin)
     return tensors
-
-
-def _truncated(file: Path) -> ModelError:
-    return ModelError(
-        f"{file} is truncated or not a safetensors file.",
-        advice="Delete it and download it again; an interrupted copy is the usual cause.",
-    )

@@ -103,8 +103,17 @@ class Model(Answer):
     is_here: bool = eg(True)
 
 
+class UnusableModel(Answer):
+    """Something in models/ of the data directory, or an entry of its models.toml, that is no model here."""
+
+    name: str = eg("author/my-model")
+    reason: str = eg("Its model_index.json is not there.")
+    advice: str = eg("Wait if its download is under way; else copy the whole folder.")
+
+
 class Models(Answer):
     models: list[Model]
+    unusable: list[UnusableModel]
 
 
 class Machine(Answer):
@@ -136,6 +145,7 @@ class System(Answer):
     engine: Engine
     machine: Machine
     models: list[SystemModel]
+    unusable: list[UnusableModel]
     versions: dict[str, str] = eg({"lumesh": "1.0", "jax": "0.11.0", "libtpu": "0.0.42"})
     data_dir: str = eg("/home/me/lumesh")
     worker_log: str = eg("/home/me/lumesh/logs/worker.log")

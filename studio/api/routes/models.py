@@ -16,12 +16,12 @@ router = APIRouter(tags=["models"])
 def list_models(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
     """Lists models in the order shown; each shape is `warm`, `disk` or `cold`, with measured seconds (null: never).
 
-    The first job of a model that is not `is_here` downloads it, if the hub can be reached.
+    The first job of a model that is not `is_here` downloads it, if the hub can be reached. `unusable` lists what else
+    is in `models/` of the data directory or in its models.toml, with the reason why it is no model here.
     """
-    studio = visit.studio
-    models = describe_models(studio.catalog, visit.database)
+    studio, catalog = visit.studio, visit.studio.catalog
+    models = describe_models(catalog, visit.database)
     return {
-        "models": [
-            model | {"is_here": studio.settings.fake or is_here(studio.catalog.get(model["id"]))} for model in models
-        ]
+        "models": [model | {"is_here": studio.settings.fake or is_here(catalog.get(model["id"]))} for model in models],
+        "unusable": [vars(one) for one in catalog.unusable],
     }

@@ -84,9 +84,10 @@ def get_system(operator: Operator) -> dict[str, Any]:
     """Describes the machine and its current state.
 
     `engine` is the worker; `machine` its devices with their memory in bytes, host memory, mesh and chips, measured
-    every two seconds; `models` have their shapes as `warm`, `disk` or `cold`.
+    every two seconds; `models` have their shapes as `warm`, `disk` or `cold`, and `unusable` says why what else is in
+    `models/` of the data directory is no model.
     """
-    worker = workers.read_worker(operator.database)
+    worker, catalog = workers.read_worker(operator.database), operator.studio.catalog
     return {
         "engine": worker.to_engine_json(),
         "machine": worker.to_machine_json(),
@@ -98,8 +99,9 @@ def get_system(operator: Operator) -> dict[str, Any]:
                 "load_s": model["load_s"],
                 "shapes": [{name: shape[name] for name in ("shape", "state", "warm_s")} for shape in model["shapes"]],
             }
-            for model in describe_models(operator.studio.catalog, operator.database)
+            for model in describe_models(catalog, operator.database)
         ],
+        "unusable": [vars(one) for one in catalog.unusable],
         "versions": read_versions(),
         "data_dir": str(operator.studio.settings.data_dir),
         "worker_log": str(operator.studio.settings.worker_log),

@@ -51,7 +51,7 @@ def _make(bench: Bench, batch: Batch, history: History) -> Outcome:
     for file in files:
         bench.ask_hook(job, job.recipe, lambda file=file: np.asarray(open_picture(file)))
     recipe = job.recipe.model_copy(update={"images": tuple(map(str, files))})
-    family, swap = bench.resident.become(bench.catalog.get(recipe.model), batch.report)
+    family, swap = bench.resident.become(bench.find_model(recipe.model), batch.report)
     if swap:
         bench.announce(WorkerState.BUSY, "running a job")
     for other in bench.desk.claim_others(job, room=family.outputs_at_once - recipe.batch_size):

@@ -3,6 +3,7 @@
 huggingface_hub reads HF_ENDPOINT when it is imported, so each download runs in a process of its own.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 from pipelines.runtime.weights.hub import find_revision
+from tests.conftest import wait_for
 
 ROOT = Path(__file__).resolve().parents[4]
 REPO = "someone/some-sdxl"
@@ -29,7 +31,6 @@ FILES = {
     "model_index.json": b'{"_class_name": "StableDiffusionXLPipeline"}',
     "README.md": b"# words",
     "unet/config.json": b"{}",
-    # huggingface_hub stores 10 MiB at a time; what it has not stored cannot be resumed
     "unet/diffusion_pytorch_model.fp16.safetensors": bytes(range(256)) * (25 * 2**20 // 256),
     "unet/diffusion_pytorch_model.safetensors": b"twice as large",
     "unet/diffusion_pytorch_model.bin": b"a pickle",
@@ -72,6 +73,11 @@ class Hub:
     refusal: tuple[int, dict[str, str]] | None = None
     breaks_after: int | None = None  # bytes of the weights after which the connection breaks, each time
     breaks_left: int = 0
+    stalls_after: int | None = None  # bytes of the weights after which nothing comes until `goes_on`
+    goes_on: threading.Event = field(default_factory=threading.Event)
+    knows_ranges: bool = True
+    names_sha256: bool = False  # as the real hub does for large files
+    spoils: bool = False  # the weights' bytes on the way
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)  # method, path, Range
 
     def fetched(self) -> set[str]:
@@ -117,12 +123,15 @@ def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
 
         def _send_file(self, name: str) -> None:
             content = FILES[name]
-            headers = {"ETag": f'"{_digest(content)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+            etag = hashlib.sha256(content).hexdigest() if hub.names_sha256 else _digest(content)
+            headers = {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
             start = 0
-            if wanted := self.headers.get("Range"):
+            if wanted := hub.knows_ranges and self.headers.get("Range"):
                 start = int(wanted.removeprefix("bytes=").partition("-")[0])
                 headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
             part = content[start:]
+            if hub.spoils and name == WEIGHTS:
+                part = part[:-1] + b"x"
             must_break = name == WEIGHTS and self.command == "GET" and hub.breaks_left > 0
             if must_break:
                 hub.breaks_left -= 1
@@ -137,7 +146,12 @@ def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             if self.command == "GET":
-                self.wfile.write(content if sent is None else content[:sent])
+                if hub.stalls_after is not None and len(content) > hub.stalls_after:
+                    self.wfile.write(content[: hub.stalls_after])
+                    hub.goes_on.wait(30)
+                    content = content[hub.stalls_after :]
+                with contextlib.suppress(ConnectionError):  # whoever asked was killed
+                    self.wfile.write(content if sent is None else content[:sent])
             self.close_connection = sent is not None
 
     return Handler
@@ -162,9 +176,20 @@ def hub() -> Iterator[Hub]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield hub
+    hub.goes_on.set()
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def _make_environment(hub: Hub, tmp_path: Path) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))} | {
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "NO_PROXY": "127.0.0.1",
+    }
 
 
 @pytest.fixture
@@ -172,19 +197,10 @@ def download(hub: Hub, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Locates the model in a new process, with the cache in this test's folder."""
 
     def run(repo: str = REPO, *, revision: str = COMMIT, does: str = "go on", **environment: str) -> dict[str, Any]:
-        environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))},
-            "HF_ENDPOINT": hub.url,
-            "HF_HOME": str(tmp_path / "hf"),
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "NO_PROXY": "127.0.0.1",
-            **environment,
-        }
         done = subprocess.run(
             [sys.executable, "-c", DOWNLOAD, repo, does, revision],
             cwd=ROOT,
-            env=environment,
+            env=_make_environment(hub, tmp_path) | environment,
             capture_output=True,
             text=True,
             timeout=60,
@@ -230,7 +246,55 @@ def test_a_broken_connection_goes_on_where_it_stopped(hub: Hub, download: Callab
     hub.breaks_after, hub.breaks_left = 12 * 2**20, 1
     folder = Path(download()["folder"])
     assert (folder / WEIGHTS).read_bytes() == FILES[WEIGHTS]
-    assert hub.ranges() == [None, f"bytes={10 * 2**20}-"]
+    assert hub.ranges() == [None, f"bytes={12 * 2**20}-"]
+
+
+def list_parts(tmp_path: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_size for file in (tmp_path / "hf").rglob("*.incomplete")}
+
+
+def test_a_killed_download_goes_on_where_it_stopped(
+    hub: Hub, download: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    hub.names_sha256, hub.stalls_after = True, 11 * 2**20
+    process = subprocess.Popen(
+        [sys.executable, "-c", DOWNLOAD, REPO, "go on", COMMIT],
+        cwd=ROOT,
+        env=_make_environment(hub, tmp_path),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    name = f"{hashlib.sha256(FILES[WEIGHTS]).hexdigest()}.incomplete"
+    wait_for("10 MiB", lambda: list_parts(tmp_path).get(name, 0) > 10 * 2**20, timeout_s=30)
+    process.kill()
+    process.wait()
+    kept = list_parts(tmp_path)[name]
+    orphan = tmp_path / "hf" / "hub" / f"models--{REPO.replace('/', '--')}" / "blobs" / name.replace(".", ".0123abcd.")
+    orphan.write_bytes(b"what huggingface_hub leaves behind of a try")
+    hub.stalls_after = None
+    hub.goes_on.set()
+    folder = Path(download()["folder"])
+    assert (folder / WEIGHTS).read_bytes() == FILES[WEIGHTS]
+    assert hub.ranges() == [None, f"bytes={kept}-"]
+    assert not list_parts(tmp_path)
+
+
+def test_a_server_that_gives_only_whole_files_starts_over(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
+    hub.names_sha256, hub.knows_ranges = True, False
+    hub.breaks_after, hub.breaks_left = 2**21, 1
+    assert (Path(download()["folder"]) / WEIGHTS).read_bytes() == FILES[WEIGHTS]
+
+
+def test_bytes_that_are_not_the_hubs_are_thrown_away(
+    hub: Hub, download: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    hub.names_sha256, hub.spoils = True, True
+    answer = download()
+    assert answer["error"] == f"{WEIGHTS} of {REPO} arrived damaged."
+    assert "start the download again" in answer["advice"]
+    assert not list_parts(tmp_path)
+    hub.spoils = False
+    assert (Path(download()["folder"]) / WEIGHTS).read_bytes() == FILES[WEIGHTS]
 
 
 def test_a_connection_that_breaks_again_and_again_ends_in_advice(
@@ -247,6 +311,7 @@ def test_a_connection_that_breaks_again_and_again_ends_in_advice(
     folder = Path(download()["folder"])
     assert (folder / WEIGHTS).read_bytes() == FILES[WEIGHTS]
     assert not hub.fetched() & kept
+    assert hub.ranges() == ["bytes=5000-"]  # five tries of 1000 bytes
 
 
 def test_a_gated_model_tells_how_to_get_in(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:

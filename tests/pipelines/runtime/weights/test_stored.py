@@ -17,7 +17,8 @@ from pipelines.errors import Cancelled, ModelError
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.resolve import resolve
 from pipelines.runtime.weights.shard_load import load_weights
-from pipelines.runtime.weights.stored import Destination, find_weight_files, read_headers
+from pipelines.runtime.weights.stored import Destination, read_headers
+from pipelines.weight_files import find_weight_files
 
 VALUES = {
     "proj.weight": torch.linspace(-2, 2, 8 * 6).reshape(8, 6),
@@ -113,6 +114,34 @@ def test_the_wanted_variant_goes_first_and_the_plain_file_is_second_best(tmp_pat
     small = save(tmp_path, name="diffusion_pytorch_model.fp16.safetensors")
     assert find_weight_files(tmp_path, variant="fp16") == [small]
     assert find_weight_files(tmp_path) == [plain]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["diffusion_pytorch_model.fp16.safetensors"],
+        ["model.bf16.safetensors", "model.fp16.safetensors"],
+        ["model.fp16-00001-of-00002.safetensors", "model.fp16-00002-of-00002.safetensors"],
+    ],
+)
+def test_where_only_variants_are_the_first_of_them_is_used(tmp_path: Path, names: list[str]) -> None:
+    files = [save(tmp_path, name=name) for name in names]
+    if "-of-" in names[0]:
+        index = {"weight_map": {str(number): name for number, name in enumerate(names)}}
+        (tmp_path / "model.safetensors.index.fp16.json").write_text(json.dumps(index))
+    assert find_weight_files(tmp_path) == (files if "-of-" in names[0] else files[:1])
+
+
+def test_weights_under_other_names_are_not_called_absent(tmp_path: Path) -> None:
+    save(tmp_path, name="model-00001-of-00002.safetensors")
+    with pytest.raises(ModelError, match=r"holds model-00001-of-00002.safetensors, but no .*index file"):
+        find_weight_files(tmp_path)
+
+
+def test_an_index_that_is_cut_off_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "mod')
+    with pytest.raises(ModelError, match=r"index.json is not a readable index.*download it again"):
+        find_weight_files(tmp_path)
 
 
 def test_a_folder_without_weights_says_how_to_make_them(tmp_path: Path) -> None:

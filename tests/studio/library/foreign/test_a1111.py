@@ -26,7 +26,7 @@ def test_every_setting_arrives_or_is_listed(read_parameters: Read) -> None:
     assert recipe.prompt == "a red sailboat, (sunset:1.2)\non the ocean, Steps: not these"
     assert recipe.negative_prompt == "blurry, low quality,\ntwo masts"
     assert (recipe.steps, recipe.seed, recipe.guidance_scale) == (28, 1234567890, 6.5)
-    assert (recipe.model, recipe.shape, recipe.scheduler) == ("sdxl-base", "1152x896", "euler_ancestral")
+    assert (recipe.model, recipe.shape, recipe.scheduler) == ("sdxl-base", "1216x832", "euler_ancestral")
     assert {one.what for one in found.unusable} == {
         "LoRA add_detail",
         "Schedule Karras",
@@ -37,7 +37,6 @@ def test_every_setting_arrives_or_is_listed(read_parameters: Read) -> None:
     }
     assert all(one.why for one in found.unusable)
     assert found.notes == (
-        "1216 × 832 is not a size of Stable Diffusion XL 1.0: 1152 × 896 is the nearest.",
         "Weights such as (word:1.2) stay in the prompt and are read as plain text here.",
         "A1111 draws its noise in another way: the same seed gives another picture here.",
     )

@@ -165,7 +165,7 @@ def test_flux_2_with_a_custom_sampler(read_graph: Read) -> None:
     found = read_graph(graph)
     recipe = found.recipe
     assert (recipe.model, recipe.prompt, recipe.guidance_scale, recipe.seed) == ("flux2-dev", "a red boat", 3.5, 77)
-    assert (recipe.steps, recipe.scheduler, recipe.shape) == (28, "flow_match_euler", "1280x768")
+    assert (recipe.steps, recipe.scheduler, recipe.shape) == (28, "flow_match_euler", "1216x832")
     assert found.unusable == ()
 
 

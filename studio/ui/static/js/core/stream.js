@@ -212,3 +212,6 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) hiddenAt_ms = Date.now();
   else if (state.connection === "live" && Date.now() - hiddenAt_ms > TRUSTED_HIDDEN_MS) connect();
 });
+
+// Whoever puts a folder into models/ does it in another window.
+addEventListener("focus", () => state.connection === "live" && refreshModels());

@@ -8,11 +8,15 @@ import { t, together } from "../core/text.js";
 import { estimateWith } from "./estimate.js";
 
 const ART_PX = 30;
+const FIRST = 10; // of a long list, those that are shown: models name their usual sizes first
 const HINTS = {
   warm: t("size.warmHint"),
   disk: t("size.diskHint"),
   cold: t("size.coldHint"),
 };
+
+let showsAll = false;
+let drawn = null; // what was drawn last, to draw it again with more or fewer sizes
 
 export function mountSizes(choose) {
   const group = find("lu-sizes");
@@ -21,10 +25,20 @@ export function mountSizes(choose) {
     const card = event.target.closest("[role=radio]");
     if (card) choose(card.dataset.key);
   });
+  find("lu-sizes-more").addEventListener("click", () => {
+    showsAll = !showsAll;
+    if (drawn) drawSizes(...drawn);
+  });
 }
 
 export function drawSizes(model, chosen, images) {
-  keyed(find("lu-sizes"), model.shapes, {
+  drawn = [model, chosen, images];
+  const usual = model.shapes.filter((shape, at) => at < FIRST || shape.shape === chosen || shape.state !== "cold");
+  const more = find("lu-sizes-more");
+  more.hidden = usual.length === model.shapes.length;
+  more.setAttribute("aria-expanded", String(showsAll));
+  setText(more, showsAll ? t("size.fewer") : t("size.all", { count: model.shapes.length }));
+  keyed(find("lu-sizes"), showsAll ? model.shapes : usual, {
     key: (shape) => shape.shape,
     create,
     update: (card, shape) => update(card, shape, chosen),

@@ -56,7 +56,7 @@ function say(error) {
   setText(find("lu-system-message"), error ? together(error.message, error.advice) : "");
 }
 
-function drawSystem({ engine, machine, models, versions, worker_log }) {
+function drawSystem({ engine, machine, models, unusable, versions, worker_log }) {
   const now_s = Date.now() / 1000;
   const isStale = now_s - machine.measured_at > STALE_S;
   setText(find("lu-system-note"), isStale ? measuredAt(machine.measured_at, now_s) : "");
@@ -73,6 +73,7 @@ function drawSystem({ engine, machine, models, versions, worker_log }) {
     [t("system.compiling"), machine.compiling ? t("system.count", { count: machine.compiling }) : t("system.nothing")],
   ]);
   drawModels(models);
+  drawUnusable(unusable);
   drawFacts("lu-sys-versions", Object.entries(versions));
   setText(find("lu-sys-log-file"), worker_log);
 }
@@ -146,6 +147,16 @@ function drawModels(models) {
         update: drawShape,
       });
     },
+  });
+}
+
+/** What lies in models/, or stands in models.toml, and is no model: nobody should have to guess why it is not listed. */
+function drawUnusable(unusable) {
+  find("lu-sys-unusable").hidden = !unusable.length;
+  keyed(find("lu-sys-unusable-list"), unusable, {
+    key: (one) => one.name,
+    create: (one) => el("li", {}, el("strong", {}, one.name), el("span")),
+    update: (item, one) => setText(item.querySelector("span"), together(said(one.reason), said(one.advice))),
   });
 }
 

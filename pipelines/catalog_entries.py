@@ -1,0 +1,146 @@
+"""The entries of a models.toml as people write them: read from the file, each checked field by field.
+
+A file that cannot be read, or one wrong entry of it, is told and ends nothing else.
+Not here: which models that makes (catalog.py).
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from pipelines.errors import ModelError
+from pipelines.model import AttentionOptions, Model, Shape
+from pipelines.own_models import UnusableModel, make_id
+
+# Fields that are written otherwise than they are kept, and those that no file sets.
+_WRITTEN: Mapping[str, Any] = {
+    "shapes": list[str],
+    "default_shape": str,
+    "path": str,
+    "schedulers": list[str],
+    "examples": list[str],
+    "flow_shifts": dict[str, float],
+    "attention": dict[str, Any],
+    "like": str,
+}
+_NOT_WRITTEN = {"loras_dir", "is_demo"}
+_IDENTITY = {"family", "repo", "revision", "path", "variant", "like"}  # of a model's weights
+_MANUAL = "The manual's page on models describes the fields."
+
+
+def make_entry_type(fields: Mapping[str, Any]) -> type[BaseModel]:
+    """Returns the type of an entry whose `fields` have these types once they are read; every field may be left out."""
+    written = {**{name: kind for name, kind in fields.items() if name not in _NOT_WRITTEN}, **_WRITTEN}
+    options: dict[str, Any] = {name: (kind, None) for name, kind in written.items()}
+    return create_model("Entry", __config__=ConfigDict(extra="forbid", strict=True), **options)
+
+
+def read_entries(file: Path) -> Iterator[tuple[str, dict[str, Any]] | UnusableModel]:
+    """Yields each entry with its name for people, or what is wrong with the file."""
+    try:
+        content = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        yield UnusableModel(name=file.name, reason=f"It cannot be read: {error}.", advice=_MANUAL)
+        return
+    entries = content.pop("model", [])
+    if content or not isinstance(entries, list):
+        unknown = ", ".join(content) or "model"
+        yield UnusableModel(
+            name=file.name,
+            reason=f"It holds {unknown}, which means nothing here.",
+            advice="Each model begins with a line [[model]].",
+        )
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
+        if isinstance(entry, dict):
+            named = entry.get("id")
+            yield f"{file.name}/{named if isinstance(named, str) else number}", entry
+        else:
+            yield UnusableModel(
+                name=f"{file.name}/{number}",
+                reason="It is not an entry.",
+                advice="Each model begins with a line [[model]].",
+            )
+
+
+def check_entry(entry: Mapping[str, Any], entry_type: type[BaseModel]) -> dict[str, Any]:
+    """Returns the fields that an entry sets; raises ModelError for unknown names, wrong types and a wrong id."""
+    try:
+        fields = entry_type.model_validate(dict(entry)).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            raise ModelError(f"There is no field {name}.", advice=_MANUAL) from error
+        raise ModelError(f"{name}: {first['msg'].lower()}.", advice=_MANUAL) from error
+    model_id = fields.get("id", "")
+    if not model_id or make_id(model_id) != model_id:
+        raise ModelError(
+            f"{model_id!r} cannot be an id.", advice="Write id = with small letters, digits, dots and hyphens."
+        )
+    return fields
+
+
+def read_fields(entry: Mapping[str, Any], *, base: Path = Path()) -> dict[str, Any]:
+    """Turns an entry's texts into the values that they stand for; a `path` is below `base`."""
+    fields = dict(entry)
+    try:
+        if "shapes" in fields:
+            fields["shapes"] = tuple(map(Shape.parse, fields["shapes"]))
+            fields.setdefault("default_shape", str(fields["shapes"][0]) if fields["shapes"] else "")
+        if "default_shape" in fields:
+            fields["default_shape"] = Shape.parse(fields["default_shape"])
+    except ValueError as error:
+        raise ModelError(f"{error}.", advice=f"Correct the sizes of {entry.get('id')} in models.toml.") from error
+    for name in ("schedulers", "examples"):
+        if name in fields:
+            fields[name] = tuple(fields[name])
+    if "path" in fields:
+        fields["path"] = base / fields["path"]
+    if "attention" in fields:
+        fields["attention"] = _read_attention(fields["id"], fields["attention"])
+    return fields
+
+
+def _read_attention(model_id: str, options: Any) -> AttentionOptions:
+    advice = "Write such as { smooths_keys = true, window = 4096 }; either may be left out."
+    if not isinstance(options, dict):
+        raise ModelError(f"{model_id}: attention is a table, not {options!r}.", advice=advice)
+    kinds = {"smooths_keys": bool, "window": int}
+    for name, value in cast(dict[str, Any], options).items():
+        if name not in kinds:
+            raise ModelError(f"{model_id}: there is no attention option {name}.", advice=advice)
+        if type(value) is not kinds[name]:
+            raise ModelError(f"{model_id}: {name} cannot be {value!r}.", advice=advice)
+    return AttentionOptions(**cast(dict[str, Any], options))
+
+
+def change(model: Model, fields: Mapping[str, Any]) -> Model:
+    """Returns a model with an entry's changes: its `shapes` come on top, and other fields replace the model's own."""
+    if fixed := sorted(_IDENTITY & fields.keys()):
+        raise ModelError(
+            f"{model.id} is there already: its {', '.join(fixed)} cannot be changed.",
+            advice="Give the entry an id of its own.",
+        )
+    changes = read_fields({"default_shape": str(model.default_shape), **fields})
+    for shape in changes.get("shapes", ()):
+        _check_size(model, shape)
+    changes["shapes"] = tuple(dict.fromkeys((*model.shapes, *changes.get("shapes", ()))))
+    return replace(model, **changes)
+
+
+def _check_size(model: Model, shape: Shape) -> None:
+    """Raises ModelError for sides that are no multiple of what the model's own sizes are multiples of: 32, or else 16.
+
+    Autoencoders shrink by 8 or 16 in each direction, and a patch or a UNet's halvings take 2 or 4 of what is left.
+    """
+    sides = [side for known in model.shapes for side in (known.width, known.height)]
+    multiple = 32 if all(side % 32 == 0 for side in sides) else 16
+    if shape.width % multiple or shape.height % multiple or not (shape.width and shape.height):
+        raise ModelError(
+            f"{model.id} cannot make {shape}: its sides are multiples of {multiple}.",
+            advice="Correct the size in models.toml.",
+        )

@@ -1,0 +1,164 @@
+"""One model of the catalogue, its fixed sizes, and what holds for every entry.
+
+Programs depend on these fields, and on none of the code that reads them from files (catalog.py).
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipelines.errors import ModelError
+from pipelines.families import find_traits, list_traits
+from pipelines.families.traits import Traits
+
+VIDEO_STRIDE = 4  # frames per latent frame after the first
+
+_OF_LOADING = ("id", "family", "repo", "revision", "path", "variant", "text_length", "max_batch_size", "attention")
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Shape:
+    """A fixed output size in pixels; `frames` is 1 for pictures."""
+
+    width: int
+    height: int
+    frames: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> "Shape":
+        """Reads `1024x1024` or `1280x720x81`; raises ValueError for anything else."""
+        match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?:x(\d{1,4}))?", text.strip().lower())
+        if match is None:
+            raise ValueError(f"{text!r} is not a shape; write WIDTHxHEIGHT or WIDTHxHEIGHTxFRAMES, such as 1024x1024")
+        width, height, frames = (int(part) if part else 1 for part in match.groups())
+        return cls(width=width, height=height, frames=frames)
+
+    def __str__(self) -> str:
+        size = f"{self.width}x{self.height}"
+        return size if self.frames == 1 else f"{size}x{self.frames}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionOptions:
+    """Changes to a video model's attention, which is otherwise full attention with unmodified keys.
+
+    With a `window` a video token attends only to tokens at most that many positions before or after it, in one order
+    over frames, rows and columns; the whole text is always visible. `smooths_keys` subtracts the keys' mean, which
+    leaves attention mathematically unchanged and reduces bf16's rounding errors.
+    """
+
+    smooths_keys: bool = False
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise ModelError(f"There is no window of {self.window} tokens.", advice="Write 1 or more, or leave it out.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used.
+
+    Some fields are set only for some models: `fps` for video, `flow_shift` if the scheduler takes one (`flow_shifts`
+    for single shapes), `guidance_scale_2` if a second expert ends the denoising, `max_images` if a recipe may have
+    input pictures and `min_images` if it must, `strength` if denoising starts from that picture instead of noise, and
+    `attention` in families that take such options.
+
+    `text_length` is the length of every prompt in tokens, padding included, where the text encoder has none of its own:
+    diffusers' `max_sequence_length`, for which a tokenizer's own limit does not count either.
+    `file_names` is a pattern that matches other programs' names for its file, reduced to letters and digits.
+    `loras_dir` is the folder of its recipes' LoRAs.
+    """
+
+    id: str
+    title: str
+    family: str
+    shapes: tuple[Shape, ...]
+    default_shape: Shape
+    steps: int
+    guidance_scale: float
+    scheduler: str
+    schedulers: tuple[str, ...]
+    repo: str = ""
+    revision: str = ""
+    path: Path | None = None
+    licence: str = ""
+    file_names: str = ""
+    description: str = ""
+    knows: str = ""
+    examples: tuple[str, ...] = ()
+    negative_prompt: str = ""
+    max_batch_size: int = 8
+    max_steps: int = 100
+    max_guidance_scale: float = 20.0
+    variant: str = ""
+    fps: int | None = None
+    flow_shift: float | None = None
+    flow_shifts: Mapping[str, float] = field(default_factory=dict[str, float])
+    guidance_scale_2: float | None = None
+    strength: float | None = None
+    text_length: int = 512
+    min_images: int = 0
+    max_images: int = 0
+    attention: AttentionOptions = AttentionOptions()
+    is_demo: bool = False
+    loras_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        self._check(self.shapes, "it has no shapes")
+        self._check(self.default_shape in self.shapes, f"{self.default_shape} is not one of its shapes")
+        self._check(self.scheduler in self.schedulers, f"{self.scheduler} is not one of its schedulers")
+        unknown = sorted(self.flow_shifts.keys() - set(map(str, self.shapes)))
+        self._check(not unknown, f"flow_shifts names {', '.join(unknown)}, which are not among its shapes")
+        if self.attention != AttentionOptions() and not self.traits.takes_attention_options:
+            takers = ", ".join(family for family, traits in list_traits() if traits.takes_attention_options)
+            raise ModelError(
+                f"{self.id}: attention options are for models of the family {takers}: elsewhere tokens of the text "
+                "stand before those of the picture, or lie in two dimensions, so that a window would cut across both.",
+                advice="Remove the model's attention from presets/models.toml.",
+            )
+        for shape in self.shapes:
+            fits = shape.frames % VIDEO_STRIDE == 1 if self.is_video else shape.frames == 1
+            self._check(fits, f"{shape} has {shape.frames} frames; videos have 4n + 1 and pictures 1")
+
+    def _check(self, is_so: object, problem: str) -> None:
+        if not is_so:
+            raise ModelError(f"{self.id}: {problem}.", advice="Correct its entry in models.toml.")
+
+    @property
+    def traits(self) -> Traits:
+        """Returns the traits that all models of its family have in common."""
+        return find_traits(self.family)
+
+    @property
+    def is_video(self) -> bool:
+        return self.fps is not None
+
+    @property
+    def has_references(self) -> bool:
+        """Returns whether a recipe's images become tokens beside the new picture's, so that programs depend on them."""
+        return self.traits.has_references
+
+    def choose_flow_shift(self, shape: str) -> float | None:
+        """Returns the default for a shape: larger pictures are denoised at higher noise levels."""
+        return self.flow_shifts.get(shape, self.flow_shift)
+
+    def find_nearest_shape(self, width: int, height: int, frames: int) -> Shape:
+        """Returns the shape nearest to a size: proportions count four times as much as area, frames only break ties."""
+
+        def distance(shape: Shape) -> tuple[float, int]:
+            ratio = abs(math.log((width / height) / (shape.width / shape.height)))
+            area = abs(math.log((width * height) / (shape.width * shape.height)))
+            return round(4 * ratio + area, 9), abs(frames - shape.frames)
+
+        return min(self.shapes, key=distance)
+
+    def is_loaded_like(self, other: "Model") -> bool:
+        """Tells whether a loaded `other` serves for this model: entries differ at most in sizes, defaults and words."""
+        return all(getattr(self, name) == getattr(other, name) for name in _OF_LOADING)
+
+    def shape_list(self) -> str:
+        """Returns the allowed shapes for messages: `256x256, 320x192`."""
+        return ", ".join(str(shape) for shape in self.shapes)

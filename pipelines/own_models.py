@@ -1,0 +1,273 @@
+"""What lies in a user's folder `models/`: checkpoints in diffusers layout, and everything else with its reason.
+
+Folders may be nested (`author/name`), as hub clients lay them out, and the hub's own cache layout is read too. Nothing
+that lies there is passed over in silence and nothing ends the reading: what cannot be used is listed with why, and what
+to do. Configs, names and headers are read, never weights. Importable without jax.
+Not here: what a found folder becomes (catalog.py), and a family's rules (its traits.py).
+"""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipelines.errors import ModelError
+from pipelines.families import list_traits, name_families
+from pipelines.families.traits import Likeness, Unsupported
+from pipelines.loras import find_family
+from pipelines.weight_files import SUFFIX, check_weights, read_header
+
+INDEX = "model_index.json"
+MAX_DEPTH = 4  # levels of folders below models/ that are looked into
+
+# Components whose folders hold weights; tokenizers and schedulers have none.
+WEIGHTED = ("unet", "transformer", "transformer_2", "vae", "text_encoder", "text_encoder_2", "image_encoder")
+UNWEIGHTED = ("tokenizer", "tokenizer_2", "scheduler", "image_processor")
+TEXT_ENCODERS = frozenset({"text_encoder", "text_encoder_2"})
+
+_WEIGHTS = (SUFFIX, ".ckpt", ".gguf", ".pt", ".pth", ".bin", ".sft")
+_UNFINISHED = (".part", ".partial", ".incomplete", ".crdownload", ".aria2", ".download", ".tmp")
+_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".7z", ".rar")
+_HUB_FOLDER = re.compile(r"models--(.+)")  # of huggingface_hub's cache
+_WHOLE = "A model is a folder in diffusers layout, with a model_index.json and safetensors weights."
+
+# Tensor names in single files -> the model they belong to; of several that match, the first.
+_KINDS = (
+    (re.compile(r"^conditioner\.embedders\.1\."), "SDXL"),
+    (re.compile(r"^conditioner\.embedders\.0\."), "SDXL's refiner"),
+    (re.compile(r"^cond_stage_model\."), "Stable Diffusion 1 or 2"),
+    (re.compile(r"(^|\.)double_stream_modulation_img\."), "FLUX.2"),
+    (re.compile(r"(^|\.)double_blocks\.0\.img_mod\."), "FLUX.1"),
+    (re.compile(r"(^|\.)blocks\.0\.self_attn\.q\."), "Wan"),
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnusableModel:
+    """Something in `models/` or models.toml that is no model to use: what it is called there, why, and what to do."""
+
+    name: str
+    reason: str
+    advice: str
+
+    @property
+    def id(self) -> str:
+        """The id that it would have in the catalogue."""
+        return make_id(self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnModel:
+    """A folder in diffusers layout whose configs belong to a family.
+
+    `scheduler_config` is its own scheduler's, empty without one; `text_length` is what our trainer writes for text
+    encoders of short captions.
+    `lacking` maps each component whose weights are not all here to the reason; configs alone suffice for plans.
+    """
+
+    name: str
+    folder: Path
+    family: str
+    likeness: Likeness
+    scheduler_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    text_length: int | None = None
+    lacking: Mapping[str, UnusableModel] = field(default_factory=dict[str, UnusableModel])
+
+    @property
+    def id(self) -> str:
+        return make_id(self.name)
+
+
+def make_id(name: str) -> str:
+    """Returns the catalogue's id for a path below `models/`: `author/My Model` becomes `author-my-model`."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+
+
+def find_own_models(models_dir: Path) -> Iterator[OwnModel | UnusableModel]:
+    """Yields everything in the folder that is a model, or looks as if it should be one, in the order of its names."""
+    if models_dir.is_dir():
+        yield from _look_into(models_dir, name="", depth=0)
+
+
+def _look_into(folder: Path, *, name: str, depth: int) -> Iterator[OwnModel | UnusableModel]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        yield _tell(
+            name or folder.name,
+            ModelError(f"{folder} cannot be read: {error.strerror}.", advice="Check who may read it, then look again."),
+        )
+        return
+    is_empty = True
+    for entry in entries:
+        if entry.name.startswith((".", "__")):
+            continue
+        path, below = Path(entry.path), f"{name}/{entry.name}".removeprefix("/")
+        if not entry.is_dir():
+            found = _read_file(path, below)
+        elif (path / INDEX).exists():
+            found = [read_own_model(path, below)]
+        elif (problem := _find_headless(path)) is not None:
+            found = [_tell(below, problem)]
+        elif depth == 0 and (match := _HUB_FOLDER.fullmatch(entry.name)) and (path / "snapshots").is_dir():
+            found = _read_hub_folder(path / "snapshots", match[1].replace("--", "/"))
+        else:
+            found = _look_into(path, name=below, depth=depth + 1) if depth + 1 < MAX_DEPTH else ()
+        for one in found:
+            is_empty = False
+            yield one
+    if is_empty and depth == 1:
+        yield _tell(name, ModelError("There is nothing in it that looks like a model.", advice=_WHOLE))
+
+
+def _read_hub_folder(snapshots: Path, name: str) -> Iterator[OwnModel | UnusableModel]:
+    folders = sorted(folder for folder in snapshots.iterdir() if folder.is_dir())
+    for folder in folders:
+        yield read_own_model(folder, name if len(folders) == 1 else f"{name}/{folder.name[:8]}")
+
+
+def read_own_model(folder: Path, name: str) -> OwnModel | UnusableModel:
+    """Reads a folder that should hold a model; whatever its files hold, they end nothing but this one model."""
+    try:
+        return _read_checkpoint(folder, name)
+    except ModelError as error:
+        return _tell(name, error)
+    except Exception as error:  # a family's rules meet whatever people's configs hold
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, FileNotFoundError) and error.filename:
+            reason = f"{os.path.relpath(error.filename, folder)} is not there"
+        elif not isinstance(error, OSError | ValueError | KeyError | TypeError):
+            log.exception("the model folder %s", folder)
+        return _tell(
+            name,
+            ModelError(
+                f"{folder} is not a complete diffusers checkpoint: {reason}.",
+                advice="Wait if its download is under way; else copy the whole folder that save_pretrained() wrote, or "
+                "remove it.",
+            ),
+        )
+
+
+def _read_checkpoint(folder: Path, name: str) -> OwnModel:
+    index: Mapping[str, Any] = json.loads((folder / INDEX).read_text("utf-8"))
+    pipeline_class = index["_class_name"]
+    for family, traits in list_traits():
+        if pipeline_class in traits.unsupported:
+            raise _refuse(traits.unsupported[pipeline_class])
+        if pipeline_class in traits.pipeline_classes and traits.read_local is not None:
+            try:
+                likeness = traits.read_local(folder, index)
+            except Unsupported as found:
+                raise _refuse(str(found)) from found
+            text_length = index.get("_max_sequence_length")
+            return OwnModel(
+                name=name,
+                folder=folder,
+                family=family,
+                likeness=likeness,
+                scheduler_config=_read_scheduler(folder),
+                text_length=None if text_length is None else int(text_length),
+                lacking=_find_lacking(folder, name, index),
+            )
+    raise ModelError(
+        f"Its pipeline {pipeline_class} is of no family that runs here.",
+        advice=f"Use a checkpoint for {name_families()}.",
+    )
+
+
+def _refuse(kind: str) -> ModelError:
+    return ModelError(f"It is {kind}, which no code here runs.", advice=f"Use a checkpoint for {name_families()}.")
+
+
+def _read_scheduler(folder: Path) -> dict[str, Any]:
+    file = folder / "scheduler" / "scheduler_config.json"
+    return dict(json.loads(file.read_text("utf-8"))) if file.exists() else {}
+
+
+def _find_lacking(folder: Path, name: str, index: Mapping[str, Any]) -> dict[str, UnusableModel]:
+    """Maps each component that the index names, and that is not here with all its weights, to the reason."""
+    lacking: dict[str, UnusableModel] = {}
+    for component in (*UNWEIGHTED, *WEIGHTED):
+        if not isinstance(entry := index.get(component), list) or not any(entry):
+            continue
+        try:
+            if not (folder / component).is_dir():
+                raise ModelError(
+                    f"{folder / component} is not there.",
+                    advice="Wait if its download is under way; else copy the whole folder.",
+                )
+            if component in WEIGHTED:
+                check_weights(folder / component)
+        except ModelError as error:
+            lacking[component] = _tell(name, error)
+    return lacking
+
+
+def _find_headless(folder: Path) -> ModelError | None:
+    """Returns what is wrong with a folder that holds parts of a model, but no model_index.json."""
+    if any((folder / component / "config.json").exists() for component in WEIGHTED):
+        return ModelError(
+            "Its model_index.json is not there.",
+            advice="Wait if its download is under way; else copy the whole folder.",
+        )
+    if not (folder / "config.json").exists():
+        return None
+    try:
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        kind = config.get("_class_name") or (config.get("architectures") or ["?"])[0]
+    except (OSError, ValueError, AttributeError, LookupError, TypeError):
+        kind = "?"
+    return ModelError(f"It is a single part of a model ({kind}), or not in diffusers layout.", advice=_WHOLE)
+
+
+def _read_file(file: Path, name: str) -> Iterator[UnusableModel]:
+    """Yields why a file is no model; nothing for files that nobody takes for one."""
+    ending = file.suffix.lower()
+    try:
+        if ending in _UNFINISHED:
+            raise ModelError(
+                "Its download is not finished.", advice="Wait until it is, or start it again; else delete it."
+            )
+        if ending in _ARCHIVES:
+            raise ModelError("It is an archive.", advice=f"Unpack it. {_WHOLE}")
+        if ending == SUFFIX:
+            raise _explain_single_file(file)
+        if ending in _WEIGHTS:
+            raise ModelError(f"{ending} files are not read.", advice=_WHOLE)
+    except ModelError as error:
+        yield _tell(name, error)
+    except OSError as error:
+        reason = ModelError(
+            f"{file} cannot be read: {error.strerror}.", advice="Check who may read it, then look again."
+        )
+        yield _tell(name, reason)
+
+
+def _explain_single_file(file: Path) -> ModelError:
+    names, _ = read_header(file)
+    if find_family(names) is not None:
+        return ModelError("It is a LoRA, not a model.", advice="Put it into the loras folder of the data directory.")
+    kind = next((kind for pattern, kind in _KINDS if any(map(pattern.search, names))), None)
+    if kind == "SDXL":
+        return ModelError(
+            "A single-file checkpoint cannot be used as it is.",
+            advice="Convert it with diffusers into a new folder of models/: "
+            "StableDiffusionXLPipeline.from_single_file(FILE).save_pretrained(FOLDER).",
+        )
+    if kind in ("FLUX.2", "Wan"):
+        return ModelError(
+            f"It holds only the transformer of {kind}.", advice="Use the whole model in diffusers layout, from the hub."
+        )
+    if kind is not None:
+        return _refuse(f"a checkpoint of {kind}")
+    return ModelError("It is a single file of weights, and no checkpoint that is known here.", advice=_WHOLE)
+
+
+def _tell(name: str, error: ModelError) -> UnusableModel:
+    return UnusableModel(name=name, reason=error.detail, advice=error.advice)

@@ -1,0 +1,84 @@
+"""The catalogue follows the data directory while the studio runs: in the app, over REST, and in the worker."""
+
+import itertools
+import shutil
+from dataclasses import replace
+
+import pytest
+from fastapi.testclient import TestClient
+
+from pipelines.catalog import PRESETS_DIR, Catalog, Shape, load_catalog
+from pipelines.errors import ModelError
+from pipelines.stages import ignore_progress
+from studio.api.application import create_api
+from studio.database import Database
+from studio.models import REREAD_S, LiveCatalog, read_catalog
+from studio.settings import Settings
+from studio.worker.loop import Worker
+
+
+def test_it_is_read_again_when_it_is_old_and_not_before() -> None:
+    clock, read = [0.0], list[float]()
+
+    def read_again() -> Catalog:
+        read.append(clock[0])
+        return load_catalog()
+
+    live = LiveCatalog(load_catalog(), read_again, clock=lambda: clock[0])
+    for time_s in (0.0, REREAD_S / 2, REREAD_S, REREAD_S * 1.5, REREAD_S * 2):
+        clock[0] = time_s
+        assert live.now.default.id == "demo-sdxl"
+    assert read == [REREAD_S, REREAD_S * 2]
+
+
+def test_rest_lists_what_arrives_and_why_it_cannot_be_used(settings: Settings, database: Database) -> None:
+    api = create_api(settings, database, load_catalog())
+    ticks = itertools.count(step=REREAD_S)
+    live = LiveCatalog(load_catalog(), lambda: read_catalog(settings), clock=lambda: next(ticks))
+    api.state.studio = replace(api.state.studio, live_catalog=live)
+    folder = settings.models_dir / "author" / "mine"
+    folder.mkdir(parents=True)
+    shutil.copy(PRESETS_DIR / "demo" / "demo-sdxl" / "model_index.json", folder)  # what arrives first of a download
+    with TestClient(api) as client:
+        answer = client.get("/api/v1/models").raise_for_status().json()
+        assert [(one["name"], "unet/config.json is not there" in one["reason"]) for one in answer["unusable"]] == [
+            ("author/mine", True)
+        ]
+        assert client.get("/api/v1/system").json()["unusable"] == answer["unusable"]
+        refused = client.post("/api/v1/jobs", json={"model": "author-mine", "prompt": "x"})
+        assert "cannot be used: " in refused.text
+        shutil.copytree(PRESETS_DIR / "demo" / "demo-sdxl", folder, dirs_exist_ok=True)
+        answer = client.get("/api/v1/models").json()
+        assert answer["models"][-1]["id"] == "author-mine"
+        assert not answer["unusable"]
+        client.post("/api/v1/jobs", json={"model": "author-mine", "prompt": "x"}).raise_for_status()
+
+
+def test_the_worker_reads_it_anew_for_each_job(worker: Worker, settings: Settings) -> None:
+    worker.read_catalog = lambda: read_catalog(settings)
+    with pytest.raises(ModelError, match="no model 'mine'"):
+        worker.find_model("mine")
+    shutil.copytree(PRESETS_DIR / "demo" / "demo-sdxl", settings.models_dir / "mine")
+    assert worker.find_model("mine").path == settings.models_dir / "mine"
+
+
+def test_a_text_encoder_may_lack_its_weights_where_another_machine_has_them(settings: Settings) -> None:
+    folder = settings.models_dir / "mine"
+    shutil.copytree(PRESETS_DIR / "demo" / "demo-flux2", folder)
+    for file in (folder / "text_encoder").glob("*.safetensors"):
+        file.unlink()
+    assert [one.name for one in read_catalog(settings).unusable] == ["mine"]
+    remote = replace(settings, text_encoder_urls={"flux2": "http://127.0.0.1:9"})
+    assert read_catalog(remote).get("mine").path == folder
+
+
+def test_a_model_whose_sizes_have_grown_stays_loaded_and_one_with_other_weights_does_not(worker: Worker) -> None:
+    model = load_catalog().default
+    family, swap = worker.resident.become(model, ignore_progress)
+    assert swap is not None
+    grown = replace(model, shapes=(*model.shapes, Shape(width=64, height=64)))
+    assert worker.resident.become(grown, ignore_progress) == (family, None)
+    assert "64x64" in worker.resident.describe_shapes()
+    other, swap = worker.resident.become(replace(model, variant="fp16"), ignore_progress)
+    assert swap is not None
+    assert other is not family
