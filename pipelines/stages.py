@@ -191,9 +191,10 @@ class Family(Protocol):
         """
         ...
 
-    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[str]:
         """Makes the weights the checkpoint's with exactly these LoRAs merged in; compiles nothing.
 
+        Returns notes for people: what of the files was left out, and what of their scales was read from headers.
         Raises ModelError for a LoRA that is gone or does not fit, and the weights stay as they were. If `on_progress`
         raises Cancelled, or reading fails, the weights must not be used before the next call, which repairs them.
         """

@@ -29,7 +29,7 @@ from pipelines.runtime.programs.compiled import CacheIndex, Programs, counter
 from pipelines.runtime.sampling.chunks import MAX_CHUNK, run_chunks
 from pipelines.runtime.sampling.solver import State
 from pipelines.runtime.weights.components import ComponentLoader
-from pipelines.runtime.weights.lora import Rename
+from pipelines.runtime.weights.lora_spelling import Spell
 from pipelines.runtime.weights.lora_state import LoraState, refuse_on_text_encoder
 from pipelines.sources import fingerprint_programs
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
@@ -105,19 +105,19 @@ class LoadedModel(abc.ABC):
         self._packs = packs
         self._programs = Programs(packs.find)
 
-    def use_loader(self, loader: ComponentLoader, *, modules: Mapping[str, TracedModule], rename: Rename) -> None:
-        """Allows LoRAs to be merged into `modules`, which `loader` has read; `rename` reads the family's LoRA names.
+    def use_loader(self, loader: ComponentLoader, *, modules: Mapping[str, TracedModule], spell: Spell) -> None:
+        """Allows LoRAs to be merged into `modules`, which `loader` has read; `spell` knows the family's LoRA names.
 
         Components are offloaded by the loader's offloader from now on.
         """
         self._offloader = loader.offloader
-        self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, rename=rename)
+        self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, spell=spell)
 
-    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[str]:
         if self._loras is not None:
-            self._loras.become(loras, on_progress=on_progress)
-        else:
-            assert not loras, "a model that was not loaded from files has none to read again"
+            return self._loras.become(loras, on_progress=on_progress)
+        assert not loras, "a model that was not loaded from files has none to read again"
+        return ()
 
     def shape_state(
         self, shape: Shape, references: References | None = None, *, batch_size: int = 1, uses_cfg: bool | None = None

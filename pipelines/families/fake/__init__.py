@@ -107,10 +107,11 @@ class FakeFamily:
     ) -> str:
         return "warm" if name_programs(shape, references) in self._warm else "cold"
 
-    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[str]:
         if tuple(loras) != self._loras:
             on_progress(Progress(phase="loading", detail=f"LoRA {', '.join(lora.ref for lora in loras)}"))
             self._loras = tuple(loras)
+        return ()
 
     def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:  # noqa: ARG002
         """Returns the pictures that denoising will reveal, one per seed of the batch."""

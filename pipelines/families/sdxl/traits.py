@@ -1,14 +1,12 @@
 """How SDXL's checkpoints and LoRAs are recognised."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.families.traits import LORA_PREFIX, Likeness, Traits
-
-_UNET = r"(input_blocks|middle_block|output_blocks|down_blocks|mid_block|up_blocks)"
+from pipelines.families.sdxl.lora_traits import LORA_TRAITS
+from pipelines.families.traits import Likeness, Traits
 
 
 def _read_local(folder: Path, _index: Mapping[str, Any]) -> Likeness:
@@ -22,5 +20,5 @@ TRAITS = Traits(
     title="SDXL",
     pipeline_classes=("StableDiffusionXLPipeline",),
     read_local=_read_local,
-    lora_names=re.compile(rf"^lora_te[12]_|^unet\.|^text_encoder(_2)?\.|^lora_unet_{_UNET}|{LORA_PREFIX}{_UNET}\."),
+    loras=LORA_TRAITS,
 )

@@ -1,12 +1,12 @@
 """How Wan's checkpoints and LoRAs are recognised, and what sets the family apart."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.families.traits import LORA_PREFIX, Likeness, Traits
+from pipelines.families.traits import Likeness, Traits
+from pipelines.families.wan.lora_traits import LORA_TRAITS
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
@@ -24,9 +24,6 @@ TRAITS = Traits(
     title="Wan",
     pipeline_classes=("WanPipeline", "WanImageToVideoPipeline"),
     read_local=_read_local,
-    lora_names=re.compile(
-        rf"{LORA_PREFIX}blocks\.\d+\.(attn[12]|self_attn|cross_attn|ffn)\."
-        r"|^lora_unet_blocks_\d+_(self_attn|cross_attn|ffn)_"
-    ),
+    loras=LORA_TRAITS,
     takes_attention_options=True,
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from pipelines.catalog import Catalog, Model
-from pipelines.loras import LoraFile
+from pipelines.loras import LoraFile, resolve_lora
 
 MAX_NAME_CHARS = 200
 _SUFFIXES = frozenset((".safetensors", ".ckpt", ".gguf", ".sft", ".pt", ".pth", ".bin"))
@@ -45,14 +45,7 @@ def find_lora(name: str, loras: Sequence[LoraFile], model: Model) -> LoraFile | 
     """Finds the LoRA file of this name, with or without extension and folder; prefers one that fits the model."""
     path = PurePosixPath(name[-MAX_NAME_CHARS:].replace("\\", "/"))
     stem = path.name.removesuffix(path.suffix) if path.suffix.lower() in _SUFFIXES else path.name
-    alike = [lora for lora in loras if _join(lora.ref) == _join(stem)]
-    alike.sort(key=lambda lora: (lora.family != model.family, lora.ref != stem))
-    return alike[0] if alike else None
-
-
-def _join(name: str) -> str:
-    """Normalizes a name: programs write a space as - or _; dots stay, because v1.0 is not v10."""
-    return re.sub(r"[\s_-]+", "_", name.casefold())
+    return resolve_lora(str(path.with_name(stem)) if stem else name, loras, family=model.family)
 
 
 def split_sampler(name: str) -> tuple[str, str]:
