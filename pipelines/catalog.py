@@ -19,7 +19,7 @@ from typing import Any, cast
 from pipelines.errors import ModelError
 from pipelines.families import find_traits, list_traits
 from pipelines.families.traits import Traits
-from pipelines.loras import HIGH, LOW, LoraFile, find_loras, list_lora_files
+from pipelines.loras import LoraFile, find_loras, list_lora_files
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
@@ -141,11 +141,6 @@ class Model:
     def has_references(self) -> bool:
         """Returns whether a recipe's images become tokens beside the new picture's, so that programs depend on them."""
         return self.traits.has_references
-
-    @property
-    def experts(self) -> tuple[str, ...]:
-        """Returns the experts that a LoRA may be for, by the noise that they take away; none with one denoiser."""
-        return (HIGH, LOW) if self.guidance_scale_2 is not None else ()
 
     def choose_flow_shift(self, shape: str) -> float | None:
         """Returns the default for a shape: larger pictures are denoised at higher noise levels."""

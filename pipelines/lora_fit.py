@@ -11,12 +11,12 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
 from pipelines.families.traits import Sizes
-from pipelines.loras import LoraFile
+from pipelines.loras import HIGH, LOW, LoraFile
 from pipelines.sources import find_configs
 
 
 def find_misfit(lora: LoraFile, model: Model) -> str:
-    """Returns why the model cannot use this LoRA, as the end of a sentence about it; "" if nothing speaks against it."""
+    """Returns why the model cannot use this LoRA, as a clause about it; "" if nothing speaks against it."""
     if lora.problem:
         return lora.problem
     if lora.family != model.family:
@@ -28,9 +28,9 @@ def find_misfit(lora: LoraFile, model: Model) -> str:
     return ""
 
 
-def fits(lora: LoraFile, model: Model) -> bool:
-    """Returns whether nothing speaks against it."""
-    return not find_misfit(lora, model)
+def list_experts(model: Model) -> tuple[str, ...]:
+    """Returns the experts of a model that a LoRA may be for, by the noise that they take away; none with one."""
+    return (HIGH, LOW) if model.guidance_scale_2 is not None else ()
 
 
 def _measure(model: Model) -> Sizes:

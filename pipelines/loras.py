@@ -22,7 +22,7 @@ from typing import Any
 from pipelines.errors import ModelError
 from pipelines.families import list_traits, name_families
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, Sizes
-from pipelines.lora_names import OTHER_KINDS, measure, name_kind, split_name
+from pipelines.lora_tensors import OTHER_KINDS, measure, name_kind, split_name
 
 SUFFIX = ".safetensors"
 MAX_HEADER_BYTES = 2**24  # a LoRA of every layer of Wan 14B has some 200 KB
@@ -138,7 +138,7 @@ def find_lora_file(ref: str, folder: Path | None) -> Path | None:
         return None
     parent = (folder / place).parent
     try:
-        names = sorted(name for name in os.listdir(parent) if name.lower().endswith(SUFFIX))
+        names = sorted(file.name for file in parent.iterdir() if file.name.lower().endswith(SUFFIX))
     except OSError:
         return None
     return next((parent / name for name in names if name[: -len(SUFFIX)] == place.name), None)
@@ -258,9 +258,7 @@ def _check_tensor(name: str, entry: Any, *, room: int) -> None:
 
 
 def _read_layers(header: Mapping[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Reads the shapes of the parts of each layer; raises _UnusableError for what is no adapter, or of a kind that is
-    not applied here.
-    """
+    """Reads the shapes of each layer's parts; raises _UnusableError for no adapter, or one of an unknown kind."""
     layers: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, entry in header.items():
         kind = next((kind for mark, kind in OTHER_KINDS if mark in name), None)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
-from pipelines.lora_fit import find_misfit
+from pipelines.lora_fit import find_misfit, list_experts
 from pipelines.loras import ADVICE, HIGH, LOW, LoraFile
 
 SCHEMA = 1
@@ -239,7 +239,7 @@ def _find_lora_problem(loras: Sequence[Lora], model: Model, known: Sequence[Lora
     seen: set[tuple[str, str]] = set()
     for lora in loras:
         ref, scale = lora.ref, lora.scale
-        if lora.expert is not None and not model.experts:
+        if lora.expert is not None and not list_experts(model):
             return f"{ref} is for the {lora.expert} expert, and {model.id} has only one; leave the expert out"
         given = {(ref, expert) for expert in lora.experts}
         if seen & given:

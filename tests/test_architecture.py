@@ -53,7 +53,7 @@ LAYERS = (
     ("pipelines.sources",),
     ("pipelines.catalog",),
     ("pipelines.loras",),
-    ("pipelines.lora_names", "pipelines.lora_settings"),
+    ("pipelines.lora_tensors", "pipelines.lora_settings"),
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     tuple(f"pipelines.families.{family}.lora_traits" for family in FAMILIES),

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.lora_names import EMBEDDINGS, OTHER_KINDS, split_name
+from pipelines.lora_tensors import EMBEDDINGS, OTHER_KINDS, split_name
 from pipelines.lora_settings import Settings, read_settings
 from pipelines.loras import HIGH, LOW, TITLE, LoraFile
 from pipelines.runtime.bridge.modules import TracedModule

@@ -24,7 +24,7 @@ from pipelines.runtime.weights.lora_update import (
 )
 
 Parts = Mapping[str, np.ndarray]
-"""Part (pipelines/lora_names.py) -> its fp32 values."""
+"""Part (pipelines/lora_tensors.py) -> its fp32 values."""
 
 WEIGHT, BIAS = "weight", "bias"
 
