@@ -49,6 +49,7 @@ LAYERS = (
     ("pipelines.mesh_text",),
     ("pipelines.batching",),
     ("pipelines.recipe", "pipelines.references", "pipelines.sources"),
+    ("pipelines.prompts",),
     ("pipelines.catalog",),
     ("pipelines.loras",),
     ("pipelines.families",),

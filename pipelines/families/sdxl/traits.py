@@ -23,4 +23,7 @@ TRAITS = Traits(
     pipeline_classes=("StableDiffusionXLPipeline",),
     read_local=_read_local,
     lora_names=re.compile(rf"^lora_te[12]_|^unet\.|^text_encoder(_2)?\.|^lora_unet_{_UNET}|{LORA_PREFIX}{_UNET}\."),
+    tokenizer="clip",
+    reads_weights=True,
+    text_chunks=4,  # 300 word pieces: each number of chunks is a program of its own
 )

@@ -29,4 +29,5 @@ TRAITS = Traits(
         r"|^lora_unet_blocks_\d+_(self_attn|cross_attn|ffn)_"
     ),
     takes_attention_options=True,
+    tokenizer="t5",
 )
