@@ -39,7 +39,8 @@ def generate_together(
 ) -> Outcome:
     """Runs resolved recipes of one kind (batching.py) as one batch; its pixels are in the recipes' order.
 
-    Recipes whose prompts take different numbers of encoder lengths run one group after the other: their programs differ.
+    Recipes whose prompts take different numbers of encoder lengths run one group after the other, as their
+    programs differ.
 
     `encode(n, recipe)` may replace the family's own encoding; if it returns None for a recipe, the others continue, and
     that recipe's pixels are meaningless. Raises as `generate` does.
