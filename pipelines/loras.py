@@ -144,26 +144,6 @@ def find_lora_file(ref: str, folder: Path | None) -> Path | None:
     return next((parent / name for name in names if name[: -len(SUFFIX)] == place.name), None)
 
 
-def resolve_lora(name: str, loras: Iterable[LoraFile], *, family: str = "") -> LoraFile | None:
-    """Returns the LoRA that somebody means by a name: its ref, or the name of its file without folder or suffix.
-
-    Case does not count, nor whether a space is written as - or _; dots do, because v1.0 is not v10. Of several alike
-    one of `family` comes first, then the one that is spelled just so.
-    """
-    wanted = name.strip().replace("\\", "/")
-    wanted = wanted[: -len(SUFFIX) if wanted.lower().endswith(SUFFIX) else None]
-    stem = wanted.rpartition("/")[2]
-    alike = [lora for lora in loras if not lora.problem and _join(lora.ref.rpartition("/")[2]) == _join(stem)]
-    if "/" in wanted and (exact := [lora for lora in alike if _join(lora.ref) == _join(wanted)]):
-        alike = exact
-    alike.sort(key=lambda lora: (lora.family != family, lora.ref != wanted, lora.ref.rpartition("/")[2] != stem))
-    return alike[0] if alike else None
-
-
-def _join(name: str) -> str:
-    return re.sub(r"[\s_-]+", "_", name.casefold())
-
-
 def _walk(folder: Path, depth: int = 0, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
     """Yields the files below a folder, hidden ones left out; links to folders are followed, but never in a circle."""
     try:

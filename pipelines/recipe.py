@@ -16,9 +16,13 @@ from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
 from pipelines.lora_fit import find_misfit, list_experts
 from pipelines.loras import ADVICE, HIGH, LOW, LoraFile
+from pipelines.prompts.lora_names import find_lora
+from pipelines.prompts.lora_tags import list_tags, remove_tags
 
 SCHEMA = 1
-MAX_PROMPT_CHARS = 2000
+MAX_PROMPT_CHARS = (
+    32_000  # OpenAI's limit; an encoder reads far fewer, and what it does not is said (prompts/reading.py)
+)
 MAX_FLOW_SHIFT = 20
 MAX_FPS = 60
 MAX_LORAS = 8
@@ -136,12 +140,52 @@ def carry_over(recipe: Recipe) -> dict[str, Any]:
     return {name: fields[name] for name in MODEL_INDEPENDENT_FIELDS}
 
 
+def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[str]]:
+    """Moves LoRA tags such as `<lora:ink:0.8>` from the prompts to the recipe's LoRAs, where they can be applied.
+
+    Returns the recipe, and a sentence for each tag that was applied or left out; raises RecipeError without a model.
+    """
+    tags = list(list_tags(recipe.prompt))
+    negative_prompt = recipe.negative_prompt and remove_tags(recipe.negative_prompt)
+    if not tags and negative_prompt == recipe.negative_prompt:
+        return recipe, []
+    model, files = _get_model(recipe, catalog), catalog.find_loras()
+    loras = list(recipe.loras)
+    given = {lora.ref: lora for lora in loras}
+    notes: list[str] = []
+    for tag in tags:
+        name, file = tag.name[:80], find_lora(tag.name, files, model)
+        if file is None:
+            notes.append(f"LoRA {name} is not here: its tag is left out.")
+        elif file.family != model.family:
+            notes.append(f"LoRA {name} is for another model than {model.title}: its tag is left out.")
+        elif file.ref in given:
+            notes.append(f"LoRA {name} is applied once, at {given[file.ref].scale:g}.")
+        elif not abs(tag.weight) <= MAX_LORA_SCALE:  # also catches nan
+            notes.append(
+                f"LoRA {name} has no weight from {-MAX_LORA_SCALE:g} to {MAX_LORA_SCALE:g}: its tag is left out."
+            )
+        elif len(loras) == MAX_LORAS:
+            notes.append(f"LoRA {name} is one too many, at most {MAX_LORAS} are applied: its tag is left out.")
+        else:
+            given[file.ref] = Lora(ref=file.ref, scale=tag.weight)
+            loras.append(given[file.ref])
+            notes.append(f"LoRA {file.ref} is applied at {tag.weight:g}, as its tag in the prompt says.")
+    notes += [
+        f"LoRA {tag.name[:80]} stands in the negative prompt: its tag is left out."
+        for tag in list_tags(recipe.negative_prompt or "")
+    ]
+    changes = {"prompt": remove_tags(recipe.prompt), "negative_prompt": negative_prompt, "loras": (*loras,)}
+    return recipe.model_copy(update=changes), list(dict.fromkeys(notes))
+
+
 def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
-    """Returns the recipe with all fields set and checked against its model; raises RecipeError, a message per field."""
-    try:
-        model = catalog.get(recipe.model)
-    except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+    """Returns the recipe with all fields set and checked against its model; raises RecipeError, a message per field.
+
+    LoRA tags in the prompt are applied as `take_lora_tags` does, which also says so.
+    """
+    model = _get_model(recipe, catalog)
+    recipe, _ = take_lora_tags(recipe, catalog)
     shape = (recipe.shape or str(model.default_shape)).strip().lower()
     filled = recipe.model_copy(
         update={
@@ -166,6 +210,13 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
     if problems:
         raise RecipeError(problems)
     return filled
+
+
+def _get_model(recipe: Recipe, catalog: Catalog) -> Model:
+    try:
+        return catalog.get(recipe.model)
+    except ModelError as error:
+        raise RecipeError({"model": str(error)}) from error
 
 
 def _choose_second_scale(recipe: Recipe, model: Model) -> float | None:

@@ -166,6 +166,7 @@ class Family(Protocol):
         batch_size: int,
         uses_cfg: bool,
         references: References | None = None,
+        text_chunks: int = 1,
         stage: str | None = None,
         on_progress: OnProgress,
     ) -> float:
@@ -183,7 +184,13 @@ class Family(Protocol):
         ...
 
     def shape_state(
-        self, shape: Shape, references: References | None = None, *, batch_size: int = 1, uses_cfg: bool | None = None
+        self,
+        shape: Shape,
+        references: References | None = None,
+        text_chunks: int = 1,
+        *,
+        batch_size: int = 1,
+        uses_cfg: bool | None = None,
     ) -> str:
         """Returns `warm` (in memory), `disk` (in the compilation cache or a pack) or `cold` (must be compiled).
 
@@ -204,6 +211,10 @@ class Family(Protocol):
         """Returns the prompt's embeddings; calls `on_progress` while it waits for another machine."""
         ...
 
+    def count_text_chunks(self, recipe: Recipe) -> int:
+        """Returns how many encoder lengths the recipe's prompts take (`Traits.text_chunks`): programs depend on it."""
+        ...
+
     def denoise(
         self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
     ) -> Any:
@@ -217,7 +228,7 @@ class Family(Protocol):
         """Returns pixels as uint8 (B, height, width, 3), or (B, F, height, width, 3) for video."""
         ...
 
-    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+    def embedding_shapes(self, text_chunks: int = 1) -> dict[str, tuple[int, ...]]:
         """Maps name -> shape of the embeddings that `denoise` takes; stage files are checked against it."""
         ...
 

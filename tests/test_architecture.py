@@ -50,6 +50,7 @@ LAYERS = (
     ("pipelines.batching",),
     ("pipelines.recipe", "pipelines.references"),
     ("pipelines.lora_fit",),
+    ("pipelines.prompts",),
     ("pipelines.sources",),
     ("pipelines.catalog",),
     ("pipelines.loras",),

@@ -15,6 +15,7 @@ from pipelines.errors import RecipeError
 from pipelines.files.metadata import make_png_chunks
 from pipelines.files.video import write_mp4
 from pipelines.generate import find_references, generate, uses_cfg
+from pipelines.prompts.reading import list_notes
 from pipelines.recipe import Recipe
 from pipelines.stages import Family, OnProgress, Outcome
 
@@ -70,7 +71,7 @@ def make(
     place = options.DataDirectory(data_dir=data_dir)
     if remote_encoder and text_encoder_url is None:
         raise RecipeError({"remote_encoder": "needs --remote_url http://host:port too"})
-    recipe = options.make_recipe(
+    recipe, notes = options.make_recipe_with_notes(
         place.catalog,
         {
             "model": model,
@@ -112,6 +113,7 @@ def make(
             verify_weights=verify_weights,
             keep_layouts=keep_layouts,
         )
+        notes += list_notes(family.model, recipe.prompt, recipe.negative_prompt)  # the tokenizer is here by now
         if warmup_steps:
             warmup = recipe.model_copy(update={"steps": warmup_steps})
             generate(family, warmup, on_progress=on_progress)
@@ -130,6 +132,7 @@ def make(
                 "revision": outcome.revision,
                 "shape": recipe.shape,
                 "seed": recipe.seed,
+                "notes": notes,
                 "compiles": outcome.compiles,
                 "timings": outcome.timings.to_json(),
             }
@@ -137,6 +140,8 @@ def make(
         return
     for file in files:
         typer.echo(file)
+    for note in notes:
+        typer.echo(note, err=True)
     typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
 
 

@@ -17,7 +17,7 @@ from pipelines.errors import RecipeError
 from pipelines.families import name_families
 from pipelines.loras import SUFFIX, LoraFile, read_lora
 from pipelines.mesh_text import check_mesh
-from pipelines.recipe import Recipe, read_recipe, resolve
+from pipelines.recipe import Recipe, read_recipe, resolve, take_lora_tags
 
 DataDir = Annotated[
     Path,
@@ -186,13 +186,23 @@ def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
 
 
 def make_recipe(catalog: Catalog, fields: dict[str, Any]) -> Recipe:
-    """Makes a resolved recipe from the given options; raises RecipeError.
+    """Makes a resolved recipe from the given options, and says what LoRA tags in its prompt do; raises RecipeError."""
+    recipe, notes = make_recipe_with_notes(catalog, fields)
+    for note in notes:
+        typer.echo(note, err=True)
+    return recipe
+
+
+def make_recipe_with_notes(catalog: Catalog, fields: dict[str, Any]) -> tuple[Recipe, list[str]]:
+    """Makes a resolved recipe, and a sentence for each LoRA tag in its prompt; raises RecipeError.
 
     Only here may LoRAs be files anywhere: whoever types a path on the command line can read the file anyway.
     """
     recipe = read_recipe({name: value for name, value in fields.items() if value is not None})
     refs = [lora.ref for lora in recipe.loras if Path(lora.ref).is_absolute()]
-    return resolve(recipe, replace(catalog, own_loras=tuple(map(_read_own_lora, refs))))
+    catalog = replace(catalog, own_loras=tuple(map(_read_own_lora, refs)))
+    recipe, notes = take_lora_tags(recipe, catalog)
+    return resolve(recipe, catalog), notes
 
 
 def _read_own_lora(ref: str) -> LoraFile:

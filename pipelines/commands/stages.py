@@ -127,7 +127,10 @@ def denoise(
         is_silent=as_json,
     )
     embeddings = stage_files.read_tensors(
-        input_dir / stage_files.EMBEDDINGS_FILE, family.embedding_shapes(), model_id=recipe.model, stage="encode"
+        input_dir / stage_files.EMBEDDINGS_FILE,
+        family.embedding_shapes(family.count_text_chunks(recipe)),
+        model_id=recipe.model,
+        stage="encode",
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
         family.apply_loras(recipe.loras, on_progress=on_progress)
@@ -223,6 +226,7 @@ def _load(
             batch_size=recipe.batch_size,
             uses_cfg=uses_cfg(recipe),
             references=find_references(family.model, recipe) if stage == "denoise" else None,  # the only one with files
+            text_chunks=family.count_text_chunks(recipe),
             on_progress=on_progress,
         )
     return family

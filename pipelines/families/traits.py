@@ -59,7 +59,8 @@ class Traits:
     `has_references`: a recipe's pictures are extra tokens beside the new one's, so programs differ
     by their number and size. `has_remote_encoder`: another machine may encode its prompts. `takes_attention_options`:
     its tokens have one order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an
-    input of the model.
+    input of the model. `tokenizer` is the kind of its text encoder's first tokenizer (prompts/pieces.py), "" if it has
+    none; `reads_weights`: (word:1.2) weighs a word; `text_chunks`: a long prompt is read as up to this many texts.
     """
 
     title: str
@@ -70,3 +71,6 @@ class Traits:
     has_remote_encoder: bool = False
     takes_attention_options: bool = False
     takes_distilled_guidance: bool = False
+    tokenizer: str = ""
+    reads_weights: bool = False
+    text_chunks: int = 1

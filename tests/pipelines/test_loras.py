@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
-from pipelines.loras import find_family, find_loras, get_lora, list_lora_files, read_lora, resolve_lora
+from pipelines.loras import find_family, find_loras, get_lora, list_lora_files, read_lora
 
 WAN = "diffusion_model.blocks.0.self_attn.q.lora_down.weight"
 BAD_LENGTH = (2**40).to_bytes(8, "little") + b"{}"
@@ -188,25 +188,6 @@ def test_the_header_says_it_where_the_name_does_not(write: Callable[..., Path], 
 def test_the_kind_of_adapter_is_told(write: Callable[..., Path], tmp_path: Path, tensor: str, kind: str) -> None:
     write("a", f"transformer.blocks.0.attn1.to_q.{tensor}")
     assert [lora.kind for lora in find_loras(tmp_path)] == [kind]
-
-
-@pytest.mark.parametrize(
-    ("name", "ref"),
-    [
-        ("Ink Wash", "ink_wash"),
-        ("wan/ink-wash.SafeTensors", "wan/ink-wash"),
-        ("elsewhere\\ink-wash.safetensors", "wan/ink-wash"),
-        ("v1.0", "sdxl/v1.0"),
-        ("v10", None),
-        ("", None),
-    ],
-)
-def test_a_name_finds_its_file(write: Callable[..., Path], tmp_path: Path, name: str, ref: str | None) -> None:
-    for one in ("ink_wash", "wan/ink-wash", "wan/v1.0"):
-        write(one, WAN)
-    write("sdxl/v1.0", "unet.mid_block.x.lora_A.weight")
-    found = resolve_lora(name, find_loras(tmp_path), family="sdxl")
-    assert (None if found is None else found.ref) == ref
 
 
 @pytest.mark.parametrize(

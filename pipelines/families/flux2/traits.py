@@ -24,4 +24,5 @@ TRAITS = Traits(
     has_references=True,
     has_remote_encoder=True,  # language models of 3 to 17 billion parameters are worth a machine of their own
     takes_distilled_guidance=True,
+    tokenizer="chat",
 )

@@ -21,4 +21,7 @@ TRAITS = Traits(
     pipeline_classes=("StableDiffusionXLPipeline",),
     read_local=_read_local,
     loras=LORA_TRAITS,
+    tokenizer="clip",
+    reads_weights=True,
+    text_chunks=4,  # 300 word pieces: each number of chunks is a program of its own
 )

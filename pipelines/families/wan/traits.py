@@ -26,4 +26,5 @@ TRAITS = Traits(
     read_local=_read_local,
     loras=LORA_TRAITS,
     takes_attention_options=True,
+    tokenizer="t5",
 )

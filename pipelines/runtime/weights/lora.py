@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.lora_tensors import EMBEDDINGS, OTHER_KINDS, split_name
 from pipelines.lora_settings import Settings, read_settings
+from pipelines.lora_tensors import EMBEDDINGS, OTHER_KINDS, split_name
 from pipelines.loras import HIGH, LOW, TITLE, LoraFile
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.weights.lora_build import HalfError, MisfitError, Parts, build, deal_out, find_rank

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.recipe import Recipe
-from studio.library.foreign.bounded import shorten
+from studio.library.foreign.bounded import Fields, shorten
 
 NO_COUNTERPART = "has no counterpart here"
 MAX_LISTED = 40
@@ -78,6 +78,11 @@ class ReadRecipe:
             "unusable": [vars(one) for one in self.unusable],
             "notes": list(self.notes),
         }
+
+
+def list_odd(fields: Fields) -> list[Unusable]:
+    """Returns one entry for each field that could not be read."""
+    return [Unusable(*odd) for odd in fields.odd][:MAX_LISTED]
 
 
 def list_unused(values: dict[str, Any], why: str = NO_COUNTERPART) -> list[Unusable]:
