@@ -64,7 +64,7 @@ def generate_together(
     timings.compile_s = warm_first(stage="encode")
 
     clock = time.perf_counter()
-    family.apply_loras(recipe.loras, on_progress=on_progress)
+    notes = family.apply_loras(recipe.loras, on_progress=on_progress)
     timings.load_s += time.perf_counter() - clock
 
     others = family.count_compiling()
@@ -96,7 +96,7 @@ def generate_together(
         for one, made in zip(recipes, pixels, strict=True)
     ]
     whole = rows[0] if len(rows) == 1 else np.concatenate(rows)
-    return Outcome(pixels=whole, timings=timings, compiles=compiles, revision=family.revision)
+    return Outcome(pixels=whole, timings=timings, compiles=compiles, revision=family.revision, notes=tuple(notes))
 
 
 def _make(

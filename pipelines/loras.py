@@ -131,12 +131,9 @@ def get_lora(ref: str, folder: Path | None) -> LoraFile:
 def find_lora_file(ref: str, folder: Path | None) -> Path | None:
     """Returns the file that a ref names, below the folder unless it is an absolute path; None where there is none."""
     place = Path(ref)
-    if place.is_absolute():
-        file = Path(f"{ref}{SUFFIX}")
-        return file if file.is_file() else None
-    if folder is None or ".." in place.parts:
+    if not place.is_absolute() and (folder is None or ".." in place.parts):
         return None
-    parent = (folder / place).parent
+    parent = ((folder or Path()) / place).parent
     try:
         names = sorted(file.name for file in parent.iterdir() if file.name.lower().endswith(SUFFIX))
     except OSError:

@@ -135,7 +135,7 @@ class Timings:
 class Outcome:
     """The result of a generation: uint8 pixels, seconds, the number of compiled programs, and the weights' revision.
 
-    Pixels are (B, height, width, 3), or (B, F, height, width, 3) for video.
+    Pixels are (B, height, width, 3), or (B, F, height, width, 3) for video. `notes` say what was left out or guessed.
     """
 
     pixels: np.ndarray
@@ -143,6 +143,7 @@ class Outcome:
     compiles: int
     revision: str
     facts: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 class Family(Protocol):

@@ -121,6 +121,7 @@ def make(
             outcome = generate(family, recipe, on_progress=on_progress)
         else:
             outcome = _generate_traced(family, recipe, profile, on_progress=on_progress)
+    notes += outcome.notes
     made = recipe.made_with(outcome.revision)
     files = save_outputs(outcome.pixels, made, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
     if as_json:
@@ -182,7 +183,10 @@ def save_outputs(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
     Of input pictures and LoRAs the recipe keeps only the names, not their paths on this machine.
     """
     images = tuple(Path(image).name for image in recipe.images)
-    loras = tuple(lora.model_copy(update={"ref": Path(lora.ref).name}) for lora in recipe.loras)
+    loras = tuple(
+        lora.model_copy(update={"ref": Path(lora.ref).name}) if Path(lora.ref).is_absolute() else lora
+        for lora in recipe.loras
+    )
     recipe = recipe.model_copy(update={"images": images, "loras": loras})
     output.parent.mkdir(parents=True, exist_ok=True)
     files = []

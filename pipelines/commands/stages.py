@@ -63,7 +63,8 @@ def encode(
         is_silent=as_json,
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
-        family.apply_loras(recipe.loras, on_progress=on_progress)
+        notes = family.apply_loras(recipe.loras, on_progress=on_progress)
+    options.tell(notes)
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
     stage_files.write_tensors(file, embeddings, model_id=model)
@@ -133,8 +134,9 @@ def denoise(
         stage="encode",
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
-        family.apply_loras(recipe.loras, on_progress=on_progress)
+        notes = family.apply_loras(recipe.loras, on_progress=on_progress)
         latents = family.denoise(recipe, embeddings, on_progress=on_progress)
+    options.tell(notes)
     target = output_dir or input_dir
     file = target / stage_files.LATENTS_FILE
     kept = np.asarray(latents)[: recipe.batch_size]

@@ -61,7 +61,7 @@ def save(
         compiles=outcome.compiles,
         revision=outcome.revision,
         measured=measured,
-        notes=list_notes(family.model, job.recipe.prompt, job.recipe.negative_prompt),
+        notes=[*outcome.notes, *list_notes(family.model, job.recipe.prompt, job.recipe.negative_prompt)],
     )
     desk.finish(job, made)
 

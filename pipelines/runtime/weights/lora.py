@@ -111,7 +111,10 @@ def read_updates(
             updates.setdefault(target, {}).update(reader.build(target, places[target], factor=factor, scale=scale))
     if not updates:
         raise _unreadable(file, "it holds nothing that this model could use")
-    return Reading(updates=updates, notes=tuple(_write_notes(file, model, contents, strangers, factors)))
+    notes = [*_write_notes(file, model, contents, strangers, factors)]
+    if expert is None and spellings.experts and file.expert:
+        notes.append(f"LoRA {file.ref}: it goes to the {file.expert}-noise expert only, as its file says.")
+    return Reading(updates=updates, notes=tuple(notes))
 
 
 def _choose_components(
