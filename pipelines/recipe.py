@@ -159,6 +159,8 @@ def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[str]]
             notes.append(f"LoRA {name} is not here: its tag is left out.")
         elif file.family != model.family:
             notes.append(f"LoRA {name} is for another model than {model.title}: its tag is left out.")
+        elif misfit := find_misfit(file, model):
+            notes.append(f"LoRA {name} is left out: {misfit}.")
         elif file.ref in given:
             notes.append(f"LoRA {name} is applied once, at {given[file.ref].scale:g}.")
         elif not abs(tag.weight) <= MAX_LORA_SCALE:  # also catches nan

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import RecipeError
+from pipelines.lora_fit import find_misfit, list_experts
 from pipelines.prompts.lora_names import find_lora
 from pipelines.prompts.lora_tags import list_tags, remove_tags
 from pipelines.prompts.reading import list_notes
@@ -118,7 +119,9 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
         "model": model.id,
         "shape": shape,
         "images": images,
-        "loras": _choose_loras([FoundLora(one.ref, one.scale) for one in recipe.loras], catalog, model, remarks),
+        "loras": _choose_loras(
+            [FoundLora(one.ref, one.scale, expert=one.expert) for one in recipe.loras], catalog, model, remarks
+        ),
         "prompt": _cut(recipe.prompt, "prompt", remarks),
         "negative_prompt": recipe.negative_prompt and _cut(recipe.negative_prompt, "negative prompt", remarks),
     }
@@ -182,22 +185,28 @@ def _write_prompt(found: Found, remarks: _Remarks) -> str:
 
 def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, remarks: _Remarks) -> tuple[Lora, ...]:
     """Chooses the LoRAs that exist here and fit the model, each once, with the file's weight."""
-    known = {lora.name: lora for lora in wanted}  # a program may list a LoRA twice, as tag and as setting
-    files, chosen = catalog.find_loras() if known else (), dict[str, Lora]()
+    # A program may list a LoRA twice, as tag and as setting; ours may name it for each expert.
+    known = {(lora.name, lora.expert): lora for lora in wanted}
+    files, chosen = catalog.find_loras() if known else (), dict[tuple[str, str | None], Lora]()
     for lora in list(known.values())[:MAX_LOOKED_FOR]:
         file = find_lora(lora.name, files, model)
         scale = 1.0 if lora.weight is None else lora.weight
+        expert = lora.expert if list_experts(model) else None
         what = f"LoRA {shorten(lora.name)}"
         if file is None:
             remarks.drop(what, "is not among the LoRAs here")
         elif file.family != model.family:
             remarks.drop(what, f"is for another model than {model.title}")
+        elif misfit := find_misfit(file, model):
+            remarks.drop(what, misfit)
         elif not abs(scale) <= MAX_LORA_SCALE:  # also catches nan
             remarks.drop(what, f"has no weight from {-MAX_LORA_SCALE:g} to {MAX_LORA_SCALE:g}")
-        elif len(chosen) == MAX_LORAS and file.ref not in chosen:
+        elif len(chosen) == MAX_LORAS and (file.ref, expert) not in chosen:
             remarks.drop(what, f"at most {MAX_LORAS} are used at a time")
-        elif file.ref not in chosen:
-            chosen[file.ref] = Lora(ref=file.ref, scale=scale)
+        elif (file.ref, expert) not in chosen:
+            chosen[file.ref, expert] = Lora(ref=file.ref, scale=scale, expert=expert)
+            if lora.expert != expert:
+                remarks.notes.append(f"{what} is applied as a whole: {model.title} has no experts.")
             if lora.text_weight not in (None, scale):
                 remarks.notes.append(f"{what} has one weight here, {scale:g}, for picture and words alike.")
     return tuple(chosen.values())

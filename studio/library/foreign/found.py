@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.recipe import Recipe
+from pipelines.recipe import LoraExpert, Recipe
 from studio.library.foreign.bounded import Fields, shorten
 
 NO_COUNTERPART = "has no counterpart here"
@@ -22,12 +22,13 @@ class Unusable:
 class FoundLora:
     """A LoRA by the program's own name for its file; None stands for what the file does not say.
 
-    `text_weight` is the text encoder's weight, if the program stores it separately.
+    `text_weight` is the text encoder's weight, if the program stores it separately; `expert` is our own recipes'.
     """
 
     name: str
     weight: float | None = None
     text_weight: float | None = None
+    expert: LoraExpert | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
