@@ -1,4 +1,4 @@
-"""`python -m pipelines`: models, generate, encode, denoise, decode, plan, compile, train, bench, encoder-server.
+"""`python -m pipelines`: models, loras, generate, encode, denoise, decode, plan, compile, train, bench, encoder-server.
 
 Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; problems
 outside the program (a gated model, a damaged file) end with exit code 1 and one line as well.
@@ -10,7 +10,7 @@ import sys
 import typer
 from typer.main import get_command
 
-from pipelines.commands import compile, encoder_server, generate, models, old_flags, plan, stages, train
+from pipelines.commands import compile, encoder_server, generate, loras, models, old_flags, plan, stages, train
 from pipelines.commands.bench import compare, load, swap
 from pipelines.errors import LumeshError, MeshError, RecipeError
 
@@ -25,6 +25,7 @@ app = typer.Typer(
     },
 )
 app.command("models")(models.show_models)
+app.command("loras")(loras.show_loras)
 app.command("generate")(generate.make)
 app.command("encode")(stages.encode)
 app.command("denoise")(stages.denoise)

@@ -19,6 +19,11 @@ def find_kind(recipe: Recipe) -> Hashable:
     return None if recipe.images else recipe.model_copy(update=_OWN).model_dump_json()
 
 
+def group_by(lengths: Sequence[int]) -> list[list[int]]:
+    """Groups the recipes' numbers by the length of their prompts, the first recipe's group first."""
+    return [[n for n, own in enumerate(lengths) if own == length] for length in dict.fromkeys(lengths)]
+
+
 def join(recipes: Sequence[Recipe]) -> Recipe:
     """Returns one recipe for the outputs of all recipes, which are of one kind; prompt and seed are the first one's."""
     return recipes[0].model_copy(update={"batch_size": sum(recipe.batch_size for recipe in recipes)})

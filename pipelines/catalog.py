@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from pipelines.catalog_entries import change, check_entry, make_entry_type, read_entries, read_fields
 from pipelines.errors import ModelError
 from pipelines.families import FAMILIES
-from pipelines.loras import LoraFile, find_loras
+from pipelines.loras import LoraFile, find_loras, list_lora_files
 from pipelines.model import VIDEO_STRIDE as VIDEO_STRIDE
 from pipelines.model import AttentionOptions as AttentionOptions
 from pipelines.model import Model, Shape
@@ -91,6 +91,10 @@ class Catalog:
     def find_loras(self) -> tuple[LoraFile, ...]:
         """Lists the LoRAs that recipes may name, reading the folder anew."""
         return self.own_loras + (find_loras(self.loras_dir) if self.loras_dir is not None else ())
+
+    def list_lora_files(self) -> tuple[LoraFile, ...]:
+        """Lists all files of the folder, also those that cannot be used, with the reason."""
+        return self.own_loras + (list_lora_files(self.loras_dir) if self.loras_dir is not None else ())
 
     @property
     def default(self) -> Model:

@@ -8,20 +8,25 @@ field. After `resolve`, every field is set and trusted.
 import math
 import secrets
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
-from pipelines.loras import ADVICE, LoraFile
+from pipelines.lora_fit import find_misfit, list_experts
+from pipelines.loras import ADVICE, HIGH, LOW, LoraFile
+from pipelines.prompts.lora_names import find_lora
+from pipelines.prompts.lora_tags import list_tags, remove_tags
 
 SCHEMA = 1
-MAX_PROMPT_CHARS = 2000
+MAX_PROMPT_CHARS = (
+    32_000  # OpenAI's limit; an encoder reads far fewer, and what it does not is said (prompts/reading.py)
+)
 MAX_FLOW_SHIFT = 20
 MAX_FPS = 60
 MAX_LORAS = 8
-MAX_LORA_SCALE = 4.0
+MAX_LORA_SCALE = 20.0  # sliders are meant for up to 10 or so
 MAX_NAMED = 20  # in a message
 # Far beyond any field's own limit. It makes pydantic check every text, and so refuse unpaired surrogates, which JSON
 # can contain but UTF-8 cannot encode.
@@ -39,12 +44,25 @@ MODEL_INDEPENDENT_FIELDS = ("prompt", "seed", "batch_size", "images")
 MAX_SEED = 2**32 - 1  # numpy's and most user interfaces' limit; torch itself takes 64 bits
 
 
+LoraExpert = Literal["high", "low", "both"]
+
+
 class Lora(BaseModel):
-    """A low-rank adapter and how strongly it applies."""
+    """A low-rank adapter and how strongly it applies.
+
+    Of a model with two experts `expert` is the one that it goes to, the one for high noise or the one for low noise;
+    None: the one that the file names, or both. For a strength of each expert's own it is given twice, once for each.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=MAX_TEXT_CHARS)
     ref: str
     scale: float = 1.0
+    expert: LoraExpert | None = Field(default=None, exclude_if=lambda expert: expert is None)
+
+    @property
+    def experts(self) -> frozenset[str]:
+        """Returns the experts that it may change."""
+        return frozenset((self.expert,)) if self.expert in (HIGH, LOW) else frozenset((HIGH, LOW))
 
 
 class Recipe(BaseModel):
@@ -122,12 +140,54 @@ def carry_over(recipe: Recipe) -> dict[str, Any]:
     return {name: fields[name] for name in MODEL_INDEPENDENT_FIELDS}
 
 
+def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[str]]:
+    """Moves LoRA tags such as `<lora:ink:0.8>` from the prompts to the recipe's LoRAs, where they can be applied.
+
+    Returns the recipe, and a sentence for each tag that was applied or left out; raises RecipeError without a model.
+    """
+    tags = list(list_tags(recipe.prompt))
+    negative_prompt = recipe.negative_prompt and remove_tags(recipe.negative_prompt)
+    if not tags and negative_prompt == recipe.negative_prompt:
+        return recipe, []
+    model, files = _get_model(recipe, catalog), catalog.find_loras()
+    loras = list(recipe.loras)
+    given = {lora.ref: lora for lora in loras}
+    notes: list[str] = []
+    for tag in tags:
+        name, file = tag.name[:80], find_lora(tag.name, files, model)
+        if file is None:
+            notes.append(f"LoRA {name} is not here: its tag is left out.")
+        elif file.family != model.family:
+            notes.append(f"LoRA {name} is for another model than {model.title}: its tag is left out.")
+        elif misfit := find_misfit(file, model):
+            notes.append(f"LoRA {name} is left out: {misfit}.")
+        elif file.ref in given:
+            notes.append(f"LoRA {name} is applied once, at {given[file.ref].scale:g}.")
+        elif not abs(tag.weight) <= MAX_LORA_SCALE:  # also catches nan
+            notes.append(
+                f"LoRA {name} has no weight from {-MAX_LORA_SCALE:g} to {MAX_LORA_SCALE:g}: its tag is left out."
+            )
+        elif len(loras) == MAX_LORAS:
+            notes.append(f"LoRA {name} is one too many, at most {MAX_LORAS} are applied: its tag is left out.")
+        else:
+            given[file.ref] = Lora(ref=file.ref, scale=tag.weight)
+            loras.append(given[file.ref])
+            notes.append(f"LoRA {file.ref} is applied at {tag.weight:g}, as its tag in the prompt says.")
+    notes += [
+        f"LoRA {tag.name[:80]} stands in the negative prompt: its tag is left out."
+        for tag in list_tags(recipe.negative_prompt or "")
+    ]
+    changes = {"prompt": remove_tags(recipe.prompt), "negative_prompt": negative_prompt, "loras": (*loras,)}
+    return recipe.model_copy(update=changes), list(dict.fromkeys(notes))
+
+
 def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
-    """Returns the recipe with all fields set and checked against its model; raises RecipeError, a message per field."""
-    try:
-        model = catalog.get(recipe.model)
-    except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+    """Returns the recipe with all fields set and checked against its model; raises RecipeError, a message per field.
+
+    LoRA tags in the prompt are applied as `take_lora_tags` does, which also says so.
+    """
+    model = _get_model(recipe, catalog)
+    recipe, _ = take_lora_tags(recipe, catalog)
     shape = (recipe.shape or str(model.default_shape)).strip().lower()
     filled = recipe.model_copy(
         update={
@@ -148,11 +208,18 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
         }
     )
     problems = _find_problems(filled, model)
-    if filled.loras and (problem := _find_lora_problem(filled.loras, model, catalog.find_loras())):
+    if filled.loras and (problem := _find_lora_problem(filled.loras, model, catalog.list_lora_files())):
         problems["loras"] = problem
     if problems:
         raise RecipeError(problems)
     return filled
+
+
+def _get_model(recipe: Recipe, catalog: Catalog) -> Model:
+    try:
+        return catalog.get(recipe.model)
+    except ModelError as error:
+        raise RecipeError({"model": str(error)}) from error
 
 
 def _choose_second_scale(recipe: Recipe, model: Model) -> float | None:
@@ -220,20 +287,27 @@ def _find_lora_problem(loras: Sequence[Lora], model: Model, known: Sequence[Lora
     """Returns the first reason why the model cannot use these LoRAs, "" if there is none."""
     if len(loras) > MAX_LORAS:
         return f"{len(loras)} given; at most {MAX_LORAS} are allowed"
-    family_of = {file.ref: file.family for file in known}
-    fitting = [ref for ref, family in family_of.items() if family == model.family]
+    files = {file.ref: file for file in known}
+    fitting = [ref for ref, file in files.items() if not find_misfit(file, model)]
     named = ", ".join(fitting[:MAX_NAMED] + ["..."] * (len(fitting) > MAX_NAMED)) or "none yet"
-    seen: set[str] = set()
-    for ref, scale in ((lora.ref, lora.scale) for lora in loras):
-        if ref in seen:
+    seen: set[tuple[str, str]] = set()
+    for lora in loras:
+        ref, scale = lora.ref, lora.scale
+        if lora.expert is not None and not list_experts(model):
+            return f"{ref} is for the {lora.expert} expert, and {model.id} has only one; leave the expert out"
+        given = {(ref, expert) for expert in lora.experts}
+        if seen & given:
             return f"{ref} is given twice; give it once, with the scales added"
-        seen.add(ref)
+        seen |= given
         if not (math.isfinite(scale) and abs(scale) <= MAX_LORA_SCALE):
             return f"{ref} has a scale of {scale}; allowed: {-MAX_LORA_SCALE} to {MAX_LORA_SCALE}"
-        if ref not in family_of:
+        if ref not in files:
             return f"there is no LoRA {ref[:80]!r} here. {ADVICE} Those that fit {model.id}: {named}"
-        if family_of[ref] != model.family:
-            return f"{ref} is for {family_of[ref]} models, not for {model.id}. Those that fit: {named}"
+        file = files[ref]
+        if file.family and file.family != model.family:
+            return f"{ref} is for {file.family} models, not for {model.id}. Those that fit: {named}"
+        if misfit := find_misfit(file, model):
+            return f"{ref} cannot be used: {misfit}. Those that fit: {named}"
     return ""
 
 

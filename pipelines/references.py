@@ -64,6 +64,10 @@ def choose_programs(entries: Sequence[str], model: Model) -> list[tuple[Shape, R
     return found
 
 
-def name_programs(shape: Shape | str, references: References | None) -> str:
-    """Returns the name for the programs of a shape, shown to people: `512x512`, `512x512 with 2 of 768x512`."""
-    return f"{shape} with {references}" if references else str(shape)
+def name_programs(shape: Shape | str, references: References | None, text_chunks: int = 1) -> str:
+    """Returns the name for the programs of a shape, shown to people: `512x512`, `512x512 with 2 of 768x512`.
+
+    Those for a prompt of several encoder lengths are `512x512 for 2 texts`.
+    """
+    name = f"{shape} with {references}" if references else str(shape)
+    return f"{name} for {text_chunks} texts" if text_chunks > 1 else name

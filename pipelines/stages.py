@@ -135,7 +135,7 @@ class Timings:
 class Outcome:
     """The result of a generation: uint8 pixels, seconds, the number of compiled programs, and the weights' revision.
 
-    Pixels are (B, height, width, 3), or (B, F, height, width, 3) for video.
+    Pixels are (B, height, width, 3), or (B, F, height, width, 3) for video. `notes` say what was left out or guessed.
     """
 
     pixels: np.ndarray
@@ -143,6 +143,7 @@ class Outcome:
     compiles: int
     revision: str
     facts: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 class Family(Protocol):
@@ -166,6 +167,7 @@ class Family(Protocol):
         batch_size: int,
         uses_cfg: bool,
         references: References | None = None,
+        text_chunks: int = 1,
         stage: str | None = None,
         on_progress: OnProgress,
     ) -> float:
@@ -183,7 +185,13 @@ class Family(Protocol):
         ...
 
     def shape_state(
-        self, shape: Shape, references: References | None = None, *, batch_size: int = 1, uses_cfg: bool | None = None
+        self,
+        shape: Shape,
+        references: References | None = None,
+        text_chunks: int = 1,
+        *,
+        batch_size: int = 1,
+        uses_cfg: bool | None = None,
     ) -> str:
         """Returns `warm` (in memory), `disk` (in the compilation cache or a pack) or `cold` (must be compiled).
 
@@ -191,9 +199,10 @@ class Family(Protocol):
         """
         ...
 
-    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[str]:
         """Makes the weights the checkpoint's with exactly these LoRAs merged in; compiles nothing.
 
+        Returns notes for people: what of the files was left out, and what of their scales was read from headers.
         Raises ModelError for a LoRA that is gone or does not fit, and the weights stay as they were. If `on_progress`
         raises Cancelled, or reading fails, the weights must not be used before the next call, which repairs them.
         """
@@ -201,6 +210,10 @@ class Family(Protocol):
 
     def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:
         """Returns the prompt's embeddings; calls `on_progress` while it waits for another machine."""
+        ...
+
+    def count_text_chunks(self, recipe: Recipe) -> int:
+        """Returns how many encoder lengths the recipe's prompts take (`Traits.text_chunks`): programs depend on it."""
         ...
 
     def denoise(
@@ -216,7 +229,7 @@ class Family(Protocol):
         """Returns pixels as uint8 (B, height, width, 3), or (B, F, height, width, 3) for video."""
         ...
 
-    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+    def embedding_shapes(self, text_chunks: int = 1) -> dict[str, tuple[int, ...]]:
         """Maps name -> shape of the embeddings that `denoise` takes; stage files are checked against it."""
         ...
 

@@ -9,7 +9,8 @@ Not here: who asks (visit.py), rows (jobs/queue.py), routes (api/routes), expand
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.recipe import Recipe, carry_over, read_recipe, resolve
+from pipelines.prompts.reading import count_chunks, list_notes
+from pipelines.recipe import Recipe, carry_over, read_recipe, resolve, take_lora_tags
 from pipelines.references import name_programs
 from studio.jobs import queue
 from studio.jobs.job import Job
@@ -26,13 +27,16 @@ def prepare(visit: Visit, recipe: Recipe, *, preset: str | None = None, owner: s
     `preset` is the id of the preset that the settings came from; raises NotFoundError when it does not exist. `owner`
     is the owner of the input pictures, if that is not the visitor.
     """
+    recipe, notes = take_lora_tags(recipe, visit.studio.catalog)
     resolved = resolve(recipe, visit.studio.catalog)
     model = visit.studio.catalog.get(resolved.model)
     references = inputs.find_references(visit.database, model, resolved, owner=owner or visit.owner)
+    prompts = resolved.prompt, resolved.negative_prompt
     return Wanted(
         recipe=resolved,
-        programs=name_programs(resolved.parsed_shape, references),
+        programs=name_programs(resolved.parsed_shape, references, count_chunks(model, *prompts)),
         preset=None if preset is None else visit.get_preset(preset).id,
+        notes=[*notes, *list_notes(model, *prompts)],
     )
 
 

@@ -15,6 +15,7 @@ from pipelines.errors import RecipeError
 from pipelines.files.metadata import make_png_chunks
 from pipelines.files.video import write_mp4
 from pipelines.generate import find_references, generate, uses_cfg
+from pipelines.prompts.reading import list_notes
 from pipelines.recipe import Recipe
 from pipelines.stages import Family, OnProgress, Outcome
 
@@ -73,7 +74,7 @@ def make(
     place = options.DataDirectory(data_dir=data_dir)
     if remote_encoder and text_encoder_url is None:
         raise RecipeError({"remote_encoder": "needs --remote_url http://host:port too"})
-    recipe = options.make_recipe(
+    recipe, notes = options.make_recipe_with_notes(
         place.catalog,
         {
             "model": model,
@@ -120,6 +121,7 @@ def make(
             keep_layouts=keep_layouts,
             allow_cpu=allow_cpu,
         )
+        notes += list_notes(family.model, recipe.prompt, recipe.negative_prompt)  # the tokenizer is here by now
         if warmup_steps:
             warmup = recipe.model_copy(update={"steps": warmup_steps})
             generate(family, warmup, on_progress=on_progress)
@@ -127,6 +129,7 @@ def make(
             outcome = generate(family, recipe, on_progress=on_progress)
         else:
             outcome = _generate_traced(family, recipe, profile, on_progress=on_progress)
+    notes += outcome.notes
     made = recipe.made_with(outcome.revision)
     files = save_outputs(outcome.pixels, made, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
     if as_json:
@@ -138,6 +141,7 @@ def make(
                 "revision": outcome.revision,
                 "shape": recipe.shape,
                 "seed": recipe.seed,
+                "notes": notes,
                 "compiles": outcome.compiles,
                 "timings": outcome.timings.to_json(),
             }
@@ -145,6 +149,8 @@ def make(
         return
     for file in files:
         typer.echo(file)
+    for note in notes:
+        typer.echo(note, err=True)
     typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
 
 
@@ -185,7 +191,10 @@ def save_outputs(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
     Of input pictures and LoRAs the recipe keeps only the names, not their paths on this machine.
     """
     images = tuple(Path(image).name for image in recipe.images)
-    loras = tuple(lora.model_copy(update={"ref": Path(lora.ref).name}) for lora in recipe.loras)
+    loras = tuple(
+        lora.model_copy(update={"ref": Path(lora.ref).name}) if Path(lora.ref).is_absolute() else lora
+        for lora in recipe.loras
+    )
     recipe = recipe.model_copy(update={"images": images, "loras": loras})
     output.parent.mkdir(parents=True, exist_ok=True)
     files = []

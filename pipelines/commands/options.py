@@ -14,10 +14,9 @@ import typer
 
 from pipelines.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, read_data_dir
 from pipelines.errors import RecipeError
-from pipelines.families import name_families
-from pipelines.loras import SUFFIX, LoraFile, read_lora
+from pipelines.loras import SUFFIX, LoraFile, find_lora_file, inspect_lora
 from pipelines.mesh_text import check_mesh
-from pipelines.recipe import Recipe, read_recipe, resolve
+from pipelines.recipe import Recipe, read_recipe, resolve, take_lora_tags
 
 DataDir = Annotated[
     Path,
@@ -82,9 +81,9 @@ Loras = Annotated[
     list[str] | None,
     typer.Option(
         "--lora",
-        metavar="REF[:SCALE]",
+        metavar="REF[:SCALE][@high|@low|@both]",
         help="LoRA of the data directory's loras folder, or a .safetensors file; give it again for more. A scale of 0 "
-        "leaves it out.",
+        "leaves it out. Of a model with two experts @high and @low name the one that it changes.",
     ),
 ]
 PackPaths = Annotated[
@@ -231,41 +230,65 @@ def tell_changes(before: Model, after: Model) -> None:
 
 
 def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
-    """Parses `REF[:SCALE]` into a recipe's LoRAs; a file elsewhere is named by its whole path without the suffix."""
+    """Parses `REF[:SCALE][@EXPERT]` into a recipe's LoRAs.
+
+    A file elsewhere is named by its whole path without the suffix.
+    """
     if not given:
         return None
     loras: list[dict[str, Any]] = []
     for text in given:
+        expert: dict[str, str] = {}
+        chosen = re.fullmatch(r"(.+)@(high|low|both)", text, re.IGNORECASE)
+        if chosen is not None:
+            text, expert = chosen[1], {"expert": chosen[2].lower()}
         match = re.fullmatch(r"(.+):([-+.\w]+)", text)
         ref, scale = text, 1.0
         if match is not None:
             with contextlib.suppress(ValueError):
                 ref, scale = match[1], float(match[2])
         file = Path(ref)
-        if file.suffix == SUFFIX:
-            is_elsewhere = len(file.parts) > 1 or file.is_file()
-            ref = str(file.resolve().with_suffix("")) if is_elsewhere else file.stem
-        loras.append({"ref": ref, "scale": scale})
+        if file.suffix.lower() == SUFFIX:
+            is_elsewhere = file.is_file() or file.is_absolute() or ref.startswith(".")
+            ref = str(file.resolve().with_suffix("")) if is_elsewhere else file.with_suffix("").as_posix()
+        loras.append({"ref": ref, "scale": scale, **expert})
     return loras
 
 
 def make_recipe(catalog: Catalog, fields: dict[str, Any]) -> Recipe:
-    """Makes a resolved recipe from the given options; raises RecipeError.
+    """Makes a resolved recipe from the given options, and says what LoRA tags in its prompt do; raises RecipeError."""
+    recipe, notes = make_recipe_with_notes(catalog, fields)
+    for note in notes:
+        typer.echo(note, err=True)
+    return recipe
+
+
+def make_recipe_with_notes(catalog: Catalog, fields: dict[str, Any]) -> tuple[Recipe, list[str]]:
+    """Makes a resolved recipe, and a sentence for each LoRA tag in its prompt; raises RecipeError.
 
     Only here may LoRAs be files anywhere: whoever types a path on the command line can read the file anyway.
     """
     recipe = read_recipe({name: value for name, value in fields.items() if value is not None})
     refs = [lora.ref for lora in recipe.loras if Path(lora.ref).is_absolute()]
-    return resolve(recipe, replace(catalog, own_loras=tuple(map(_read_own_lora, refs))))
+    catalog = replace(catalog, own_loras=tuple(map(_read_own_lora, refs)))
+    recipe, notes = take_lora_tags(recipe, catalog)
+    return resolve(recipe, catalog), notes
 
 
 def _read_own_lora(ref: str) -> LoraFile:
-    file = Path(f"{ref}{SUFFIX}")
-    lora = read_lora(file)
-    if lora is None:
-        reason = f"is no LoRA for {name_families()}" if file.is_file() else "is not there"
-        raise RecipeError({"loras": f"{file} {reason}"})
-    return replace(lora, ref=ref)
+    file = find_lora_file(ref, None)
+    if file is None:
+        raise RecipeError({"loras": f"{ref}{SUFFIX} is not there"})
+    lora = inspect_lora(file, ref=ref)
+    if lora.problem:
+        raise RecipeError({"loras": f"{file} cannot be used: {lora.problem}"})
+    return lora
+
+
+def tell(notes: Sequence[str]) -> None:
+    """Prints notes on stderr, beside what a command prints for scripts."""
+    for note in notes:
+        typer.echo(note, err=True)
 
 
 def print_json(value: Any) -> None:

@@ -103,7 +103,8 @@ def encode(
         is_silent=as_json,
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
-        family.apply_loras(recipe.loras, on_progress=on_progress)
+        notes = family.apply_loras(recipe.loras, on_progress=on_progress)
+    options.tell(notes)
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
     stage_files.write_tensors(file, embeddings, model_id=recipe.model)
@@ -182,16 +183,17 @@ def denoise(
     )
     embeddings = stage_files.read_tensors(
         input_dir / stage_files.EMBEDDINGS_FILE,
-        family.embedding_shapes(),
+        family.embedding_shapes(family.count_text_chunks(recipe)),
         model_id=recipe.model,
         repo=model.repo,
         stage="encode",
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
-        family.apply_loras(recipe.loras, on_progress=on_progress)
+        notes = family.apply_loras(recipe.loras, on_progress=on_progress)
         if warmup_steps:
             family.denoise(recipe.model_copy(update={"steps": warmup_steps}), embeddings, on_progress=on_progress)
         latents = family.denoise(recipe, embeddings, on_progress=on_progress)
+    options.tell(notes)
     target = output_dir or input_dir
     file = target / stage_files.LATENTS_FILE
     kept = np.asarray(latents)[: recipe.batch_size]
@@ -295,6 +297,7 @@ def _load(
             batch_size=recipe.batch_size,
             uses_cfg=uses_cfg(recipe),
             references=find_references(family.model, recipe) if stage == "denoise" else None,  # the only one with files
+            text_chunks=family.count_text_chunks(recipe),
             on_progress=on_progress,
         )
     return family

@@ -29,7 +29,7 @@ from pipelines.runtime.programs.compiled import CacheIndex, Programs, counter
 from pipelines.runtime.sampling.chunks import MAX_CHUNK, run_chunks
 from pipelines.runtime.sampling.solver import State
 from pipelines.runtime.weights.components import ComponentLoader
-from pipelines.runtime.weights.lora import Rename
+from pipelines.runtime.weights.lora_spelling import Spell
 from pipelines.runtime.weights.lora_state import LoraState, refuse_on_text_encoder
 from pipelines.sources import fingerprint_programs
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
@@ -82,11 +82,15 @@ class LoadedModel(abc.ABC):
         batch_size: int,
         uses_cfg: bool,
         references: References | None = None,
+        text_chunks: int = 1,
         stage: str | None = None,
         on_progress: OnProgress,
     ) -> float:
-        layout = self._choose_layout(shape, batch_size, uses_cfg=uses_cfg, references=references)
-        return self._warm(layout, title=name_programs(shape, references), stage=stage, on_progress=on_progress)
+        layout = self._choose_layout(
+            shape, batch_size, uses_cfg=uses_cfg, references=references, text_chunks=text_chunks
+        )
+        title = name_programs(shape, references, text_chunks)
+        return self._warm(layout, title=title, stage=stage, on_progress=on_progress)
 
     def make_many_at_once(self) -> None:
         """Makes programs compute as many outputs as take no longer than one. Call it before anything is warm."""
@@ -105,25 +109,31 @@ class LoadedModel(abc.ABC):
         self._packs = packs
         self._programs = Programs(packs.find)
 
-    def use_loader(self, loader: ComponentLoader, *, modules: Mapping[str, TracedModule], rename: Rename) -> None:
-        """Allows LoRAs to be merged into `modules`, which `loader` has read; `rename` reads the family's LoRA names.
+    def use_loader(self, loader: ComponentLoader, *, modules: Mapping[str, TracedModule], spell: Spell) -> None:
+        """Allows LoRAs to be merged into `modules`, which `loader` has read; `spell` knows the family's LoRA names.
 
         Components are offloaded by the loader's offloader from now on.
         """
         self._offloader = loader.offloader
-        self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, rename=rename)
+        self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, spell=spell)
 
-    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[str]:
         if self._loras is not None:
-            self._loras.become(loras, on_progress=on_progress)
-        else:
-            assert not loras, "a model that was not loaded from files has none to read again"
+            return self._loras.become(loras, on_progress=on_progress)
+        assert not loras, "a model that was not loaded from files has none to read again"
+        return ()
 
     def shape_state(
-        self, shape: Shape, references: References | None = None, *, batch_size: int = 1, uses_cfg: bool | None = None
+        self,
+        shape: Shape,
+        references: References | None = None,
+        text_chunks: int = 1,
+        *,
+        batch_size: int = 1,
+        uses_cfg: bool | None = None,
     ) -> str:
         uses_cfg = self.model.guidance_scale > 1 if uses_cfg is None else uses_cfg
-        layout = self._lay_out(shape, batch_size, uses_cfg=uses_cfg, references=references)
+        layout = self._lay_out(shape, batch_size, uses_cfg=uses_cfg, references=references, text_chunks=text_chunks)
         keys = (layout.denoise_key, layout.decode_key)
         if all(self._programs.has(*key) for key in keys):
             return "warm"
@@ -142,11 +152,14 @@ class LoadedModel(abc.ABC):
             refuse_on_text_encoder(touching)
             encode = functools.partial(
                 self.remote_encoder.encode,
-                shapes=self.embedding_shapes(),
+                shapes=self.embedding_shapes(self.count_text_chunks(recipe)),
                 on_wait=lambda: on_progress(Progress(phase="encoding", total=1)),
             )
         key = (recipe.prompt, recipe.negative_prompt, touching)
         return self._embeddings.get(key, lambda: encode(recipe))
+
+    def count_text_chunks(self, recipe: Recipe) -> int:  # noqa: ARG002 - one, but for families with chunks
+        return 1
 
     def decode(self, recipe: Recipe, latents: Any) -> np.ndarray:
         layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
@@ -166,7 +179,7 @@ class LoadedModel(abc.ABC):
         gc.collect()
 
     @abc.abstractmethod
-    def embedding_shapes(self) -> dict[str, tuple[int, ...]]: ...
+    def embedding_shapes(self, text_chunks: int = 1) -> dict[str, tuple[int, ...]]: ...
 
     @abc.abstractmethod
     def _encode(self, recipe: Recipe) -> Embeddings: ...
@@ -174,19 +187,37 @@ class LoadedModel(abc.ABC):
     @abc.abstractmethod
     def _draw_preview(self, layout: Any, x0: jax.Array, /) -> np.ndarray: ...
 
-    def _lay_out(self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None) -> Any:
+    def _lay_out(
+        self,
+        shape: Shape,
+        batch_size: int,
+        *,
+        uses_cfg: bool,
+        references: References | None = None,
+        text_chunks: int = 1,
+    ) -> Any:
         count = max(batch_size, self.outputs_at_once)
-        return self.programs.lay_out(self.parts, shape, batch_size=count, uses_cfg=uses_cfg, references=references)
+        longer = {"text_chunks": text_chunks} if text_chunks > 1 else {}  # only families with chunks take it
+        return self.programs.lay_out(
+            self.parts, shape, batch_size=count, uses_cfg=uses_cfg, references=references, **longer
+        )
 
     def _choose_layout(
-        self, shape: Shape, batch_size: int, *, uses_cfg: bool, references: References | None = None
+        self,
+        shape: Shape,
+        batch_size: int,
+        *,
+        uses_cfg: bool,
+        references: References | None = None,
+        text_chunks: int = 1,
     ) -> Any:
         """Picks the program with one forward pass per step if guidance is off, unless only the guided one is warm.
 
         At a scale of 1 the guided program gives the same output and costs a second forward pass, but no compilation.
         """
         single, guided = (
-            self._lay_out(shape, batch_size, uses_cfg=value, references=references) for value in (False, True)
+            self._lay_out(shape, batch_size, uses_cfg=value, references=references, text_chunks=text_chunks)
+            for value in (False, True)
         )
         is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
         return guided if uses_cfg or (is_guided_warm and not is_single_warm) else single

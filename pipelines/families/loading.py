@@ -18,7 +18,6 @@ from pipelines.families.base import LoadedModel
 from pipelines.families.parts import CheckpointParts
 from pipelines.families.protocol import FamilyPrograms
 from pipelines.families.traits import Traits
-from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices import mesh as meshes
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.weights import hub
@@ -30,7 +29,7 @@ from pipelines.runtime.weights.components import (
     read_json,
     told_as_incomplete,
 )
-from pipelines.runtime.weights.lora import Rename
+from pipelines.runtime.weights.lora_spelling import Spell
 from pipelines.sources import find_configs
 from pipelines.stages import STAGES, OnProgress
 
@@ -73,9 +72,8 @@ class CheckpointArchitecture:
     """An `Architecture` (protocol.py) whose checkpoints are folders in diffusers layout.
 
     Every checkpoint has `components`, some also have `further_components`; `stages_of` says which stages need a
-    component's weights. LoRAs are merged into the `adaptable` components, whose modules `make_rename` takes to return
-    the function that reads LoRA names. `limit_text(model, tokenizer's own limit)` is how many tokens a prompt gets, as
-    in diffusers.
+    component's weights. LoRAs are merged into the `adaptable` components; `spell` knows how trainers name their
+    layers. `limit_text(model, tokenizer's own limit)` is how many tokens a prompt gets, as in diffusers.
     """
 
     traits: Traits
@@ -86,7 +84,7 @@ class CheckpointArchitecture:
     programs: FamilyPrograms
     loaded_class: Callable[..., LoadedModel]
     build_parts: BuildParts
-    make_rename: Callable[[Mapping[str, TracedModule]], Rename]
+    spell: Spell
     read_tokenizers: Callable[[Path], tuple[Any, ...]] = read_tokenizer
     limit_text: Callable[[Model, int], int] = lambda _model, length: length
     choose_sizes: Callable[[Model, int], dict[str, int]] = lambda _model, count: meshes.choose_sizes(count)
@@ -142,7 +140,7 @@ class CheckpointArchitecture:
         )
         loaded = self.loaded_class(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
         adaptable = {name: parts.modules[name] for name in self.adaptable if name in parts.modules}
-        loaded.use_loader(loader, modules=adaptable, rename=self.make_rename(adaptable))
+        loaded.use_loader(loader, modules=adaptable, spell=self.spell)
         loaded.revision = hub.find_revision(folder)
         return loaded
 

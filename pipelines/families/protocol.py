@@ -56,7 +56,10 @@ class FamilyPrograms(Protocol):
     def lay_out(
         self, parts: Any, shape: Shape, *, batch_size: int, uses_cfg: bool, references: References | None = None
     ) -> Any:
-        """Returns the placement of one run's arrays on the mesh: a `Layout` (layout.py), or one like it."""
+        """Returns the placement of one run's arrays on the mesh: a `Layout` (layout.py), or one like it.
+
+        Only a family whose traits have `text_chunks` is asked with `text_chunks`, for more than one.
+        """
         ...
 
     def list_programs(self, parts: Any, layout: Any) -> Sequence[Any]:

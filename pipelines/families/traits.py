@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 # Prefixes that trainers put before a transformer's tensor names in a LoRA.
-LORA_PREFIX = r"^(transformer\.|transformer_2\.|diffusion_model\.|base_model\.model\.)?"
+LORA_PREFIX = (
+    r"^(transformer\.|transformer_2\.|(model\.)?diffusion_model\.|base_model\.model\.(transformer\.|unet\.)?)?"
+)
+# The same of trainers that write _ for the dots of a name.
+LORA_STEM = r"^(lora_unet_+|lora_transformer_(2_)?|lycoris_)"
 
 _NOTHING = re.compile(r"(?!)")
 
@@ -38,25 +42,50 @@ Raises OSError, KeyError or ValueError if it is incomplete, Unsupported if no co
 """
 
 
+Sizes = Mapping[str, int]
+"""What a size is called -> its value, such as the width of a transformer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraTraits:
+    """What can be told of a family's LoRAs from the header of a file.
+
+    `names` matches tensors' names of the family. `measure_layers(layer -> its rows and columns)` finds the sizes of the
+    model that a LoRA was made for, `measure_model(folder of configs)` those of a model: where both know a size, it must
+    be the same. `find_expert(text)` reads for which of a model's two experts (`high`, `low` noise) a file of this name
+    is, "" for both.
+    """
+
+    names: re.Pattern[str] = _NOTHING
+    measure_layers: Callable[[Mapping[str, tuple[int, int]]], Sizes] = lambda _layers: {}
+    measure_model: Callable[[Path], Sizes] = lambda _folder: {}
+    find_expert: Callable[[str], str] = lambda _text: ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Traits:
     """The facts about one family that are shown to people, or that code needs before loading it.
 
     `pipeline_classes` are diffusers' class names from model_index.json; `unsupported` maps those of the family's
-    relatives that no code here runs to what they are, for people. `lora_names` matches the names of tensors in
-    the family's LoRAs. `has_references`: a recipe's pictures are extra tokens beside the new one's, so programs differ
-    by their number and size. `has_remote_encoder`: another machine may encode its prompts. `takes_attention_options`:
-    its tokens have one order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an
-    input of the model. `has_fixed_text_length`: its text encoders read as many tokens as their tokenizers say.
+    relatives that no code here runs to what they are, for people. `loras` is what their headers tell of LoRAs.
+    `has_references`: a recipe's pictures are extra tokens beside the new one's, so programs differ by their number and
+    size. `has_remote_encoder`: another machine may encode its prompts. `takes_attention_options`: its tokens have one
+    order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an input of the model.
+    `has_fixed_text_length`: its text encoders read as many tokens as their tokenizers say. `tokenizer` is the kind of
+    its text encoder's first tokenizer (prompts/pieces.py), "" if it has none; `reads_weights`: (word:1.2) weighs a
+    word; `text_chunks`: a long prompt is read as up to this many texts.
     """
 
     title: str
     pipeline_classes: tuple[str, ...] = ()
     unsupported: Mapping[str, str] = field(default_factory=dict[str, str])
     read_local: ReadLocal | None = None
-    lora_names: re.Pattern[str] = _NOTHING
+    loras: LoraTraits = LoraTraits()
     has_references: bool = False
     has_remote_encoder: bool = False
     takes_attention_options: bool = False
     takes_distilled_guidance: bool = False
     has_fixed_text_length: bool = False
+    tokenizer: str = ""
+    reads_weights: bool = False
+    text_chunks: int = 1

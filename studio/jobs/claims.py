@@ -7,6 +7,7 @@ notices instead of overwriting newer state. Ending or requeueing a worker's jobs
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from pipelines.recipe import Recipe
@@ -149,8 +150,12 @@ def finish(
     timings: dict[str, Any],
     compiles: int,
     revision: str,
+    notes: Sequence[str] = (),
 ) -> Job | None:
-    """Marks a job as done, in the transaction that stores its outputs; None when the claim was lost: store nothing."""
+    """Marks a job as done, in the transaction that stores its outputs; None when the claim was lost: store nothing.
+
+    `notes` join those that the job was queued with.
+    """
     return end(
         tx,
         job,
@@ -159,6 +164,7 @@ def finish(
         timings=json.dumps(timings),
         compiles=compiles,
         revision=revision,
+        notes=json.dumps(list(dict.fromkeys((*job.notes, *notes)))),
     )
 
 

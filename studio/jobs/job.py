@@ -83,6 +83,8 @@ class Job:
     (pipelines/references.py). `revision` names the weights that made its outputs, if there are any. `chip_seconds` and
     `cost_usd` are updated at the end of each attempt (cost.py).
 
+    `notes` are sentences on what of the recipe is not followed, such as words that the text encoder does not read.
+
     `kind` selects the runner (worker/runners). `worker` is the worker that holds the job or held it to its end;
     `attempt` counts how often it was claimed. Both together are the claim, which every write for a running job names.
     """
@@ -119,6 +121,7 @@ class Job:
     is_cleared: bool
     chip_seconds: float
     cost_usd: float | None
+    notes: list[str]
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "Job":
@@ -156,6 +159,7 @@ class Job:
             is_cleared=bool(row["is_cleared"]),
             chip_seconds=row["chip_seconds"],
             cost_usd=row["cost_usd"],
+            notes=json.loads(row["notes"]),
         )
 
     @property

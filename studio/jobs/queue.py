@@ -44,13 +44,15 @@ class DiskFullError(LumeshError):
 class Wanted:
     """A job to queue: a resolved recipe, the programs it needs (library/inputs.py), and the preset it came from.
 
-    `kind` selects the runner; kinds other than pictures name programs of their own.
+    `kind` selects the runner; kinds other than pictures name programs of their own. `notes` say what of the request is
+    not followed as it stands.
     """
 
     recipe: Recipe
     programs: str
     preset: str | None = None
     kind: str = GENERATE
+    notes: Sequence[str] = ()
 
 
 def submit(
@@ -120,11 +122,12 @@ def edit(database: Database, job_id: str, wanted: Wanted) -> None:
     recipe = wanted.recipe
     with database.write() as tx:
         row = tx.execute(
-            "UPDATE jobs SET recipe = ?, model = ?, shape = ?, steps = ?, programs = ? WHERE id = ? AND state = ? "
+            "UPDATE jobs SET recipe = ?, model = ?, shape = ?, steps = ?, programs = ?, notes = ? "
+            "WHERE id = ? AND state = ? "
             "RETURNING *",
             (
                 *(json.dumps(recipe.to_json()), recipe.model, recipe.shape, recipe.denoising_steps, wanted.programs),
-                *(job_id, JobState.QUEUED),
+                *(json.dumps(list(wanted.notes)), job_id, JobState.QUEUED),
             ),
         ).fetchone()
         if row is None:
@@ -215,7 +218,7 @@ def _insert(tx: Transaction, wanted: Wanted, *, owner: str) -> Job:
     recipe, now = wanted.recipe, time.time()
     row = tx.execute(
         "INSERT INTO jobs (id, kind, owner, state, recipe, model, shape, created_at, queued_at, position, steps, "
-        "programs, preset) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
+        "programs, preset, notes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
         (
             secrets.token_hex(5),
             wanted.kind,
@@ -230,6 +233,7 @@ def _insert(tx: Transaction, wanted: Wanted, *, owner: str) -> Job:
             recipe.denoising_steps,
             wanted.programs,
             wanted.preset,
+            json.dumps(list(wanted.notes)),
         ),
     ).fetchone()
     job = Job.from_row(row)

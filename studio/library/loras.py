@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipelines.errors import LumeshError
-from pipelines.loras import SUFFIX, LoraFile, find_loras, read_lora
+from pipelines.families import name_families
+from pipelines.loras import SUFFIX, LoraFile, find_lora_file, inspect_lora, list_lora_files, read_lora
 
 MAX_BYTES = 4_000_000_000  # the largest known ones, for Wan 14B at rank 256, with a margin
 MAX_NAME_CHARS = 120
+MAX_NAME_BYTES = 200  # file systems take 255, with the suffix
 TORN_S = 24 * 3600.0  # after this long an upload is certainly dead
-_NAME = re.compile(r"\w[\w .,+()&'\[\]-]*")
+# What a file name should not have anywhere: folders, drives, and what systems and command lines read as something else.
+_UNSAFE = re.compile(r'[/\\:*?"<>|]')
 
 
 class LoraError(LumeshError):
@@ -47,13 +50,21 @@ class LoraNameTakenError(LoraError):
     status = 409
 
 
-def read_name(name: str) -> str:
-    """Returns the name that recipes will use; raises LoraError for one that is not a plain file name."""
-    ref = name.strip().removesuffix(SUFFIX).strip()
-    if len(ref) > MAX_NAME_CHARS or not _NAME.fullmatch(ref):
+def clean_name(name: str) -> str:
+    """Returns the name that recipes will use: a plain file name, whatever an upload is called; never a path.
+
+    Raises LoraError for a name of which nothing is left.
+    """
+    ref = name.strip()
+    ref = ref[: -len(SUFFIX) if ref.lower().endswith(SUFFIX) else None]
+    ref = "".join(letter if letter.isprintable() else " " for letter in _UNSAFE.sub("_", ref))
+    ref = " ".join(ref.split()).lstrip("._-~ ")[:MAX_NAME_CHARS]
+    while len(ref.encode()) > MAX_NAME_BYTES:
+        ref = ref[:-1]
+    ref = ref.rstrip(". ")
+    if not ref:
         raise LoraError(
-            f"{name[:MAX_NAME_CHARS]!r} cannot name a LoRA.",
-            advice=f"Use up to {MAX_NAME_CHARS} letters, digits, spaces, - and _; it begins with a letter or digit.",
+            f"{name[:MAX_NAME_CHARS]!r} cannot name a LoRA.", advice="Give the file a name with a letter or a digit."
         )
     return ref
 
@@ -79,14 +90,18 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
     """Renames an uploaded file if it is a LoRA for a family here; raises LoraError otherwise."""
     file.flush()
     part = Path(file.name)
-    if read_lora(part) is None:
+    problem = inspect_lora(part).problem
+    if problem:
+        families = name_families()
         raise LoraError(
-            "It is no LoRA of a model family here.",
-            advice=f"A LoRA is a {SUFFIX} file for SDXL, FLUX.2 or Wan; checkpoints and other models' LoRAs are not.",
+            f"This file cannot be used as a LoRA: {problem}.",
+            advice=f"A LoRA is a {SUFFIX} file for {families}; checkpoints and other models' LoRAs are not.",
         )
     os.fsync(file.fileno())
     target = folder / f"{ref}{SUFFIX}"
     try:
+        if find_lora_file(ref, folder) is not None:
+            raise FileExistsError
         target.touch(exist_ok=False)  # reserves the name atomically: only one of two simultaneous uploads succeeds
     except FileExistsError as error:
         raise LoraNameTakenError(
@@ -99,11 +114,12 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
 
 
 def delete(folder: Path, ref: str) -> bool:
-    """Deletes a LoRA; returns False when there is none of this name."""
-    lora = next((one for one in find_loras(folder) if one.ref == ref), None)
-    if lora is not None:
-        lora.path.unlink(missing_ok=True)
-    return lora is not None
+    """Deletes a file of the loras folder, also one of no use; returns False when there is none of this name."""
+    lora = next((one for one in list_lora_files(folder) if one.ref == ref), None)
+    if lora is None or lora.path.is_dir():
+        return False
+    lora.path.unlink(missing_ok=True)
+    return True
 
 
 def _forget_torn(folder: Path, *, before_s: float) -> None:

@@ -21,7 +21,8 @@ from studio.library.files import SavedFile
 class Made:
     """A job's result: files in the outputs folder, and how they were made.
 
-    `measured` is None when another job of the same batch records the batch's timings.
+    `measured` is None when another job of the same batch records the batch's timings. `notes` say what of the recipe
+    was not followed.
     """
 
     files: Sequence[SavedFile]
@@ -31,6 +32,7 @@ class Made:
     compiles: int
     revision: str
     measured: Measured | None
+    notes: Sequence[str] = ()
 
 
 class Desk(Protocol):

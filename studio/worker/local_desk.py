@@ -106,6 +106,7 @@ class LocalDesk:
                 timings=made.timings,
                 compiles=made.compiles,
                 revision=made.revision,
+                notes=made.notes,
             )
 
     def fail(self, job: Job, card: Card) -> None:

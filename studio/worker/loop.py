@@ -125,7 +125,7 @@ class Worker(Bench):
             error = self.explain(problem)
         else:
             if references is not None:
-                self.resident.references.add((shape, references))
+                self.resident.further.add((shape, references, 1))
             self._record_warm(name, warm_s, compiles_before=compiles_before, load_s=None)
         self.announce(WorkerState.READY, "ready", error=error)
         return True

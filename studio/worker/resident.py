@@ -47,8 +47,10 @@ class Resident:
     load: Loader
     find: Finder = lambda _model, _on_progress: None
     family: Family | None = None
-    references: set[tuple[Shape, References]] = field(default_factory=set[tuple[Shape, References]])
-    """Shapes with references that the family was warmed for; there are too many combinations to query each one."""
+    further: set[tuple[Shape, References | None, int]] = field(
+        default_factory=set[tuple[Shape, References | None, int]]
+    )
+    """Shapes with references, or for several texts, that the family was warmed for: too many to query each one."""
     swap: Swap | None = None
     """The last completed switch."""
     clock: Callable[[], float] = time.perf_counter
@@ -70,7 +72,7 @@ class Resident:
             watch(Progress(phase="unloading", detail=self.family.model.title))
             self.family.unload()
             self.family = None
-            self.references.clear()
+            self.further.clear()
         watch.enter("loading")
         self.family = self.load(model, watch)
         return self.family, Swap(model=model.id, previous=previous, cost=_add_up(watch.stop()))
@@ -84,10 +86,10 @@ class Resident:
         return cost
 
     def describe_shapes(self) -> dict[str, str]:
-        """Returns the resident model's shapes as `warm`, `disk` or `cold`, and those warmed with references."""
+        """Returns the resident model's shapes as `warm`, `disk` or `cold`, and those in `further`."""
         if self.family is None:
             return {}
-        known = [(shape, None) for shape in self.family.model.shapes] + sorted(self.references, key=str)
+        known = [(shape, None, 1) for shape in self.family.model.shapes] + sorted(self.further, key=str)
         return {name_programs(*one): self.family.shape_state(*one) for one in known}
 
 

@@ -3,6 +3,7 @@
 import time
 from typing import TypedDict
 
+from pipelines.prompts.reading import list_notes
 from pipelines.stages import Family, Outcome, Progress
 from studio.jobs.costs.estimates import Measured
 from studio.library import files
@@ -60,6 +61,7 @@ def save(
         compiles=outcome.compiles,
         revision=outcome.revision,
         measured=measured,
+        notes=[*outcome.notes, *list_notes(family.model, job.recipe.prompt, job.recipe.negative_prompt)],
     )
     desk.finish(job, made)
 

@@ -77,9 +77,9 @@ def test_loras_are_added_weighed_kept_and_taken_out(open_page: OpenPage, keep: K
 def test_a_weight_that_cannot_be_is_said_at_the_loras(open_page: OpenPage) -> None:
     page = open_page()
     page.locator("#lu-prompt").fill("A red boat")
-    add(page, "pixel").get_by_role("spinbutton").fill("9")
+    add(page, "pixel").get_by_role("spinbutton").fill("21")
     submit(page)
-    expect(page.locator('[data-message="loras"]')).to_contain_text("scale of 9")
+    expect(page.locator('[data-message="loras"]')).to_contain_text("scale of 21")
     expect(page.locator("#lu-loras")).to_have_class(re.compile("lu-wrong"))
 
 

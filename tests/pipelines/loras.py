@@ -55,6 +55,28 @@ def save_tensors(file: Path, tensors: Mapping[str, np.ndarray], **metadata: str)
     save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, file, metadata=metadata or None)
 
 
+def read_deltas(family: Any, ref: str, spell: Any, *components: str) -> dict[str, dict[str, np.ndarray]]:
+    """Reads a LoRA of a loaded model's folder: component -> weight -> what it adds."""
+    from pipelines.loras import get_lora
+    from pipelines.runtime.weights.lora import list_layer_weights, list_layers, read_updates
+
+    places = {component: list_layer_weights(family.parts.modules[component]) for component in components}
+    reading = read_updates(
+        get_lora(ref, family.model.loras_dir),
+        scale=1.0,
+        spellings=spell(list_layers(places)),
+        places=places,
+        model=family.model,
+    )
+    return {
+        component: {
+            name: update.compute(tuple(slice(0, size) for size in places[component][name].shape))  # type: ignore[attr-defined]
+            for name, update in own.items()
+        }
+        for component, own in reading.updates.items()
+    }
+
+
 @contextlib.contextmanager
 def merged_by_hand(pipeline: Any, pairs: Pairs, scale: float) -> Iterator[None]:
     """Inside, the modules of a diffusers pipeline have the pairs in their weights."""

@@ -22,6 +22,7 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.families.fake.landscape import draw_landscape
+from pipelines.prompts.reading import count_chunks
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
 from pipelines.runtime.sampling.pictures import open_picture
@@ -80,11 +81,12 @@ class FakeFamily:
         batch_size: int,  # noqa: ARG002
         uses_cfg: bool,  # noqa: ARG002
         references: References | None = None,
+        text_chunks: int = 1,
         stage: str | None = None,  # noqa: ARG002
         on_progress: OnProgress,
     ) -> float:
         """Takes `compile_s` the first time for each shape and set of references, whatever the batch size."""
-        name = name_programs(shape, references)
+        name = name_programs(shape, references, text_chunks)
         if name in self._warm:
             return 0.0
         started = time.perf_counter()
@@ -101,16 +103,18 @@ class FakeFamily:
         self,
         shape: Shape,
         references: References | None = None,
+        text_chunks: int = 1,
         *,
         batch_size: int = 1,  # noqa: ARG002
         uses_cfg: bool | None = None,  # noqa: ARG002
     ) -> str:
-        return "warm" if name_programs(shape, references) in self._warm else "cold"
+        return "warm" if name_programs(shape, references, text_chunks) in self._warm else "cold"
 
-    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[str]:
         if tuple(loras) != self._loras:
             on_progress(Progress(phase="loading", detail=f"LoRA {', '.join(lora.ref for lora in loras)}"))
             self._loras = tuple(loras)
+        return ()
 
     def encode(self, recipe: Recipe, *, on_progress: OnProgress = ignore_progress) -> Embeddings:  # noqa: ARG002
         """Returns the pictures that denoising will reveal, one per seed of the batch."""
@@ -124,6 +128,9 @@ class FakeFamily:
         ]
         tinted = _colour(_tint(np.stack(pictures), recipe), self._loras)
         return {"prompt_embeds": tinted.transpose(0, 3, 1, 2)}
+
+    def count_text_chunks(self, recipe: Recipe) -> int:
+        return count_chunks(self.model, recipe.prompt, recipe.negative_prompt)
 
     def denoise(
         self,
@@ -153,7 +160,7 @@ class FakeFamily:
     def decode(self, recipe: Recipe, latents_BCHW: np.ndarray) -> np.ndarray:
         return _to_frames(_to_pixels(latents_BCHW), recipe.parsed_shape.frames)
 
-    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+    def embedding_shapes(self, text_chunks: int = 1) -> dict[str, tuple[int, ...]]:  # noqa: ARG002
         return {}  # its embeddings are pictures of any size
 
     def latents_shape(self, shape: Shape) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 from pipelines.families.flux2 import programs
 from pipelines.families.flux2.family import Flux2Family
 from pipelines.families.flux2.load import build_parts, read_variant
-from pipelines.families.flux2.loras import rename
+from pipelines.families.flux2.loras import spell
 from pipelines.families.flux2.parts import COMPONENTS, STAGES_OF
 from pipelines.families.flux2.sharding import choose_sizes
 from pipelines.families.flux2.traits import TRAITS
@@ -29,7 +29,7 @@ ARCHITECTURE = CheckpointArchitecture(
     programs=programs,
     loaded_class=Flux2Family,
     build_parts=build_parts,
-    make_rename=lambda _modules: rename,
+    spell=spell,
     read_tokenizers=_read_tokenizers,
     limit_text=lambda model, _length: model.text_length,
     choose_sizes=choose_sizes,

@@ -78,7 +78,7 @@ class Flux2Family(PreviewedModel):
             on_progress=on_progress,
         )
 
-    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+    def embedding_shapes(self, text_chunks: int = 1) -> dict[str, tuple[int, ...]]:  # noqa: ARG002 - always one
         """Returns the shapes of the embeddings that `denoise` takes, one row each, as in stage files."""
         hidden = (1, self.parts.text_length, self.parts.text_width)
         if self.parts.guidance is Guidance.PAIR:

@@ -1,23 +1,94 @@
-"""LoRAs of FLUX.2's transformer, under the names of diffusers, peft, ai-toolkit, kohya's trainer and the original."""
+"""How trainers name the layers of FLUX.2's transformer in LoRAs: diffusers, peft, ai-toolkit, kohya, the original."""
 
-from typing import cast
+import re
+from collections.abc import Mapping
 
-from diffusers.loaders import Flux2LoraLoaderMixin
+from pipelines.runtime.weights.lora_spelling import Layers, Spellings
 
-from pipelines.loras import LoraFile
-from pipelines.runtime.weights.lora import Tensors
+TRANSFORMER = "transformer"
 
-# Start of a tensor name that its trainer saved without a prefix -> the prefix that diffusers' converter expects.
-_BARE = {
-    "double_blocks.": "diffusion_model.",
-    "single_blocks.": "diffusion_model.",
-    "transformer_blocks.": "transformer.",
-    "single_transformer_blocks.": "transformer.",
+PREFIXES = dict.fromkeys(
+    (
+        "",
+        "transformer.",
+        "diffusion_model.",
+        "model.diffusion_model.",
+        "base_model.model.",
+        "base_model.model.transformer.",
+        "lora_unet_",
+        "lora_transformer_",
+        "lycoris_",
+    ),
+    TRANSFORMER,
+)
+
+# Our layers within a block -> the original's; one of the original's is q, k and v in one.
+_OF_BLOCK = {
+    ("attn.to_q", "attn.to_k", "attn.to_v"): "img_attn.qkv",
+    ("attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj"): "txt_attn.qkv",
+    ("attn.to_out.0",): "img_attn.proj",
+    ("attn.to_add_out",): "txt_attn.proj",
+    ("ff.linear_in",): "img_mlp.0",
+    ("ff.linear_out",): "img_mlp.2",
+    ("ff_context.linear_in",): "txt_mlp.0",
+    ("ff_context.linear_out",): "txt_mlp.2",
+    ("attn.norm_q",): "img_attn.norm.query_norm",
+    ("attn.norm_k",): "img_attn.norm.key_norm",
+    ("attn.norm_added_q",): "txt_attn.norm.query_norm",
+    ("attn.norm_added_k",): "txt_attn.norm.key_norm",
 }
+# diffusers' name of what a LoKr, which cannot be split into factors, changes as one.
+_FUSED = {"img_attn.qkv": "attn.to_qkv", "txt_attn.qkv": "attn.to_added_qkv"}
+_OF_SINGLE_BLOCK = {
+    "attn.to_qkv_mlp_proj": "linear1",
+    "attn.to_out": "linear2",
+    "attn.norm_q": "norm.query_norm",
+    "attn.norm_k": "norm.key_norm",
+}
+_OTHERS = {
+    "x_embedder": "img_in",
+    "context_embedder": "txt_in",
+    "time_guidance_embed.timestep_embedder.linear_1": "time_in.in_layer",
+    "time_guidance_embed.timestep_embedder.linear_2": "time_in.out_layer",
+    "time_guidance_embed.guidance_embedder.linear_1": "guidance_in.in_layer",
+    "time_guidance_embed.guidance_embedder.linear_2": "guidance_in.out_layer",
+    "proj_out": "final_layer.linear",
+    "norm_out.linear": "final_layer.adaLN_modulation.1",
+    "single_stream_modulation.linear": "single_stream_modulation.lin",
+    "double_stream_modulation_img.linear": "double_stream_modulation_img.lin",
+    "double_stream_modulation_txt.linear": "double_stream_modulation_txt.lin",
+}
+_BLOCK = re.compile(r"(single_)?transformer_blocks\.(\d+)\.")
 
 
-def rename(tensors: Tensors, _file: LoraFile) -> Tensors:
-    """See `runtime.lora.Rename`."""
-    prefix = next((to for start, to in _BARE.items() for name in tensors if name.startswith(start)), "")
-    given = {prefix + name: tensor for name, tensor in tensors.items()}
-    return cast(Tensors, Flux2LoraLoaderMixin.lora_state_dict(given))
+def spell(layers: Layers) -> Spellings:
+    """See `runtime.weights.lora_spelling.Spell`."""
+    own = layers[TRANSFORMER]
+    aliases: dict[str, tuple[str, ...]] = {theirs: (ours,) for ours, theirs in _OTHERS.items() if ours in own}
+    for single, number in dict.fromkeys((match[1], match[2]) for layer in own if (match := _BLOCK.match(layer))):
+        aliases |= _spell_single_block(number) if single else _spell_block(number)
+    known = {*own}
+    return Spellings(
+        layers=layers,
+        prefixes=PREFIXES,
+        aliases={TRANSFORMER: {name: found for name, found in aliases.items() if known.issuperset(found)}},
+    )
+
+
+def _spell_single_block(number: str) -> Mapping[str, tuple[str, ...]]:
+    return {
+        f"single_blocks.{number}.{theirs}": (f"single_transformer_blocks.{number}.{ours}",)
+        for ours, theirs in _OF_SINGLE_BLOCK.items()
+    }
+
+
+def _spell_block(number: str) -> Mapping[str, tuple[str, ...]]:
+    aliases: dict[str, tuple[str, ...]] = {}
+    for ours, theirs in _OF_BLOCK.items():
+        found = tuple(f"transformer_blocks.{number}.{layer}" for layer in ours)
+        aliases[f"double_blocks.{number}.{theirs}"] = found
+        if theirs in _FUSED:
+            aliases[f"transformer_blocks.{number}.{_FUSED[theirs]}"] = found
+        if len(ours) == 1:
+            aliases[f"sformer_blocks.{number}.{ours[0]}"] = found  # some programs cut `transformer_blocks` so
+    return aliases

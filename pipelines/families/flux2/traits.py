@@ -1,12 +1,12 @@
 """How FLUX.2's checkpoints and LoRAs are recognised, and what sets the family apart."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.families.traits import LORA_PREFIX, Likeness, Traits
+from pipelines.families.flux2.lora_traits import LORA_TRAITS
+from pipelines.families.traits import Likeness, Traits
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
@@ -28,11 +28,9 @@ TRAITS = Traits(
         "FluxFillPipeline": "a FLUX.1",
     },
     read_local=_read_local,
-    lora_names=re.compile(
-        rf"{LORA_PREFIX}((double|single)_blocks|(single_)?transformer_blocks)\.\d+\."
-        r"|^lora_unet_(double|single)_blocks_\d+_"
-    ),
+    loras=LORA_TRAITS,
     has_references=True,
     has_remote_encoder=True,  # language models of 3 to 17 billion parameters are worth a machine of their own
     takes_distilled_guidance=True,
+    tokenizer="chat",
 )

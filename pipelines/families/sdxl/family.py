@@ -11,7 +11,7 @@ from pipelines.families.base import LoadedModel, pair_rows
 from pipelines.families.layout import ENCODE_KEY
 from pipelines.families.sdxl import programs
 from pipelines.families.sdxl.denoise import make_time_ids
-from pipelines.families.sdxl.encode import tokenize
+from pipelines.families.sdxl.encode import Tokens, join_chunks, tokenize, weigh
 from pipelines.families.sdxl.parts import Parts
 from pipelines.families.sdxl.programs import Layout
 from pipelines.recipe import Recipe
@@ -34,22 +34,40 @@ class SdxlFamily(LoadedModel):
         self._zero_noise: dict[Layout, jax.Array] = {}
 
     def _encode(self, recipe: Recipe) -> Embeddings:
-        negative_prompt = recipe.negative_prompt or ""
-        ids = tokenize(self.parts.tokenizers, recipe.prompt, negative_prompt)
+        tokens = self._tokenize(recipe)
         program = self._programs.get(*ENCODE_KEY)
-        embeddings = program(
-            *self._take(program, "text_encoder", "text_encoder_2"),
-            self._put(ids),
-            self._put(np.asarray(not negative_prompt)),
+        encoders = self._take(program, "text_encoder", "text_encoder_2")
+        is_negative_empty = self._put(np.asarray(not recipe.negative_prompt))
+        chunks = [jax.device_get(program(*encoders, self._put(ids), is_negative_empty)) for ids in tokens.ids]
+        widths = [self.parts.config_of(name).hidden_size for name in ("text_encoder", "text_encoder_2")]
+        for chunk, weights in zip(chunks, tokens.weights, strict=True):
+            for row, name in enumerate(("negative_prompt_embeds", "prompt_embeds")):
+                chunk[name] = weigh(chunk[name], weights[:, row], widths=widths)
+        return join_chunks(chunks)
+
+    def count_text_chunks(self, recipe: Recipe) -> int:
+        return len(self._tokenize(recipe).ids)
+
+    def _tokenize(self, recipe: Recipe) -> Tokens:
+        return tokenize(
+            self.parts.tokenizers,
+            recipe.prompt,
+            recipe.negative_prompt or "",
+            length=self.parts.text_length,
+            most_chunks=self.model.traits.text_chunks,
         )
-        return jax.device_get(embeddings)
 
     def denoise(
         self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
     ) -> jax.Array:
         shape = recipe.parsed_shape
         scale = recipe.guidance_scale or 0.0
-        layout = self._choose_layout(shape, recipe.batch_size, uses_cfg=scale > 1)
+        layout = self._choose_layout(
+            shape,
+            recipe.batch_size,
+            uses_cfg=scale > 1,
+            text_chunks=np.asarray(embeddings["prompt_embeds"]).shape[1] // self.parts.text_length,
+        )
         schedule = build_schedule(
             recipe.scheduler or "",
             self.parts.scheduler_config,
@@ -86,9 +104,9 @@ class SdxlFamily(LoadedModel):
             on_progress=on_progress,
         )
 
-    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+    def embedding_shapes(self, text_chunks: int = 1) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the embeddings that `denoise` takes, one row each, as in stage files."""
-        hidden = (1, self.parts.text_length, self.parts.text_width)
+        hidden = (1, text_chunks * self.parts.text_length, self.parts.text_width)
         pooled = (1, self.parts.pooled_width)
         return {
             "prompt_embeds": hidden,

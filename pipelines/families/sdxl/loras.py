@@ -1,36 +1,99 @@
-"""Reads LoRAs of SDXL's UNet and text encoders, with the names of diffusers, peft, kohya's trainer or the original."""
+"""How trainers name the layers of SDXL's UNet and text encoders in LoRAs: diffusers, peft, kohya, and the original."""
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Collection, Iterator
 
-from diffusers.loaders import StableDiffusionXLLoraLoaderMixin
-from diffusers.utils import state_dict_utils
-
-from pipelines.loras import LoraFile
-from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.weights.lora import Tensors
+from pipelines.runtime.weights.lora_spelling import Layers, Spellings
 
 TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
-_TEXT_NAMES = state_dict_utils.DIFFUSERS_OLD_TO_PEFT | state_dict_utils.DIFFUSERS_TO_PEFT
-_PEFT = "base_model.model."
+UNET = "unet"
+
+PREFIXES = {
+    "": UNET,
+    "unet.": UNET,
+    "diffusion_model.": UNET,
+    "model.diffusion_model.": UNET,
+    "base_model.model.": UNET,
+    "base_model.model.unet.": UNET,
+    "lora_unet_": UNET,
+    "lycoris_": UNET,
+    "text_encoder.": "text_encoder",
+    "text_encoder_2.": "text_encoder_2",
+    "lora_te1_": "text_encoder",
+    "lora_te2_": "text_encoder_2",
+    "text_encoders.clip_l.transformer.": "text_encoder",  # ComfyUI's names
+    "text_encoders.clip_g.transformer.": "text_encoder_2",
+}
+
+# Layers outside of blocks, and those within a residual block, as the original code names them.
+_ORIGINAL = {
+    "conv_in": "input_blocks.0.0",
+    "conv_norm_out": "out.0",
+    "conv_out": "out.2",
+    "time_embedding.linear_1": "time_embed.0",
+    "time_embedding.linear_2": "time_embed.2",
+    "add_embedding.linear_1": "label_emb.0.0",
+    "add_embedding.linear_2": "label_emb.0.2",
+}
+_OF_RESNET = {
+    "norm1": "in_layers.0",
+    "conv1": "in_layers.2",
+    "time_emb_proj": "emb_layers.1",
+    "norm2": "out_layers.0",
+    "conv2": "out_layers.3",
+    "conv_shortcut": "skip_connection",
+}
+_BLOCK = re.compile(r"(down|up)_blocks\.(\d+)\.(resnets|attentions|downsamplers|upsamplers)\.(\d+)\.(.+)")
+_MID_BLOCK = re.compile(r"mid_block\.(resnets|attentions)\.(\d+)\.(.+)")
+# diffusers' old attention processors name the projections of text encoders as those of the UNet.
+_OF_PROCESSOR = {"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "out_proj": "to_out.0"}
 
 
-def rename(tensors: Tensors, _file: LoraFile, *, modules: Mapping[str, TracedModule]) -> Tensors:
-    """See `runtime.lora.Rename`."""
-    given = {f"unet.{name.removeprefix(_PEFT)}" if name.startswith(_PEFT) else name: tensors[name] for name in tensors}
-    found = StableDiffusionXLLoraLoaderMixin.lora_state_dict(given, unet_config=modules["unet"].module.config)
-    named: dict[str, Any] = found[0]
-    parts: dict[str, Tensors] = {}
-    for name, tensor in named.items():
-        component, _, rest = name.partition(".")
-        parts.setdefault(component, {})[rest] = tensor
-    converted: Tensors = {}
-    for component, own in parts.items():
-        if component not in TEXT_ENCODERS:
-            own = state_dict_utils.convert_unet_state_dict_to_peft(own)
-        else:
-            own = state_dict_utils.convert_state_dict(own, _TEXT_NAMES)
-            if not hasattr(modules[component].module, "text_model"):
-                own = {name.removeprefix("text_model."): tensor for name, tensor in own.items()}
-        converted |= {f"{component}.{name}": tensor for name, tensor in own.items()}
-    return converted
+def spell(layers: Layers) -> Spellings:
+    """See `runtime.weights.lora_spelling.Spell`."""
+    aliases = {UNET: {name: (layer,) for layer, name in _name_originals(layers[UNET])}}
+    for component in TEXT_ENCODERS:
+        aliases[component] = {name: (layer,) for layer in layers.get(component, ()) for name in _name_text_layer(layer)}
+    return Spellings(layers=layers, prefixes=PREFIXES, aliases=aliases)
+
+
+def _name_originals(layers: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yields the UNet's layers with their names in the original code.
+
+    That numbers all residual blocks of the way down, and of the way up, from the first to the last; one has its
+    attention and its resampling within. The count of residual blocks a level is that of the first level.
+    """
+    per_level = len({match[4] for layer in layers if (match := _BLOCK.match(layer)) and match[3] == "resnets"
+                     and match[1] == "down" and match[2] == "0"})  # fmt: skip
+    with_attention = {match[2] for layer in layers if (match := _BLOCK.match(layer)) and match[1] == "up"
+                      and match[3] == "attentions"}  # fmt: skip
+    for layer in layers:
+        if layer in _ORIGINAL:
+            yield layer, _ORIGINAL[layer]
+        elif match := _MID_BLOCK.fullmatch(layer):
+            kind, number, rest = match.groups()
+            place = 1 if kind == "attentions" else 2 * int(number)
+            yield layer, f"middle_block.{place}.{_OF_RESNET.get(rest, rest) if kind == 'resnets' else rest}"
+        elif match := _BLOCK.fullmatch(layer):
+            way, level, kind, number, rest = match.groups()
+            start = int(level) * (per_level + 1)
+            if way == "down":
+                if kind == "downsamplers":
+                    yield layer, f"input_blocks.{start + per_level + 1}.0.op"
+                    continue
+                block = f"input_blocks.{start + int(number) + 1}"
+            elif kind == "upsamplers":
+                yield layer, f"output_blocks.{start + per_level}.{2 if level in with_attention else 1}.{rest}"
+                continue
+            else:
+                block = f"output_blocks.{start + int(number)}"
+            yield layer, f"{block}.0.{_OF_RESNET.get(rest, rest)}" if kind == "resnets" else f"{block}.1.{rest}"
+
+
+def _name_text_layer(layer: str) -> Iterator[str]:
+    """Yields a text encoder's layer with and without `text_model.`, and as old attention processors name it."""
+    plain = layer.removeprefix("text_model.")
+    head, _, last = plain.rpartition(".")
+    for name in (plain, *([f"{head}.{_OF_PROCESSOR[last]}"] if last in _OF_PROCESSOR else [])):
+        yield name
+        yield f"text_model.{name}"

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
-from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, PictureLayout
+from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key, PictureLayout
 from pipelines.families.sdxl.condition import build_condition_program
 from pipelines.families.sdxl.decode import build_decode_program
 from pipelines.families.sdxl.denoise import build_denoise_program
@@ -28,7 +28,21 @@ from pipelines.runtime.weights.components import abstract_input, abstract_weight
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(PictureLayout):
-    """The latents' layout, with that of the noise for a chunk of steps."""
+    """The latents' layout, with that of the noise for a chunk of steps; a prompt has `text_chunks` encoder lengths."""
+
+    text_chunks: int = 1
+
+    @property
+    def name(self) -> Key:
+        return (*super().name, *self._text)
+
+    @property
+    def denoise_key(self) -> Key:
+        return (*super().denoise_key, *self._text)
+
+    @property
+    def _text(self) -> Key:
+        return (("text", self.text_chunks),) if self.text_chunks > 1 else ()
 
     @property
     def noise(self) -> NamedSharding:
@@ -37,12 +51,23 @@ class Layout(PictureLayout):
 
 
 def lay_out(
-    parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool, references: References | None = None
+    parts: Parts,
+    shape: Shape,
+    *,
+    batch_size: int,
+    uses_cfg: bool,
+    references: References | None = None,
+    text_chunks: int = 1,
 ) -> Layout:
     """Lays out a run, see `PictureLayout`."""
     assert references is None, NO_REFERENCES
     return Layout.divide(
-        parts.mesh, shape=shape, batch_size=batch_size, uses_cfg=uses_cfg, latents_CHW=parts.latents_CHW(shape)
+        parts.mesh,
+        shape=shape,
+        batch_size=batch_size,
+        uses_cfg=uses_cfg,
+        latents_CHW=parts.latents_CHW(shape),
+        text_chunks=text_chunks,
     )
 
 
@@ -157,7 +182,7 @@ def _preview_program(parts: Parts, layout: Layout) -> Program:
 
 def _abstract_rows(parts: Parts, layout: Layout) -> dict[str, jax.ShapeDtypeStruct]:
     sizes = {
-        "prompt_embeds": (parts.text_length, parts.text_width),
+        "prompt_embeds": (layout.text_chunks * parts.text_length, parts.text_width),
         "pooled_prompt_embeds": (parts.pooled_width,),
         "time_ids": (6,),
     }

@@ -1,15 +1,14 @@
 """How SDXL's checkpoints and LoRAs are recognised."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.families.traits import LORA_PREFIX, Likeness, Traits, Unsupported
+from pipelines.families.sdxl.lora_traits import LORA_TRAITS
+from pipelines.families.traits import Likeness, Traits, Unsupported
 
 _LATENT_CHANNELS = 4  # diffusers' default for an autoencoder
-_UNET = r"(input_blocks|middle_block|output_blocks|down_blocks|mid_block|up_blocks)"
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
@@ -43,5 +42,8 @@ TRAITS = Traits(
     },
     read_local=_read_local,
     has_fixed_text_length=True,
-    lora_names=re.compile(rf"^lora_te[12]_|^unet\.|^text_encoder(_2)?\.|^lora_unet_{_UNET}|{LORA_PREFIX}{_UNET}\."),
+    loras=LORA_TRAITS,
+    tokenizer="clip",
+    reads_weights=True,
+    text_chunks=4,  # 300 word pieces: each number of chunks is a program of its own
 )

@@ -1,23 +1,14 @@
 """How Wan is loaded, planned and run."""
 
-import functools
-from collections.abc import Mapping
-
 from pipelines.catalog import Model, Shape
 from pipelines.families.loading import CheckpointArchitecture
 from pipelines.families.wan import programs
 from pipelines.families.wan.family import WanFamily
 from pipelines.families.wan.load import build_parts
-from pipelines.families.wan.loras import rename
+from pipelines.families.wan.loras import spell
 from pipelines.families.wan.parts import COMPONENTS, EXPERTS, FURTHER_COMPONENTS, STAGES_OF, Parts
 from pipelines.families.wan.traits import TRAITS
-from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.sampling.schedules import build_schedule
-from pipelines.runtime.weights.lora import Rename
-
-
-def _make_rename(modules: Mapping[str, TracedModule]) -> Rename:
-    return functools.partial(rename, components=modules)
 
 
 def _share_steps(model: Model, parts: Parts, shape: Shape) -> dict[str, int]:
@@ -38,7 +29,7 @@ ARCHITECTURE = CheckpointArchitecture(
     programs=programs,
     loaded_class=WanFamily,
     build_parts=build_parts,
-    make_rename=_make_rename,
+    spell=spell,
     limit_text=lambda model, _length: model.text_length,
     share_steps=_share_steps,
 )

@@ -88,7 +88,7 @@ class WanFamily(PreviewedModel):
             on_progress=on_progress,
         )
 
-    def embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+    def embedding_shapes(self, text_chunks: int = 1) -> dict[str, tuple[int, ...]]:  # noqa: ARG002 - always one
         """Returns the shapes of the embeddings that `denoise` takes, one row each, as in stage files."""
         hidden = (1, self.parts.text_length, self.parts.text_width)
         return {"prompt_embeds": hidden, "negative_prompt_embeds": hidden}

@@ -1,12 +1,12 @@
 """How Wan's checkpoints and LoRAs are recognised, and what sets the family apart."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.families.traits import LORA_PREFIX, Likeness, Traits, Unsupported
+from pipelines.families.traits import Likeness, Traits, Unsupported
+from pipelines.families.wan.lora_traits import LORA_TRAITS
 from pipelines.schedulers import read_shift
 
 _PIXELS_480P = 832 * 480
@@ -62,9 +62,7 @@ TRAITS = Traits(
         "WanAnimatePipeline": "a Wan Animate, which moves a person as another video does",
     },
     read_local=_read_local,
-    lora_names=re.compile(
-        rf"{LORA_PREFIX}blocks\.\d+\.(attn[12]|self_attn|cross_attn|ffn)\."
-        r"|^lora_unet_blocks_\d+_(self_attn|cross_attn|ffn)_"
-    ),
+    loras=LORA_TRAITS,
     takes_attention_options=True,
+    tokenizer="t5",
 )

@@ -20,7 +20,8 @@ from pipelines.runtime.kernels.conv3x3 import find_flat_shape
 from pipelines.runtime.kernels.cudnn import AMPERE, find_capability
 from pipelines.runtime.weights import hub
 from pipelines.runtime.weights.checksums import verify_weights
-from pipelines.runtime.weights.lora_merge import LowRank, adapt
+from pipelines.runtime.weights.lora_merge import adapt
+from pipelines.runtime.weights.lora_update import Update
 from pipelines.runtime.weights.permuted import stack_layers, turn_convolutions
 from pipelines.runtime.weights.resolve import resolve
 from pipelines.runtime.weights.shard_load import load_weights
@@ -126,7 +127,7 @@ class ComponentLoader:
         component: str,
         names: Collection[str],
         *,
-        updates: Mapping[str, Sequence[LowRank]],
+        updates: Mapping[str, Sequence[Update]],
         on_progress: OnProgress,
     ) -> dict[str, jax.Array]:
         """Reads these parameters as before, with `updates` added; of two reads of a name the later one counts.
@@ -154,7 +155,7 @@ def load_component(
     arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] = dict,
     taps: Collection[str] = (),
     names: Collection[str] | None = None,
-    updates: Mapping[str, Sequence[LowRank]] | None = None,
+    updates: Mapping[str, Sequence[Update]] | None = None,
     layouts: Path | None = None,
 ) -> dict[str, jax.Array]:
     """Loads one component's parameters and constants, each placed by the first rule that matches its name.

@@ -1,47 +1,34 @@
-"""Turns a LoRA file into low-rank updates of a model's own weights.
+"""Turns a LoRA file into updates of a model's own weights.
 
-diffusers' converters know what all the trainers write; they rename and split, and what is left for here is arithmetic:
-scales are multiplied in before they run (alpha over rank, as kohya's trainer and ai-toolkit mean it) or after (the
-settings that diffusers and peft put into the header), so the converters never see one but 1.
-Not here: which files there are (pipelines/loras.py), the converters that a family uses (its loras.py), adding updates
-to weights (lora_merge.py).
+Each layer of the file is read on its own: its name is looked up among the model's layers (lora_spelling.py), its parts
+become an update (lora_build.py) at the scale that its trainer meant, which an alpha tensor or the header says
+(pipelines/lora_settings.py). What the model has no use for is left out and named in a note; a file that is damaged, or
+for another model, is refused.
+Not here: which files there are (pipelines/loras.py), adding updates to weights (lora_merge.py).
 """
 
-import json
-import math
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
-from pipelines.loras import TITLE, LoraFile
+from pipelines.lora_settings import Settings, read_settings
+from pipelines.lora_tensors import EMBEDDINGS, OTHER_KINDS, split_name
+from pipelines.loras import HIGH, LOW, TITLE, LoraFile
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.weights.lora_merge import LowRank
+from pipelines.runtime.weights.lora_build import HalfError, MisfitError, Parts, build, deal_out, find_rank
+from pipelines.runtime.weights.lora_spelling import Layers, Spellings
+from pipelines.runtime.weights.lora_update import Update
 from pipelines.runtime.weights.resolve import split_layers
 
-Tensors = dict[str, torch.Tensor]
-Rename = Callable[[Tensors, LoraFile], Tensors]
-"""A family's renaming of tensors: any trainer's names -> `component.module.lora_A.weight` and `.lora_B.weight`."""
+MAX_NAMED = 3  # tensors or layers named in a note
 
-# Adapters that are no pair of matrices, by what only their tensors are called.
-_KINDS = (
-    ("hada_", "a LoHa"),
-    ("lokr_", "a LoKr"),
-    ("dora_scale", "a DoRA"),
-    ("lora_magnitude_vector", "a DoRA"),
-    ("lora_mid", "a LoCon with a middle matrix (Tucker)"),
-    ("oft_", "an OFT"),
-    ("boft_", "a BOFT"),
-)
-_PAIRS = (("lora_down", "lora_up"), ("lora_A", "lora_B"), ("lora.down", "lora.up"))
-_CONVERTED = re.compile(r"(?P<component>\w+)\.(?P<module>.+)\.lora_(?P<side>[AB])\.(?P<kind>weight|bias)")
-_METADATA = "lora_adapter_metadata"
+Updates = dict[str, dict[str, Update]]
+"""Component -> weight, as checkpoints name it -> what is added to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +37,28 @@ class LayerWeight:
 
     parameter: str
     shape: tuple[int, ...]
+
+
+Places = Mapping[str, Mapping[str, LayerWeight]]
+"""Component -> weight, as checkpoints name it -> its place."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a LoRA adds to a model, and notes for people about what it does not."""
+
+    updates: Updates
+    notes: tuple[str, ...]
+
+
+@dataclass(kw_only=True)
+class _Contents:
+    """A file's tensors: the parts of each layer, and the names of those that are no part of any."""
+
+    settings: Settings
+    layers: dict[str, dict[str, np.ndarray]] = field(default_factory=dict[str, dict[str, np.ndarray]])
+    others: list[str] = field(default_factory=list[str])
+    adapters: set[str] = field(default_factory=set[str])
 
 
 def list_layer_weights(module: TracedModule) -> dict[str, LayerWeight]:
@@ -61,139 +70,181 @@ def list_layer_weights(module: TracedModule) -> dict[str, LayerWeight]:
     }
 
 
+def list_layers(places: Places) -> Layers:
+    """Lists the layers of each component, whose weights and biases have `places`."""
+    return {
+        component: list(dict.fromkeys(name.rpartition(".")[0] for name in weights))
+        for component, weights in places.items()
+    }
+
+
 def read_updates(
-    file: LoraFile, *, scale: float, rename: Rename, places: Mapping[str, Mapping[str, LayerWeight]], model: Model
-) -> dict[str, dict[str, LowRank]]:
-    """Component -> weight -> what the LoRA adds to it at this scale.
+    file: LoraFile, *, scale: float, spellings: Spellings, places: Places, model: Model, expert: str | None = None
+) -> Reading:
+    """Reads what a LoRA adds to the weights of a model at this scale.
 
-    `places` are the weights of each component. Raises ModelError for a file that cannot be read, is of another kind, or
-    does not fit the model.
+    `expert` is the one that it goes to (pipelines/recipe.py); None: as the file says. Raises ModelError for a file that
+    cannot be read, or does not fit the model.
     """
-    tensors, settings = _read(file)
-    _refuse_other_kinds(file, tensors)
-    try:
-        converted = rename(_multiply_alphas(tensors), file)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RuntimeError, ZeroDivisionError) as error:
-        raise _unreadable(file, f"its tensors are not named as those of a LoRA ({error!s:.200})") from error
-    pairs: dict[tuple[str, str], Tensors] = {}
-    for key, tensor in converted.items():
-        match = _CONVERTED.fullmatch(key)
-        if match is None or tensor.ndim < (1 if match["kind"] == "bias" else 2):
-            raise _unreadable(file, f"its tensor {key:.120} is no part of a LoRA")
-        pairs.setdefault((match["component"], match["module"]), {})[f"{match['side']}.{match['kind']}"] = tensor
-    if not pairs:
-        raise _unreadable(file, "it holds nothing that this model could use")
-    updates: dict[str, dict[str, LowRank]] = {}
-    for (component, module), parts in pairs.items():
-        factor = scale * _find_factor(settings, component, module, rank=len(parts.get("A.weight", ())))
-        for ending, (up, down) in _pair_up(file, module, parts).items():
-            name = f"{module}.{ending}"
-            place = places.get(component, {}).get(name)
-            if place is None:
-                raise ModelError(
-                    f"The LoRA {file.ref} changes {component}.{name}, which {model.id} does not have.",
-                    advice="It was made for another model; remove it from the recipe.",
-                    title=TITLE,
-                )
-            updates.setdefault(component, {})[name] = _fit(
-                file, LowRank(up=up, down=down, scale=factor), place.shape, name=f"{component}.{name}", model=model
-            )
-    return updates
-
-
-def _read(file: LoraFile) -> tuple[Tensors, dict[str, Any]]:
-    """Reads the tensors in fp32, without peft's adapter name in theirs, and peft's settings if the header has them."""
-    try:
-        with safe_open(file.path, "pt") as stored:
-            tensors = {_spell(name): stored.get_tensor(name).float() for name in stored.keys()}  # noqa: SIM118 - no dict
-            text = (stored.metadata() or {}).get(_METADATA, "{}")
-        settings = json.loads(text)
-    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
-        raise _unreadable(file, f"{error!s:.200}") from error
-    if not all(tensor.isfinite().all() for tensor in tensors.values()):
-        raise _unreadable(file, "it holds values that are not finite")
-    return tensors, settings if isinstance(settings, dict) else {}
-
-
-def _spell(name: str) -> str:
-    """Respells a name for the converters: `lora_A` where neither kohya's names nor diffusers' old ones say `down`."""
-    name = re.sub(r"(\.lora_[AB])\.default\.", r"\1.", name)
-    if name.startswith("lora_"):
-        return name
-    return name.replace(".lora_down.", ".lora_A.").replace(".lora_up.", ".lora_B.")
-
-
-def _refuse_other_kinds(file: LoraFile, tensors: Tensors) -> None:
-    for name in tensors:
-        for mark, kind in _KINDS:
-            if mark in name:
-                raise ModelError(
-                    f"{file.ref} is {kind}, not a plain LoRA.",
-                    advice="Only plain LoRAs are applied here; its author may offer one.",
-                    title=TITLE,
-                )
-
-
-def _multiply_alphas(tensors: Tensors) -> Tensors:
-    """Multiplies every alpha over its rank into its pair; kohya's names keep one of 1, as converters expect it."""
-    scaled = {name: tensor for name, tensor in tensors.items() if not name.endswith(".alpha")}
-    for name in tensors.keys() - scaled.keys():
-        module = name.removesuffix(".alpha")
-        pairs = ((f"{module}.{down}.weight", f"{module}.{up}.weight") for down, up in _PAIRS)
-        down, up = next((pair for pair in pairs if pair[0] in tensors), ("", ""))
-        if not down:
-            raise ValueError(f"{name} stands alone")
-        rank = len(tensors[down])
-        scaled[up] = tensors[up] * (tensors[name].item() / rank)
-        if name.startswith("lora_"):
-            scaled[name] = torch.tensor(float(rank))
-    return scaled
-
-
-def _find_factor(settings: dict[str, Any], component: str, module: str, *, rank: int) -> float:
-    """The scale that peft's settings give a module; 1 without them."""
-    alpha = _look_up(settings.get(f"{component}.alpha_pattern"), module) or settings.get(f"{component}.lora_alpha")
-    if not isinstance(alpha, int | float) or not math.isfinite(alpha) or not rank:
-        return 1.0
-    return alpha / (math.sqrt(rank) if settings.get(f"{component}.use_rslora") else rank)
-
-
-def _look_up(patterns: Any, module: str) -> Any:
-    """Value for a module in peft's patterns, which match the end of its name, or all of it after a ^."""
-    for pattern, value in patterns.items() if isinstance(patterns, dict) else ():
-        whole = str(pattern).removeprefix("^")
-        if module == whole or (not str(pattern).startswith("^") and module.endswith(f".{whole}")):
-            return value
-    return None
-
-
-def _pair_up(file: LoraFile, module: str, parts: Tensors) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Pairs of matrices (up, down) for `weight` and `bias`, as far as the module has them."""
-    pairs: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    if ("A.weight" in parts) != ("B.weight" in parts):
-        raise _unreadable(file, f"of {module} it holds only one half")
-    if "A.weight" in parts:
-        pairs["weight"] = (parts["B.weight"].numpy(), parts["A.weight"].numpy())
-    if "B.bias" in parts:
-        pairs["bias"] = (parts["B.bias"].numpy()[:, None], np.ones(1, np.float32))
-    return pairs
-
-
-def _fit(file: LoraFile, update: LowRank, shape: tuple[int, ...], *, name: str, model: Model) -> LowRank:
-    """Reshapes `down` to the weight's own shape: 1x1 convolutions may come as matrices, and the other way round.
-
-    Raises ModelError when the sizes differ.
-    """
-    rank, rows, rest = len(update.down), len(update.up), shape[1:]
-    if rows != shape[0] or update.up.size != rows * rank or update.down.size != rank * math.prod(rest):
-        found = (rows, *update.down.shape[1:])
+    contents = _read(file)
+    meant = {layer: spellings.find(layer) for layer in contents.layers}
+    named = {found[0] for found in meant.values() if found is not None}
+    strangers = [layer for layer, found in meant.items() if found is None]
+    if len(strangers) > len(meant) / 2:
         raise ModelError(
-            f"The LoRA {file.ref} is for a model of another size: {name} has shape {found} in it and {shape} in "
-            f"{model.id}.",
-            advice="Use one that was made for this model, not for a larger or smaller one of its family.",
+            f"The LoRA {file.ref} changes {strangers[0]:.120}, which {model.id} does not have.",
+            advice="It was made for another model; remove it from the recipe.",
             title=TITLE,
         )
-    return LowRank(up=update.up.reshape(rows, rank), down=update.down.reshape(rank, *rest), scale=update.scale)
+    updates: Updates = {}
+    factors: Counter[float] = Counter()
+    for layer, found in meant.items():
+        if found is None:
+            continue
+        component, modules = found
+        reader = _LayerReader(file=file, model=model, name=layer, parts=contents.layers[layer], modules=modules)
+        factor = reader.find_factor()
+        if factor is None:
+            factor = reader.ask_header(contents.settings, component)
+            factors[factor] += 1
+        for target in _choose_components(component, named, spellings.experts, chosen=expert, of_file=file.expert):
+            updates.setdefault(target, {}).update(reader.build(target, places[target], factor=factor, scale=scale))
+    if not updates:
+        raise _unreadable(file, "it holds nothing that this model could use")
+    notes = [*_write_notes(file, model, contents, strangers, factors)]
+    if expert is None and spellings.experts and file.expert:
+        notes.append(f"LoRA {file.ref}: it goes to the {file.expert}-noise expert only, as its file says.")
+    return Reading(updates=updates, notes=tuple(notes))
+
+
+def _choose_components(
+    component: str, named: Collection[str], experts: Sequence[str], *, chosen: str | None, of_file: str
+) -> Iterable[str]:
+    """Lists the components that a layer of `component` goes to, in a file whose layers name the components `named`.
+
+    The recipe's choice counts first; of a file that names both experts it chooses the layers.
+    """
+    if component not in experts:
+        return (component,)
+    of_expert = {HIGH: experts[:1], LOW: experts[1:]}
+    if len({*named} & {*experts}) > 1:
+        return (component,) if component in of_expert.get(chosen or "", experts) else ()
+    if chosen is None and component == experts[1]:
+        return (component,)
+    return of_expert.get(chosen or of_file, experts)
+
+
+def _read(file: LoraFile) -> _Contents:
+    """Reads the tensors in fp32; raises ModelError for a damaged file, and for adapters of kinds that are not known."""
+    import torch  # here, because numpy has no bf16 and no fp8
+
+    try:
+        with safe_open(file.path, "pt") as stored:
+            contents = _Contents(settings=read_settings(stored.metadata() or {}))
+            for name in stored.keys():  # noqa: SIM118 - no dict
+                split = split_name(name)
+                if split is None or name.startswith(EMBEDDINGS):
+                    contents.others.append(name)
+                    continue
+                values = stored.get_tensor(name).to(torch.float32).numpy()
+                if not np.isfinite(values).all():
+                    raise _unreadable(file, "it holds values that are not finite")
+                contents.layers.setdefault(split.module, {})[split.part] = values
+                if split.adapter:
+                    contents.adapters.add(split.adapter)
+    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
+        raise _unreadable(file, f"{error!s:.200}") from error
+    for name in contents.others:
+        kind = next((kind for mark, kind in OTHER_KINDS if mark in name), None)
+        if kind is not None:
+            raise ModelError(
+                f"{file.ref} is {kind}, not a plain LoRA.",
+                advice="LoRA, LoHa, LoKr and DoRA are applied here; its author may offer one.",
+                title=TITLE,
+            )
+    if len(contents.adapters) > 1:
+        names = ", ".join(sorted(contents.adapters)[:MAX_NAMED])
+        raise _unreadable(file, f"it holds {len(contents.adapters)} adapters ({names}), of which one may be in a file")
+    for layer in [layer for layer, parts in contents.layers.items() if parts.keys() <= {"alpha"}]:
+        contents.others.append(f"{layer}.alpha")
+        del contents.layers[layer]
+    return contents
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LayerReader:
+    """Reads one layer of a file, whose `parts` change `modules` of a component."""
+
+    file: LoraFile
+    model: Model
+    name: str
+    parts: Parts
+    modules: Sequence[str]
+
+    def find_factor(self) -> float | None:
+        """Returns alpha over rank as its alpha tensor says; None without one."""
+        alpha = self.parts.get("alpha")
+        if alpha is None:
+            return None
+        if alpha.size != 1:
+            raise _unreadable(self.file, f"the alpha of {self.name:.120} is not one number")
+        rank = find_rank(self.parts)
+        return float(alpha.reshape(())) / rank if rank else 1.0
+
+    def ask_header(self, settings: Settings, component: str) -> float:
+        """Returns alpha over rank as the header says; 1 where it does not."""
+        is_kohya = self.name.startswith(("lora_", "lycoris_"))
+        return settings.find_factor(component, self.modules[0], rank=find_rank(self.parts), is_kohya=is_kohya)
+
+    def build(
+        self, component: str, places: Mapping[str, LayerWeight], *, factor: float, scale: float
+    ) -> dict[str, Update]:
+        """Builds the updates of the weights that the layer changes."""
+        shapes: dict[str, list[tuple[int, ...]]] = {}
+        for ending in ("weight", "bias"):
+            names = [f"{module}.{ending}" for module in self.modules]
+            if all(name in places for name in names):
+                shapes[ending] = [places[name].shape for name in names]
+        whole = {ending: (sum(shape[0] for shape in own), *own[0][1:]) for ending, own in shapes.items()}
+        updates: dict[str, Update] = {}
+        try:
+            for ending, update in build(self.parts, whole, factor=factor, scale=scale).items():
+                names = (f"{module}.{ending}" for module in self.modules)
+                updates |= zip(names, deal_out(update, shapes[ending]), strict=True)
+        except HalfError as error:
+            raise _unreadable(self.file, f"of {self.name:.120} it holds only one half") from error
+        except MisfitError as error:
+            name = f"{component}.{self.modules[0]}.weight"
+            raise ModelError(
+                f"The LoRA {self.file.ref} is for a model of another size: {name} has shape {error.found} in it and "
+                f"{whole.get('weight')} in {self.model.id}.",
+                advice="Use one that was made for this model, not for a larger or smaller one of its family.",
+                title=TITLE,
+            ) from error
+        return updates
+
+
+def _write_notes(
+    file: LoraFile, model: Model, contents: _Contents, strangers: Sequence[str], factors: Counter[float]
+) -> Iterable[str]:
+    ref = file.ref
+    if strangers:
+        names = _list_names(strangers)
+        yield f"LoRA {ref}: {len(strangers)} of its layers are not in {model.id} and were left out: {names}."
+    embeddings = [name for name in contents.others if name.startswith(EMBEDDINGS)]
+    if embeddings:
+        yield f"LoRA {ref}: it brings {len(embeddings)} tensors of embeddings, which are not used here."
+    unknown = [name for name in contents.others if not name.startswith(EMBEDDINGS)]
+    if unknown:
+        names = _list_names(unknown)
+        yield f"LoRA {ref}: {len(unknown)} of its tensors are of no known kind and were left out: {names}."
+    factor, _ = factors.most_common(1)[0] if factors else (1.0, 0)
+    if factor != 1:
+        yield f"LoRA {ref}: its header says alpha and rank, so it counts {factor:g} times its strength."
+
+
+def _list_names(names: Sequence[str]) -> str:
+    return ", ".join([*(name[:80] for name in names[:MAX_NAMED]), *(["..."] if len(names) > MAX_NAMED else [])])
 
 
 def _unreadable(file: LoraFile, reason: str) -> ModelError:

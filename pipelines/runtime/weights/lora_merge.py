@@ -1,8 +1,9 @@
-"""A stored weight that is read with low-rank updates added to it.
+"""A stored weight that is read with updates added to it.
 
 The sum is made in fp32 for just the slice that is asked for, while it is read: whatever the order in which slices are
 put together afterwards (permuted.py) and wherever they go (shard_load.py), none of that has to know of updates.
-Not here: what a LoRA file says (lora.py), which updates a model has now (lora_state.py).
+Not here: the kinds of updates (lora_update.py), what a LoRA file says (lora.py), which updates a model has now
+(lora_state.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,29 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipelines.runtime.weights.lora_update import Update
 from pipelines.runtime.weights.stored import Destination, Read, StoredTensor
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LowRank:
-    """An update to a weight: `scale` times `up` (out, rank) times `down` (rank, in, ...), both in fp32."""
-
-    up: np.ndarray
-    down: np.ndarray
-    scale: float
-
-    def compute(self, index: tuple[slice, ...]) -> np.ndarray:
-        """Computes a slice of the update."""
-        rows, *rest = index
-        down = self.down[:, *rest]
-        return self.scale * (self.up[rows] @ down.reshape(len(down), -1)).reshape(-1, *down.shape[1:])
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptedTensor(StoredTensor):
     """A stored tensor that is read with updates added."""
 
-    updates: Sequence[LowRank]
+    updates: Sequence[Update]
 
     def plan(self, destinations: Sequence[Destination]) -> Iterator[Read]:
         for read in super().plan(destinations):
@@ -41,23 +28,24 @@ class AdaptedTensor(StoredTensor):
 
 @dataclass(frozen=True, kw_only=True)
 class _AdaptedRead(Read):
-    updates: Sequence[LowRank]
+    updates: Sequence[Update]
 
     def run(self) -> None:
         exact = [Destination(index=one.index, array=np.empty(one.array.shape, np.float32)) for one in self.destinations]
         Read(stored=self.stored, destinations=exact).run()
         for destination, read in zip(self.destinations, exact, strict=True):
-            for update in self.updates:
-                np.add(read.array, update.compute(destination.index), out=read.array)
+            changes = [update.change(read.array, destination.index, self.stored) for update in self.updates]
+            for change in changes:
+                np.add(read.array, change, out=read.array)
             np.copyto(destination.array, read.array, casting="unsafe")
 
 
-def adapt(stored: Mapping[str, StoredTensor], updates: Mapping[str, Sequence[LowRank]]) -> dict[str, StoredTensor]:
+def adapt(stored: Mapping[str, StoredTensor], updates: Mapping[str, Sequence[Update]]) -> dict[str, StoredTensor]:
     """`stored`, in which every weight with `updates` is read as the sum of both."""
     return {name: _add(tensor, updates[name]) if name in updates else tensor for name, tensor in stored.items()}
 
 
-def _add(tensor: StoredTensor, updates: Sequence[LowRank]) -> AdaptedTensor:
+def _add(tensor: StoredTensor, updates: Sequence[Update]) -> AdaptedTensor:
     return AdaptedTensor(
         file=tensor.file, dtype=tensor.dtype, shape=tensor.shape, offset=tensor.offset, updates=updates
     )

@@ -8,6 +8,7 @@ call knows which weights were lost and reads them too.
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 
@@ -17,14 +18,23 @@ from pipelines.loras import TITLE, LoraFile, get_lora
 from pipelines.recipe import Lora
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.weights.components import ComponentLoader
-from pipelines.runtime.weights.lora import Rename, list_layer_weights, read_updates
-from pipelines.runtime.weights.lora_merge import LowRank
+from pipelines.runtime.weights.lora import list_layer_weights, list_layers, read_updates
+from pipelines.runtime.weights.lora_spelling import Spell
+from pipelines.runtime.weights.lora_update import Update
 from pipelines.stages import OnProgress, Progress
 
-Identity = tuple[Path, int, int, float]
-"""A file as it was when it was read (time and size), and the scale."""
 
-_LOST: tuple[Identity, ...] = ((Path(), -1, -1, 0.0),)
+class Identity(NamedTuple):
+    """A file as it was when it was read, the scale, and the expert that it was chosen for ("": as the file says)."""
+
+    path: Path
+    mtime_ns: int
+    size: int
+    scale: float
+    expert: str
+
+
+_LOST = (Identity(Path(), -1, -1, 0.0, ""),)
 
 
 class LoraState:
@@ -40,41 +50,56 @@ class LoraState:
         *,
         modules: Mapping[str, TracedModule],
         loader: ComponentLoader,
-        rename: Rename,
+        spell: Spell,
     ) -> None:
         self._model = model
         self._weights = weights
         self._modules = modules
         self._loader = loader
-        self._rename = rename
+        self._spell = spell
+        self._notes: tuple[str, ...] = ()
         self._wanted: frozenset[Identity] | None = frozenset()
         self._touched: dict[Identity, frozenset[str]] = {}
         self._merged: dict[tuple[str, str], tuple[Identity, ...]] = {}
 
-    def become(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> None:
-        """Merges just these LoRAs. Raises ModelError, before any weight changes, for one that is gone or misfits."""
-        files = {_identify(file, lora.scale): file for lora in loras for file in [self._find(lora)]}
+    def become(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> tuple[str, ...]:
+        """Merges just these LoRAs; returns notes on what of them was left out or guessed.
+
+        Raises ModelError, before any weight changes, for one that is gone or misfits.
+        """
+        files = {_identify(file, lora): file for lora in loras for file in [self._find(lora)]}
         if self._wanted == frozenset(files):
-            return
+            return self._notes
         detail = f"LoRA {', '.join(file.ref for file in files.values())}" if files else "without LoRAs"
         on_progress(Progress(phase="loading", detail=detail))
         places = {name: list_layer_weights(module) for name, module in self._modules.items()}
-        updates: dict[str, dict[str, list[LowRank]]] = {}
+        spellings = self._spell(list_layers(places))
+        notes: list[str] = []
+        updates: dict[str, dict[str, list[Update]]] = {}
         wanted: dict[tuple[str, str], tuple[Identity, ...]] = {}
         touched: dict[Identity, frozenset[str]] = {}
         for identity, file in sorted(files.items()):  # in one order, so that sums round alike
-            found = read_updates(file, scale=identity[-1], rename=self._rename, places=places, model=self._model)
-            touched[identity] = frozenset(found)
-            for component, changes in found.items():
+            found = read_updates(
+                file,
+                scale=identity.scale,
+                expert=identity.expert or None,
+                spellings=spellings,
+                places=places,
+                model=self._model,
+            )
+            notes += found.notes
+            touched[identity] = frozenset(found.updates)
+            for component, changes in found.updates.items():
                 for name, update in changes.items():
                     updates.setdefault(component, {}).setdefault(name, []).append(update)
                 parameters = {places[component][name].parameter for name in changes}
                 for key in ((component, parameter) for parameter in parameters):
                     wanted[key] = (*wanted.get(key, ()), identity)
-        self._wanted, self._touched = None, touched
+        self._wanted, self._touched, self._notes = None, touched, tuple(dict.fromkeys(notes))
         for component in self._weights:
             self._change(component, wanted, updates.get(component, {}), detail=detail, on_progress=on_progress)
         self._wanted = frozenset(files)
+        return self._notes
 
     def find_touching(self, components: Sequence[str]) -> frozenset[Identity]:
         """The merged LoRAs that change one of these components."""
@@ -87,7 +112,7 @@ class LoraState:
         self,
         component: str,
         wanted: Mapping[tuple[str, str], tuple[Identity, ...]],
-        updates: Mapping[str, Sequence[LowRank]],
+        updates: Mapping[str, Sequence[Update]],
         *,
         detail: str,
         on_progress: OnProgress,
@@ -121,6 +146,6 @@ def refuse_on_text_encoder(touching: Collection[Identity]) -> None:
         )
 
 
-def _identify(file: LoraFile, scale: float) -> Identity:
+def _identify(file: LoraFile, lora: Lora) -> Identity:
     status = file.path.stat()
-    return file.path, status.st_mtime_ns, status.st_size, scale
+    return Identity(file.path, status.st_mtime_ns, status.st_size, lora.scale, lora.expert or "")

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pipelines.errors import LumeshError
+from pipelines.lora_fit import find_misfit
 from pipelines.recipe import read_recipe
 from studio import asking
 from studio.api.routes.media import find_output_file
@@ -90,13 +91,12 @@ def make_server(visit: Visit, *, base_url: str) -> Server:
 
 def _list_models(call: _Call) -> dict[str, Any]:
     catalog = call.visit.studio.catalog
-    refs: dict[str, list[str]] = {}
-    for lora in catalog.find_loras():
-        refs.setdefault(lora.family, []).append(lora.ref)
+    loras = catalog.find_loras()
+    fitting = {model.id: [lora.ref for lora in loras if not find_misfit(lora, model)] for model in catalog.models}
     return {
         "models": [
             {name: model[name] for name in TOLD_OF_MODEL}
-            | {"shapes": [shape["shape"] for shape in model["shapes"]], "loras": refs.get(model["family"], [])}
+            | {"shapes": [shape["shape"] for shape in model["shapes"]], "loras": fitting[model["id"]]}
             for model in describe_models(catalog, call.visit.database)
         ]
     }
@@ -193,7 +193,10 @@ _RECIPE_INPUT["properties"]["images"] = {
 _RECIPE_INPUT["properties"]["loras"] = {
     "type": "array",
     "items": _describe_input(
-        ["ref"], ref=("string", "its name; a wrong one answers with those there are"), scale=("number", "1 if left out")
+        ["ref"],
+        ref=("string", "its name; a wrong one answers with those there are"),
+        scale=("number", "1 if left out"),
+        expert=("string", "high, low or both: of a model with two experts the one that it changes, if not as it says"),
     ),
     "description": "LoRAs to apply",
 }

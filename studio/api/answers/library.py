@@ -75,12 +75,20 @@ class LoraFile(Answer):
     ref: str = eg("watercolour")
     title: str = eg("Watercolour")
     family: str = eg("sdxl")
+    kind: str = eg("LoRA")
+    expert: str | None = eg(None)
     size: int = eg(46_138_992)
     models: list[str] = eg(["demo-sdxl", "sdxl-base"])
 
 
+class UnusableLora(Answer):
+    ref: str = eg("sketch")
+    reason: str = eg("it is no safetensors file, or its download was cut off")
+
+
 class Loras(Answer):
     loras: list[LoraFile]
+    unusable: list[UnusableLora] = eg([])
 
 
 class PresetModel(Answer):

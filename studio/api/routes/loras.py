@@ -11,6 +11,7 @@ from typing import Annotated, Any, BinaryIO
 from fastapi import APIRouter, Query, Request, Response
 
 from pipelines.errors import ModelError, RecipeError
+from pipelines.lora_fit import find_misfit
 from pipelines.loras import LoraFile
 from studio.api.answers import library as library_answers
 from studio.api.visitor import Visitor, only_operators
@@ -37,27 +38,38 @@ Keeper = Annotated[Visit, only_operators("Only admins add and delete LoRAs.")]
 def list_loras(
     visit: Visitor, model: Annotated[str | None, Query(description="only those that fit this model")] = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Lists LoRAs that recipes may name in `loras` as `{"ref", "scale"}`, with the `models` that each fits."""
+    """Lists LoRAs that recipes may name in `loras` as `{"ref", "scale"}`, with the `models` that each fits.
+
+    `unusable` are files of the folder that no recipe can name, or none of this model, each with the reason. With a
+    model of two experts a recipe may say `{"ref", "scale", "expert"}`: `high`, `low` or `both`; `expert` here is the
+    one that the file says it is for.
+    """
     catalog = visit.studio.catalog
     try:
-        family = None if model is None else catalog.get(model).family
+        chosen = None if model is None else catalog.get(model)
     except ModelError as error:
         raise RecipeError({"model": str(error)}) from error
-    found = [lora for lora in catalog.find_loras() if family in (None, lora.family)]
-    return {"loras": [_describe(lora, visit.studio) for lora in found]}
+    judged = [
+        (lora, lora.problem if chosen is None else find_misfit(lora, chosen)) for lora in catalog.list_lora_files()
+    ]
+    return {
+        "loras": [_describe(lora, visit.studio) for lora, problem in judged if not problem],
+        "unusable": [{"ref": lora.ref, "reason": problem} for lora, problem in judged if problem],
+    }
 
 
 @router.post("/loras", status_code=201, openapi_extra=FILE_BODY, response_model=library_answers.LoraFile)
 async def add_lora(
     request: Request,
     keeper: Keeper,
-    name: Annotated[str, Query(max_length=200, description="its file name, which becomes its `ref`")],
+    name: Annotated[str, Query(max_length=1000, description="its file name; without the suffix it becomes its `ref`")],
 ) -> dict[str, Any]:
     """Stores the request's body, a `.safetensors` file (4 GB at most), as a LoRA, usable at once. For admins.
 
-    409 when the name is taken, 413 when the file is too large, 422 when it is no LoRA for SDXL, FLUX.2 or Wan.
+    What no file name can have is replaced: the answer has the `ref`. 409 when the name is taken, 413 when the file is
+    too large, 422 when it is damaged or no LoRA of a family here.
     """
-    ref = loras.read_name(name)
+    ref = loras.clean_name(name)
     if request.headers.get("content-type", "").lower().startswith("multipart/"):
         raise LoraError("A form is no LoRA.", advice="Send the file itself as the body, as curl --data-binary does.")
     folder = keeper.studio.settings.loras_dir
@@ -68,7 +80,7 @@ async def add_lora(
     return _describe(lora, keeper.studio)
 
 
-@router.delete("/loras/{ref}", status_code=204)
+@router.delete("/loras/{ref:path}", status_code=204)
 def delete_lora(ref: str, keeper: Keeper) -> Response:
     """Deletes a LoRA; waiting jobs that name it fail, and its outputs cannot be made again. For admins."""
     if not loras.delete(keeper.studio.settings.loras_dir, ref):
@@ -96,6 +108,8 @@ def _describe(lora: LoraFile, studio: Studio) -> dict[str, Any]:
         "ref": lora.ref,
         "title": lora.title,
         "family": lora.family,
+        "kind": lora.kind,
+        "expert": lora.expert or None,
         "size": lora.size,
-        "models": [model.id for model in studio.catalog.models if model.family == lora.family],
+        "models": [model.id for model in studio.catalog.models if not find_misfit(lora, model)],
     }

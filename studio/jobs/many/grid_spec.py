@@ -102,8 +102,8 @@ class Expanded:
                 fields[field] = _replace(fields[field], self._list_replacements(chosen))
         fields |= {str(field): value for field, value in by_field.items() if field not in OF_PARTS}
         if scales:
-            given = {lora.ref: lora.scale for lora in self.grid.recipe.loras}
-            fields["loras"] = [{"ref": ref, "scale": scale} for ref, scale in (given | scales).items()]
+            given = [lora.model_dump() for lora in self.grid.recipe.loras]
+            fields["loras"] = [lora | {"scale": scales.get(lora["ref"], lora["scale"])} for lora in given]
         if AxisField.GUIDANCE_SCALE in by_field and AxisField.GUIDANCE_SCALE_2 not in by_field:
             fields["guidance_scale_2"] = None  # follows the first one, as in diffusers
         try:
@@ -138,7 +138,7 @@ def expand(grid: Grid, prepare: Prepare) -> Expanded:
 
 def _find_scaled(grid: Grid) -> dict[str, str]:
     """Maps axes of a LoRA's scale to their LoRAs; raises RecipeError for one that the recipe does not have."""
-    refs = [lora.ref for lora in grid.recipe.loras]
+    refs = list(dict.fromkeys(lora.ref for lora in grid.recipe.loras))
     found: dict[str, str] = {}
     for name, axis in grid.named().items():
         if axis.field is not AxisField.LORA_SCALE:

@@ -1,4 +1,7 @@
-"""Reads untrusted text and JSON within limits: input that is too long, too deep or mistyped raises MetadataError.
+"""Reads untrusted text and JSON within limits.
+
+A text that is no JSON, too long or too deep raises MetadataError: nothing of it can be read. A field of another type
+than its name promises is left out and noted in `odd`, so that one odd field never costs the others.
 
 Not here: which fields a program writes (one file each), which values a recipe may have (pipelines/recipe.py).
 """
@@ -6,7 +9,7 @@ Not here: which fields a program writes (one file each), which values a recipe m
 import json
 import math
 import re
-from typing import Any, Never, cast
+from typing import Any, NamedTuple, Never, cast
 
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 
@@ -16,13 +19,14 @@ MAX_DEPTH = 60
 MAX_SHOWN_CHARS = 160
 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_SIZE = re.compile(r"\s*\(?\s*'?(\d{1,6})'?\s*[x×,]\s*'?(\d{1,6})'?\s*\)?\s*")
 _NOT_SHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def clean(text: str) -> str:
     """Removes control characters and lone surrogates, which forms, databases and JSON reject."""
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return _NOT_SHOWN.sub("", whole.replace("\r\n", "\n"))
+    return _NOT_SHOWN.sub("", whole.replace("\r\n", "\n").removeprefix("\ufeff"))
 
 
 def shorten(value: object) -> str:
@@ -65,11 +69,22 @@ def read_object(text: str, *, has_nan: bool = False) -> "Fields | None":
     return Fields.of(parse_json(text, has_nan=has_nan), name="recipe")
 
 
-class Fields:
-    """A JSON object read by name and type: absent, null and empty give None, another type raises MetadataError."""
+class Odd(NamedTuple):
+    """A field that cannot be read: what it is, and why."""
 
-    def __init__(self, values: dict[str, Any]) -> None:
+    what: str
+    why: str
+
+
+class Fields:
+    """A JSON object read by name and type: absent, null and empty give None, and so does another type, noted in `odd`.
+
+    Objects within it share its `odd`.
+    """
+
+    def __init__(self, values: dict[str, Any], odd: list[Odd] | None = None) -> None:
         self.values = values
+        self.odd: list[Odd] = [] if odd is None else odd
 
     @classmethod
     def of(cls, value: object, *, name: str) -> "Fields":
@@ -83,29 +98,77 @@ class Fields:
         if value is None or value == "":
             return None
         if not isinstance(value, str):
-            raise _wrong(name, value, "a text")
-        return limit_text(value, name)
+            return self._leave_out(name, value, "no text")
+        if len(value) > MAX_STRING_CHARS:
+            return self._leave_out(name, value, f"longer than {MAX_STRING_CHARS} characters")
+        return clean(value)
 
     def number(self, name: str) -> float | None:
         """Returns a number; accepts numbers in quotes, because several programs write them."""
-        value = self.values.get(name)
-        return None if value is None or value == "" else read_number(value, name)
+        return self.to_number(name, self.values.get(name))
+
+    def to_number(self, name: str, value: object) -> float | None:
+        """Returns a value as a number; None for one that is none, which is noted."""
+        if value is None or value == "":
+            return None
+        try:
+            return read_number(value, name)
+        except MetadataError:
+            return self._leave_out(name, value, "no number")
 
     def whole(self, name: str) -> int | None:
+        return self.to_whole(name, self.values.get(name))
+
+    def to_whole(self, name: str, value: object) -> int | None:
+        """Returns a value as a whole number; None for one that is none, which is noted."""
+        if value is None or value == "":
+            return None
+        try:
+            return read_whole(value, name)
+        except MetadataError:
+            return self._leave_out(name, value, "no whole number")
+
+    def size(self, name: str) -> tuple[int | None, int | None]:
+        """Returns width and height: `832x1216`, `(832, 1216)` or a list of two numbers."""
         value = self.values.get(name)
-        return None if value is None or value == "" else read_whole(value, name)
+        if value is None or value == "":
+            return None, None
+        text = " x ".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value)
+        match = _SIZE.fullmatch(text[:60])
+        if match is None:
+            self._leave_out(name, value, "no width and height")
+            return None, None
+        return int(match[1]), int(match[2])
 
     def inner(self, name: str) -> "Fields | None":
         value = self.values.get(name)
-        return None if value is None else Fields.of(value, name=name)
+        return None if value is None else self.to_object(name, value)
+
+    def to_object(self, name: str, value: object) -> "Fields | None":
+        """Returns a value as an object; None for another one, which is noted."""
+        if not isinstance(value, dict):
+            return self._leave_out(name, value, "no object")
+        return Fields(cast("dict[str, Any]", value), self.odd)
+
+    def objects(self, name: str) -> "list[Fields]":
+        """Returns the objects of a list."""
+        return [one for value in self.items(name) if (one := self.to_object(name, value)) is not None]
 
     def items(self, name: str) -> list[Any]:
+        """Returns a list's values; those of a text are between its commas, as some programs write lists."""
         value = self.values.get(name)
-        if value is None:
+        if value is None or value == "":
             return []
+        if isinstance(value, str) and len(value) <= MAX_STRING_CHARS and value[0] not in "[{":
+            return [part.strip() for part in value.split(",") if part.strip()]
         if not isinstance(value, list):
-            raise _wrong(name, value, "a list")
+            self._leave_out(name, value, "no list")
+            return []
         return cast("list[Any]", value)
+
+    def _leave_out(self, name: str, value: object, why: str) -> None:
+        shown = value if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+        self.odd.append(Odd(f"{shorten(name)}: {shorten(shown)}", f"is {why}"))
 
     def rest(self, known: frozenset[str]) -> dict[str, Any]:
         """Returns the fields that are set besides the known ones."""

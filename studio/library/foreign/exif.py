@@ -4,6 +4,8 @@ Every offset is checked against the block; entries that do not lead to a text ar
 is no reason to refuse a picture.
 """
 
+import codecs
+import contextlib
 import struct
 from collections.abc import Iterator
 
@@ -54,15 +56,24 @@ def decode_text(value: bytes) -> str:
     """Decodes UTF-8, or Latin-1 if that fails: formats ask for one of them, programs write either."""
     value = value.rstrip(b"\0")
     try:
-        return value.decode("utf-8")
+        return value.decode("utf-8-sig")
     except UnicodeDecodeError:
         return value.decode("latin-1")
 
 
 def _decode_comment(value: bytes) -> str:
-    """Decodes a user comment: eight bytes name the encoding; UTF-16's byte order is guessed from where zeros are."""
-    if value.startswith(b"UNICODE\0"):
+    """Decodes a user comment: eight bytes name the encoding.
+
+    UNICODE is UTF-16, whose byte order is told by a mark or guessed from where zeros are, and since EXIF 3 UTF-8, which
+    has no zeros.
+    """
+    if value[:8].upper() == b"UNICODE\0":
         value = value[8:]
+        if value[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return value.decode("utf-16", "replace").rstrip("\0")
+        if b"\0" not in value.rstrip(b"\0"):
+            with contextlib.suppress(UnicodeDecodeError):
+                return value.rstrip(b"\0").decode("utf-8-sig")
         is_big = value[0::2].count(0) >= value[1::2].count(0)
         return value.decode("utf-16-be" if is_big else "utf-16-le", "replace").rstrip("\0")
     for prefix in (b"ASCII\0\0\0", b"\0" * 8):

@@ -4,13 +4,15 @@ The recipe takes the file's model if it is known, else the chosen one, and the n
 value passes the same check as a submitted recipe (`resolve`); a value that fails is replaced by the model's default.
 """
 
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import RecipeError
+from pipelines.lora_fit import find_misfit, list_experts
+from pipelines.prompts.lora_names import find_lora
+from pipelines.prompts.lora_tags import list_tags, remove_tags
+from pipelines.prompts.reading import list_notes
 from pipelines.recipe import (
     MAX_LORA_SCALE,
     MAX_LORAS,
@@ -24,14 +26,12 @@ from pipelines.recipe import (
 from studio.library.foreign.bounded import clean, shorten
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, Found, FoundLora, ReadRecipe, Unusable
-from studio.library.foreign.names import find_lora, find_model, find_scheduler, is_ordinary_schedule, split_sampler
+from studio.library.foreign.names import find_model, find_scheduler, is_ordinary_schedule, split_sampler
 
 IsInput = Callable[[str], bool]
 OWN = "Lumesh"
 MAX_IMAGES = 16  # input pictures that are looked up at most; no model takes as many
 MAX_LOOKED_FOR = 100  # LoRAs of one file that are looked up, more than anybody uses
-_LORA_TAG = re.compile(r"<(?:lora|lyco|lycoris):([^:<>\n]{1,200})((?::[^:<>\n]{0,60}){0,6})>", re.IGNORECASE)
-_WEIGHT = re.compile(r"\([^():\n]{1,200}:\s*-?\d+(?:\.\d+)?\)")
 _LABELS = {
     "seed": "Seed",
     "steps": "Steps",
@@ -62,7 +62,12 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
     """Fits another program's recipe; `chosen` is the model to use when the file's is unknown here."""
     remarks = _Remarks()
     model = _choose_model(found.model, catalog, chosen, remarks)
-    loras = _choose_loras((*found.loras, *_list_tags(found.prompt)), catalog, model, remarks)
+    loras = _choose_loras(
+        (*found.loras, *(FoundLora(shorten(tag.name), tag.weight, tag.text_weight) for tag in list_tags(found.prompt))),
+        catalog,
+        model,
+        remarks,
+    )
     recipe = Recipe(
         model=model.id,
         shape=_choose_shape(found, model, remarks),
@@ -86,7 +91,7 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
         remarks.notes.append(
             f"{found.source} draws its noise in another way: the same seed gives another picture here."
         )
-    return _finish(recipe, found.source, remarks)
+    return _finish(recipe, found.source, model, remarks)
 
 
 def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) -> ReadRecipe:
@@ -114,17 +119,20 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
         "model": model.id,
         "shape": shape,
         "images": images,
-        "loras": _choose_loras([FoundLora(one.ref, one.scale) for one in recipe.loras], catalog, model, remarks),
+        "loras": _choose_loras(
+            [FoundLora(one.ref, one.scale, expert=one.expert) for one in recipe.loras], catalog, model, remarks
+        ),
         "prompt": _cut(recipe.prompt, "prompt", remarks),
         "negative_prompt": recipe.negative_prompt and _cut(recipe.negative_prompt, "negative prompt", remarks),
     }
     recipe = _keep_valid(recipe.model_copy(update=changes), catalog, model, remarks)
-    return _finish(recipe, OWN, remarks)
+    return _finish(recipe, OWN, model, remarks)
 
 
-def _finish(recipe: Recipe, source: str, remarks: _Remarks) -> ReadRecipe:
+def _finish(recipe: Recipe, source: str, model: Model, remarks: _Remarks) -> ReadRecipe:
     if not recipe.prompt.strip():
-        remarks.drop("Prompt", "the file has none")
+        remarks.drop("Prompt", "none can be read from the file")
+    remarks.notes += list_notes(model, recipe.prompt, recipe.negative_prompt)
     unusable = list(dict.fromkeys(remarks.unusable))
     if len(unusable) > MAX_LISTED:
         unusable[MAX_LISTED:] = [Unusable(f"{len(unusable) - MAX_LISTED} more settings", NO_COUNTERPART)]
@@ -172,50 +180,33 @@ def _sides(shape: Shape) -> tuple[int, int, int | None]:
 
 
 def _write_prompt(found: Found, remarks: _Remarks) -> str:
-    prompt = _LORA_TAG.sub("", found.prompt)
-    if prompt != found.prompt:
-        prompt = re.sub(r"[ \t]*,(?:[ \t]*,)+", ",", re.sub(r"[ \t]{2,}", " ", prompt)).strip(" \t,\n")
-    if _WEIGHT.search(prompt):
-        remarks.notes.append("Weights such as (word:1.2) stay in the prompt and are read as plain text here.")
-    return _cut(prompt, "prompt", remarks)
-
-
-def _list_tags(prompt: str) -> Iterator[FoundLora]:
-    """Yields LoRA tags: `<lora:a:0.8>`, `<lora:a:0.5:0.8>` (text encoder first) or `<lora:a:te=0.5:unet=0.8>`."""
-    for tag in _LORA_TAG.finditer(prompt):
-        plain = [value for value in tag[2].split(":")[1:] if "=" not in value]
-        named = dict(value.split("=", 1) for value in tag[2].split(":")[1:] if "=" in value)
-        text_weight = named.get("te", plain[0] if plain else "1")
-        weight = named.get("unet", plain[1] if len(plain) > 1 else text_weight)
-        yield FoundLora(shorten(tag[1]), _read_weight(weight), _read_weight(text_weight))
-
-
-def _read_weight(text: str) -> float:
-    """Reads a weight; NaN for text that is no number, because people may write anything in a prompt."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+    return _cut(remove_tags(found.prompt), "prompt", remarks)
 
 
 def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, remarks: _Remarks) -> tuple[Lora, ...]:
     """Chooses the LoRAs that exist here and fit the model, each once, with the file's weight."""
-    known = {lora.name: lora for lora in wanted}  # a program may list a LoRA twice, as tag and as setting
-    files, chosen = catalog.find_loras() if known else (), dict[str, Lora]()
+    # A program may list a LoRA twice, as tag and as setting; ours may name it for each expert.
+    known = {(lora.name, lora.expert): lora for lora in wanted}
+    files, chosen = catalog.find_loras() if known else (), dict[tuple[str, str | None], Lora]()
     for lora in list(known.values())[:MAX_LOOKED_FOR]:
         file = find_lora(lora.name, files, model)
         scale = 1.0 if lora.weight is None else lora.weight
+        expert = lora.expert if list_experts(model) else None
         what = f"LoRA {shorten(lora.name)}"
         if file is None:
             remarks.drop(what, "is not among the LoRAs here")
         elif file.family != model.family:
             remarks.drop(what, f"is for another model than {model.title}")
+        elif misfit := find_misfit(file, model):
+            remarks.drop(what, misfit)
         elif not abs(scale) <= MAX_LORA_SCALE:  # also catches nan
             remarks.drop(what, f"has no weight from {-MAX_LORA_SCALE:g} to {MAX_LORA_SCALE:g}")
-        elif len(chosen) == MAX_LORAS and file.ref not in chosen:
+        elif len(chosen) == MAX_LORAS and (file.ref, expert) not in chosen:
             remarks.drop(what, f"at most {MAX_LORAS} are used at a time")
-        elif file.ref not in chosen:
-            chosen[file.ref] = Lora(ref=file.ref, scale=scale)
+        elif (file.ref, expert) not in chosen:
+            chosen[file.ref, expert] = Lora(ref=file.ref, scale=scale, expert=expert)
+            if lora.expert != expert:
+                remarks.notes.append(f"{what} is applied as a whole: {model.title} has no experts.")
             if lora.text_weight not in (None, scale):
                 remarks.notes.append(f"{what} has one weight here, {scale:g}, for picture and words alike.")
     return tuple(chosen.values())

@@ -3,11 +3,10 @@
 The raw prompt is used, as Fooocus itself does when it reads a file: its styles only add words to it.
 """
 
-import re
+from collections.abc import Iterator
 
-from studio.library.foreign.bounded import Fields, read_number, shorten
-from studio.library.foreign.errors import MetadataError
-from studio.library.foreign.found import Found, FoundLora, list_unused
+from studio.library.foreign.bounded import Fields, shorten
+from studio.library.foreign.found import Found, FoundLora, list_odd, list_unused
 
 _KNOWN = frozenset(
     (
@@ -23,12 +22,12 @@ def is_fooocus(fields: Fields) -> bool:
 
 
 def read_fooocus(fields: Fields) -> Found:
-    """Parses the fields; raises MetadataError when one is damaged."""
-    width, height = _read_resolution(fields.text("resolution"))
-    loras = [Fields({"lora": one}).items("lora")[:2] for one in fields.items("loras")]
+    """Reads the fields."""
+    width, height = fields.size("resolution")
     rest = {name: value for name, value in fields.rest(_KNOWN).items() if not name.startswith("lora_combined")}
     if rest.get("refiner_model") is None:
         rest.pop("refiner_swap_method", None)
+    loras = tuple(_list_loras(fields))
     return Found(
         source="Fooocus",
         prompt=fields.text("prompt") or "",
@@ -41,20 +40,17 @@ def read_fooocus(fields: Fields) -> Found:
         schedule=fields.text("scheduler"),
         width=width,
         height=height,
-        loras=tuple(_read_lora(*lora) for lora in loras if lora),
-        unusable=tuple(list_unused({name: value for name, value in rest.items() if value != "[]"})),
+        loras=loras,
+        unusable=(
+            *list_odd(fields),
+            *list_unused({name: value for name, value in rest.items() if value != "[]"}),
+        ),
     )
 
 
-def _read_lora(name: object, weight: object = None) -> FoundLora:
-    return FoundLora(shorten(name), None if weight is None else read_number(weight, "loras"))
-
-
-def _read_resolution(text: str | None) -> tuple[int | None, int | None]:
-    """Parses `(1024, 1024)`, with or without quotes around the numbers."""
-    if text is None:
-        return None, None
-    match = re.fullmatch(r"\(\s*'?(\d{1,6})'?\s*,\s*'?(\d{1,6})'?\s*\)", text)
-    if match is None:
-        raise MetadataError(f"Its recipe is damaged: resolution is {shorten(text)!r} where two numbers belong.")
-    return int(match[1]), int(match[2])
+def _list_loras(fields: Fields) -> Iterator[FoundLora]:
+    """Yields LoRAs, each a list of name, weight and hash."""
+    for entry in fields.items("loras"):
+        name, *rest = Fields({"loras": entry}, fields.odd).items("loras") or [None]
+        if name is not None:
+            yield FoundLora(shorten(name), fields.to_number("loras", rest[0]) if rest else None)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.recipe import Recipe
-from studio.library.foreign.bounded import shorten
+from pipelines.recipe import LoraExpert, Recipe
+from studio.library.foreign.bounded import Fields, shorten
 
 NO_COUNTERPART = "has no counterpart here"
 MAX_LISTED = 40
@@ -22,12 +22,13 @@ class Unusable:
 class FoundLora:
     """A LoRA by the program's own name for its file; None stands for what the file does not say.
 
-    `text_weight` is the text encoder's weight, if the program stores it separately.
+    `text_weight` is the text encoder's weight, if the program stores it separately; `expert` is our own recipes'.
     """
 
     name: str
     weight: float | None = None
     text_weight: float | None = None
+    expert: LoraExpert | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,11 @@ class ReadRecipe:
             "unusable": [vars(one) for one in self.unusable],
             "notes": list(self.notes),
         }
+
+
+def list_odd(fields: Fields) -> list[Unusable]:
+    """Returns one entry for each field that could not be read."""
+    return [Unusable(*odd) for odd in fields.odd][:MAX_LISTED]
 
 
 def list_unused(values: dict[str, Any], why: str = NO_COUNTERPART) -> list[Unusable]:

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from studio.library.foreign.bounded import Fields, limit_text, read_number, read_object, read_whole, shorten
+from studio.library.foreign.bounded import Fields, limit_text, read_object, shorten
 from studio.library.foreign.errors import MetadataError
-from studio.library.foreign.found import Found, FoundLora, list_unused
+from studio.library.foreign.found import Found, FoundLora, list_odd, list_unused
 
 SOURCE = "InvokeAI"
 _KNOWN = frozenset(
@@ -47,6 +47,7 @@ def _read_newest(fields: Fields) -> Found:
     model = fields.inner("model")
     sampler, schedule = _split_scheduler(fields.text("scheduler"))
     rest = fields.rest(_KNOWN)
+    loras = tuple(_read_lora(entry) for entry in fields.objects("loras"))
     style = fields.text(_SEPARATE_STYLE)
     if style and style != fields.text("positive_prompt"):
         rest[_SEPARATE_STYLE] = style
@@ -64,8 +65,8 @@ def _read_newest(fields: Fields) -> Found:
         width=fields.whole("width"),
         height=fields.whole("height"),
         strength=_read_strength(fields, mode=fields.text("generation_mode")),
-        loras=tuple(_read_lora(one) for one in fields.items("loras")),
-        unusable=tuple(list_unused(rest)),
+        loras=loras,
+        unusable=(*list_odd(fields), *list_unused(rest)),
     )
 
 
@@ -74,8 +75,7 @@ def _read_strength(fields: Fields, *, mode: str | None) -> float | None:
     return fields.number("strength") if mode and "img2img" in mode else None
 
 
-def _read_lora(value: Any) -> FoundLora:
-    entry = Fields.of(value, name="loras")
+def _read_lora(entry: Fields) -> FoundLora:
     model = entry.inner("model") or entry.inner("lora")
     name = (model.text("name") or model.text("model_name") if model else None) or "unnamed"
     return FoundLora(shorten(name), entry.number("weight"))
@@ -92,7 +92,7 @@ def _read_older(outer: Fields) -> Found:
         raise MetadataError("Its recipe is damaged: image is missing.")
     prompt = image.values.get("prompt")
     if isinstance(prompt, list):
-        parts = [Fields.of(part, name="prompt").text("prompt") for part in image.items("prompt")]
+        parts = [part.text("prompt") for part in image.objects("prompt")]
         text = " ".join(part for part in parts if part)
     else:
         text = image.text("prompt") or ""
@@ -110,7 +110,7 @@ def _read_older(outer: Fields) -> Found:
         width=image.whole("width"),
         height=image.whole("height"),
         strength=_read_strength(image, mode=image.text("type")),
-        unusable=tuple(list_unused(image.rest(_KNOWN_IMAGE))),
+        unusable=(*list_odd(outer), *list_unused(image.rest(_KNOWN_IMAGE))),
     )
 
 
@@ -141,18 +141,16 @@ def _read_dream(text: str) -> Found | None:
         place += 2 if has_value and not glued else 1
     positive, negative = _split_prompt(prompt)
 
-    def whole(name: str) -> int | None:
-        return read_whole(found[name], name) if name in found else None
-
+    fields = Fields(dict(found))
     return Found(
         source=SOURCE,
         prompt=positive,
         negative_prompt=negative,
-        seed=whole("seed"),
-        steps=whole("steps"),
-        guidance_scale=read_number(found["cfg_scale"], "cfg_scale") if "cfg_scale" in found else None,
+        seed=fields.whole("seed"),
+        steps=fields.whole("steps"),
+        guidance_scale=fields.number("cfg_scale"),
         sampler=found.get("sampler"),
-        width=whole("width"),
-        height=whole("height"),
-        unusable=tuple(list_unused(rest)),
+        width=fields.whole("width"),
+        height=fields.whole("height"),
+        unusable=(*list_odd(fields), *list_unused(rest)),
     )

@@ -1,14 +1,9 @@
 """Translates other programs' names for models, LoRAs and samplers into ours."""
 
 import re
-from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 from pipelines.catalog import Catalog, Model
-from pipelines.loras import LoraFile
-
-MAX_NAME_CHARS = 200
-_SUFFIXES = frozenset((".safetensors", ".ckpt", ".gguf", ".sft", ".pt", ".pth", ".bin"))
+from pipelines.prompts.lora_names import read_stem
 
 _SAMPLERS = {
     "euler": "euler",
@@ -30,8 +25,7 @@ _ORDINARY_SCHEDULES = ("", "automatic", "normal", "simple", "default", "discrete
 
 def find_model(name: str, catalog: Catalog) -> Model | None:
     """Finds the catalogue's model with this file, id, title or repository; None when there is none."""
-    path = PurePosixPath(name[-MAX_NAME_CHARS:].replace("\\", "/"))
-    plain = _plain(path.name.removesuffix(path.suffix) if path.suffix.lower() in _SUFFIXES else path.name)
+    plain = _plain(read_stem(name))
     for model in catalog.models:
         own = {model.id, model.title, *([model.repo.rpartition("/")[2]] if model.repo else [])}
         if plain in {_plain(one) for one in own}:
@@ -39,20 +33,6 @@ def find_model(name: str, catalog: Catalog) -> Model | None:
     if "refiner" in plain or "inpaint" in plain or "kleinbase" in plain:
         return None
     return next((model for model in catalog.models if model.file_names and re.search(model.file_names, plain)), None)
-
-
-def find_lora(name: str, loras: Sequence[LoraFile], model: Model) -> LoraFile | None:
-    """Finds the LoRA file of this name, with or without extension and folder; prefers one that fits the model."""
-    path = PurePosixPath(name[-MAX_NAME_CHARS:].replace("\\", "/"))
-    stem = path.name.removesuffix(path.suffix) if path.suffix.lower() in _SUFFIXES else path.name
-    alike = [lora for lora in loras if _join(lora.ref) == _join(stem)]
-    alike.sort(key=lambda lora: (lora.family != model.family, lora.ref != stem))
-    return alike[0] if alike else None
-
-
-def _join(name: str) -> str:
-    """Normalizes a name: programs write a space as - or _; dots stay, because v1.0 is not v10."""
-    return re.sub(r"[\s_-]+", "_", name.casefold())
 
 
 def split_sampler(name: str) -> tuple[str, str]:

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import Any
 
-from studio.library.foreign.bounded import Fields, read_number, shorten
-from studio.library.foreign.found import Found, FoundLora, list_unused
+from studio.library.foreign.bounded import Fields, shorten
+from studio.library.foreign.found import Found, FoundLora, list_odd, list_unused
 
 KEY = "sui_image_params"
 _KNOWN = frozenset(
@@ -20,7 +19,7 @@ _KNOWN = frozenset(
 
 
 def read_swarmui(outer: Fields) -> Found | None:
-    """Parses the JSON; None when it is another program's; raises MetadataError when a field is damaged."""
+    """Parses the JSON; None when it is another program's."""
     fields = outer.inner(KEY)
     if fields is None:
         return None
@@ -41,12 +40,13 @@ def read_swarmui(outer: Fields) -> Found | None:
         fps=fields.whole("videofps"),
         flow_shift=fields.number("sigmashift"),
         strength=fields.number("initimagecreativity"),
-        loras=tuple(_list_loras(fields.items("loras"), fields.items("loraweights"))),
-        unusable=tuple(list_unused(fields.rest(_KNOWN))),
+        loras=tuple(_list_loras(fields)),
+        unusable=(*list_odd(fields), *list_unused(fields.rest(_KNOWN))),
     )
 
 
-def _list_loras(names: list[Any], weights: list[Any]) -> Iterator[FoundLora]:
+def _list_loras(fields: Fields) -> Iterator[FoundLora]:
     """Pairs LoRA names with their weights, which are in a list of their own that may be shorter."""
-    for name, weight in zip_longest(names, weights[: len(names)]):
-        yield FoundLora(shorten(name), None if weight is None else read_number(weight, "loraweights"))
+    names = fields.items("loras")
+    for name, weight in zip_longest(names, fields.items("loraweights")[: len(names)]):
+        yield FoundLora(shorten(name), fields.to_number("loraweights", weight))

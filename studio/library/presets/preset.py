@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from pipelines.catalog import Catalog
 from pipelines.errors import LumeshError
-from pipelines.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, MAX_SEED, Recipe
+from pipelines.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, MAX_SEED, LoraExpert, Recipe
 
 SCHEMA = 1
 MAX_TAGS = 8
@@ -73,7 +73,7 @@ Tag = Annotated[str, Field(max_length=24)]
 _ID = r"^[a-z0-9][a-z0-9.-]{0,63}$"
 _REPO_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}"
 _REPO = rf"^$|^{_REPO_PART}/{_REPO_PART}$"
-_REF = r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*$"
+_REF = r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*(/[^./\\\x00-\x1f][^/\\\x00-\x1f]*)*$"
 _SHAPE = r"^[0-9]{1,5}x[0-9]{1,5}(x[0-9]{1,4})?$"
 _THUMBNAIL = r"^data:image/(webp|png|jpeg);base64,[A-Za-z0-9+/]+={0,2}$"
 
@@ -85,6 +85,7 @@ class PresetLora(BaseModel):
 
     ref: Annotated[str, Field(strict=True, pattern=_REF, max_length=MAX_REF_CHARS), AfterValidator(_require_plain)]
     scale: Annotated[float, Field(strict=True, ge=-MAX_LORA_SCALE, le=MAX_LORA_SCALE)] = 1.0
+    expert: Annotated[LoraExpert | None, Field(exclude_if=lambda expert: expert is None)] = None
 
 
 class PresetRecipe(BaseModel):

@@ -58,14 +58,15 @@ def _make(bench: Bench, batch: Batch, history: History) -> Outcome:
         batch.add(other, estimate_s=_estimate_s(bench, other, history))
     references = find_references(family.model, recipe)
     trace: Trace = contextlib.nullcontext
-    if bench.trace is not None and _is_warm(family, recipe, references):
+    text_chunks = family.count_text_chunks(recipe)
+    if bench.trace is not None and _is_warm(family, recipe, references, text_chunks):
         trace, bench.trace = bench.trace, None
     recipes = [recipe, *(member.job.recipe for member in batch.members[1:])]
     with trace():
         encode = functools.partial(_encode, bench, family, batch)
         outcome = generate_together(family, recipes, on_progress=batch.report, encode=encode)
-    if references:
-        bench.resident.references.add((recipe.parsed_shape, references))
+    if references or text_chunks > 1:
+        bench.resident.further.add((recipe.parsed_shape, references, text_chunks))
     if swap:
         warm_s = outcome.timings.compile_s
         outcome.timings.swap = bench.resident.end_swap(swap, warm_s=warm_s, compiles=outcome.compiles)
@@ -108,7 +109,9 @@ def _save(bench: Bench, batch: Batch, outcome: Outcome) -> None:
             bench.desk.fail(member.job, bench.explain(error))
 
 
-def _is_warm(family: Family, recipe: Recipe, references: References | None) -> bool:
+def _is_warm(family: Family, recipe: Recipe, references: References | None, text_chunks: int) -> bool:
     """Tells whether a job with this recipe compiles nothing."""
-    state = family.shape_state(recipe.parsed_shape, references, batch_size=recipe.batch_size, uses_cfg=uses_cfg(recipe))
+    state = family.shape_state(
+        recipe.parsed_shape, references, text_chunks, batch_size=recipe.batch_size, uses_cfg=uses_cfg(recipe)
+    )
     return state == "warm"

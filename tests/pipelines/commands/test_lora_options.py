@@ -66,6 +66,19 @@ def test_a_scale_may_follow_the_name(given: str, expected: tuple[str, float]) ->
     assert read_loras([given]) == [{"ref": expected[0], "scale": expected[1]}]
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("ink:0.5@high", {"ref": "ink", "scale": 0.5, "expert": "high"}),
+        ("ink@LOW", {"ref": "ink", "scale": 1.0, "expert": "low"}),
+        ("wan/ink.SAFETENSORS:3@both", {"ref": "wan/ink", "scale": 3.0, "expert": "both"}),
+        ("ink@home", {"ref": "ink@home", "scale": 1.0}),
+    ],
+)
+def test_an_expert_may_follow_the_scale(given: str, expected: dict[str, Any]) -> None:
+    assert read_loras([given]) == [expected]
+
+
 def test_no_option_is_no_wish() -> None:
     assert read_loras(None) is None
     assert read_loras([]) is None
@@ -103,8 +116,9 @@ def test_denoise_may_have_others_than_encode(run: Run, expected: np.ndarray, tmp
     [
         ("pencil", "there is no LoRA 'pencil' here"),
         ("{out}/pencil.safetensors", "pencil.safetensors is not there"),
-        ("{out}/checkpoint.safetensors", "checkpoint.safetensors is no LoRA for SDXL, FLUX.2 or Wan"),
-        ("ink:9", "ink has a scale of 9.0; allowed: -4.0 to 4.0"),
+        ("{out}/checkpoint.safetensors", "checkpoint.safetensors cannot be used: it holds nothing of a LoRA"),
+        ("ink:21", "ink has a scale of 21.0; allowed: -20.0 to 20.0"),
+        ("ink@high", "ink is for the high expert, and tiny has only one; leave the expert out"),
     ],
 )
 @pytest.mark.usefixtures("expected")

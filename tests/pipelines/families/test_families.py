@@ -36,7 +36,7 @@ def test_people_are_told_of_all_families() -> None:
 def test_what_no_code_here_runs_has_nothing_special() -> None:
     traits = find_traits("unet3d")
     assert (traits.title, traits.pipeline_classes, traits.has_references) == ("unet3d", (), False)
-    assert traits.lora_names.search("unet.down_blocks.0") is None
+    assert traits.loras.names.search("unet.down_blocks.0") is None
 
 
 def test_every_family_has_a_demo_and_only_models_of_families_are_shipped() -> None:

@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.families.flux2.loras import rename
+from pipelines.families.flux2.loras import spell
 from pipelines.generate import generate
-from pipelines.loras import get_lora
 from pipelines.recipe import Recipe
-from pipelines.runtime.weights.lora import list_layer_weights, read_updates
-from tests.pipelines.loras import RANK, Pairs, draw_pairs, save_tensors, write_kohya, write_peft
+from tests.pipelines.loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
 
 MAX_DIFFERENCE = 2
 BLOCK = "transformer.transformer_blocks.0"
@@ -70,14 +68,7 @@ def test_packed_projections_are_dealt_out_with_their_updates(
 
 def read(family: Any, ref: str) -> dict[str, np.ndarray]:
     """Weight of the transformer -> what the LoRA adds to it."""
-    updates = read_updates(
-        get_lora(ref, family.model.loras_dir),
-        scale=1.0,
-        rename=rename,
-        places={"transformer": list_layer_weights(family.parts.modules["transformer"])},
-        model=family.model,
-    )
-    return {name: one.compute((slice(0, None),) * one.down.ndim) for name, one in updates["transformer"].items()}
+    return read_deltas(family, ref, spell, "transformer")["transformer"]
 
 
 @pytest.mark.parametrize("trainer", ["ai-toolkit", "bare", "kohya"])

@@ -45,7 +45,8 @@ def draw_wishes(count: int) -> list[dict[str, Any]]:
 
 def test_twenty_different_recipes_build_nothing(family: Any, draw_recipe: Callable[..., Recipe]) -> None:
     for guidance_scale in (1.0, 4.0):
-        generate(family, draw_recipe(guidance_scale=guidance_scale))
+        for prompt in ("a house", "a house " * 60):  # of one encoder length, and of two
+            generate(family, draw_recipe(guidance_scale=guidance_scale, prompt=prompt))
     built = counter.built
     for wish in draw_wishes(20):
         previews = []

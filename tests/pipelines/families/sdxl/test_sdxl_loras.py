@@ -9,13 +9,11 @@ import pytest
 
 from pipelines.errors import Cancelled, ModelError, RemoteEncoderError
 from pipelines.families.remote_encoder import RemoteEncoder
-from pipelines.families.sdxl.loras import rename
+from pipelines.families.sdxl.loras import spell
 from pipelines.generate import generate
-from pipelines.loras import get_lora
 from pipelines.recipe import Lora, Recipe
-from pipelines.runtime.weights.lora import list_layer_weights, read_updates
 from pipelines.stages import Progress, ignore_progress
-from tests.pipelines.loras import RANK, Pairs, draw_pairs, save_tensors, write_kohya, write_peft
+from tests.pipelines.loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
 
 COMPONENTS = ("unet", "text_encoder", "text_encoder_2")
 KOHYA = {"unet": "lora_unet_", "text_encoder": "lora_te1_text_model_", "text_encoder_2": "lora_te2_"}
@@ -163,18 +161,7 @@ def test_slices_of_weights_get_slices_of_updates(
 
 def read(family: Any, ref: str) -> dict[str, dict[str, np.ndarray]]:
     """Component -> weight -> what the LoRA adds to it."""
-    modules = family.parts.modules
-    updates = read_updates(
-        get_lora(ref, family.model.loras_dir),
-        scale=1.0,
-        rename=lambda tensors, file: rename(tensors, file, modules=modules),
-        places={component: list_layer_weights(module) for component, module in modules.items()},
-        model=family.model,
-    )
-    return {
-        component: {name: one.compute((slice(0, None),) * one.down.ndim) for name, one in own.items()}
-        for component, own in updates.items()
-    }
+    return read_deltas(family, ref, spell, *COMPONENTS)
 
 
 def test_kohyas_names_and_alphas_mean_the_same_updates(family: Any, all_parts: Pairs) -> None:

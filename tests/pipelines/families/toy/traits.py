@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.families.traits import Likeness, Traits
+from pipelines.families.traits import Likeness, LoraTraits, Traits
 
 
 def _read_local(_folder: Path, index: Mapping[str, Any]) -> Likeness:
@@ -16,7 +16,7 @@ TRAITS = Traits(
     title="Toy",
     pipeline_classes=("ToyPipeline",),
     read_local=_read_local,
-    lora_names=re.compile(r"^toy_layers\."),
+    loras=LoraTraits(names=re.compile(r"^toy_layers\.")),
     has_references=True,
     has_remote_encoder=True,
     takes_attention_options=True,

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from pipelines.families.wan.architecture import ARCHITECTURE
-from pipelines.families.wan.loras import choose_experts, rename
+from pipelines.families.wan.loras import spell
 from pipelines.generate import generate
-from pipelines.loras import get_lora
 from pipelines.recipe import Lora, Recipe
-from pipelines.runtime.weights.lora import list_layer_weights, read_updates
 from pipelines.stages import ignore_progress
-from tests.pipelines.loras import RANK, Pairs, draw_pairs, save_tensors, write_kohya, write_peft
+from tests.pipelines.loras import RANK, Pairs, draw_pairs, read_deltas, save_tensors, write_kohya, write_peft
 
 MAX_DIFFERENCE = 2
 ORIGINAL = {"attn1.to_q": "self_attn.q", "attn1.to_out.0": "self_attn.o", "ffn.net.0.proj": "ffn.0"}
@@ -106,14 +104,7 @@ def test_each_weight_keeps_its_precision_and_its_place(
 
 def read(family: Any, ref: str) -> dict[str, np.ndarray]:
     """Weight of the first transformer -> what the LoRA adds to it."""
-    updates = read_updates(
-        get_lora(ref, family.model.loras_dir),
-        scale=1.0,
-        rename=lambda tensors, file: rename(tensors, file, components=["transformer"]),
-        places={"transformer": list_layer_weights(family.parts.modules["transformer"])},
-        model=family.model,
-    )
-    return {name: one.compute((slice(0, None),) * one.down.ndim) for name, one in updates["transformer"].items()}
+    return read_deltas(family, ref, spell, "transformer")["transformer"]
 
 
 @pytest.mark.parametrize("prefix", ["diffusion_model.", "", "base_model.model."])
@@ -156,20 +147,6 @@ def test_musubis_names_mean_the_same_updates(load_wan: Callable[..., Any], pairs
     assert found.keys() == {f"{name.removeprefix('transformer.')}.weight" for name in pairs}
     for name, pair in pairs.items():
         np.testing.assert_allclose(found[f"{name.removeprefix('transformer.')}.weight"], np.matmul(*pair), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "experts"),
-    [
-        ("ink", ("transformer", "transformer_2")),
-        ("wan2.2_ink_high_noise", ("transformer",)),
-        ("Ink LOW-noise v2", ("transformer_2",)),
-        ("high_noise_and_low_noise", ("transformer", "transformer_2")),
-        ("lowlands", ("transformer", "transformer_2")),
-    ],
-)
-def test_a_files_name_says_which_expert_it_is_for(name: str, experts: tuple[str, ...]) -> None:
-    assert choose_experts(name) == experts
 
 
 def find_difference(one: np.ndarray, other: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""A LoRA file becomes updates at the scale its trainer meant, or is refused with what it is."""
+"""A LoRA file becomes updates at the scale its trainer meant, in part if need be, or is refused with what it is."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,8 +11,9 @@ import pytest
 from pipelines.catalog import load_catalog
 from pipelines.errors import ModelError
 from pipelines.loras import LoraFile
-from pipelines.runtime.weights.lora import LayerWeight, read_updates
-from pipelines.runtime.weights.lora_merge import LowRank
+from pipelines.runtime.weights.lora import LayerWeight, Reading, list_layers, read_updates
+from pipelines.runtime.weights.lora_spelling import Spellings
+from pipelines.runtime.weights.lora_update import Update
 from tests.pipelines.loras import save_tensors
 
 NAME = "transformer.blocks.0.attn1.to_q"
@@ -20,40 +21,52 @@ PLACES = {
     "transformer": {
         "blocks.0.attn1.to_q.weight": LayerWeight(parameter="blocks.every_layer.attn1.to_q.weight", shape=(6, 4)),
         "blocks.0.attn1.to_q.bias": LayerWeight(parameter="blocks.every_layer.attn1.to_q.bias", shape=(6,)),
+        "blocks.0.norm2.weight": LayerWeight(parameter="blocks.every_layer.norm2.weight", shape=(4,)),
         "conv.weight": LayerWeight(parameter="conv.weight", shape=(6, 4, 1, 1)),
     }
 }
+SPELLINGS = Spellings(
+    layers=list_layers(PLACES), prefixes={"transformer.": "transformer", "lora_unet_": "transformer"}, aliases={}
+)
 UP, DOWN = np.ones((6, 2)), np.ones((2, 4))
 PAIR = {f"{NAME}.lora_B.weight": UP, f"{NAME}.lora_A.weight": DOWN}
+KOHYA = {"lora_unet_blocks_0_attn1_to_q.lora_up.weight": UP, "lora_unet_blocks_0_attn1_to_q.lora_down.weight": DOWN}
+MODEL = load_catalog().get("wan2.1-1.3b")
 
-Read = Callable[..., dict[str, LowRank]]
+Read = Callable[..., Reading]
+
+
+def compute(update: Update, *index: slice) -> np.ndarray:
+    return update.compute(index)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(name="read")
 def keep_reader(tmp_path: Path) -> Read:
-    """Writes tensors as a LoRA `x` and reads it for the transformer of `PLACES`, names as they are."""
-    model = load_catalog().get("wan2.1-1.3b")
+    """Writes tensors as a LoRA `x` and reads it for the transformer of `PLACES`."""
 
-    def read(tensors: Mapping[str, np.ndarray], *, scale: float = 1.0, **metadata: str) -> dict[str, LowRank]:
+    def read(tensors: Mapping[str, np.ndarray], *, scale: float = 1.0, **metadata: str) -> Reading:
         file = tmp_path / "x.safetensors"
         save_tensors(file, tensors, **metadata)
         lora = LoraFile(ref="x", title="x", family="wan", path=file, size=0)
-        rename = lambda given, _file: dict(given)  # noqa: E731
-        return read_updates(lora, scale=scale, rename=rename, places=PLACES, model=model)["transformer"]
+        return read_updates(lora, scale=scale, spellings=SPELLINGS, places=PLACES, model=MODEL)
 
     return read
 
 
 def test_without_an_alpha_a_pair_counts_as_it_is(read: Read) -> None:
-    update = read(PAIR, scale=0.5)["blocks.0.attn1.to_q.weight"]
-    np.testing.assert_array_equal(update.compute((slice(1, 3), slice(0, 1))), np.full((2, 1), 1.0))
+    reading = read(PAIR, scale=0.5)
+    update = reading.updates["transformer"]["blocks.0.attn1.to_q.weight"]
+    np.testing.assert_array_equal(compute(update, slice(1, 3), slice(0, 1)), np.full((2, 1), 1.0))
+    assert reading.notes == ()
 
 
 @pytest.mark.parametrize(
     ("tensors", "settings", "factor"),
     [
         ({f"{NAME}.alpha": np.asarray(1.0)}, {}, 0.5),
+        ({f"{NAME}.alpha": np.asarray(1.0)}, {"transformer.lora_alpha": 8}, 0.5),
         ({}, {"transformer.r": 2, "transformer.lora_alpha": 8}, 4.0),
+        ({}, {"r": 2, "lora_alpha": 8}, 4.0),
         ({}, {"transformer.r": 2, "transformer.lora_alpha": 8, "transformer.use_rslora": True}, 8 / 2**0.5),
         ({}, {"transformer.lora_alpha": 8, "transformer.alpha_pattern": {"attn1.to_q": 2}}, 1.0),
         ({}, {"transformer.lora_alpha": 8, "transformer.alpha_pattern": {"^to_q": 2}}, 4.0),
@@ -64,8 +77,45 @@ def test_without_an_alpha_a_pair_counts_as_it_is(read: Read) -> None:
 def test_the_trainers_scale_counts(
     read: Read, tensors: dict[str, np.ndarray], settings: dict[str, object], factor: float
 ) -> None:
-    update = read(PAIR | tensors, lora_adapter_metadata=json.dumps(settings))["blocks.0.attn1.to_q.weight"]
-    np.testing.assert_allclose(update.compute((slice(0, 1), slice(0, 1))), [[2 * factor]], rtol=1e-6)
+    reading = read(PAIR | tensors, lora_adapter_metadata=json.dumps(settings))
+    update = reading.updates["transformer"]["blocks.0.attn1.to_q.weight"]
+    np.testing.assert_allclose(compute(update, slice(0, 1), slice(0, 1)), [[2 * factor]], rtol=1e-6)
+    assert bool(reading.notes) == (factor != 1 and not tensors)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "factor"),
+    [
+        ({"transformer.r": "2", "transformer.lora_alpha": "8"}, 4.0),
+        ({"lora_alpha": "8", "r": "2"}, 4.0),
+        ({"alpha": "8.0", "rank": "2"}, 4.0),
+        ({"network_alpha": "1", "network_dim": "2"}, 0.5),
+        ({"transformer.lora_alpha": "8", "transformer.use_rslora": "True"}, 8 / 2**0.5),
+        ({"transformer.lora_alpha": "8", "transformer.alpha_pattern": '{"to_q": 4}'}, 2.0),
+        ({"adapter_config": '{"peft_type": "LORA", "lora_alpha": 8, "r": 2}'}, 4.0),
+        ({"lora_alpha": "8", "lora_adapter_metadata": '{"transformer.lora_alpha": 4}'}, 2.0),
+        ({"lora_alpha": "None"}, 1.0),
+        ({"lora_alpha": "nan"}, 1.0),
+        ({"lora_alpha": "-8"}, 1.0),
+        ({"config": "{", "other": '{"alpha": 8}', "third": "[" * 10}, 1.0),
+    ],
+)
+def test_a_scale_in_the_header_counts_however_it_is_spelled(
+    read: Read, metadata: dict[str, str], factor: float
+) -> None:
+    reading = read(PAIR, **metadata)
+    update = reading.updates["transformer"]["blocks.0.attn1.to_q.weight"]
+    np.testing.assert_allclose(compute(update, slice(0, 1), slice(0, 1)), [[2 * factor]], rtol=1e-6)
+    note = f"LoRA x: its header says alpha and rank, so it counts {factor:g} times its strength."
+    assert reading.notes == ((note,) if factor != 1 else ())
+
+
+def test_kohyas_alpha_in_the_header_is_that_of_its_own_tensors(read: Read) -> None:
+    """Programs that rename a file's tensors multiply alpha in and leave the header as it was."""
+    header = {"ss_network_alpha": "8", "ss_network_dim": "2"}
+    for tensors, factor in ((KOHYA, 4.0), (PAIR, 1.0)):
+        update = read(tensors, **header).updates["transformer"]["blocks.0.attn1.to_q.weight"]
+        np.testing.assert_allclose(compute(update, slice(0, 1), slice(0, 1)), [[2 * factor]])
 
 
 def test_a_bias_and_a_convolution_of_one_pixel_have_updates_too(read: Read) -> None:
@@ -77,28 +127,78 @@ def test_a_bias_and_a_convolution_of_one_pixel_have_updates_too(read: Read) -> N
             "transformer.conv.lora_A.default.weight": DOWN,
         },
         scale=2.0,
-    )
-    np.testing.assert_array_equal(updates["blocks.0.attn1.to_q.bias"].compute((slice(2, 4),)), [4.0, 6.0])
-    assert updates["conv.weight"].compute((slice(0, 6), slice(1, 3), slice(0, 1), slice(0, 1))).shape == (6, 2, 1, 1)
+    ).updates["transformer"]
+    np.testing.assert_array_equal(compute(updates["blocks.0.attn1.to_q.bias"], slice(2, 4)), [4.0, 6.0])
+    assert compute(
+        updates["conv.weight"], slice(0, 6), slice(1, 3), slice(0, 1), slice(0, 1)
+    ).shape == (6, 2, 1, 1)  # fmt: skip
+
+
+def test_plain_differences_are_added_without_an_alpha(read: Read) -> None:
+    """Of weights, biases and norms, as ComfyUI, LyCORIS and the distilled LoRAs of Wan spell them."""
+    updates = read(
+        {
+            **PAIR,
+            f"{NAME}.alpha": np.asarray(1.0),
+            f"{NAME}.diff_b": np.arange(6.0),
+            "transformer.blocks.0.norm2.diff": np.arange(4.0),
+            "transformer.conv.diff": np.arange(24.0),
+        },
+        scale=0.5,
+    ).updates["transformer"]
+    np.testing.assert_array_equal(compute(updates["blocks.0.attn1.to_q.bias"], slice(2, 4)), [1.0, 1.5])
+    np.testing.assert_array_equal(compute(updates["blocks.0.norm2.weight"], slice(1, 3)), [0.5, 1.0])
+    assert compute(updates["conv.weight"], *map(slice, (0, 0, 0, 0), (6, 4, 1, 1)))[5, 3] == 11.5
+    norm = read({**PAIR, "transformer.blocks.0.norm2.w_norm": np.ones(4)}).updates["transformer"]
+    np.testing.assert_array_equal(compute(norm["blocks.0.norm2.weight"], slice(0, 4)), np.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("extra", "note"),
+    [
+        (
+            {"transformer.blocks.0.attn2.add_k_proj.lora_A.weight": DOWN},
+            "LoRA x: 1 of its layers are not in wan2.1-1.3b and were left out: transformer.blocks.0.attn2.add_k_proj.",
+        ),
+        ({"bundle_emb.ink.clip_l": UP}, "LoRA x: it brings 1 tensors of embeddings, which are not used here."),
+        (
+            {f"{NAME}.strange": UP, "transformer.b.alpha": np.asarray(1.0)},
+            "LoRA x: 2 of its tensors are of no known kind and were left out: "
+            "transformer.blocks.0.attn1.to_q.strange, transformer.b.alpha.",
+        ),
+    ],
+)
+def test_what_the_model_has_no_use_for_is_left_out_with_a_note(
+    read: Read, extra: dict[str, np.ndarray], note: str
+) -> None:
+    reading = read(PAIR | extra)
+    assert reading.updates["transformer"].keys() == {"blocks.0.attn1.to_q.weight"}
+    assert reading.notes == (note,)
 
 
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
-        ({"transformer.a.hada_w1_a": UP}, "x is a LoHa, not a plain LoRA. Only plain LoRAs are applied here"),
-        ({"transformer.a.lokr_w1": UP}, "x is a LoKr, not a plain LoRA"),
-        (PAIR | {f"{NAME}.lora_magnitude_vector": UP}, "x is a DoRA"),
-        (PAIR | {f"{NAME}.dora_scale": UP}, "x is a DoRA"),
-        (PAIR | {f"{NAME}.lora_mid.weight": UP}, "x is a LoCon with a middle matrix"),
-        ({f"{NAME}.lora_A.weight": DOWN}, "of blocks.0.attn1.to_q it holds only one half"),
+        (
+            PAIR | {f"{NAME}.oft_blocks": UP},
+            "x is an OFT, not a plain LoRA. LoRA, LoHa, LoKr and DoRA are applied here",
+        ),
+        ({f"{NAME}.dora_scale": UP}, "of transformer.blocks.0.attn1.to_q it holds only one half"),
+        ({f"{NAME}.hada_w1_a": UP}, "it holds only one half"),
+        ({f"{NAME}.lokr_w1": UP}, "it holds only one half"),
+        ({f"{NAME}.lokr_w1": np.ones((2, 2)), f"{NAME}.lokr_w2": np.ones((2, 2))}, "has shape (4, 4) in it and (6, 4)"),
+        (
+            PAIR | {"transformer.conv.lora_A.a.weight": DOWN, "transformer.conv.lora_B.b.weight": UP},
+            "it holds 2 adapters (a, b)",
+        ),
+        ({f"{NAME}.lora_A.weight": DOWN}, "of transformer.blocks.0.attn1.to_q it holds only one half"),
         (PAIR | {f"{NAME}.lora_B.weight": np.full((6, 2), np.nan)}, "it holds values that are not finite"),
-        (PAIR | {f"{NAME}.diff": UP}, f"its tensor {NAME}.diff is no part of a LoRA"),
-        (PAIR | {"transformer.b.alpha": np.asarray(1.0)}, "its tensors are not named as those of a LoRA"),
-        (PAIR | {f"{NAME}.alpha": np.ones(2)}, "its tensors are not named as those of a LoRA"),
+        (PAIR | {f"{NAME}.alpha": np.ones(2)}, "the alpha of transformer.blocks.0.attn1.to_q is not one number"),
+        (PAIR | {f"{NAME}.diff_b": np.ones(5)}, "is for a model of another size"),
         ({}, "it holds nothing that this model could use"),
         (
             {name.replace("blocks.0", "blocks.30"): tensor for name, tensor in PAIR.items()},
-            "The LoRA x changes transformer.blocks.30.attn1.to_q.weight, which wan2.1-1.3b does not have. "
+            "The LoRA x changes transformer.blocks.30.attn1.to_q, which wan2.1-1.3b does not have. "
             "It was made for another model",
         ),
         (
@@ -123,4 +223,4 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     lora = LoraFile(ref="x", title="x", family="wan", path=file, size=10)
     for one in (lora, replace(lora, path=tmp_path / "nowhere.safetensors")):
         with pytest.raises(ModelError, match="The LoRA x cannot be read"):
-            read_updates(one, scale=1.0, rename=lambda given, _file: given, places=PLACES, model=load_catalog().default)
+            read_updates(one, scale=1.0, spellings=SPELLINGS, places=PLACES, model=MODEL)

@@ -8,7 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipelines.runtime.weights.lora_merge import LowRank, adapt
+from pipelines.runtime.weights.lora_merge import adapt
+from pipelines.runtime.weights.lora_update import LowRank
 from pipelines.runtime.weights.permuted import PermutedTensor, stack_layers
 from pipelines.runtime.weights.stored import Destination, WeightSource, read_headers
 

@@ -1,9 +1,11 @@
 """LoRAs over REST: which there are, one more, one less, and none that is not one."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -20,12 +22,18 @@ def send(client: TestClient, content: bytes, name: str = "pixel.safetensors", **
     return client.post("/api/v1/loras", params={"name": name}, content=content, **options)
 
 
+def make_header(**entry: Any) -> bytes:
+    tensor = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} | entry
+    text = json.dumps({"unet.mid_block.x.lora_A.weight": tensor}).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(4)
+
+
 def list_refs(client: TestClient, **query: str) -> list[str]:
     return [lora["ref"] for lora in client.get("/api/v1/loras", params=query).json()["loras"]]
 
 
 def test_each_lora_says_which_models_it_fits(client: TestClient, add_lora: AddLora) -> None:
-    assert client.get("/api/v1/loras").json() == {"loras": []}
+    assert client.get("/api/v1/loras").json() == {"loras": [], "unusable": []}
     add_lora("pixel", "sdxl", title="Pixel art")
     add_lora("boats", "wan")
     (boats, pixel) = client.get("/api/v1/loras").json()["loras"]
@@ -69,24 +77,36 @@ def test_a_name_that_is_taken_stays_as_it_is(client: TestClient, add_lora: AddLo
         (" Pixel art v1.2 (final).safetensors ", "Pixel art v1.2 (final)"),
         ("水彩", "水彩"),
         ("a" * 120, "a" * 120),
+        ("a" * 121, "a" * 120),
+        ("[Pony] ink", "[Pony] ink"),
+        ("!ink#1=strong@home🖋", "!ink#1=strong@home🖋"),
+        ("INK.SAFETENSORS", "INK"),
+        ("-ink", "ink"),
+        ("ink:v2?", "ink_v2_"),
+        ("../pixel", "pixel"),
+        ("/etc/pixel", "etc_pixel"),
+        ("a/../b", "a_.._b"),
+        ("a\\b", "a_b"),
+        (".pixel", "pixel"),
+        ("a\x00b\nc", "a b c"),
     ],
 )
-def test_names_of_people_are_kept(client: TestClient, encode_lora: EncodeLora, name: str, ref: str) -> None:
+def test_names_of_people_are_kept_and_never_paths(
+    client: TestClient, settings: Settings, encode_lora: EncodeLora, name: str, ref: str
+) -> None:
     assert send(client, encode_lora(), name).json()["ref"] == ref
-    assert client.delete(f"/api/v1/loras/{ref}").status_code == 204
+    assert [file.name for file in settings.loras_dir.iterdir()] == [f"{ref}.safetensors"]
+    assert client.delete(f"/api/v1/loras/{quote(ref, safe='')}").status_code == 204
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["../pixel", "/etc/pixel", "a/b", "a\\b", ".pixel", ".safetensors", "", "a\x00b", "a\nb", "-a", "a" * 121, "~"],
-)
-def test_a_name_that_could_be_a_path_is_refused(
+@pytest.mark.parametrize("name", ["..", "/", ".safetensors", "", "\x00", "~", "- ."])
+def test_a_name_of_which_nothing_is_left_is_refused(
     client: TestClient, settings: Settings, encode_lora: EncodeLora, name: str
 ) -> None:
     before = sorted(settings.data_dir.rglob("*"))
     answer = send(client, encode_lora(), name)
     assert answer.status_code == 422
-    assert "letters" in answer.json()["error"]["advice"]
+    assert "a letter or a digit" in answer.json()["error"]["advice"]
     assert sorted(settings.data_dir.rglob("*")) == before
 
 
@@ -100,6 +120,9 @@ def test_a_name_that_could_be_a_path_is_refused(
         (9).to_bytes(8, "little") + b"[" * 9,
         (2).to_bytes(8, "little") + b"{}",
         (4).to_bytes(8, "little") + b"null",
+        make_header(shape=[10**9, 10**9]),
+        make_header(data_offsets=[-5, 0]),
+        make_header(data_offsets=[0, 400]),
     ],
 )
 def test_what_is_no_lora_leaves_nothing_behind(client: TestClient, settings: Settings, content: bytes) -> None:
@@ -135,3 +158,60 @@ def test_what_a_killed_server_left_is_swept_with_the_next_one(
     os.utime(torn, (0, 0))
     assert send(client, encode_lora()).status_code == 201
     assert sorted(file.name for file in settings.loras_dir.iterdir()) == [fresh.name, "pixel.safetensors"]
+
+
+def test_files_that_cannot_be_used_are_listed_with_the_reason(
+    client: TestClient, settings: Settings, add_lora: AddLora
+) -> None:
+    add_lora("pixel", "sdxl")
+    (settings.loras_dir / "torn.safetensors").write_bytes(b"\xff" * 64)
+    os.mkfifo(settings.loras_dir / "pipe.safetensors")
+    found = client.get("/api/v1/loras").json()
+    assert [lora["ref"] for lora in found["loras"]] == ["pixel"]
+    assert found["unusable"] == [
+        {"ref": "pipe", "reason": "it is no regular file"},
+        {"ref": "torn", "reason": "it is no safetensors file, or its download was cut off"},
+    ]
+    for_flux = client.get("/api/v1/loras", params={"model": "demo-flux2"}).json()["unusable"]
+    assert {"ref": "pixel", "reason": "it is for sdxl models, not for demo-flux2"} in for_flux
+    recipe = {"model": "demo-sdxl", "prompt": "A boat", "loras": [{"ref": "torn"}]}
+    refused = client.post("/api/v1/jobs", json=recipe).json()["error"]["fields"]["loras"]
+    assert refused.startswith("torn cannot be used: it is no safetensors file")
+    assert client.delete("/api/v1/loras/torn").status_code == 204
+
+
+def test_a_lora_for_another_size_of_model_is_not_offered(
+    client: TestClient, settings: Settings, encode_lora: EncodeLora
+) -> None:
+    """Stable Diffusion 1.5 has layers of the same names as SDXL, but narrower texts."""
+    settings.loras_dir.mkdir()
+    name, shape = "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k.lora_A.weight", [1, 768]
+    text = json.dumps({name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 3072]}}).encode()
+    content = len(text).to_bytes(8, "little") + text + bytes(3072)
+    (settings.loras_dir / "sd15.safetensors").write_bytes(content)
+    assert client.get("/api/v1/loras").json()["loras"][0]["models"] == []
+    (unusable,) = client.get("/api/v1/loras", params={"model": "sdxl-base"}).json()["unusable"]
+    assert unusable["reason"] == "it is for a model with a width of texts of 768, and that of sdxl-base is 2048"
+
+
+def test_one_in_a_folder_is_named_with_it_and_goes_to_an_expert(client: TestClient, settings: Settings) -> None:
+    (settings.loras_dir / "wan").mkdir(parents=True)
+    (settings.loras_dir / "wan" / "ink_HIGH.SAFETENSORS").write_bytes(encode_wan())
+    (lora,) = client.get("/api/v1/loras").json()["loras"]
+    assert (lora["ref"], lora["expert"], lora["kind"]) == ("wan/ink_HIGH", "high", "LoRA")
+    loras = [{"ref": lora["ref"], "scale": 3.0, "expert": "high"}, {"ref": lora["ref"], "scale": 1.0, "expert": "low"}]
+    recipe = {"model": "wan2.2-a14b", "prompt": "A boat", "loras": loras}
+    job = client.post("/api/v1/jobs", json=recipe)
+    assert job.status_code == 201, job.json()
+    assert client.get(f"/api/v1/jobs/{job.json()['id']}").json()["recipe"]["loras"] == loras
+    twice = client.post("/api/v1/jobs", json=recipe | {"loras": [loras[0], {"ref": lora["ref"]}]})
+    assert "given twice" in twice.json()["error"]["fields"]["loras"]
+    other = client.post("/api/v1/jobs", json=recipe | {"model": "wan2.1-14b"})
+    assert "has only one" in other.json()["error"]["fields"]["loras"]
+    assert client.delete("/api/v1/loras/wan/ink_HIGH").status_code == 204
+
+
+def encode_wan() -> bytes:
+    entry = {"dtype": "F32", "shape": [1, 5120], "data_offsets": [0, 20480]}
+    text = json.dumps({"diffusion_model.blocks.0.self_attn.q.lora_down.weight": entry}).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(20480)

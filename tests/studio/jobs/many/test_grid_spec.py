@@ -144,6 +144,13 @@ def test_the_only_lora_needs_no_name_and_two_may_have_an_axis_each(read: Read) -
     assert list_scales(both) == [[("pixel", 1.0), ("boats", 3.0)], [("pixel", 2.0), ("boats", 3.0)]]
 
 
+def test_a_scaled_lora_stays_with_its_experts(read: Read) -> None:
+    loras = [{"ref": "waves", "expert": "high"}, {"ref": "waves", "scale": 2, "expert": "low"}]
+    expanded = read(x=("lora_scale", "3"), model="wan2.2-a14b", loras=loras, shape=None)
+    ((high, low),) = (cell.recipe.loras for cell in expanded.cells)
+    assert (high.expert, low.expert, high.scale) == ("high", "low", 3.0)
+
+
 def test_one_that_the_form_has_at_zero_can_be_scaled(read: Read) -> None:
     assert list_scales(read(x=("lora_scale", "1"), loras=[PIXEL | {"scale": 0}])) == [[("pixel", 1.0)]]
 
@@ -154,7 +161,7 @@ def test_one_that_the_form_has_at_zero_can_be_scaled(read: Read) -> None:
         (("lora_scale", "1"), [], "has no LoRA"),
         (("lora_scale", "1"), [PIXEL, BOATS], "say whose"),
         (("lora_scale", "1", "waves"), [PIXEL], "is not among"),
-        (("lora_scale", "1, 5"), [PIXEL], "scale of 5"),
+        (("lora_scale", "1, 21"), [PIXEL], "scale of 21"),
     ],
 )
 def test_a_scale_of_no_lora_is_said_at_its_axis(read: Read, axis: tuple[str, ...], loras: Any, why: str) -> None:

@@ -58,10 +58,10 @@ def _note(read_parameters: Read, tag: str) -> tuple[str, ...]:
     [
         ("<lora:other:1>", "is not among the LoRAs here"),
         ("<lora:../pixel/etc:1>", "is not among the LoRAs here"),
-        ("<lora:pixel:nine>", "has no weight from -4 to 4"),
-        ("<lora:pixel:9>", "has no weight from -4 to 4"),
-        ("<lora:pixel:nan>", "has no weight from -4 to 4"),
-        ("<lora:pixel:1e999>", "has no weight from -4 to 4"),
+        ("<lora:pixel:nine>", "has no weight from -20 to 20"),
+        ("<lora:pixel:21>", "has no weight from -20 to 20"),
+        ("<lora:pixel:nan>", "has no weight from -20 to 20"),
+        ("<lora:pixel:1e999>", "has no weight from -20 to 20"),
     ],
 )
 def test_one_that_cannot_be_used_says_why(read_parameters: Read, tag: str, why: str) -> None:
@@ -139,12 +139,21 @@ def test_a_weight_that_is_none_is_damage(read: Read, write_png: Write, weight: A
 
 
 def test_our_own_files_bring_theirs(read: Read, write_png: Write) -> None:
-    loras = (Lora(ref="pixel", scale=0.5), Lora(ref="gone", scale=1), Lora(ref="loud", scale=float(9)))
+    loras = (Lora(ref="pixel", scale=0.5), Lora(ref="gone", scale=1), Lora(ref="loud", scale=21.0))
     recipe = Recipe(model="demo-sdxl", prompt="A boat", steps=9, loras=loras)
     found = read(write_png(lumesh=json.dumps(recipe.to_json())), loras=("pixel", "loud"))
     assert list_loras(found) == [("pixel", 0.5)]
     assert explain(found) == {
         "LoRA gone": "is not among the LoRAs here",
-        "LoRA loud": "has no weight from -4 to 4",
+        "LoRA loud": "has no weight from -20 to 20",
     }
     assert found.recipe.steps == 9
+
+
+def test_our_own_files_bring_the_experts(read: Read, write_png: Write) -> None:
+    loras = [{"ref": "boats", "scale": 3.0, "expert": "high"}, {"ref": "boats", "scale": 1.0, "expert": "low"}]
+    for model, expected in (("wan2.2-a14b", loras), ("wan2.1-14b", [{"ref": "boats", "scale": 3.0}])):
+        recipe = {"model": model, "prompt": "A boat", "loras": loras}
+        found = read(write_png(lumesh=json.dumps(recipe)), loras=("boats",), family="wan")
+        assert found.recipe.to_json()["loras"] == expected
+        assert any("has no experts" in note for note in found.notes) == (model == "wan2.1-14b")

@@ -49,6 +49,16 @@ def refuse(content: bytes) -> PresetError:
     return caught.value
 
 
+def test_loras_of_folders_and_experts_survive_too() -> None:
+    loras = [{"ref": "wan/ink", "scale": -20.0, "expert": "high"}, {"ref": "wan/ink", "scale": 1.0, "expert": "low"}]
+    (preset,) = read_file(document(recipe={**RECIPE, "loras": loras})).presets
+    again = read_file(write_document(preset)).presets[0]
+    assert again.recipe.to_recipe().to_json()["loras"] == loras
+    assert "expert" not in json.dumps(
+        read_file(document(recipe={**RECIPE, "loras": [{"ref": "a"}]})).presets[0].to_json()
+    )
+
+
 def test_a_preset_survives_its_file(encode_picture: Encode) -> None:
     fields = {"tags": ["sea", "dusk"], "author": "Ada", "licence": "CC0-1.0", "description": "Calm.\nVery."}
     recipe = {**RECIPE, "seed": 7, "steps": 9, "guidance_scale": 4, "shape": "320x192", "batch_size": 2}
@@ -84,10 +94,13 @@ def test_a_title_without_plain_letters_still_names_a_file() -> None:
         ({"recipe": {**RECIPE, "loras": [{"ref": "a\u202eb"}]}}, "recipe.loras.0.ref"),
         ({"recipe": {**RECIPE, "loras": [{"ref": ""}]}}, "recipe.loras.0.ref"),
         ({"recipe": {**RECIPE, "loras": [{"ref": "x" * 256}]}}, "recipe.loras.0.ref"),
+        ({"recipe": {**RECIPE, "loras": [{"ref": "a/../b"}]}}, "recipe.loras.0.ref"),
+        ({"recipe": {**RECIPE, "loras": [{"ref": "a//b"}]}}, "recipe.loras.0.ref"),
+        ({"recipe": {**RECIPE, "loras": [{"ref": "x", "expert": "middle"}]}}, "recipe.loras.0.expert"),
         ({"recipe": {**RECIPE, "loras": [{"ref": 7}]}}, "recipe.loras.0.ref"),
         ({"recipe": {**RECIPE, "loras": ["x"]}}, "recipe.loras.0"),
         ({"recipe": {**RECIPE, "loras": [{"ref": "x", "scale": "1"}]}}, "recipe.loras.0.scale"),
-        ({"recipe": {**RECIPE, "loras": [{"ref": "x", "scale": 5}]}}, "recipe.loras.0.scale"),
+        ({"recipe": {**RECIPE, "loras": [{"ref": "x", "scale": 21}]}}, "recipe.loras.0.scale"),
         ({"recipe": {**RECIPE, "loras": [{"ref": "x", "path": "y"}]}}, "recipe.loras.0.path"),
         ({"recipe": {**RECIPE, "loras": [{"ref": "x"}] * 9}}, "recipe.loras"),
         ({"recipe": {**RECIPE, "model": "../../models/x"}}, "recipe.model"),
