@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Never, cast
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 
 MAX_TEXT_BYTES = 4_000_000  # a ComfyUI workflow of several hundred nodes has about 1 MB
-MAX_STRING_CHARS = 50_000  # a prompt with all that programs add to it
+MAX_STRING_CHARS = 100_000  # two prompts of the longest kind (pipelines/recipe.py) with all that programs add to them
 MAX_DEPTH = 60
 MAX_SHOWN_CHARS = 160
 
@@ -136,7 +136,7 @@ class Fields:
         text = " x ".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value)
         match = _SIZE.fullmatch(text[:60])
         if match is None:
-            self._leave_out(name, value, "no width and height")
+            self._leave_out(name, cast("object", value), "no width and height")
             return None, None
         return int(match[1]), int(match[2])
 
@@ -162,7 +162,7 @@ class Fields:
         if isinstance(value, str) and len(value) <= MAX_STRING_CHARS and value[0] not in "[{":
             return [part.strip() for part in value.split(",") if part.strip()]
         if not isinstance(value, list):
-            self._leave_out(name, value, "no list")
+            self._leave_out(name, cast("object", value), "no list")
             return []
         return cast("list[Any]", value)
 
