@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pipelines import batching
 from pipelines.catalog import Model
+from pipelines.pictures import measure_picture
 from pipelines.recipe import Recipe
 from pipelines.references import References, choose_references
-from pipelines.runtime.sampling.pictures import measure_picture
 from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress, Timings, ignore_progress
 
 

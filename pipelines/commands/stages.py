@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from pipelines.commands import options
+from pipelines.commands import inputs, options
 from pipelines.commands.generate import check_output, save_outputs, suffix_of
 from pipelines.commands.progress import TerminalProgress
 from pipelines.files import stage_files
@@ -35,6 +35,7 @@ def encode(
     negative_prompt: options.NegativePrompt = None,
     image: options.Images = None,
     strength: options.Strength = None,
+    fit: options.FitText = None,
     lora: options.Loras = None,
     output_dir: OutputDir = STAGE_DIR,
     mesh: options.MeshText = None,
@@ -50,7 +51,7 @@ def encode(
     """
     place = options.DataDirectory(data_dir=data_dir)
     fields = {"model": model, "prompt": prompt, "negative_prompt": negative_prompt, "images": _name_images(image)}
-    fields |= {"strength": strength, "loras": options.read_loras(lora)}
+    fields |= {"strength": strength, "fit": fit, "loras": options.read_loras(lora)}
     recipe = options.make_recipe(place.catalog, fields | {"seed": 0})
     family = _load(
         place,
@@ -88,6 +89,7 @@ def denoise(
     batch_size: options.BatchSize = 1,
     image: options.Images = None,
     strength: options.Strength = None,
+    fit: options.FitText = None,
     lora: options.Loras = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
@@ -113,9 +115,13 @@ def denoise(
         "batch_size": batch_size,
         "images": _name_images(image),
         "strength": strength,
+        "fit": fit,
         "loras": options.read_loras(lora),
     }
     recipe = options.make_recipe(place.catalog, choose_fields(config, given))
+    notes = inputs.check_pictures(recipe, place.catalog.get(recipe.model))
+    if not as_json:
+        inputs.tell(notes)
     family = _load(
         place,
         recipe,
@@ -245,6 +251,7 @@ def _to_config(recipe: Recipe) -> dict[str, Any]:
         **({} if recipe.guidance_scale_2 is None else {"guidance_scale_2": recipe.guidance_scale_2}),
         **({"images": list(recipe.images)} if recipe.images else {}),
         **({} if recipe.strength is None else {"strength": recipe.strength}),
+        **({} if recipe.fit is None else {"fit": recipe.fit}),
         **({"loras": [lora.model_dump(mode="json") for lora in recipe.loras]} if recipe.loras else {}),
     }
 

@@ -22,9 +22,9 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.families.fake.landscape import draw_landscape
+from pipelines.pictures import open_picture
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
-from pipelines.runtime.sampling.pictures import open_picture
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 LOAD_S = 0.3

@@ -8,9 +8,9 @@ import numpy as np
 
 from pipelines.errors import Cancelled
 from pipelines.generate import find_references, generate_together, uses_cfg
+from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
 from pipelines.references import References
-from pipelines.runtime.sampling.pictures import open_picture
 from pipelines.stages import Embeddings, Family, Outcome
 from studio.jobs.costs.estimates import History, estimate_job_s
 from studio.jobs.job import Job
