@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipelines import batching
+from pipelines import batching, finite
 from pipelines.catalog import Model
 from pipelines.pictures import measure_picture
 from pipelines.recipe import Recipe
@@ -23,8 +23,13 @@ def generate(
     *,
     on_progress: OnProgress = ignore_progress,
 ) -> Outcome:
-    """Runs a resolved recipe; raises Cancelled if `on_progress` does, LumeshError if the recipe cannot run."""
-    return generate_together(family, [recipe], on_progress=on_progress)
+    """Runs a resolved recipe; raises Cancelled if `on_progress` does, LumeshError if the recipe cannot run.
+
+    Raises NotFiniteError if any of its outputs has values that are no numbers.
+    """
+    outcome = generate_together(family, [recipe], on_progress=on_progress)
+    finite.refuse(outcome.broken, recipe)
+    return outcome
 
 
 def generate_together(
@@ -37,7 +42,8 @@ def generate_together(
     """Runs resolved recipes of one kind (batching.py) as one batch; its pixels are in the recipes' order.
 
     `encode(n, recipe)` may replace the family's own encoding; if it returns None for a recipe, the others continue, and
-    that recipe's pixels are meaningless. Raises as `generate` does.
+    that recipe's pixels are meaningless. Raises as `generate` does, but outputs whose values are no numbers are only
+    listed in `Outcome.broken`, unless all are.
     """
     recipe = batching.join(recipes)
     started = time.perf_counter()
@@ -79,13 +85,18 @@ def generate_together(
     timings.denoise_s = time.perf_counter() - clock
     timings.step_ms = 1000 * timings.denoise_s / recipe.denoising_steps
 
+    broken = finite.find_not_finite(latents, rows=recipe.batch_size)
+    if len(broken) == recipe.batch_size:
+        finite.refuse(broken, recipe)
+
     on_progress(Progress(phase="decoding", total=1))
     clock = time.perf_counter()
     pixels = family.decode(recipe, latents)
     timings.decode_s = time.perf_counter() - clock
     timings.total_s = time.perf_counter() - started
     compiles = family.compile_count() - compiles_before
-    return Outcome(pixels=pixels, timings=timings, compiles=compiles, revision=family.revision)
+    broken = tuple(sorted({*broken, *finite.find_black(pixels, recipe)}))
+    return Outcome(pixels=pixels, timings=timings, compiles=compiles, revision=family.revision, broken=broken)
 
 
 def find_references(model: Model, recipe: Recipe) -> References | None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from pipelines import finite
 from pipelines.commands import inputs, options
 from pipelines.commands.generate import check_output, save_outputs, suffix_of
 from pipelines.commands.progress import TerminalProgress
@@ -140,6 +141,7 @@ def denoise(
         latents = family.denoise(recipe, embeddings, on_progress=on_progress)
     target = output_dir or input_dir
     file = target / stage_files.LATENTS_FILE
+    finite.refuse(finite.find_not_finite(latents, rows=recipe.batch_size), recipe)
     kept = np.asarray(latents)[: recipe.batch_size]
     stage_files.write_tensors(file, {"latents": kept}, model_id=recipe.model)
     stage_files.write_config(target, _to_config(recipe))
@@ -189,7 +191,9 @@ def decode(
         stage="denoise",
     )["latents"]
     name = "output_video.mp4" if suffix == ".mp4" else "output_image.png"
-    files = save_outputs(family.decode(recipe, latents), recipe.made_with(family.revision), output or input_dir / name)
+    pixels = family.decode(recipe, latents)
+    finite.refuse(finite.find_black(pixels, recipe.model_copy(update={"images": ()})), recipe)
+    files = save_outputs(pixels, recipe.made_with(family.revision), output or input_dir / name)
     for file in files:
         _report(file, as_json=as_json)
 
