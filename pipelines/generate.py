@@ -5,18 +5,19 @@ worker, bench) is in `on_progress`.
 """
 
 import functools
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from pipelines import batching
+from pipelines import batching, finite
 from pipelines.catalog import Model
+from pipelines.pictures import measure_picture
 from pipelines.recipe import Recipe
 from pipelines.references import References, choose_references
-from pipelines.runtime.sampling.pictures import measure_picture
 from pipelines.stages import Embeddings, Family, OnProgress, Outcome, Progress, Timings, ignore_progress
 
 
@@ -26,8 +27,13 @@ def generate(
     *,
     on_progress: OnProgress = ignore_progress,
 ) -> Outcome:
-    """Runs a resolved recipe; raises Cancelled if `on_progress` does, LumeshError if the recipe cannot run."""
-    return generate_together(family, [recipe], on_progress=on_progress)
+    """Runs a resolved recipe; raises Cancelled if `on_progress` does, LumeshError if the recipe cannot run.
+
+    Raises NotFiniteError if any of its outputs has values that are no numbers.
+    """
+    outcome = generate_together(family, [recipe], on_progress=on_progress)
+    finite.refuse(outcome.broken, recipe)
+    return outcome
 
 
 def generate_together(
@@ -43,7 +49,8 @@ def generate_together(
     programs differ.
 
     `encode(n, recipe)` may replace the family's own encoding; if it returns None for a recipe, the others continue, and
-    that recipe's pixels are meaningless. Raises as `generate` does.
+    that recipe's pixels are meaningless. Raises as `generate` does, but outputs whose values are no numbers are only
+    listed in `Outcome.broken`, unless all are.
     """
     recipe = batching.join(recipes)
     lengths = [family.count_text_chunks(one) for one in recipes]
@@ -79,24 +86,40 @@ def generate_together(
     if timings.compile_s:  # something was missing
         timings.compile_s += warm_first()
 
-    pixels: list[Any] = [None] * len(recipes)
+    made: list[_Made | None] = [None] * len(recipes)
     for number, group in enumerate(groups):
         own, own_embeddings = [recipes[n] for n in group], [embeddings[n] for n in group]
         if number and any(given is not None for given in own_embeddings):
             joined = batching.join(own)
             timings.compile_s += warm(batch_size=joined.batch_size, text_chunks=lengths[group[0]])
-        for n, made in zip(group, _make(family, own, own_embeddings, timings, on_progress=on_progress), strict=True):
-            pixels[n] = made
+        for n, one in zip(group, _make(family, own, own_embeddings, timings, on_progress=on_progress), strict=True):
+            made[n] = one
     timings.step_ms = 1000 * timings.denoise_s / recipe.denoising_steps
     timings.total_s = time.perf_counter() - started
     compiles = family.compile_count() - compiles_before
-    missing = next(made for made in pixels if made is not None)[:1]
+    missing = next(one for one in made if one is not None).pixels[:1]
     rows = [
-        np.repeat(missing, one.batch_size, axis=0) if made is None else made
-        for one, made in zip(recipes, pixels, strict=True)
+        np.repeat(missing, one.batch_size, axis=0) if own is None else own.pixels
+        for one, own in zip(recipes, made, strict=True)
     ]
-    whole = rows[0] if len(rows) == 1 else np.concatenate(rows)
-    return Outcome(pixels=whole, timings=timings, compiles=compiles, revision=family.revision, notes=tuple(notes))
+    starts = np.cumsum([0, *(one.batch_size for one in recipes)])
+    broken = [start + row for start, own in zip(starts, made, strict=False) if own for row in own.broken]
+    return Outcome(
+        pixels=rows[0] if len(rows) == 1 else np.concatenate(rows),
+        timings=timings,
+        compiles=compiles,
+        revision=family.revision,
+        broken=tuple(sorted(map(int, broken))),
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """A recipe's pixels, and the places of its outputs whose values are no numbers."""
+
+    pixels: np.ndarray
+    broken: Collection[int]
 
 
 def _make(
@@ -106,8 +129,8 @@ def _make(
     timings: Timings,
     *,
     on_progress: OnProgress,
-) -> list[np.ndarray | None]:
-    """Denoises and decodes recipes whose prompts are of one length; returns each one's pixels, None without any."""
+) -> list[_Made | None]:
+    """Denoises and decodes recipes whose prompts are of one length; returns what was made of each, None if nothing."""
     if all(given is None for given in embeddings):
         return [None] * len(recipes)
     recipe = batching.join(recipes)
@@ -120,12 +143,20 @@ def _make(
     )
     timings.denoise_s += time.perf_counter() - clock
 
+    broken = finite.find_not_finite(latents, rows=recipe.batch_size)
+    if len(broken) == recipe.batch_size:
+        finite.refuse(broken, recipe)
+
     on_progress(Progress(phase="decoding", total=1))
     clock = time.perf_counter()
     pixels = family.decode(recipe, latents)
     timings.decode_s += time.perf_counter() - clock
-    ends = np.cumsum([one.batch_size for one in recipes])
-    return list(np.split(pixels, ends[:-1]))
+    broken = (*broken, *finite.find_black(pixels, recipe))
+    ends = [0, *np.cumsum([one.batch_size for one in recipes])]
+    return [
+        _Made(pixels=pixels[start:end], broken={row - start for row in broken if start <= row < end})
+        for start, end in itertools.pairwise(ends)
+    ]
 
 
 def find_references(model: Model, recipe: Recipe) -> References | None:

@@ -8,12 +8,13 @@ field. After `resolve`, every field is set and trusted.
 import math
 import secrets
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
+from pipelines.fitting import Fit
 from pipelines.lora_fit import find_misfit, list_experts
 from pipelines.loras import ADVICE, HIGH, LOW, LoraFile
 from pipelines.prompts.lora_names import find_lora
@@ -40,8 +41,20 @@ PLAIN_MESSAGES = {
     "string_unicode": "holds half of a character",
 }
 # Fields that mean the same to every model; the others are meaningless to another model, or mean something else.
-MODEL_INDEPENDENT_FIELDS = ("prompt", "seed", "batch_size", "images")
-MAX_SEED = 2**32 - 1  # numpy's and most user interfaces' limit; torch itself takes 64 bits
+MODEL_INDEPENDENT_FIELDS = ("prompt", "seed", "batch_size", "images", "fit")
+MAX_SEED = 2**63 - 1  # SQLite's largest integer; torch's generators take all 64 bits
+MAX_DRAWN_SEED = 2**32 - 1  # short enough to be read out, and exact in programs that count in floats
+RANDOM_SEED = -1  # how many other programs write "draw one"
+
+
+def read_seed(seed: int | None) -> int | None:
+    """Returns the seed, None for one that is to be drawn."""
+    return None if seed == RANDOM_SEED else seed
+
+
+Seed = Annotated[
+    int | None, AfterValidator(read_seed), Field(description=f"0 to {MAX_SEED}; null or {RANDOM_SEED}: a random one")
+]
 
 
 LoraExpert = Literal["high", "low", "both"]
@@ -69,8 +82,8 @@ class Recipe(BaseModel):
     """What to make. Unset (None) fields get the model's defaults in `resolve`; lengths and sizes are in pixels.
 
     `strength` is the share of the denoising that a picture to start from goes through: at 1 all of it, which leaves
-    little of the picture. `revision` is not a request: it names the weights that made the output carrying this recipe
-    (stages.Family).
+    little of the picture. `fit` says how the pictures fill a size of other proportions. `revision` is not a request: it
+    names the weights that made the output carrying this recipe (stages.Family).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=MAX_TEXT_CHARS)
@@ -80,7 +93,7 @@ class Recipe(BaseModel):
     shape: str | None = None
     prompt: str
     negative_prompt: str | None = None
-    seed: int | None = None
+    seed: Seed = None
     steps: int | None = None
     guidance_scale: float | None = None
     guidance_scale_2: float | None = None
@@ -91,6 +104,7 @@ class Recipe(BaseModel):
     loras: tuple[Lora, ...] = ()
     images: tuple[str, ...] = ()
     strength: float | None = None
+    fit: Fit | None = None
     revision: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -195,7 +209,7 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
             "shape": shape,
             "prompt": recipe.prompt.strip(),
             "negative_prompt": model.negative_prompt if recipe.negative_prompt is None else recipe.negative_prompt,
-            "seed": secrets.randbelow(MAX_SEED - model.max_batch_size) if recipe.seed is None else recipe.seed,
+            "seed": secrets.randbelow(MAX_DRAWN_SEED - model.max_batch_size) if recipe.seed is None else recipe.seed,
             "steps": model.steps if recipe.steps is None else recipe.steps,
             "guidance_scale": model.guidance_scale if recipe.guidance_scale is None else recipe.guidance_scale,
             "guidance_scale_2": _choose_second_scale(recipe, model),
@@ -203,6 +217,7 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
             "flow_shift": model.choose_flow_shift(shape) if recipe.flow_shift is None else recipe.flow_shift,
             "fps": model.fps if recipe.fps is None else recipe.fps,
             "strength": model.strength if recipe.strength is None and recipe.images else recipe.strength,
+            "fit": recipe.fit or Fit.CROP if recipe.images else recipe.fit,
             "loras": tuple(lora for lora in recipe.loras if lora.scale != 0),
             "revision": None,
         }
@@ -259,8 +274,9 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
     if len(recipe.images) < model.min_images:
         problems["images"] = f"{model.id} starts from a picture; give it one"
     problems |= _find_optional_problems(recipe, model)
-    if recipe.strength is not None and not recipe.images and not problems.keys() & {"strength", "images"}:
-        problems["strength"] = NEEDS_PICTURE
+    for name in ("strength", "fit"):
+        if getattr(recipe, name) is not None and not recipe.images and not problems.keys() & {name, "images"}:
+            problems[name] = NEEDS_PICTURE
     return problems
 
 

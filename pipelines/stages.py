@@ -135,13 +135,15 @@ class Timings:
 class Outcome:
     """The result of a generation: uint8 pixels, seconds, the number of compiled programs, and the weights' revision.
 
-    Pixels are (B, height, width, 3), or (B, F, height, width, 3) for video. `notes` say what was left out or guessed.
+    Pixels are (B, height, width, 3), or (B, F, height, width, 3) for video. `broken` lists the outputs whose values are
+    no numbers (finite.py); they must not be saved. `notes` say what was left out or guessed.
     """
 
     pixels: np.ndarray
     timings: Timings
     compiles: int
     revision: str
+    broken: tuple[int, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

@@ -27,7 +27,7 @@ class Studio:
     hub_endpoint: str | None = None
     """The hub's address, if it is neither the public one nor HF_ENDPOINT."""
     upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while an uploaded file is decoded, one at a time: 40 megapixels take 250 MB for a moment."""
+    """Held while an uploaded file is decoded, one at a time: it takes up to 650 MB (pipelines/pictures.py)."""
 
     @property
     def catalog(self) -> Catalog:

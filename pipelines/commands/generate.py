@@ -9,7 +9,7 @@ import typer
 from PIL import Image
 
 from pipelines.catalog import Model
-from pipelines.commands import options
+from pipelines.commands import inputs, options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.files.metadata import make_png_chunks
@@ -51,6 +51,7 @@ def make(
     warmup_steps: WarmupSteps = 0,
     image: options.Images = None,
     strength: options.Strength = None,
+    fit: options.FitText = None,
     lora: options.Loras = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
@@ -91,6 +92,7 @@ def make(
             "batch_size": batch_size,
             "images": [str(file) for file in image or ()] or None,
             "strength": strength,
+            "fit": fit,
             "loras": options.read_loras(lora),
         },
     )
@@ -104,10 +106,10 @@ def make(
         options.make_folder("profile", profile)
     from pipelines import registry
     from pipelines.families.remote_encoder import RemoteEncoder
-    from pipelines.runtime.sampling.pictures import open_picture
 
-    for file in image or ():
-        open_picture(file)  # refused here, before a large model is loaded
+    notes = inputs.check_pictures(recipe, place.catalog.get(recipe.model))
+    if not as_json:
+        inputs.tell(notes)
     remote = RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None
     with TerminalProgress(is_silent=as_json) as on_progress:
         family = registry.load(

@@ -14,6 +14,7 @@ import typer
 
 from pipelines.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, read_data_dir
 from pipelines.errors import RecipeError
+from pipelines.fitting import Fit
 from pipelines.loras import SUFFIX, LoraFile, find_lora_file, inspect_lora
 from pipelines.mesh_text import check_mesh
 from pipelines.recipe import Recipe, read_recipe, resolve, take_lora_tags
@@ -42,7 +43,9 @@ Steps = Annotated[int | None, typer.Option(help="Denoising steps.")]
 GuidanceScale = Annotated[float | None, typer.Option(help="Classifier-free guidance; 1 or less turns it off.")]
 GuidanceScale2 = Annotated[float | None, typer.Option(help="Of a second expert; the first one's when left out.")]
 Scheduler = Annotated[str | None, typer.Option(help="One of the model's schedulers; `models --json` lists them.")]
-Seed = Annotated[int | None, typer.Option(help="Same seed, same picture (as in diffusers); drawn when left out.")]
+Seed = Annotated[
+    int | None, typer.Option(help="Same seed, same picture (as in diffusers); drawn when left out, and for -1.")
+]
 BatchSize = Annotated[int, typer.Option(help="Pictures at once, with seeds seed, seed+1, ...")]
 MeshText = Annotated[
     str | None,
@@ -75,6 +78,14 @@ Strength = Annotated[
     float | None,
     typer.Option(
         help="With --image where a model starts from it: how much is made anew, up to 1 for nearly all of it."
+    ),
+]
+FitText = Annotated[
+    Fit | None,
+    typer.Option(
+        "--fit",
+        help="With --image of other proportions: crop its middle, pad it with black bars, or stretch it.",
+        show_default="crop",
     ),
 ]
 Loras = Annotated[

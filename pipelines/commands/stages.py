@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from pipelines import finite
 from pipelines.catalog import Model
-from pipelines.commands import options
+from pipelines.commands import inputs, options
 from pipelines.commands.generate import WarmupSteps, check_output, save_outputs, suffix_of
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
@@ -50,6 +51,7 @@ def encode(
     seed: options.Seed = None,
     image: options.Images = None,
     strength: options.Strength = None,
+    fit: options.FitText = None,
     lora: options.Loras = None,
     text_encoder_url: options.TextEncoderUrl = None,
     text_encoder_token: options.TextEncoderToken = None,
@@ -84,6 +86,7 @@ def encode(
         "seed": 0 if seed is None else seed,
         "images": _name_images(image),
         "strength": strength,
+        "fit": fit,
         "loras": options.read_loras(lora),
     }
     recipe = options.make_recipe(place.catalog, fields)
@@ -133,6 +136,7 @@ def denoise(
     warmup_steps: WarmupSteps = 0,
     image: options.Images = None,
     strength: options.Strength = None,
+    fit: options.FitText = None,
     lora: options.Loras = None,
     mesh: options.MeshText = None,
     pack: options.PackPaths = None,
@@ -160,6 +164,7 @@ def denoise(
         "batch_size": batch_size,
         "images": _name_images(image),
         "strength": strength,
+        "fit": fit,
         "loras": options.read_loras(lora),
     }
     recipe = options.make_recipe(place.catalog, choose_fields(config, given))
@@ -169,6 +174,9 @@ def denoise(
     length = stage_files.measure_text(input_dir / stage_files.EMBEDDINGS_FILE)
     if length is not None and not model.traits.has_fixed_text_length:
         model = replace(model, text_length=length)  # older scripts encoded 226 tokens
+    notes = inputs.check_pictures(recipe, place.catalog.get(recipe.model))
+    if not as_json:
+        inputs.tell(notes)
     family = _load(
         place,
         recipe,
@@ -196,6 +204,7 @@ def denoise(
     options.tell(notes)
     target = output_dir or input_dir
     file = target / stage_files.LATENTS_FILE
+    finite.refuse(finite.find_not_finite(latents, rows=recipe.batch_size), recipe)
     kept = np.asarray(latents)[: recipe.batch_size]
     stage_files.write_tensors(file, {"latents": kept}, model_id=recipe.model)
     stage_files.write_config(target, _to_config(recipe))
@@ -252,7 +261,9 @@ def decode(
     )["latents"]
     name = "output_video.mp4" if suffix == ".mp4" else "output_image.png"
     file = output or (output_dir or input_dir) / name
-    files = save_outputs(family.decode(recipe, latents), recipe.made_with(family.revision), file)
+    pixels = family.decode(recipe, latents)
+    finite.refuse(finite.find_black(pixels, recipe.model_copy(update={"images": ()})), recipe)
+    files = save_outputs(pixels, recipe.made_with(family.revision), file)
     for file in files:
         _report(file, as_json=as_json)
 
@@ -320,6 +331,7 @@ def _to_config(recipe: Recipe) -> dict[str, Any]:
         **({} if recipe.guidance_scale_2 is None else {"guidance_scale_2": recipe.guidance_scale_2}),
         **({"images": list(recipe.images)} if recipe.images else {}),
         **({} if recipe.strength is None else {"strength": recipe.strength}),
+        **({} if recipe.fit is None else {"fit": recipe.fit}),
         **({"loras": [lora.model_dump(mode="json") for lora in recipe.loras]} if recipe.loras else {}),
     }
 

@@ -3,6 +3,7 @@
 A checkpoint may come with a map; otherwise it is fitted to the first decoded output, and no program is recompiled.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.sampling.preview import PreviewMap
 from pipelines.runtime.weights.components import abstract_input
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PreviewedParts(CheckpointParts):
@@ -34,7 +37,10 @@ class PreviewedModel(LoadedModel):
     def decode(self, recipe: Recipe, latents: Any) -> np.ndarray:
         pixels = super().decode(recipe, latents)
         if not self._preview.is_learnt:
-            self._preview.learn(*self._pair_preview(np.asarray(latents)[: len(pixels)], pixels))
+            try:
+                self._preview.learn(*self._pair_preview(np.asarray(latents)[: len(pixels)], pixels))
+            except Exception:  # a preview is worth no output: the next one is asked
+                log.exception("the preview of %s", self.model.id)
         return pixels
 
     @property

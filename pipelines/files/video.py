@@ -19,9 +19,12 @@ from PIL import ExifTags, Image
 from pipelines.errors import LumeshError
 from pipelines.recipe import Recipe
 
+COLOURS = "colorspace=bt709:color_primaries=bt709:color_trc=bt709:range=tv"  # the colr atom of an MP4
 CRF = 16  # x264's constant quality; at 18 and below people see no loss
 ANIMATION_SUFFIXES = (".gif", ".webp")
 WEBP_QUALITY = 85
+GIF_TICK_MS = 10  # its delays are hundredths of a second
+SHORTEST_MS = 16  # a frame at 60 a second; a GIF's next delay is 20 ms, which browsers obey
 ASCII_COMMENT = b"ASCII\0\0\0"  # prefix that tells an EXIF user comment's encoding
 
 
@@ -35,9 +38,9 @@ def write_mp4(file: Path, frames_FHWC: np.ndarray, recipe: Recipe) -> None:
     done = _run_ffmpeg(
         *("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(recipe.fps or 1), "-i", "-"),
         *("-c:v", "libx264", "-crf", str(CRF), "-preset", "medium", "-pix_fmt", "yuv420p", "-movflags", "+faststart"),
-        # Without these a player guesses the colour space, and differently for small and large pictures.
-        *("-vf", "scale=out_color_matrix=bt709:out_range=tv", "-colorspace", "bt709"),
-        *("-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv"),
+        # Without these a player guesses the colours, and differently for small and large pictures. The frames must say
+        # it: what is only an option of the encoder gives way to frames that say "unknown".
+        *("-vf", f"scale=out_color_matrix=bt709:out_range=tv,setparams={COLOURS}"),
         *("-metadata", f"comment={recipe.model_dump_json(by_alias=True)}", "-y", str(file)),
         content=np.ascontiguousarray(frames_FHWC).tobytes(),
     )
@@ -63,8 +66,13 @@ def read_comment(file: Path) -> str | None:
 
 
 def encode_animation(frames_FHWC: np.ndarray, recipe: Recipe, *, suffix: str) -> bytes:
-    """Encodes an endless GIF or WebP (`suffix` from ANIMATION_SUFFIXES) at the recipe's fps, with the recipe inside."""
-    first, *rest = (Image.fromarray(frame) for frame in frames_FHWC)
+    """Encodes an endless GIF or WebP (`suffix` from ANIMATION_SUFFIXES) with the recipe inside.
+
+    It lasts as long as the video. Above 50 frames a second a GIF leaves frames out.
+    """
+    tick_ms = GIF_TICK_MS if suffix == ".gif" else 1
+    times = time_frames(len(frames_FHWC), recipe.fps or 1, tick_ms=tick_ms)
+    first, *rest = (Image.fromarray(frames_FHWC[index]) for index, _ in times)
     content = io.BytesIO()
     comment = json.dumps(recipe.to_json()).encode("ascii")  # neither format defines how other characters are encoded
     if suffix == ".webp":
@@ -78,11 +86,28 @@ def encode_animation(frames_FHWC: np.ndarray, recipe: Recipe, *, suffix: str) ->
         suffix.removeprefix(".").upper(),
         save_all=True,
         append_images=rest,
-        duration=round(1000 / (recipe.fps or 1)),
+        duration=[duration_ms for _, duration_ms in times],
         loop=0,
         **options,
     )
     return content.getvalue()
+
+
+def time_frames(count: int, fps: int, *, tick_ms: int) -> list[tuple[int, int]]:
+    """Returns which of `count` frames an animation shows, and for how many milliseconds each.
+
+    Frames begin at the video's times, rounded to multiples of `tick_ms`, so that rounding never adds up. A frame that
+    would be shown for less than SHORTEST_MS is left out, because browsers show those of 10 ms for 100.
+    """
+    ends_ms = [round(1000 * number / fps / tick_ms) * tick_ms for number in range(count + 1)]
+    shown = [0]
+    for index in range(1, count):
+        if ends_ms[index] - ends_ms[shown[-1]] >= SHORTEST_MS and ends_ms[count] - ends_ms[index] >= SHORTEST_MS:
+            shown.append(index)
+    return [
+        (index, max(ends_ms[after] - ends_ms[index], SHORTEST_MS))
+        for index, after in zip(shown, [*shown[1:], count], strict=True)
+    ]
 
 
 def _read_animation_comment(file: Path) -> str | None:

@@ -2,34 +2,26 @@
 
 Only the pixels of an uploaded file survive: it is stored as a newly written PNG, upright and in RGB. Equal pictures
 share one file, each owner has a row of their own, and uploading a picture again gives the same id.
-Not here: how the bytes arrive (api/routes/uploads.py), which pictures a recipe may name (inputs.py).
+Not here: how the bytes arrive (api/routes/uploads.py), what a file's pixels are (pipelines/pictures.py), which pictures
+a recipe may name (inputs.py).
 """
 
 import hashlib
 import io
 import secrets
 import sqlite3
-import struct
 import time
-import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image, ImageOps
-
 from pipelines.errors import LumeshError
+from pipelines.pictures import Picture, PictureError, PictureTooLargeError, read_picture
 from studio.database import Database, Transaction
 from studio.library.files import PNG_LEVEL, save_thumb, write_whole
 
-FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 20_000_000
-MAX_PIXELS = 40_000_000
 UNUSED_KEPT_S = 24 * 3600.0
-# What pillow raises for damaged or malicious files, found by changing bytes of good ones.
-DECODING_ERRORS = (OSError, ValueError, SyntaxError, EOFError, TypeError, IndexError, struct.error, zlib.error)
-BOMB_ERRORS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
 class UploadError(LumeshError):
@@ -48,9 +40,8 @@ class UploadTooLargeError(UploadError):
     title = "This picture is too large"
     status = 413
 
-    def __init__(self, detail: str) -> None:
-        limits = f"At most {MAX_BYTES // 1_000_000} MB and {MAX_PIXELS // 1_000_000} megapixels are taken"
-        super().__init__(detail, advice=f"{limits}; make it smaller.")
+    def __init__(self, detail: str, *, advice: str = "") -> None:
+        super().__init__(detail, advice=advice or f"At most {MAX_BYTES // 1_000_000} MB are taken; make it smaller.")
 
 
 class UploadQuotaError(UploadError):
@@ -73,7 +64,10 @@ UPLOAD_QUOTA = Quota()
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """One picture of one owner; its file is `<sha>.png` in the uploads folder."""
+    """One picture of one owner; its file is `<sha>.png` in the uploads folder.
+
+    `notes` say what of the uploaded file is not in the picture, and are told once, when it is uploaded.
+    """
 
     id: str
     owner: str
@@ -82,6 +76,7 @@ class Upload:
     height: int
     bytes: int
     created_at: float
+    notes: tuple[str, ...] = ()
 
     @property
     def file(self) -> str:
@@ -104,6 +99,7 @@ class Upload:
             "thumb_url": f"/api/v1/uploads/{self.id}/thumb",
             "width": self.width,
             "height": self.height,
+            "notes": list(self.notes),
         }
 
 
@@ -112,7 +108,8 @@ def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, qu
 
     The row is written before the file, because it protects the file from `forget_unused`.
     """
-    picture = decode(content)
+    read = decode(content)
+    picture = read.image
     stored = io.BytesIO()
     picture.save(stored, "PNG", compress_level=PNG_LEVEL)
     png = stored.getvalue()
@@ -132,7 +129,7 @@ def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, qu
                 time.time(),
             ),
         ).fetchone()
-    upload = Upload.from_row(row)
+    upload = replace(Upload.from_row(row), notes=read.notes)
     if not (uploads_dir / upload.file).is_file():
         save_thumb(uploads_dir / upload.thumb, picture)
         write_whole(uploads_dir / upload.file, png)
@@ -155,35 +152,16 @@ def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: i
     )
 
 
-def decode(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """Decodes the picture, upright and in RGB, without metadata; raises UploadError."""
+def decode(content: bytes, *, max_pixels: int | None = None) -> Picture:
+    """Decodes the picture, upright and in sRGB, without metadata; raises UploadError."""
     if len(content) > MAX_BYTES:
         raise UploadTooLargeError(f"It has {len(content) / 1e6:.1f} MB.")
     try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
-            if opened.width * opened.height > max_pixels:
-                raise UploadTooLargeError(f"It has {opened.width} x {opened.height} pixels.")
-            opened.load()
-            picture = _to_rgb(ImageOps.exif_transpose(opened))
-    except BOMB_ERRORS as error:
-        raise UploadTooLargeError("It has far too many pixels.") from error
-    except Image.UnidentifiedImageError as error:
-        raise UploadError("This file is not a PNG, JPEG or WebP picture.") from error
-    except DECODING_ERRORS as error:
-        raise UploadError(
-            "This file is damaged: it begins like a picture, but cannot be read to its end.",
-            advice="Save or download the picture again.",
-        ) from error
-    picture.info.clear()
-    return picture
-
-
-def _to_rgb(picture: Image.Image) -> Image.Image:
-    if picture.mode == "P":
-        picture = picture.convert("RGBA")  # else pillow warns of lost transparency
-    if picture.mode.startswith("I"):
-        picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))  # 16 bits, which pillow would clip
-    return picture.convert("RGB")
+        return read_picture(io.BytesIO(content), max_pixels=max_pixels)
+    except PictureTooLargeError as error:
+        raise UploadTooLargeError(error.detail, advice=error.advice) from error
+    except PictureError as error:
+        raise UploadError(error.detail, advice=error.advice) from error
 
 
 def read_upload(database: Database, upload_id: str) -> Upload | None:

@@ -113,7 +113,8 @@ def take_own(outcome: Outcome, member: Member, *, load_s: float) -> Outcome:
     """Returns the member's part of the outcome. Only the first job gets `load_s`; other timings are shared by all."""
     swap = outcome.timings.swap if member.number == 0 else None
     timings = dataclasses.replace(outcome.timings, load_s=load_s, swap=swap)
-    return dataclasses.replace(outcome, pixels=outcome.pixels[member.rows], timings=timings)
+    broken = tuple(row - member.rows.start for row in outcome.broken if member.rows.start <= row < member.rows.stop)
+    return dataclasses.replace(outcome, pixels=outcome.pixels[member.rows], timings=timings, broken=broken)
 
 
 def _of_member(progress: Progress, member: Member) -> Progress:

@@ -141,7 +141,7 @@ def test_what_is_no_picture_is_refused_at_the_row(open_page: OpenPage, keep: Kee
     page = open_page()
     _choose_model(page, "flux2-klein-4b", "512 × 512")
     page.set_input_files(FILE, [{"name": "notes.png", "mimeType": "image/png", "buffer": b"hello"}])
-    expect(page.locator(MESSAGE)).to_contain_text("“notes.png”: This file is not a PNG, JPEG or WebP picture.")
+    expect(page.locator(MESSAGE)).to_contain_text("“notes.png”: This file is not a picture of a known kind.")
     expect(page.locator(LIST)).to_have_count(0)
     keep(page, "inputs-refused-dark")
     page.evaluate(HAND_OVER, ["drop", [["huge.png", 20_000_001]]])

@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import RecipeError
-from pipelines.recipe import MAX_PROMPT_CHARS, MAX_SEED, Lora, Recipe, read_recipe, resolve
+from pipelines.recipe import MAX_DRAWN_SEED, MAX_PROMPT_CHARS, MAX_SEED, Lora, Recipe, read_recipe, resolve
 
 
 @pytest.fixture(name="catalog", scope="module")
@@ -23,7 +23,7 @@ def test_model_and_prompt_are_enough(catalog: Catalog) -> None:
     assert recipe.prompt == "A boat"
     assert (recipe.shape, recipe.steps, recipe.scheduler) == (str(model.default_shape), model.steps, model.scheduler)
     assert recipe.guidance_scale == model.guidance_scale
-    assert 0 <= recipe.seed <= MAX_SEED
+    assert 0 <= recipe.seed <= MAX_DRAWN_SEED
 
 
 def test_a_resolved_recipe_stays_as_it_is(catalog: Catalog) -> None:
@@ -42,6 +42,29 @@ def test_zero_is_a_seed_and_a_guidance_scale(catalog: Catalog) -> None:
     assert (recipe.seed, recipe.guidance_scale) == (0, 0.0)
 
 
+@pytest.mark.parametrize("seed", [None, -1, "-1"])
+def test_a_seed_of_minus_one_is_drawn_as_in_other_programs(catalog: Catalog, seed: Any) -> None:
+    recipe = read_recipe({"model": catalog.default.id, "prompt": "A boat", "seed": seed})
+    assert recipe.seed is None
+    assert len({resolve(recipe, catalog).seed for _ in range(3)}) > 1
+
+
+@pytest.mark.parametrize("seed", [2**40, 2**53 + 1, 2**63 - 1, str(2**53 + 1)])
+def test_seeds_have_63_bits_and_may_be_text_for_programs_that_count_in_floats(catalog: Catalog, seed: Any) -> None:
+    recipe = read_recipe({"model": catalog.default.id, "prompt": "A boat", "seed": seed})
+    assert resolve(recipe, catalog).seed == int(seed)
+
+
+def test_pictures_are_cropped_unless_the_recipe_says_otherwise(catalog: Catalog) -> None:
+    """A recipe of before there was a choice has no word on it."""
+    plain = {"model": "demo-sdxl", "prompt": "A boat"}
+    found = [resolve(read_recipe({**plain, **more}), catalog).fit for more in ({}, {"images": ["abc"]})]
+    assert found == [None, "crop"]
+    assert resolve(read_recipe({**plain, "images": ["abc"], "fit": "stretch"}), catalog).fit == "stretch"
+    with pytest.raises(RecipeError, match="fit: input should be 'crop', 'pad' or 'stretch'"):
+        read_recipe({**plain, "images": ["abc"], "fit": "squeeze"})
+
+
 @pytest.mark.parametrize(
     ("fields", "at_fault", "message"),
     [
@@ -55,8 +78,10 @@ def test_zero_is_a_seed_and_a_guidance_scale(catalog: Catalog) -> None:
         ({"batch_size": 10**12}, "batch_size", "out of range"),
         ({"seed": MAX_SEED - 1, "batch_size": 3}, "seed", "leaves no seed for picture 3"),
         ({"scheduler": "magic"}, "scheduler", "allowed: "),
+        ({"seed": -2}, "seed", "out of range"),
         ({"schema": 2}, "schema", "reads schema 1"),
         ({"strength": 0.5}, "strength", "needs a picture to start from"),
+        ({"fit": "pad"}, "fit", "needs a picture to start from"),
         ({"images": ["abc"], "strength": 0.0}, "strength", "allowed: 0.01 to 1"),
         ({"images": ["abc"], "strength": 1.1}, "strength", "allowed: 0.01 to 1"),
         ({"images": ["abc"], "strength": math.nan}, "strength", "out of range"),

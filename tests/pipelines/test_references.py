@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from pipelines.catalog import Catalog, Shape
+from pipelines.pictures import measure_picture, open_picture
 from pipelines.references import References, choose_references, choose_size, name_programs
-from pipelines.runtime.sampling.pictures import measure_picture, open_picture
 
 SHAPES = tuple(map(Shape.parse, ("1024x1024", "1280x768", "768x1280", "1408x1408", "512x512")))
 

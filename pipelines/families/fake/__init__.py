@@ -22,10 +22,10 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.families.fake.landscape import draw_landscape
+from pipelines.pictures import open_picture
 from pipelines.prompts.reading import count_chunks
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
-from pipelines.runtime.sampling.pictures import open_picture
 from pipelines.stages import Embeddings, OnProgress, Progress, ignore_progress
 
 LOAD_S = 0.3

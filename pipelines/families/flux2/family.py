@@ -41,7 +41,7 @@ class Flux2Family(PreviewedModel):
         self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
     ) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
-        pictures, kind = read_references(recipe.images, self.model)
+        pictures, kind = read_references(recipe.images, self.model, recipe.fit)
         layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1, references=kind)
         references = None
         if pictures is not None:

@@ -17,16 +17,19 @@ from jax.sharding import NamedSharding
 from pipelines.catalog import Model
 from pipelines.families.flux2.decode import read_statistics
 from pipelines.families.flux2.parts import PATCH
+from pipelines.fitting import Fit, fit_picture
+from pipelines.pictures import open_picture
 from pipelines.references import References, choose_references
 from pipelines.runtime.bridge.autoencoder import prepare_pictures
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.kernels.convolution import PictureAxes
-from pipelines.runtime.sampling.pictures import fit_picture, open_picture
 
 TIME_STEP = 10  # between references along the time axis of the position ids
 
 
-def read_references(files: Sequence[str], model: Model) -> tuple[np.ndarray | None, References | None]:
+def read_references(
+    files: Sequence[str], model: Model, fit: Fit | None = None
+) -> tuple[np.ndarray | None, References | None]:
     """Returns pixels (N, 3, height, width) fp32 in [-1, 1] with their `References`, or (None, None) without files.
 
     Raises RecipeError for a file that is not a picture.
@@ -35,7 +38,7 @@ def read_references(files: Sequence[str], model: Model) -> tuple[np.ndarray | No
     references = choose_references(model, [picture.size for picture in pictures])
     if references is None:
         return None, None
-    return np.concatenate([fit_picture(picture, references.size) for picture in pictures]), references
+    return np.concatenate([fit_picture(picture, references.size, fit) for picture in pictures]), references
 
 
 def build_reference_program(vae: TracedModule, *, dtype: Any, sharding: NamedSharding) -> Any:

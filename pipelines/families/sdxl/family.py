@@ -14,10 +14,11 @@ from pipelines.families.sdxl.denoise import make_time_ids
 from pipelines.families.sdxl.encode import Tokens, join_chunks, tokenize, weigh
 from pipelines.families.sdxl.parts import Parts
 from pipelines.families.sdxl.programs import Layout
+from pipelines.fitting import fit_picture
+from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
 from pipelines.runtime.sampling.chunks import MAX_CHUNK
 from pipelines.runtime.sampling.noise import NoiseSource
-from pipelines.runtime.sampling.pictures import fit_picture, open_picture
 from pipelines.runtime.sampling.schedules import build_schedule
 from pipelines.runtime.sampling.solver import State
 from pipelines.stages import Embeddings, OnProgress
@@ -76,7 +77,7 @@ class SdxlFamily(LoadedModel):
         )
         program = self._programs.get(*layout.denoise_key)
         noise = NoiseSource(seeds=seeds or recipe.seeds, images=layout.outputs, shape=layout.latents_shape)
-        picture = self._draw_picture(recipe.images[0], layout, noise) if recipe.images else np.float32(0)
+        picture = self._draw_picture(recipe, layout, noise) if recipe.images else np.float32(0)
         latents = np.float32(schedule.picture_scale) * picture + np.float32(schedule.initial_scale) * noise.draw()
         state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
         rows = self._put_rows(embeddings, layout)
@@ -123,9 +124,9 @@ class SdxlFamily(LoadedModel):
         self._zero_noise.clear()
         super().unload()
 
-    def _draw_picture(self, image: str, layout: Layout, noise: NoiseSource) -> np.ndarray:
+    def _draw_picture(self, recipe: Recipe, layout: Layout, noise: NoiseSource) -> np.ndarray:
         """Encodes the picture and samples latents (B, C, H, W), with each image's first noise draw, as in diffusers."""
-        picture = self._put(fit_picture(open_picture(Path(image)), layout.shape))
+        picture = self._put(fit_picture(open_picture(Path(recipe.images[0])), layout.shape, recipe.fit))
         program = self._programs.get(*layout.condition_key)
         mean, deviation = program(*self._take(program, "vae"), picture)
         return np.asarray(mean) + np.asarray(deviation) * noise.draw()

@@ -17,9 +17,10 @@ from pipelines.families.wan.encode import tokenize
 from pipelines.families.wan.parts import EXPERTS, Parts
 from pipelines.families.wan.preview import pair_frames
 from pipelines.families.wan.programs import IMAGE_KEY, Layout
+from pipelines.fitting import fit_picture
+from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
 from pipelines.runtime.sampling.noise import NoiseSource
-from pipelines.runtime.sampling.pictures import fit_picture, open_picture
 from pipelines.runtime.sampling.schedules import build_schedule
 from pipelines.runtime.sampling.solver import State
 from pipelines.stages import Embeddings, OnProgress
@@ -107,7 +108,7 @@ class WanFamily(PreviewedModel):
             )
         picture = open_picture(Path(recipe.images[0]))
         program = self._programs.get(*layout.condition_key)
-        found = program(*self._take(program, "vae"), self._put(fit_picture(picture, layout.shape)))
+        found = program(*self._take(program, "vae"), self._put(fit_picture(picture, layout.shape, recipe.fit)))
         if not self.parts.takes_channels:
             return FirstFrame(found, self._put(np.float32(1)))
         if self.parts.image_processor is None:

@@ -32,10 +32,11 @@ PICTURE = Expected(
 
 @router.post("/uploads", status_code=201, openapi_extra=PICTURE.describe(), response_model=library_answers.Upload)
 async def create_upload(request: Request, visit: Visitor) -> dict[str, Any]:
-    """Stores a PNG, JPEG or WebP (20 MB, 40 megapixels at most) for a recipe's `images`; deleted after a day if unused.
+    """Stores a picture of at most 20 MB for a recipe's `images`; deleted after a day if unused.
 
-    Send the form field `file`, or the picture itself as the body with its content type. 413 when it is too large, 422
-    when it is no picture, 429 when you have too many unused pictures.
+    Send the form field `file`, or the picture itself as the body with its content type: PNG, JPEG, WebP, AVIF, GIF, BMP
+    or TIFF. `notes` say what was changed: transparent parts lie on white, colours become sRGB, more than 40 megapixels
+    are scaled down. 413 when it is too large, 422 when it is no picture, 429 when you have too many unused pictures.
     """
     content = await read_file_body(request, PICTURE)
     studio = visit.studio
@@ -53,7 +54,7 @@ async def create_upload(request: Request, visit: Visitor) -> dict[str, Any]:
 
 @router.get("/uploads/{upload_id}", response_class=FileResponse)
 def get_upload(upload_id: str, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
-    """Returns the stored picture: a PNG, upright, without metadata."""
+    """Returns the stored picture: a PNG in sRGB, upright, without metadata."""
     upload = visit.get_upload(upload_id)
     return send_file(_find(visit, upload, upload.file), if_none_match=if_none_match)
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.errors import RecipeError
-from pipelines.recipe import MAX_SEED, Recipe
+from pipelines.recipe import MAX_DRAWN_SEED, Recipe
 from studio.jobs.many.templates import ReadList, Template, read_template
 
 MAX_JOBS = 100
@@ -67,7 +67,7 @@ class Expanded:
         if self.count > MAX_JOBS:
             raise RecipeError({"prompt": self._refuse_count()})
         width = seeds * max(1, recipe.batch_size)
-        first = recipe.seed if recipe.seed is not None or seeds == 1 else secrets.randbelow(MAX_SEED - width)
+        first = recipe.seed if recipe.seed is not None or seeds == 1 else secrets.randbelow(MAX_DRAWN_SEED - width)
         rng = random.Random(recipe.seed if recipe.seed is not None else secrets.randbits(64))
         prompts = self.template.draw_prompts(self.prompts, rng)
         return [

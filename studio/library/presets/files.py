@@ -99,7 +99,7 @@ def _read_document(content: bytes) -> Preset:
     if preset.thumbnail is None:
         return preset
     try:
-        picture = decode(base64.b64decode(preset.thumbnail.partition(",")[2]), max_pixels=MAX_THUMBNAIL_PIXELS)
+        picture = decode(base64.b64decode(preset.thumbnail.partition(",")[2]), max_pixels=MAX_THUMBNAIL_PIXELS).image
     except (UploadError, ValueError) as error:
         message = error.detail if isinstance(error, UploadError) else "it is not base64"
         raise PresetError(f"Its thumbnail cannot be used: {message}", fields={"thumbnail": message}) from error

@@ -14,7 +14,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from pipelines.catalog import Catalog
 from pipelines.errors import LumeshError
-from pipelines.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, MAX_SEED, LoraExpert, Recipe
+from pipelines.recipe import (
+    MAX_LORA_SCALE,
+    MAX_LORAS,
+    MAX_PROMPT_CHARS,
+    MAX_SEED,
+    RANDOM_SEED,
+    LoraExpert,
+    Recipe,
+    read_seed,
+)
 
 SCHEMA = 1
 MAX_TAGS = 8
@@ -97,7 +106,7 @@ class PresetRecipe(BaseModel):
     shape: Annotated[str, Field(pattern=_SHAPE)] | None = None
     prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARS), AfterValidator(clean_text), AfterValidator(_require)]
     negative_prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARS), AfterValidator(clean_text)] | None = None
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
+    seed: Annotated[Annotated[int, Field(ge=RANDOM_SEED, le=MAX_SEED)] | None, AfterValidator(read_seed)] = None
     steps: Annotated[int, Field(ge=1, le=1000)] | None = None
     guidance_scale: Annotated[float, Field(ge=0, le=100)] | None = None
     guidance_scale_2: Annotated[float, Field(ge=0, le=100)] | None = None

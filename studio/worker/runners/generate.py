@@ -6,11 +6,12 @@ import logging
 
 import numpy as np
 
+from pipelines import finite
 from pipelines.errors import Cancelled
 from pipelines.generate import find_references, generate_together, uses_cfg
+from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
 from pipelines.references import References
-from pipelines.runtime.sampling.pictures import open_picture
 from pipelines.stages import Embeddings, Family, Outcome
 from studio.jobs.costs.estimates import History, estimate_job_s
 from studio.jobs.job import Job
@@ -98,6 +99,7 @@ def _save(bench: Bench, batch: Batch, outcome: Outcome) -> None:
         waited_s = load_s if member.number == 0 else None
         own = take_own(outcome, member, load_s=loras_s + (waited_s or 0.0))
         try:
+            finite.refuse(own.broken, member.job.recipe)
             for count, pixels in enumerate(own.pixels):
                 bench.ask_hook(member.job, member.job.recipe.of_picture(count), lambda pixels=pixels: pixels)
             made_together = batch.size if number == 0 else None

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from pipelines.files.metadata import read_recipe_of
-from pipelines.files.video import VideoError, encode_animation, read_comment, read_mp4, write_mp4
+from pipelines.files.video import VideoError, encode_animation, read_comment, read_mp4, time_frames, write_mp4
 from pipelines.recipe import Recipe
 
 FPS = 8
@@ -43,6 +43,43 @@ def test_a_browser_can_start_before_it_has_all(file: Path) -> None:
     content = file.read_bytes()
     assert content.index(b"moov") < content.index(b"mdat")
     assert b"avc1" in content
+
+
+def test_a_player_is_told_the_colours_and_does_not_guess(file: Path) -> None:
+    """The colr atom that Apple's players read, as in ISO/IEC 14496-12: primaries, transfer and matrix of BT.709 (1)."""
+    content = file.read_bytes()
+    atom = content.index(b"colrnclx") + len(b"colrnclx")
+    assert [int.from_bytes(content[atom + place : atom + place + 2]) for place in (0, 2, 4)] == [1, 1, 1]
+    assert content[atom + 6] >> 7 == 0, "video range"
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".webp"])
+@pytest.mark.parametrize("fps", [8, 16, 24, 30, 60])
+def test_an_animation_lasts_as_long_as_its_video(
+    tmp_path: Path, make_recipe: Callable[..., Recipe], suffix: str, fps: int
+) -> None:
+    """Browsers show frames of 10 ms for 100, so that a GIF of 60 frames a second would take six times as long."""
+    noise = np.random.default_rng(0).integers(0, 255, (49, 8, 8, 3), np.uint8)
+    (tmp_path / "video").write_bytes(encode_animation(noise, make_recipe(model="clips", fps=fps), suffix=suffix))
+    durations: list[int] = []
+    with Image.open(tmp_path / "video") as animation:
+        for index in range(animation.n_frames):
+            animation.seek(index)
+            animation.load()
+            durations.append(animation.info["duration"])
+    assert sum(durations) == pytest.approx(1000 * 49 / fps, abs=5)
+    assert min(durations) >= (20 if suffix == ".gif" else 16)
+    assert len(durations) == (33 if (suffix, fps) == (".gif", 60) else 49)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 81])
+def test_frames_of_a_gif_begin_when_those_of_the_video_do(count: int) -> None:
+    times = time_frames(count, 60, tick_ms=10)
+    start_ms = 0
+    for index, duration_ms in times:
+        assert start_ms == pytest.approx(1000 * index / 60, abs=5.1)
+        start_ms += duration_ms
+    assert start_ms == max(round(100 * count / 60) * 10, 16)
 
 
 def test_any_prompt_comes_back(tmp_path: Path, frames: np.ndarray, make_recipe: Callable[..., Recipe]) -> None:

@@ -37,9 +37,9 @@ def list_files(settings: Settings) -> list[str]:
     return sorted(file.name for file in settings.uploads_dir.iterdir())
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "AVIF"])
 def test_the_kinds_of_the_web_are_taken(encode_picture: Encode, kind: str) -> None:
-    picture = decode(encode_picture("#204060", kind=kind))
+    picture = decode(encode_picture("#204060", kind=kind)).image
     assert (picture.mode, picture.size) == ("RGB", (60, 40))
     assert np.abs(np.asarray(picture, int) - (0x20, 0x40, 0x60)).max() <= 4
 
@@ -63,23 +63,12 @@ def test_a_photo_is_turned_upright_and_tells_nothing_about_its_camera(
 def test_text_in_a_png_is_not_kept(encode_picture: Encode) -> None:
     chunks = PngImagePlugin.PngInfo()
     chunks.add_itxt("lumesh", '{"prompt": "secret"}')
-    assert decode(encode_picture(pnginfo=chunks)).info == {}
+    assert decode(encode_picture(pnginfo=chunks)).image.info == {}
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "I;16"])
-def test_every_kind_of_pixel_becomes_rgb(mode: str) -> None:
-    pixels = np.full((8, 8), 0x8000 if mode == "I;16" else 128, np.uint16 if mode == "I;16" else np.uint8)
-    grey = Image.fromarray(pixels)
-    file = io.BytesIO()
-    options = {"transparency": bytes(range(256))} if mode == "P" else {}
-    (grey if mode == "I;16" else grey.convert(mode, dither=Image.Dither.NONE)).save(file, "PNG", **options)
-    expected = 255 if mode == "1" else 128
-    assert decode(file.getvalue()).getpixel((3, 3)) == (expected, expected, expected)
-
-
-@pytest.mark.parametrize("content", [b"", b"hello", b"<svg/>", b"GIF89a\x01\x00\x01\x00\x00\x00\x00;"])
+@pytest.mark.parametrize("content", [b"", b"hello", b"<svg/>"])
 def test_what_is_no_picture_is_refused(content: bytes) -> None:
-    with pytest.raises(UploadError, match=r"not a PNG, JPEG or WebP picture\. Choose another"):
+    with pytest.raises(UploadError, match=r"not a picture of a known kind\. PNG, JPEG, .* are read"):
         decode(content)
 
 
@@ -88,17 +77,19 @@ def test_a_torn_picture_is_refused(kind: str) -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (80, 80, 3), dtype=np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, kind)
-    with pytest.raises(UploadError, match=r"(damaged|not a PNG, JPEG or WebP)"):
+    with pytest.raises(UploadError, match=r"(damaged|not a picture of a known kind)"):
         decode(file.getvalue()[: len(file.getvalue()) // 2])
 
 
-@pytest.mark.parametrize("side_px", [6_400, 10_000, 30_000])
+@pytest.mark.parametrize("side_px", [8_200, 10_000, 30_000])
 def test_too_many_pixels_are_refused_before_they_are_decoded(encode_picture: Encode, side_px: int) -> None:
     """A short file whose header promises a large picture: pillow would warn of the second and refuse the third."""
     small = encode_picture()
     header = side_px.to_bytes(4) * 2
     bomb = small[:16] + header + small[24:29] + _checksum(b"IHDR" + header + small[24:29]) + small[33:]
-    with pytest.raises(UploadTooLargeError, match=r"pixels\. At most 20 MB and 40 megapixels are taken"):
+    with pytest.raises(
+        UploadTooLargeError, match=r"pixels\. A JPEG may have 150 megapixels, a WebP 40, others 65; make it smaller"
+    ):
         decode(bomb)
 
 

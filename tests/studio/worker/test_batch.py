@@ -1,6 +1,7 @@
 """Jobs that run as one: each gets its own outputs, previews and end, and the machine is paid for once."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,27 @@ def test_each_gets_the_picture_it_would_get_alone(
     family.outputs_at_once = 1
     assert make() == together
     assert together[0] != together[1]
+
+
+def test_values_that_are_no_numbers_end_only_the_job_that_they_belong_to(
+    worker: Worker, database: Database, submit: Submit, family: FakeFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denoise = family.denoise
+
+    def spoil(*arguments: Any, **options: Any) -> np.ndarray:
+        latents = denoise(*arguments, **options)
+        latents[2] = np.inf
+        return latents
+
+    monkeypatch.setattr(family, "denoise", spoil)
+    jobs = [submit("one"), submit("two", seed=20, batch_size=2), submit("three", seed=30)]
+    worker.run_next()
+    assert states(database, jobs) == ["done", "failed", "done"]
+    card = queue.read_job(database, jobs[1].id).error
+    assert card is not None
+    assert (card["title"], "1 of 2 are not finite" in card["detail"]) == ("No picture came out of this", True)
+    assert "--verify-weights" in card["advice"]
+    assert not list(worker.settings.outputs_dir.rglob(f"{jobs[1].id}*")), "nothing of it is kept"
 
 
 def test_who_does_not_fit_waits_for_the_next_batch(

@@ -10,6 +10,8 @@ import pytest
 from PIL import Image
 
 from pipelines.errors import RecipeError
+from pipelines.families.flux2.references import read_references
+from pipelines.fitting import Fit
 from pipelines.generate import generate
 from pipelines.recipe import Recipe
 from pipelines.references import References
@@ -47,6 +49,15 @@ def test_an_edit_is_diffusers_own(  # noqa: PLR0917 - fixtures
     expected = ask_diffusers(recipe, image=[Image.open(file) for file in recipe.images])
     assert find_difference(pixels, expected) <= MAX_DIFFERENCE
     assert find_difference(pixels, others) > 5 * MAX_DIFFERENCE
+
+
+def test_pictures_are_fitted_as_the_recipe_says(load_flux2: Callable[..., Any], tmp_path: Path) -> None:
+    Image.new("RGB", (128, 64), "red").save(tmp_path / "wide.png")
+    model = load_flux2().model
+    files = [str(tmp_path / "wide.png")]
+    (plain, _), (padded, _) = (read_references(files, model, fit) for fit in (None, Fit.PAD))
+    assert plain is not None and plain[0, 0].min() == 1
+    assert padded is not None and (padded[0, 0].min(), padded[0, 0].max()) == (-1, 1)
 
 
 def test_after_warming_for_so_many_pictures_their_recipes_build_nothing(

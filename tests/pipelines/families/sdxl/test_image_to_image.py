@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pipelines.catalog import load_catalog
 from pipelines.errors import RecipeError
@@ -90,6 +90,23 @@ def test_it_is_diffusers_own(  # noqa: PLR0917 - fixtures
     recipe = draw_recipe(images=pictures[:1], **fields)
     pixels = generate(family, recipe).pixels
     assert find_difference(pixels, ask_image_to_image(family.model.path, recipe)) <= MAX_DIFFERENCE
+
+
+@pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
+def test_a_picture_of_other_proportions_is_fitted_as_the_recipe_says(
+    family: Any, draw_recipe: Draw, tmp_path: Path, fit: str
+) -> None:
+    picture = Image.fromarray(np.random.default_rng(9).integers(0, 255, (48, 96, 3), np.uint8))
+    picture.save(tmp_path / "wide.png")
+    by_hand = {
+        "crop": ImageOps.fit(picture, (64, 64), Image.Resampling.LANCZOS),
+        "pad": ImageOps.pad(picture, (64, 64), Image.Resampling.LANCZOS, color="black"),
+        "stretch": picture.resize((64, 64), Image.Resampling.LANCZOS),
+    }
+    by_hand[fit].save(tmp_path / "fitted.png")
+    fields = {"steps": 4, "strength": 0.5}
+    made = generate(family, draw_recipe(images=[str(tmp_path / "wide.png")], fit=fit, **fields)).pixels
+    assert np.array_equal(made, generate(family, draw_recipe(images=[str(tmp_path / "fitted.png")], **fields)).pixels)
 
 
 def test_the_comparison_would_notice(

@@ -1,10 +1,12 @@
 """The same weights, recipe and seed give diffusers' own video: at most 3 of 255 apart, in fp32."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pipelines.generate import generate
 from pipelines.recipe import Recipe
@@ -111,3 +113,17 @@ def test_a_batch_gives_the_videos_of_its_seeds(
     for index, video in enumerate(batch):
         single = generate(load_wan(), draw_wan(seed=40 + index)).pixels[0]
         assert find_difference(video, single) <= MAX_DIFFERENCE
+
+
+def test_a_first_picture_of_other_proportions_is_fitted_as_the_recipe_says(
+    load_wan: Callable[..., Any], draw_wan: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    picture = Image.fromarray(np.random.default_rng(9).integers(0, 255, (48, 96, 3), np.uint8))
+    picture.save(tmp_path / "wide.png")
+    picture.resize((32, 32), Image.Resampling.LANCZOS).save(tmp_path / "stretched.png")
+    stretched, by_hand, cropped = (
+        generate(load_wan("ti2v"), draw_wan("ti2v", steps=2, images=[str(tmp_path / name)], **fields)).pixels
+        for name, fields in (("wide.png", {"fit": "stretch"}), ("stretched.png", {}), ("wide.png", {}))
+    )
+    assert np.array_equal(stretched, by_hand)
+    assert not np.array_equal(stretched, cropped)

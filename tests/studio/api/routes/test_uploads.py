@@ -29,8 +29,8 @@ def test_a_picture_comes_back_as_it_was(client: TestClient, encode_picture: Enco
     answer = client.post(URL, files={"file": ("holiday.webp", content)})
     assert answer.status_code == 201
     upload = answer.json()
-    assert set(upload) == {"id", "url", "thumb_url", "width", "height"}
-    assert (upload["width"], upload["height"]) == (60, 40)
+    assert set(upload) == {"id", "url", "thumb_url", "width", "height", "notes"}
+    assert (upload["width"], upload["height"], upload["notes"]) == (60, 40, [])
     kept = client.get(upload["url"])
     assert (kept.headers["content-type"], "private" in kept.headers["cache-control"]) == ("image/png", True)
     assert Image.open(io.BytesIO(kept.content)).getpixel((3, 3)) == (0, 0, 255)
@@ -47,14 +47,14 @@ def test_the_body_may_be_the_picture_itself(client: TestClient, encode_picture: 
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        ({"files": {"file": b"hello"}}, "This file is not a PNG, JPEG or WebP picture."),
+        ({"files": {"file": b"hello"}}, "This file is not a picture of a known kind."),
         ({"files": {"picture": b"hello"}}, "The form has no file in its field `file`."),
         ({"data": {"file": "hello"}}, "A body of type application/x-www-form-urlencoded is no picture."),
         ({"content": b"x", "headers": {"Content-Type": "multipart/form-data"}}, "The form cannot be read: "),
         ({"content": b"x", "headers": {"Content-Type": "multipart/form-data; boundary=b"}}, "The form cannot be read"),
         ({"content": b"x", "headers": {"Content-Type": "text/plain"}}, "A body of type text/plain is no picture."),
         ({"content": b"x"}, "A body of type unknown is no picture."),
-        ({"content": b"", "headers": {"Content-Type": "image/png"}}, "This file is not a PNG, JPEG or WebP picture."),
+        ({"content": b"", "headers": {"Content-Type": "image/png"}}, "This file is not a picture of a known kind."),
     ],
 )
 def test_what_is_no_picture_is_refused_in_the_one_shape(

@@ -90,12 +90,11 @@ def test_fooocus_in_its_own_scheme(read: Read, write_png: Write) -> None:
     assert found.source == "Fooocus"
     assert (recipe.prompt, recipe.negative_prompt) == ("a red boat", "fog")
     assert (recipe.model, recipe.shape) == ("sdxl-base", "1152x896")
-    assert (recipe.steps, recipe.guidance_scale, recipe.scheduler, recipe.seed) == (30, 4.0, None, None)
+    assert (recipe.steps, recipe.guidance_scale, recipe.scheduler, recipe.seed) == (30, 4.0, None, 7716236741046453310)
     assert list_what(found) == {
         "LoRA sd_xl_offset_example-lora_1.0",
         "Sampler dpmpp_2m_sde_gpu",
         "Schedule karras",
-        "Seed: 7716236741046453310",
         "adm_guidance: (1.5, 0.8, 0.3)",
         "performance: Speed",
         "sharpness: 2.0",

@@ -1,0 +1,45 @@
+"""What is said of the pictures that a command starts from, before a large model is loaded."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from pipelines.catalog import Model
+from pipelines.fitting import TOLD_SHARE, Fit, choose_nearest, find_outside
+from pipelines.pictures import read_file
+from pipelines.recipe import Recipe
+from pipelines.references import choose_references
+
+
+def check_pictures(recipe: Recipe, model: Model) -> list[str]:
+    """Reads the recipe's pictures before a large model is loaded; returns what is changed and cut off, in sentences.
+
+    Raises RecipeError for a file that is no picture.
+    """
+    notes: list[str] = []
+    read = [(Path(image).name, read_file(Path(image))) for image in recipe.images]
+    references = choose_references(model, [picture.image.size for _, picture in read])
+    shape = references.size if references else recipe.parsed_shape
+    for name, picture in read:
+        notes += [f"{name}: {note}" for note in picture.notes]
+        size = picture.image.size
+        outside = find_outside(size, shape)
+        if outside < TOLD_SHARE:
+            continue
+        if recipe.fit is Fit.PAD:
+            notes.append(f"{name}: black bars fill {outside:.0%} of {shape}.")
+        elif recipe.fit is Fit.STRETCH:
+            notes.append(f"{name}: the picture is stretched to the proportions of {shape}.")
+        else:
+            notes.append(f"{name}: {outside:.0%} of the picture lies outside {shape}; --fit pad or stretch keeps it.")
+            nearest = choose_nearest(model.shapes, size, like=shape)
+            if find_outside(size, nearest) < outside and not references:
+                notes.append(f"{name}: --shape {nearest} cuts off {find_outside(size, nearest):.0%}.")
+    return notes
+
+
+def tell(notes: Sequence[str]) -> None:
+    """Prints notes beside the output."""
+    for note in notes:
+        typer.echo(note, err=True)
