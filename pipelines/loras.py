@@ -124,7 +124,7 @@ def get_lora(ref: str, folder: Path | None) -> LoraFile:
     file = find_lora_file(ref, folder)
     lora = None if file is None else read_lora(file, ref=ref)
     if lora is None:
-        raise ModelError(f"The LoRA {ref} is not on this machine any more.", advice=ADVICE, title=TITLE)
+        raise ModelError(say("The LoRA {ref} is not on this machine any more.", ref=ref), advice=ADVICE, title=TITLE)
     return lora
 
 

@@ -3,6 +3,7 @@
 import re
 
 from pipelines.errors import MeshError
+from pipelines.messages import english
 
 AXES = ("dp", "sp", "tp")
 THROUGHPUT = "throughput"  # instead of axes: one output per chip, or per as few chips as hold the weights
@@ -17,8 +18,10 @@ def parse_mesh(text: str) -> dict[str, int]:
         is_star = match is not None and match[2] == "*"
         if match is None or match[1] not in AXES or match[1] in sizes or (is_star and REST in sizes.values()):
             raise MeshError(
-                f"{text!r} is not a mesh.",
-                advice=f"Write axes and sizes such as dp=2,sp=4 (the axes are {', '.join(AXES)}), or {THROUGHPUT}.",
+                english(f"{text!r} is not a mesh."),
+                advice=english(
+                    f"Write axes and sizes such as dp=2,sp=4 (the axes are {', '.join(AXES)}), or {THROUGHPUT}."
+                ),
             )
         sizes[match[1]] = REST if is_star else int(match[2])
     return sizes

@@ -73,6 +73,8 @@ ALLOWED = {("studio.worker", "pipelines.registry")}
 HEAVY = {"jax", "torch", "torchax", "diffusers", "transformers", "optax"}
 LIGHT_PACKAGES = ("app", "studio")
 FLOOR = (
+    "messages",
+    "field_errors",
     "errors",
     "schedulers",
     "loras",

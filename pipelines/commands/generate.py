@@ -182,9 +182,9 @@ def check_output(output: Path | None, suffix: str) -> None:
     if output is None:
         return
     if output.suffix.lower() != suffix:
-        raise RecipeError({"output": f"{output} should end in {suffix}, the format that carries the recipe"})
+        raise RecipeError({"output": english(f"{output} should end in {suffix}, the format that carries the recipe")})
     if output.is_dir():
-        raise RecipeError({"output": f"{output} is a folder; name a file in it"})
+        raise RecipeError({"output": english(f"{output} is a folder; name a file in it")})
 
 
 def save_outputs(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:

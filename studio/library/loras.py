@@ -29,24 +29,27 @@ _UNSAFE = re.compile(r'[/\\:*?"<>|]')
 class LoraError(LumeshError):
     """The file cannot become a LoRA here."""
 
-    title = "This LoRA cannot be used"
+    title = say("This LoRA cannot be used")
     status = 422
 
 
 class LoraTooLargeError(LoraError):
     """The file has more bytes than any LoRA."""
 
-    title = "This LoRA is too large"
+    title = say("This LoRA is too large")
     status = 413
 
     def __init__(self) -> None:
-        super().__init__(f"It has more than {MAX_BYTES / 1e9:g} GB.", advice="Put it into the loras folder by hand.")
+        super().__init__(
+            say("It has more than {size} GB.", size=f"{MAX_BYTES / 1e9:g}"),
+            advice=say("Put it into the loras folder by hand."),
+        )
 
 
 class LoraNameTakenError(LoraError):
     """A file of this name exists already."""
 
-    title = "There is such a LoRA already"
+    title = say("There is such a LoRA already")
     status = 409
 
 
@@ -80,7 +83,8 @@ def arrive(folder: Path) -> Generator[BinaryIO]:
             yield file
     except OSError as error:
         raise LoraError(
-            f"It cannot be written: {error.strerror}.", advice="See how much room the server's disk has."
+            say("It cannot be written: {error}.", error=error.strerror),
+            advice=say("See how much room the server's disk has."),
         ) from error
     finally:
         part.unlink(missing_ok=True)
@@ -105,7 +109,8 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
         target.touch(exist_ok=False)  # reserves the name atomically: only one of two simultaneous uploads succeeds
     except FileExistsError as error:
         raise LoraNameTakenError(
-            f"{ref!r} is in the loras folder.", advice="Delete that one first, or give this one another name."
+            say("{name} is in the loras folder.", name=repr(ref)),
+            advice=say("Delete that one first, or give this one another name."),
         ) from error
     part.replace(target)
     lora = read_lora(target)

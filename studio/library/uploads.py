@@ -27,17 +27,17 @@ UNUSED_KEPT_S = 24 * 3600.0
 class UploadError(LumeshError):
     """The file is no picture, or not a usable one."""
 
-    title = "This picture cannot be used"
+    title = say("This picture cannot be used")
     status = 422
 
-    def __init__(self, detail: str, *, advice: str = "Choose another picture.") -> None:
-        super().__init__(detail, advice=advice)
+    def __init__(self, detail: Message, *, advice: Message | None = None) -> None:
+        super().__init__(detail, advice=advice or say("Choose another picture."))
 
 
 class UploadTooLargeError(UploadError):
     """The picture has too many bytes or pixels."""
 
-    title = "This picture is too large"
+    title = say("This picture is too large")
     status = 413
 
     def __init__(self, detail: str, *, advice: str = "") -> None:
@@ -47,7 +47,7 @@ class UploadTooLargeError(UploadError):
 class UploadQuotaError(UploadError):
     """The owner has too many uploads that no job uses yet."""
 
-    title = "Too many pictures are waiting"
+    title = say("Too many pictures are waiting")
     status = 429
 
 
@@ -146,16 +146,21 @@ def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: i
     if has_it or (pictures < quota.pictures and kept_bytes + size <= quota.bytes):
         return
     raise UploadQuotaError(
-        f"Pictures that no job has used yet: {pictures} ({kept_bytes / 1e6:.0f} MB); at most {quota.pictures} "
-        f"({quota.bytes / 1e6:.0f} MB) are kept.",
-        advice="Generate with them, or wait: those that stay unused are deleted after a day.",
+        say(
+            "Pictures that no job has used yet: {pictures} ({size} MB); at most {limit} ({limitSize} MB) are kept.",
+            pictures=pictures,
+            size=f"{kept_bytes / 1e6:.0f}",
+            limit=quota.pictures,
+            limitSize=f"{quota.bytes / 1e6:.0f}",
+        ),
+        advice=say("Generate with them, or wait: those that stay unused are deleted after a day."),
     )
 
 
 def decode(content: bytes, *, max_pixels: int | None = None) -> Picture:
     """Decodes the picture, upright and in sRGB, without metadata; raises UploadError."""
     if len(content) > MAX_BYTES:
-        raise UploadTooLargeError(f"It has {len(content) / 1e6:.1f} MB.")
+        raise UploadTooLargeError(say("It has {size} MB.", size=f"{len(content) / 1e6:.1f}"))
     try:
         return read_picture(io.BytesIO(content), max_pixels=max_pixels)
     except PictureTooLargeError as error:

@@ -120,7 +120,9 @@ class FakeFamily:
         """Returns the pictures that denoising will reveal, one per seed of the batch."""
         if "fail please" in recipe.prompt.lower():
             raise LumeshError(
-                "The prompt asked the fake model to fail.", advice="Write another prompt.", title="Failed as asked"
+                say("The prompt asked the fake model to fail."),
+                advice=say("Write another prompt."),
+                title=say("Failed as asked"),
             )
         shape = recipe.parsed_shape
         pictures = [

@@ -46,8 +46,8 @@ def build_mesh(
     wanted = math.prod(shape)
     if wanted > len(devices):
         raise MeshError(
-            f"The mesh {text} needs {wanted} devices; there are {len(devices)}.",
-            advice="Ask for a smaller mesh, or leave --mesh out.",
+            english(f"The mesh {text} needs {wanted} devices; there are {len(devices)}."),
+            advice=english("Ask for a smaller mesh, or leave --mesh out."),
         )
     if text and len(devices) % wanted:
         allowed = ", ".join(str(count) for count in range(1, len(devices) + 1) if len(devices) % count == 0)

@@ -247,9 +247,9 @@ def _list_names(names: Sequence[str]) -> str:
     return ", ".join([*(name[:80] for name in names[:MAX_NAMED]), *(["..."] if len(names) > MAX_NAMED else [])])
 
 
-def _unreadable(file: LoraFile, reason: str) -> ModelError:
+def _unreadable(file: LoraFile, reason: Message) -> ModelError:
     return ModelError(
-        f"The LoRA {file.ref} cannot be read: {reason}.",
-        advice="Download it again, or ask its author for a LoRA as diffusers or kohya's trainer save it.",
+        say("The LoRA {ref} cannot be read: {reason}.", ref=file.ref, reason=reason),
+        advice=say("Download it again, or ask its author for a LoRA as diffusers or kohya's trainer save it."),
         title=TITLE,
     )

@@ -161,8 +161,13 @@ def read_headers(files: list[Path]) -> dict[str, StoredTensor]:
             begin, end = entry["data_offsets"]
             if entry["dtype"] not in DTYPES:
                 raise ModelError(
-                    f"{name} in {file} is stored as {entry['dtype']}, which cannot be read here.",
-                    advice="Use a checkpoint in fp32, fp16 or bf16.",
+                    say(
+                        "{name} in {file} is stored as {dtype}, which cannot be read here.",
+                        name=name,
+                        file=file,
+                        dtype=entry["dtype"],
+                    ),
+                    advice=say("Use a checkpoint in fp32, fp16 or bf16."),
                 )
             dtype = np.dtype(DTYPES[entry["dtype"]])
             shape = tuple(entry["shape"])

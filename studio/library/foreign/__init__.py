@@ -139,7 +139,7 @@ def _read_any(text: str, *, needs_settings: bool) -> Own | Found | None:
 def _require_object(text: str) -> Fields:
     fields = read_object(text)
     if fields is None:
-        raise MetadataError("Its recipe is damaged: it is not JSON.")
+        raise MetadataError(say("Its recipe is damaged: it is not JSON."))
     return fields
 
 

@@ -32,14 +32,14 @@ _READ = frozenset(
 )
 _GROUPS = (SECOND_PASS, "ADetailer", "ControlNet", "Tiled Diffusion", "Variation", "Mask", "Inpaint")
 _WHY = {
-    STRENGTH: "belongs to a second pass, which there is not here",
-    "Clip skip": "the text encoders run as the model was trained",
-    "VAE": "each model brings its own autoencoder",
-    "Refiner": "only one model makes a picture",
-    "Styles": "styles are not known here; their words are not in the prompt",
-    SECOND_PASS: "there is no second pass at a larger size",
-    "ADetailer": "there is no second pass over faces and hands",
-    "ControlNet": "there is no ControlNet here",
+    STRENGTH: say("belongs to a second pass, which there is not here"),
+    "Clip skip": say("the text encoders run as the model was trained"),
+    "VAE": say("each model brings its own autoencoder"),
+    "Refiner": say("only one model makes a picture"),
+    "Styles": say("styles are not known here; their words are not in the prompt"),
+    SECOND_PASS: say("there is no second pass at a larger size"),
+    "ADetailer": say("there is no second pass over faces and hands"),
+    "ControlNet": say("there is no ControlNet here"),
 }
 
 

@@ -72,7 +72,11 @@ class _Chain:
         if denoise is None or not 0 < denoise < 1:
             denoise = None
         elif latent:
-            self.unusable.append(Unusable(f"Denoise: {denoise:g}", "without a picture all noise is taken away here"))
+            self.unusable.append(
+                Unusable(
+                    say("Denoise: {value}", value=f"{denoise:g}"), say("without a picture all noise is taken away here")
+                )
+            )
             denoise = None
         elif steps is not None:
             steps = int(steps / denoise)  # ComfyUI counts the steps that are run, we count those of the full schedule
@@ -108,8 +112,10 @@ class _Chain:
         samplers += [name for name, node in self.graph.items() if node.kind not in SAMPLERS and _is_sampler(node)]
         if not samplers:
             raise MetadataError(
-                "Its ComfyUI graph has no sampler that is known here.",
-                advice=f"Graphs around {', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]} can be read.",
+                say("Its ComfyUI graph has no sampler that is known here."),
+                advice=say(
+                    "Graphs around {names} or {last} can be read.", names=", ".join(SAMPLERS[:-1]), last=SAMPLERS[-1]
+                ),
             )
         for name in samplers:
             trial = _Chain(self.graph)
@@ -268,10 +274,12 @@ class _Chain:
 
     def _list_picture(self, node: Node, *names: str) -> None:
         if any(name in node.inputs for name in names):
-            self.unusable.append(Unusable("Input picture", "the file names it, but does not bring it"))
+            self.unusable.append(Unusable(say("Input picture"), say("the file names it, but does not bring it")))
 
     def _list_node(self, node: Node) -> None:
-        self.unusable.append(Unusable(f"Node {shorten(node.kind)}", "only a basic chain of nodes is read"))
+        self.unusable.append(
+            Unusable(say("Node {kind}", kind=shorten(node.kind)), say("only a basic chain of nodes is read"))
+        )
 
     def _list_left(self) -> None:
         """Lists the nodes outside the chain that do more than decode, save or show."""
@@ -281,7 +289,9 @@ class _Chain:
             if name not in self.used and not node.kind.startswith(_UNREMARKABLE)
         }
         for kind in list(kinds)[:MAX_LISTED_NODES]:
-            self.unusable.append(Unusable(f"Node {shorten(kind)}", "only the chain of the first sampler is read"))
+            self.unusable.append(
+                Unusable(say("Node {kind}", kind=shorten(kind)), say("only the chain of the first sampler is read"))
+            )
 
 
 def _first(node: Node, *names: str) -> object:

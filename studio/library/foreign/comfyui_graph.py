@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, read_object
 from studio.library.foreign.errors import MetadataError
 
@@ -68,7 +69,9 @@ def read_graph(texts: Mapping[str, str]) -> Graph | None:
     if graph is None and "workflow" in texts:
         graph = _read_drawn(texts["workflow"])
     if graph is not None and len(graph) > MAX_NODES:
-        raise MetadataError(f"Its ComfyUI graph has {len(graph)} nodes; at most {MAX_NODES} are read.")
+        raise MetadataError(
+            say("Its ComfyUI graph has {count} nodes; at most {limit} are read.", count=len(graph), limit=MAX_NODES)
+        )
     return graph
 
 

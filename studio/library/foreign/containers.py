@@ -55,7 +55,13 @@ Parts = Iterator[tuple[str, str | MetadataError]]
 def read_texts(content: bytes) -> Texts:
     """Returns texts by keyword; raises MetadataError for another kind of file, or one of which none can be read."""
     if len(content) > MAX_BYTES:
-        raise MetadataTooLargeError(f"It has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES // 1_000_000} are read.")
+        raise MetadataTooLargeError(
+            say(
+                "It has {size} MB; at most {limit} are read.",
+                size=f"{len(content) / 1e6:.1f}",
+                limit=MAX_BYTES // 1_000_000,
+            )
+        )
     for is_kind, read in _KINDS:
         if is_kind(content):
             return _collect(read(content))
@@ -98,13 +104,17 @@ def _decode_file(content: bytes) -> str | None:
 
 def _damaged() -> MetadataError:
     return MetadataError(
-        "This file is damaged: a part of it is cut off or changed.", advice="Save or download it again."
+        say("This file is damaged: a part of it is cut off or changed."), advice=say("Save or download it again.")
     )
 
 
 def _too_long(length: int) -> MetadataTooLargeError:
     return MetadataTooLargeError(
-        f"The text in it has {length / 1e6:.1f} MB or more; a recipe has at most {MAX_TEXT_BYTES // 1_000_000}."
+        say(
+            "The text in it has {size} MB or more; a recipe has at most {limit}.",
+            size=f"{length / 1e6:.1f}",
+            limit=MAX_TEXT_BYTES // 1_000_000,
+        )
     )
 
 

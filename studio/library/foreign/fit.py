@@ -52,9 +52,9 @@ class _Remarks:
     """Collects the remarks about a file while its recipe is read."""
 
     unusable: list[Unusable] = field(default_factory=list[Unusable])
-    notes: list[str] = field(default_factory=list[str])
+    notes: list[Message] = field(default_factory=list[Message])
 
-    def drop(self, what: str, why: str) -> None:
+    def drop(self, what: Message, why: Message) -> None:
         self.unusable.append(Unusable(what, why))
 
 
@@ -72,7 +72,7 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
         model=model.id,
         shape=_choose_shape(found, model, remarks),
         prompt=_write_prompt(found, remarks),
-        negative_prompt=_cut(found.negative_prompt, "negative prompt", remarks),
+        negative_prompt=_cut(found.negative_prompt, say("negative prompt"), remarks),
         seed=found.seed,
         steps=found.steps,
         guidance_scale=_choose_guidance(found, model, remarks),
@@ -86,10 +86,13 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
     remarks.unusable += found.unusable
     recipe = _keep_valid(recipe, catalog, model, remarks)
     if recipe.strength is not None:
-        remarks.notes.append("The strength counts as soon as you choose the picture to start from.")
+        remarks.notes.append(say("The strength counts as soon as you choose the picture to start from."))
     if recipe.seed is not None and found.source != OWN:
         remarks.notes.append(
-            f"{found.source} draws its noise in another way: the same seed gives another picture here."
+            say(
+                "{source} draws its noise in another way: the same seed gives another picture here.",
+                source=found.source,
+            )
         )
     return _finish(recipe, found.source, model, remarks)
 
@@ -98,8 +101,8 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
     """Fits the recipe of one of our own files, which may come from a studio with other models and pictures."""
     if recipe.schema_ != SCHEMA:
         raise MetadataError(
-            f"Its recipe has schema {recipe.schema_}; this studio reads schema {SCHEMA}.",
-            advice="Update Lumesh, or set the controls by hand.",
+            say("Its recipe has schema {found}; this studio reads schema {known}.", found=recipe.schema_, known=SCHEMA),
+            advice=say("Update Lumesh, or set the controls by hand."),
         )
     remarks = _Remarks()
     model = next((one for one in catalog.models if one.id == recipe.model), None)
@@ -116,7 +119,14 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
             shape = _choose_shape(Found(source="", width=width, height=height, frames=frames), model, remarks)
     images = tuple(image for image in recipe.images[:MAX_IMAGES] if is_input(image))
     if len(images) < len(recipe.images):
-        remarks.drop("Input pictures", f"{len(recipe.images) - len(images)} of {len(recipe.images)} not in this studio")
+        remarks.drop(
+            say("Input pictures"),
+            say(
+                "{missing} of {count} not in this studio",
+                missing=len(recipe.images) - len(images),
+                count=len(recipe.images),
+            ),
+        )
     changes = {
         "model": model.id,
         "shape": shape,
@@ -137,7 +147,9 @@ def _finish(recipe: Recipe, source: str, model: Model, remarks: _Remarks) -> Rea
     remarks.notes += list_notes(model, recipe.prompt, recipe.negative_prompt)
     unusable = list(dict.fromkeys(remarks.unusable))
     if len(unusable) > MAX_LISTED:
-        unusable[MAX_LISTED:] = [Unusable(f"{len(unusable) - MAX_LISTED} more settings", NO_COUNTERPART)]
+        unusable[MAX_LISTED:] = [
+            Unusable(say("{count} more settings", count=len(unusable) - MAX_LISTED), NO_COUNTERPART)
+        ]
     return ReadRecipe(
         recipe=recipe,
         source=source,
@@ -148,11 +160,14 @@ def _finish(recipe: Recipe, source: str, model: Model, remarks: _Remarks) -> Rea
 
 def _choose_model(name: str | None, catalog: Catalog, chosen: Model, remarks: _Remarks) -> Model:
     if name is None:
-        remarks.notes.append(f"The file names no model: {chosen.title} stays.")
+        remarks.notes.append(say("The file names no model: {model} stays.", model=chosen.title))
         return chosen
     model = find_model(name, catalog)
     if model is None:
-        remarks.drop(f"Model {shorten(name)}", f"is not among the models here; {chosen.title} stays")
+        remarks.drop(
+            say("Model {name}", name=shorten(name)),
+            say("is not among the models here; {model} stays", model=chosen.title),
+        )
         return chosen
     return model
 
@@ -168,13 +183,24 @@ def _choose_shape(found: Found, model: Model, remarks: _Remarks) -> str | None:
     shape = model.find_nearest_shape(width, height, frames)
     if (shape.width, shape.height) != (width, height):
         remarks.notes.append(
-            f"{width} × {height} is not a size of {model.title}: {shape.width} × {shape.height} is the nearest."
+            say(
+                "{width} × {height} is not a size of {model}: {nearWidth} × {nearHeight} is the nearest.",
+                width=width,
+                height=height,
+                model=model.title,
+                nearWidth=shape.width,
+                nearHeight=shape.height,
+            )
         )
     if found.frames and found.frames != shape.frames:
         if model.is_video:
-            remarks.notes.append(f"{shape.frames} frames instead of {shorten(found.frames)}.")
+            remarks.notes.append(
+                say("{count} frames instead of {found}.", count=shape.frames, found=shorten(found.frames))
+            )
         else:
-            remarks.drop(f"Frames: {shorten(found.frames)}", f"{model.title} makes pictures")
+            remarks.drop(
+                say("Frames: {value}", value=shorten(found.frames)), say("{model} makes pictures", model=model.title)
+            )
     return str(shape)
 
 
@@ -200,7 +226,7 @@ def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, r
         expert = lora.expert if list_experts(model) else None
         what = f"LoRA {shorten(lora.name)}"
         if file is None:
-            remarks.drop(what, "is not among the LoRAs here")
+            remarks.drop(what, say("is not among the LoRAs here"))
         elif file.family != model.family:
             remarks.drop(what, f"is for another model than {model.title}")
         elif misfit := find_misfit(file, model):
@@ -216,14 +242,27 @@ def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, r
             if lora.expert != expert:
                 remarks.notes.append(f"{what} is applied as a whole: {model.title} has no experts.")
             if lora.text_weight not in (None, scale):
-                remarks.notes.append(f"{what} has one weight here, {scale:g}, for picture and words alike.")
+                remarks.notes.append(
+                    say(
+                        "{what} has one weight here, {scale}, for picture and words alike.",
+                        what=what,
+                        scale=f"{scale:g}",
+                    )
+                )
     return tuple(chosen.values())
 
 
-def _cut(text: str, name: str, remarks: _Remarks) -> str:
+def _cut(text: str, name: Message, remarks: _Remarks) -> str:
     text = clean(text).strip()
     if len(text) > MAX_PROMPT_CHARS:
-        remarks.notes.append(f"The {name} has {len(text)} characters: its first {MAX_PROMPT_CHARS} are used.")
+        remarks.notes.append(
+            say(
+                "The {name} has {count} characters: its first {limit} are used.",
+                name=name,
+                count=len(text),
+                limit=MAX_PROMPT_CHARS,
+            )
+        )
     return text[:MAX_PROMPT_CHARS]
 
 
@@ -233,7 +272,10 @@ def _choose_guidance(found: Found, model: Model, remarks: _Remarks) -> float | N
         return found.guidance_scale
     if model.traits.takes_distilled_guidance:
         return found.distilled_guidance
-    remarks.drop(f"Distilled guidance: {found.distilled_guidance:g}", f"{model.title} takes none")
+    remarks.drop(
+        say("Distilled guidance: {value}", value=f"{found.distilled_guidance:g}"),
+        say("{model} takes none", model=model.title),
+    )
     return found.guidance_scale
 
 
@@ -243,12 +285,17 @@ def _choose_scheduler(found: Found, model: Model, remarks: _Remarks) -> str | No
         sampler = ""
     schedule = found.schedule or schedule
     if not is_ordinary_schedule(schedule):
-        remarks.drop(f"Schedule {shorten(schedule)}", "each scheduler here has one way to space its steps")
+        remarks.drop(
+            say("Schedule {name}", name=shorten(schedule)), say("each scheduler here has one way to space its steps")
+        )
     if not sampler:
         return None
     scheduler = find_scheduler(sampler, model)
     if scheduler is None:
-        remarks.drop(f"Sampler {shorten(sampler)}", f"{model.title} has no such scheduler; its default is used")
+        remarks.drop(
+            say("Sampler {name}", name=shorten(sampler)),
+            say("{model} has no such scheduler; its default is used", model=model.title),
+        )
     return scheduler
 
 
@@ -264,8 +311,11 @@ def _keep_valid(recipe: Recipe, catalog: Catalog, model: Model, remarks: _Remark
             if why == NEEDS_PICTURE:
                 continue
             value = getattr(recipe, name)
-            listed = "" if isinstance(value, tuple) else f": {shorten(value)}"
-            remarks.drop(f"{_LABELS[name]}{listed}", shorten(why.removesuffix("; leave it out")))
+            label = _LABELS[name]
+            what = label if isinstance(value, tuple) else say("{name}: {value}", name=label, value=shorten(value))
+            if why.code == "{model} has no {name}; leave it out":  # nobody can leave it out of a file
+                why = say("{model} has no {name}", **why.values)
+            remarks.drop(what, why)
             dropped[name] = Recipe.model_fields[name].default
         return recipe.model_copy(update=dropped)
     return recipe

@@ -39,7 +39,7 @@ def read_invokeai(texts: Mapping[str, str]) -> Found | None:
 def _require(text: str) -> Fields:
     fields = read_object(text)
     if fields is None:
-        raise MetadataError("Its recipe is damaged: it is not JSON.")
+        raise MetadataError(say("Its recipe is damaged: it is not JSON."))
     return fields
 
 
@@ -89,7 +89,7 @@ def _split_scheduler(name: str | None) -> tuple[str | None, str | None]:
 def _read_older(outer: Fields) -> Found:
     image = outer.inner("image")
     if image is None:
-        raise MetadataError("Its recipe is damaged: image is missing.")
+        raise MetadataError(say("Its recipe is damaged: image is missing."))
     prompt = image.values.get("prompt")
     if isinstance(prompt, list):
         parts = [part.text("prompt") for part in image.objects("prompt")]
