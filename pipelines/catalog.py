@@ -22,6 +22,7 @@ from pipelines.catalog_entries import change, check_entry, make_entry_type, read
 from pipelines.errors import ModelError
 from pipelines.families import FAMILIES
 from pipelines.loras import LoraFile, find_loras, list_lora_files
+from pipelines.messages import Message, say
 from pipelines.model import VIDEO_STRIDE as VIDEO_STRIDE
 from pipelines.model import AttentionOptions as AttentionOptions
 from pipelines.model import Model, Shape
@@ -69,8 +70,14 @@ class Catalog:
                 return model
         for one in self.unusable:
             if one.id == model_id:
-                raise ModelError(f"The model {model_id!r} cannot be used: {one.reason}", advice=one.advice)
-        raise ModelError(f"There is no model {model_id!r}.", advice=_name_known(model.id for model in self.models))
+                raise ModelError(
+                    say("The model {model} cannot be used: {reason}", model=repr(model_id), reason=one.reason),
+                    advice=one.advice,
+                )
+        raise ModelError(
+            say("There is no model {model}.", model=repr(model_id)),
+            advice=_name_known(model.id for model in self.models),
+        )
 
     def with_partial(
         self, accepts: Callable[[Model, Collection[str]], bool] = lambda _model, _lacking: True
@@ -151,7 +158,9 @@ class _Reading:
             return
         with self._telling(one.name):
             if one.id in self.models or one.id in self.partial:
-                raise ModelError(f"Another model is called {one.id} already.", advice="Give the folder another name.")
+                raise ModelError(
+                    say("Another model is called {id} already.", id=one.id), advice=say("Give the folder another name.")
+                )
             model = replace(_adopt(one, self.shipped), loras_dir=self._loras_dir)
             if not one.lacking:
                 self.models[model.id] = model
@@ -176,8 +185,8 @@ class _Reading:
         like = fields.pop("like", None)
         if "repo" not in fields and "path" not in fields:
             raise ModelError(
-                "It says neither where its weights are on the hub (repo) nor in which folder (path).",
-                advice="Add one of the two; to change a model that is there, use that model's id.",
+                say("It says neither where its weights are on the hub (repo) nor in which folder (path)."),
+                advice=say("Add one of the two; to change a model that is there, use that model's id."),
             )
         if "path" in fields:
             fields["path"] = folder = models_dir / fields["path"]
@@ -192,7 +201,10 @@ class _Reading:
             template = None
         if like is not None:
             if like not in self.models:
-                raise ModelError(f"There is no model {like!r} that it could be like.", advice=_name_known(self.models))
+                raise ModelError(
+                    say("There is no model {like} that it could be like.", like=repr(like)),
+                    advice=_name_known(self.models),
+                )
             template = replace(self.models[like], repo="", revision="", variant="", path=None, is_demo=False)
         if template is not None:
             words = {"title": fields["id"], "licence": "", "file_names": "", "description": "", "examples": ()}
@@ -202,11 +214,14 @@ class _Reading:
         missing = [name for name in _REQUIRED if name not in fields]
         if missing:
             raise ModelError(
-                f"It lacks {', '.join(missing)}.",
-                advice='Add these, or name a model whose settings it has, such as like = "sdxl-base".',
+                say("It lacks {names}.", names=", ".join(missing)),
+                advice=say('Add these, or name a model whose settings it has, such as like = "sdxl-base".'),
             )
         if fields["family"] not in FAMILIES:
-            raise ModelError(f"There is no family {fields['family']!r}.", advice=f"Families: {', '.join(FAMILIES)}.")
+            raise ModelError(
+                say("There is no family {fields}.", fields=repr(fields["family"])),
+                advice=say("Families: {families}.", families=", ".join(FAMILIES)),
+            )
         return Model(**read_fields(fields))
 
     @contextlib.contextmanager
@@ -218,8 +233,8 @@ class _Reading:
             self.unusable.append(UnusableModel(name=name, reason=error.detail, advice=error.advice))
 
 
-def _name_known(models: Iterable[str]) -> str:
-    return f"Known models: {', '.join(models)}."
+def _name_known(models: Iterable[str]) -> Message:
+    return say("Known models: {names}.", names=", ".join(models))
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from pipelines.errors import ModelError
+from pipelines.messages import say
 from pipelines.model import AttentionOptions, Model, Shape
 from pipelines.own_models import UnusableModel, make_id
 
@@ -29,7 +30,7 @@ _WRITTEN: Mapping[str, Any] = {
 }
 _NOT_WRITTEN = {"loras_dir", "is_demo"}
 _IDENTITY = {"family", "repo", "revision", "path", "variant", "like"}  # of a model's weights
-_MANUAL = "The manual's page on models describes the fields."
+_MANUAL = say("The manual's page on models describes the fields.")
 
 
 def make_entry_type(fields: Mapping[str, Any]) -> type[BaseModel]:
@@ -44,15 +45,15 @@ def read_entries(file: Path) -> Iterator[tuple[str, dict[str, Any]] | UnusableMo
     try:
         content = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        yield UnusableModel(name=file.name, reason=f"It cannot be read: {error}.", advice=_MANUAL)
+        yield UnusableModel(name=file.name, reason=say("It cannot be read: {error}.", error=error), advice=_MANUAL)
         return
     entries = content.pop("model", [])
     if content or not isinstance(entries, list):
         unknown = ", ".join(content) or "model"
         yield UnusableModel(
             name=file.name,
-            reason=f"It holds {unknown}, which means nothing here.",
-            advice="Each model begins with a line [[model]].",
+            reason=say("It holds {names}, which means nothing here.", names=unknown),
+            advice=say("Each model begins with a line [[model]]."),
         )
     for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
         if isinstance(entry, dict):
@@ -61,8 +62,8 @@ def read_entries(file: Path) -> Iterator[tuple[str, dict[str, Any]] | UnusableMo
         else:
             yield UnusableModel(
                 name=f"{file.name}/{number}",
-                reason="It is not an entry.",
-                advice="Each model begins with a line [[model]].",
+                reason=say("It is not an entry."),
+                advice=say("Each model begins with a line [[model]]."),
             )
 
 
@@ -74,12 +75,13 @@ def check_entry(entry: Mapping[str, Any], entry_type: type[BaseModel]) -> dict[s
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise ModelError(f"There is no field {name}.", advice=_MANUAL) from error
-        raise ModelError(f"{name}: {first['msg'].lower()}.", advice=_MANUAL) from error
+            raise ModelError(say("There is no field {name}.", name=name), advice=_MANUAL) from error
+        raise ModelError(say("{name}: {lower}.", name=name, lower=first["msg"].lower()), advice=_MANUAL) from error
     model_id = fields.get("id", "")
     if not model_id or make_id(model_id) != model_id:
         raise ModelError(
-            f"{model_id!r} cannot be an id.", advice="Write id = with small letters, digits, dots and hyphens."
+            say("{id} cannot be an id.", id=repr(model_id)),
+            advice=say("Write id = with small letters, digits, dots and hyphens."),
         )
     return fields
 
@@ -94,7 +96,10 @@ def read_fields(entry: Mapping[str, Any], *, base: Path = Path()) -> dict[str, A
         if "default_shape" in fields:
             fields["default_shape"] = Shape.parse(fields["default_shape"])
     except ValueError as error:
-        raise ModelError(f"{error}.", advice=f"Correct the sizes of {entry.get('id')} in models.toml.") from error
+        raise ModelError(
+            say("{error}.", error=error),
+            advice=say("Correct the sizes of {model} in models.toml.", model=entry.get("id")),
+        ) from error
     for name in ("schedulers", "examples"):
         if name in fields:
             fields[name] = tuple(fields[name])
@@ -106,15 +111,21 @@ def read_fields(entry: Mapping[str, Any], *, base: Path = Path()) -> dict[str, A
 
 
 def _read_attention(model_id: str, options: Any) -> AttentionOptions:
-    advice = "Write such as { smooths_keys = true, window = 4096 }; either may be left out."
+    advice = say("Write such as { smooths_keys = true, window = 4096 }; either may be left out.")
     if not isinstance(options, dict):
-        raise ModelError(f"{model_id}: attention is a table, not {options!r}.", advice=advice)
+        raise ModelError(
+            say("{model}: attention is a table, not {value}.", model=model_id, value=repr(options)), advice=advice
+        )
     kinds = {"smooths_keys": bool, "window": int}
     for name, value in cast(dict[str, Any], options).items():
         if name not in kinds:
-            raise ModelError(f"{model_id}: there is no attention option {name}.", advice=advice)
+            raise ModelError(
+                say("{model}: there is no attention option {name}.", model=model_id, name=name), advice=advice
+            )
         if type(value) is not kinds[name]:
-            raise ModelError(f"{model_id}: {name} cannot be {value!r}.", advice=advice)
+            raise ModelError(
+                say("{model}: {name} cannot be {value}.", model=model_id, name=name, value=repr(value)), advice=advice
+            )
     return AttentionOptions(**cast(dict[str, Any], options))
 
 
@@ -122,8 +133,8 @@ def change(model: Model, fields: Mapping[str, Any]) -> Model:
     """Returns a model with an entry's changes: its `shapes` come on top, and other fields replace the model's own."""
     if fixed := sorted(_IDENTITY & fields.keys()):
         raise ModelError(
-            f"{model.id} is there already: its {', '.join(fixed)} cannot be changed.",
-            advice="Give the entry an id of its own.",
+            say("{model} is there already: its {fields} cannot be changed.", model=model.id, fields=", ".join(fixed)),
+            advice=say("Give the entry an id of its own."),
         )
     changes = read_fields({"default_shape": str(model.default_shape), **fields})
     for shape in changes.get("shapes", ()):
@@ -141,6 +152,11 @@ def _check_size(model: Model, shape: Shape) -> None:
     multiple = 32 if all(side % 32 == 0 for side in sides) else 16
     if shape.width % multiple or shape.height % multiple or not (shape.width and shape.height):
         raise ModelError(
-            f"{model.id} cannot make {shape}: its sides are multiples of {multiple}.",
-            advice="Correct the size in models.toml.",
+            say(
+                "{model} cannot make {shape}: its sides are multiples of {count}.",
+                model=model.id,
+                shape=shape,
+                count=multiple,
+            ),
+            advice=say("Correct the size in models.toml."),
         )

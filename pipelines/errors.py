@@ -75,7 +75,7 @@ class MeshError(LumeshError):
 class DeviceError(LumeshError):
     """An accelerator that is there, but cannot be used."""
 
-    title = "The accelerator cannot be used"
+    title = say("The accelerator cannot be used")
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error: a person requested it

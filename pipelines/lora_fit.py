@@ -12,19 +12,26 @@ from pipelines.errors import ModelError
 from pipelines.families import find_traits
 from pipelines.families.traits import Sizes
 from pipelines.loras import HIGH, LOW, LoraFile
+from pipelines.messages import Message, say
 from pipelines.sources import find_configs
 
 
-def find_misfit(lora: LoraFile, model: Model) -> str:
+def find_misfit(lora: LoraFile, model: Model) -> Message:
     """Returns why the model cannot use this LoRA, as a clause about it; "" if nothing speaks against it."""
     if lora.problem:
         return lora.problem
     if lora.family != model.family:
-        return f"it is for {lora.family} models, not for {model.id}"
+        return say("it is for {family} models, not for {id}", family=lora.family, id=model.id)
     own = _measure(model)
     for name, size in lora.sizes.items():
         if own.get(name, size) != size:
-            return f"it is for a model with a {name} of {size}, and that of {model.id} is {own[name]}"
+            return say(
+                "it is for a model with a {name} of {size}, and that of {id} is {own}",
+                name=name,
+                size=size,
+                id=model.id,
+                own=own[name],
+            )
     return ""
 
 

@@ -23,6 +23,7 @@ from pipelines.errors import ModelError
 from pipelines.families import list_traits, name_families
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, Sizes
 from pipelines.lora_tensors import OTHER_KINDS, measure, name_kind, split_name
+from pipelines.messages import say
 
 SUFFIX = ".safetensors"
 MAX_HEADER_BYTES = 2**24  # a LoRA of every layer of Wan 14B has some 200 KB
@@ -31,8 +32,8 @@ MAX_DIMENSIONS = 8
 MAX_DEPTH = 8  # folders within folders
 MAX_FILES = 10_000
 TITLE_FIELDS = ("modelspec.title", "ss_output_name")
-TITLE = "This LoRA cannot be used"
-ADVICE = "Put the file into the loras folder of the data directory."
+TITLE = say("This LoRA cannot be used")
+ADVICE = say("Put the file into the loras folder of the data directory.")
 HIGH, LOW = "high", "low"  # the noise level of a model's first and second expert
 
 DTYPE_BITS = {

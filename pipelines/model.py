@@ -12,6 +12,7 @@ from pathlib import Path
 from pipelines.errors import ModelError
 from pipelines.families import find_traits, list_traits
 from pipelines.families.traits import Traits
+from pipelines.messages import say
 
 VIDEO_STRIDE = 4  # frames per latent frame after the first
 
@@ -31,7 +32,12 @@ class Shape:
         """Reads `1024x1024` or `1280x720x81`; raises ValueError for anything else."""
         match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?:x(\d{1,4}))?", text.strip().lower())
         if match is None:
-            raise ValueError(f"{text!r} is not a shape; write WIDTHxHEIGHT or WIDTHxHEIGHTxFRAMES, such as 1024x1024")
+            raise ValueError(
+                say(
+                    "{text} is not a shape; write WIDTHxHEIGHT or WIDTHxHEIGHTxFRAMES, such as 1024x1024",
+                    text=repr(text),
+                )
+            )
         width, height, frames = (int(part) if part else 1 for part in match.groups())
         return cls(width=width, height=height, frames=frames)
 
@@ -54,7 +60,10 @@ class AttentionOptions:
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
-            raise ModelError(f"There is no window of {self.window} tokens.", advice="Write 1 or more, or leave it out.")
+            raise ModelError(
+                say("There is no window of {count} tokens.", count=self.window),
+                advice=say("Write 1 or more, or leave it out."),
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +124,12 @@ class Model:
         if self.attention != AttentionOptions() and not self.traits.takes_attention_options:
             takers = ", ".join(family for family, traits in list_traits() if traits.takes_attention_options)
             raise ModelError(
-                f"{self.id}: attention options are for models of the family {takers}: elsewhere tokens of the text "
-                "stand before those of the picture, or lie in two dimensions, so that a window would cut across both.",
-                advice="Remove the model's attention from presets/models.toml.",
+                say(
+                    "{id}: attention options are for models of the family {takers}: elsewhere tokens of the text stand before those of the picture, or lie in two dimensions, so that a window would cut across both.",
+                    id=self.id,
+                    takers=takers,
+                ),
+                advice=say("Remove the model's attention from presets/models.toml."),
             )
         for shape in self.shapes:
             fits = shape.frames % VIDEO_STRIDE == 1 if self.is_video else shape.frames == 1
@@ -125,7 +137,9 @@ class Model:
 
     def _check(self, is_so: object, problem: str) -> None:
         if not is_so:
-            raise ModelError(f"{self.id}: {problem}.", advice="Correct its entry in models.toml.")
+            raise ModelError(
+                say("{id}: {problem}.", id=self.id, problem=problem), advice=say("Correct its entry in models.toml.")
+            )
 
     @property
     def traits(self) -> Traits:

@@ -19,6 +19,7 @@ from pipelines.errors import ModelError
 from pipelines.families import list_traits, name_families
 from pipelines.families.traits import Likeness, Unsupported
 from pipelines.loras import find_family
+from pipelines.messages import Message, english, join, say
 from pipelines.weight_files import SUFFIX, check_weights, read_header
 
 INDEX = "model_index.json"
@@ -33,7 +34,7 @@ _WEIGHTS = (SUFFIX, ".ckpt", ".gguf", ".pt", ".pth", ".bin", ".sft")
 _UNFINISHED = (".part", ".partial", ".incomplete", ".crdownload", ".aria2", ".download", ".tmp")
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".7z", ".rar")
 _HUB_FOLDER = re.compile(r"models--(.+)")  # of huggingface_hub's cache
-_WHOLE = "A model is a folder in diffusers layout, with a model_index.json and safetensors weights."
+_WHOLE = say("A model is a folder in diffusers layout, with a model_index.json and safetensors weights.")
 
 # Tensor names in single files -> the model they belong to; of several that match, the first.
 _KINDS = (
@@ -53,8 +54,8 @@ class UnusableModel:
     """Something in `models/` or models.toml that is no model to use: what it is called there, why, and what to do."""
 
     name: str
-    reason: str
-    advice: str
+    reason: Message
+    advice: Message
 
     @property
     def id(self) -> str:
@@ -101,7 +102,10 @@ def _look_into(folder: Path, *, name: str, depth: int) -> Iterator[OwnModel | Un
     except OSError as error:
         yield _tell(
             name or folder.name,
-            ModelError(f"{folder} cannot be read: {error.strerror}.", advice="Check who may read it, then look again."),
+            ModelError(
+                say("{file} cannot be read: {error}.", file=folder, error=error.strerror),
+                advice=say("Check who may read it, then look again."),
+            ),
         )
         return
     is_empty = True
@@ -123,7 +127,7 @@ def _look_into(folder: Path, *, name: str, depth: int) -> Iterator[OwnModel | Un
             is_empty = False
             yield one
     if is_empty and depth == 1:
-        yield _tell(name, ModelError("There is nothing in it that looks like a model.", advice=_WHOLE))
+        yield _tell(name, ModelError(say("There is nothing in it that looks like a model."), advice=_WHOLE))
 
 
 def _read_hub_folder(snapshots: Path, name: str) -> Iterator[OwnModel | UnusableModel]:
@@ -139,17 +143,19 @@ def read_own_model(folder: Path, name: str) -> OwnModel | UnusableModel:
     except ModelError as error:
         return _tell(name, error)
     except Exception as error:  # a family's rules meet whatever people's configs hold
-        reason = f"{type(error).__name__}: {error}"
+        reason = english(f"{type(error).__name__}: {error}")
         if isinstance(error, FileNotFoundError) and error.filename:
-            reason = f"{os.path.relpath(error.filename, folder)} is not there"
+            reason = say("{file} is not there", file=os.path.relpath(error.filename, folder))
         elif not isinstance(error, OSError | ValueError | KeyError | TypeError):
             log.exception("the model folder %s", folder)
         return _tell(
             name,
             ModelError(
-                f"{folder} is not a complete diffusers checkpoint: {reason}.",
-                advice="Wait if its download is under way; else copy the whole folder that save_pretrained() wrote, or "
-                "remove it.",
+                say("{folder} is not a complete diffusers checkpoint: {reason}.", folder=folder, reason=reason),
+                advice=say(
+                    "Wait if its download is under way; else copy the whole folder that save_pretrained() wrote, or "
+                    "remove it."
+                ),
             ),
         )
 
@@ -176,13 +182,16 @@ def _read_checkpoint(folder: Path, name: str) -> OwnModel:
                 lacking=_find_lacking(folder, name, index),
             )
     raise ModelError(
-        f"Its pipeline {pipeline_class} is of no family that runs here.",
-        advice=f"Use a checkpoint for {name_families()}.",
+        say("Its pipeline {pipeline} is of no family that runs here.", pipeline=pipeline_class),
+        advice=say("Use a checkpoint for {families}.", families=name_families()),
     )
 
 
 def _refuse(kind: str) -> ModelError:
-    return ModelError(f"It is {kind}, which no code here runs.", advice=f"Use a checkpoint for {name_families()}.")
+    return ModelError(
+        say("It is {kind}, which no code here runs.", kind=kind),
+        advice=say("Use a checkpoint for {families}.", families=name_families()),
+    )
 
 
 def _read_scheduler(folder: Path) -> dict[str, Any]:
@@ -199,8 +208,8 @@ def _find_lacking(folder: Path, name: str, index: Mapping[str, Any]) -> dict[str
         try:
             if not (folder / component).is_dir():
                 raise ModelError(
-                    f"{folder / component} is not there.",
-                    advice="Wait if its download is under way; else copy the whole folder.",
+                    say("{path} is not there.", path=folder / component),
+                    advice=say("Wait if its download is under way; else copy the whole folder."),
                 )
             if component in WEIGHTED:
                 check_weights(folder / component)
@@ -213,8 +222,8 @@ def _find_headless(folder: Path) -> ModelError | None:
     """Returns what is wrong with a folder that holds parts of a model, but no model_index.json."""
     if any((folder / component / "config.json").exists() for component in WEIGHTED):
         return ModelError(
-            "Its model_index.json is not there.",
-            advice="Wait if its download is under way; else copy the whole folder.",
+            say("Its model_index.json is not there."),
+            advice=say("Wait if its download is under way; else copy the whole folder."),
         )
     if not (folder / "config.json").exists():
         return None
@@ -223,7 +232,9 @@ def _find_headless(folder: Path) -> ModelError | None:
         kind = config.get("_class_name") or (config.get("architectures") or ["?"])[0]
     except (OSError, ValueError, AttributeError, LookupError, TypeError):
         kind = "?"
-    return ModelError(f"It is a single part of a model ({kind}), or not in diffusers layout.", advice=_WHOLE)
+    return ModelError(
+        say("It is a single part of a model ({kind}), or not in diffusers layout.", kind=kind), advice=_WHOLE
+    )
 
 
 def _read_file(file: Path, name: str) -> Iterator[UnusableModel]:
@@ -232,19 +243,20 @@ def _read_file(file: Path, name: str) -> Iterator[UnusableModel]:
     try:
         if ending in _UNFINISHED:
             raise ModelError(
-                "Its download is not finished.", advice="Wait until it is, or start it again; else delete it."
+                say("Its download is not finished."), advice=say("Wait until it is, or start it again; else delete it.")
             )
         if ending in _ARCHIVES:
-            raise ModelError("It is an archive.", advice=f"Unpack it. {_WHOLE}")
+            raise ModelError(say("It is an archive."), advice=join((say("Unpack it."), _WHOLE)))
         if ending == SUFFIX:
             raise _explain_single_file(file)
         if ending in _WEIGHTS:
-            raise ModelError(f"{ending} files are not read.", advice=_WHOLE)
+            raise ModelError(say("{ending} files are not read.", ending=ending), advice=_WHOLE)
     except ModelError as error:
         yield _tell(name, error)
     except OSError as error:
         reason = ModelError(
-            f"{file} cannot be read: {error.strerror}.", advice="Check who may read it, then look again."
+            say("{file} cannot be read: {error}.", file=file, error=error.strerror),
+            advice=say("Check who may read it, then look again."),
         )
         yield _tell(name, reason)
 
@@ -252,21 +264,26 @@ def _read_file(file: Path, name: str) -> Iterator[UnusableModel]:
 def _explain_single_file(file: Path) -> ModelError:
     names, _ = read_header(file)
     if find_family(names) is not None:
-        return ModelError("It is a LoRA, not a model.", advice="Put it into the loras folder of the data directory.")
+        return ModelError(
+            say("It is a LoRA, not a model."), advice=say("Put it into the loras folder of the data directory.")
+        )
     kind = next((kind for pattern, kind in _KINDS if any(map(pattern.search, names))), None)
     if kind == "SDXL":
         return ModelError(
-            "A single-file checkpoint cannot be used as it is.",
-            advice="Convert it with diffusers into a new folder of models/: "
-            "StableDiffusionXLPipeline.from_single_file(FILE).save_pretrained(FOLDER).",
+            say("A single-file checkpoint cannot be used as it is."),
+            advice=say(
+                "Convert it with diffusers into a new folder of models/: "
+                "StableDiffusionXLPipeline.from_single_file(FILE).save_pretrained(FOLDER)."
+            ),
         )
     if kind in ("FLUX.2", "Wan"):
         return ModelError(
-            f"It holds only the transformer of {kind}.", advice="Use the whole model in diffusers layout, from the hub."
+            say("It holds only the transformer of {model}.", model=kind),
+            advice=say("Use the whole model in diffusers layout, from the hub."),
         )
     if kind is not None:
-        return _refuse(f"a checkpoint of {kind}")
-    return ModelError("It is a single file of weights, and no checkpoint that is known here.", advice=_WHOLE)
+        return _refuse(say("a checkpoint of {model}", model=kind))
+    return ModelError(say("It is a single file of weights, and no checkpoint that is known here."), advice=_WHOLE)
 
 
 def _tell(name: str, error: ModelError) -> UnusableModel:

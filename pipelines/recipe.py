@@ -14,9 +14,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
+from pipelines.field_errors import name_field, word_problem
 from pipelines.fitting import Fit
 from pipelines.lora_fit import find_misfit, list_experts
 from pipelines.loras import ADVICE, HIGH, LOW, LoraFile
+from pipelines.messages import NOTHING, Message, say
 from pipelines.prompts.lora_names import find_lora
 from pipelines.prompts.lora_tags import list_tags, remove_tags
 
@@ -149,7 +151,7 @@ def carry_over(recipe: Recipe) -> dict[str, Any]:
     return {name: fields[name] for name in MODEL_INDEPENDENT_FIELDS}
 
 
-def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[str]]:
+def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[Message]]:
     """Moves LoRA tags such as `<lora:ink:0.8>` from the prompts to the recipe's LoRAs, where they can be applied.
 
     Returns the recipe, and a sentence for each tag that was applied or left out; raises RecipeError without a model.
@@ -161,27 +163,46 @@ def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[str]]
     model, files = _get_model(recipe, catalog), catalog.find_loras()
     loras = list(recipe.loras)
     given = {lora.ref: lora for lora in loras}
-    notes: list[str] = []
+    notes: list[Message] = []
     for tag in tags:
         name, file = tag.name[:80], find_lora(tag.name, files, model)
         if file is None:
-            notes.append(f"LoRA {name} is not here: its tag is left out.")
+            notes.append(say("LoRA {name} is not here: its tag is left out.", name=name))
         elif file.family != model.family:
-            notes.append(f"LoRA {name} is for another model than {model.title}: its tag is left out.")
+            notes.append(
+                say("LoRA {name} is for another model than {title}: its tag is left out.", name=name, title=model.title)
+            )
         elif misfit := find_misfit(file, model):
-            notes.append(f"LoRA {name} is left out: {misfit}.")
+            notes.append(say("LoRA {name} is left out: {misfit}.", name=name, misfit=misfit))
         elif file.ref in given:
-            notes.append(f"LoRA {name} is applied once, at {given[file.ref].scale:g}.")
+            notes.append(say("LoRA {name} is applied once, at {scale}.", name=name, scale=f"{given[file.ref].scale:g}"))
         elif not abs(tag.weight) <= MAX_LORA_SCALE:  # also catches nan
             notes.append(
-                f"LoRA {name} has no weight from {-MAX_LORA_SCALE:g} to {MAX_LORA_SCALE:g}: its tag is left out."
+                say(
+                    "LoRA {name} has no weight from {low} to {high}: its tag is left out.",
+                    name=name,
+                    low=f"{-MAX_LORA_SCALE:g}",
+                    high=f"{MAX_LORA_SCALE:g}",
+                )
             )
         elif len(loras) == MAX_LORAS:
-            notes.append(f"LoRA {name} is one too many, at most {MAX_LORAS} are applied: its tag is left out.")
+            notes.append(
+                say(
+                    "LoRA {name} is one too many, at most {count} are applied: its tag is left out.",
+                    name=name,
+                    count=MAX_LORAS,
+                )
+            )
         else:
             given[file.ref] = Lora(ref=file.ref, scale=tag.weight)
             loras.append(given[file.ref])
-            notes.append(f"LoRA {file.ref} is applied at {tag.weight:g}, as its tag in the prompt says.")
+            notes.append(
+                say(
+                    "LoRA {ref} is applied at {weight}, as its tag in the prompt says.",
+                    ref=file.ref,
+                    weight=f"{tag.weight:g}",
+                )
+            )
     notes += [
         f"LoRA {tag.name[:80]} stands in the negative prompt: its tag is left out."
         for tag in list_tags(recipe.negative_prompt or "")
@@ -229,7 +250,7 @@ def _get_model(recipe: Recipe, catalog: Catalog) -> Model:
     try:
         return catalog.get(recipe.model)
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
 
 
 def _choose_second_scale(recipe: Recipe, model: Model) -> float | None:
@@ -321,34 +342,49 @@ def _find_optional_problems(recipe: Recipe, model: Model) -> dict[str, Message]:
 def _find_lora_problem(loras: Sequence[Lora], model: Model, known: Sequence[LoraFile]) -> Message:
     """Returns the first reason why the model cannot use these LoRAs, "" if there is none."""
     if len(loras) > MAX_LORAS:
-        return f"{len(loras)} given; at most {MAX_LORAS} are allowed"
+        return say("{given} given; at most {count} are allowed", given=len(loras), count=MAX_LORAS)
     files = {file.ref: file for file in known}
     fitting = [ref for ref, file in files.items() if not find_misfit(file, model)]
-    named = ", ".join(fitting[:MAX_NAMED] + ["..."] * (len(fitting) > MAX_NAMED)) or "none yet"
+    named = ", ".join(fitting[:MAX_NAMED] + ["..."] * (len(fitting) > MAX_NAMED)) or say("none yet")
     seen: set[tuple[str, str]] = set()
     for lora in loras:
         ref, scale = lora.ref, lora.scale
         if lora.expert is not None and not list_experts(model):
-            return f"{ref} is for the {lora.expert} expert, and {model.id} has only one; leave the expert out"
+            return say(
+                "{ref} is for the {expert} expert, and {id} has only one; leave the expert out",
+                ref=ref,
+                expert=lora.expert,
+                id=model.id,
+            )
         given = {(ref, expert) for expert in lora.experts}
         if seen & given:
-            return f"{ref} is given twice; give it once, with the scales added"
+            return say("{ref} is given twice; give it once, with the scales added", ref=ref)
         seen |= given
         if not (math.isfinite(scale) and abs(scale) <= MAX_LORA_SCALE):
-            return f"{ref} has a scale of {scale}; allowed: {-MAX_LORA_SCALE} to {MAX_LORA_SCALE}"
+            return say(
+                "{ref} has a scale of {scale}; allowed: {low} to {high}",
+                ref=ref,
+                scale=scale,
+                low=-MAX_LORA_SCALE,
+                high=MAX_LORA_SCALE,
+            )
         if ref not in files:
-            return f"there is no LoRA {ref[:80]!r} here. {ADVICE} Those that fit {model.id}: {named}"
+            return say(
+                "there is no LoRA {ref} here. {advice} Those that fit {model}: {names}",
+                ref=repr(ref[:80]),
+                advice=ADVICE,
+                model=model.id,
+                names=named,
+            )
         file = files[ref]
         if file.family and file.family != model.family:
-            return f"{ref} is for {file.family} models, not for {model.id}. Those that fit: {named}"
+            return say(
+                "{ref} is for {family} models, not for {model}. Those that fit: {names}",
+                ref=ref,
+                family=file.family,
+                model=model.id,
+                names=named,
+            )
         if misfit := find_misfit(file, model):
-            return f"{ref} cannot be used: {misfit}. Those that fit: {named}"
-    return ""
-
-
-def _field_of(error: Any) -> str:
-    return ".".join(str(part) for part in error["loc"]) or "recipe"
-
-
-def _plain(error: Any) -> str:
-    return PLAIN_MESSAGES.get(str(error["type"]), str(error["msg"]).lower())
+            return say("{ref} cannot be used: {misfit}. Those that fit: {names}", ref=ref, misfit=misfit, names=named)
+    return NOTHING

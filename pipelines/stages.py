@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pipelines.catalog import Model, Shape
+from pipelines.messages import Message
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References
 
@@ -145,7 +146,7 @@ class Outcome:
     revision: str
     broken: tuple[int, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 class Family(Protocol):

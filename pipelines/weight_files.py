@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import ModelError
+from pipelines.messages import say
 
 STEMS = ("diffusion_pytorch_model", "model")
 SUFFIX = ".safetensors"
@@ -42,13 +43,19 @@ def find_weight_files(folder: Path, *, variant: str = "") -> list[Path]:
     others = sorted(file.name for file in folder.glob(f"*{SUFFIX}"))
     if others:
         raise ModelError(
-            f"{folder} holds {others[0]}, but no weights under a name that diffusers gives them.",
-            advice="Copy the component's index file (*.safetensors.index.json) too, or name a single file "
-            "diffusion_pytorch_model.safetensors, or model.safetensors for a text encoder.",
+            say(
+                "{folder} holds {file}, but no weights under a name that diffusers gives them.",
+                folder=folder,
+                file=others[0],
+            ),
+            advice=say(
+                "Copy the component's index file (*.safetensors.index.json) too, or name a single file "
+                "diffusion_pytorch_model.safetensors, or model.safetensors for a text encoder."
+            ),
         )
     raise ModelError(
-        f"{folder} holds no safetensors weights.",
-        advice="Save the model with save_pretrained(..., safe_serialization=True), or download it again.",
+        say("{folder} holds no safetensors weights.", folder=folder),
+        advice=say("Save the model with save_pretrained(..., safe_serialization=True), or download it again."),
     )
 
 
@@ -74,14 +81,14 @@ def _list_files_of(index: Path) -> list[Path]:
         files = [index.parent / name for name in sorted(set(names))]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(
-            f"{index} is not a readable index of weights: {error}.",
-            advice="Delete it and download it again; an interrupted copy is the usual cause.",
+            say("{index} is not a readable index of weights: {error}.", index=index, error=error),
+            advice=say("Delete it and download it again; an interrupted copy is the usual cause."),
         ) from error
     for file in files:
         if file.parent != index.parent or not file.exists():
             raise ModelError(
-                f"{index} names {file.name}, which is not there.",
-                advice="Its download or copy is incomplete: start it again.",
+                say("{index} names {file}, which is not there.", index=index, file=file.name),
+                advice=say("Its download or copy is incomplete: start it again."),
             )
     return files
 
@@ -115,7 +122,8 @@ def check_weights(folder: Path, *, variant: str = "") -> None:
             problem = _find_problem(file, status.st_mtime_ns, status.st_size)
         except OSError as error:
             raise ModelError(
-                f"{file} cannot be read: {error.strerror}.", advice="Check who may read it, then look again."
+                say("{file} cannot be read: {error}.", file=file, error=error.strerror),
+                advice=say("Check who may read it, then look again."),
             ) from error
         if problem is not None:
             raise problem
@@ -133,6 +141,6 @@ def _find_problem(file: Path, _mtime_ns: int, _size: int) -> ModelError | None:
 def truncated(file: Path) -> ModelError:
     """Returns the error for a file of weights that ends too early, or is none."""
     return ModelError(
-        f"{file} is truncated or not a safetensors file.",
-        advice="Delete it and download it again; an interrupted copy is the usual cause.",
+        say("{file} is truncated or not a safetensors file.", file=file),
+        advice=say("Delete it and download it again; an interrupted copy is the usual cause."),
     )

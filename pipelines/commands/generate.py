@@ -15,6 +15,7 @@ from pipelines.errors import RecipeError
 from pipelines.files.metadata import make_png_chunks
 from pipelines.files.video import write_mp4
 from pipelines.generate import find_references, generate, uses_cfg
+from pipelines.messages import english
 from pipelines.prompts.reading import list_notes
 from pipelines.recipe import Recipe
 from pipelines.stages import Family, OnProgress, Outcome
@@ -74,7 +75,7 @@ def make(
     """
     place = options.DataDirectory(data_dir=data_dir)
     if remote_encoder and text_encoder_url is None:
-        raise RecipeError({"remote_encoder": "needs --remote_url http://host:port too"})
+        raise RecipeError({"remote_encoder": english("needs --remote_url http://host:port too")})
     recipe, notes = options.make_recipe_with_notes(
         place.catalog,
         {

@@ -7,6 +7,7 @@ import typer
 
 from pipelines.catalog import Model
 from pipelines.fitting import TOLD_SHARE, Fit, choose_nearest, find_outside
+from pipelines.messages import Message, english
 from pipelines.pictures import read_file
 from pipelines.recipe import Recipe
 from pipelines.references import choose_references
@@ -17,7 +18,7 @@ def check_pictures(recipe: Recipe, model: Model) -> list[str]:
 
     Raises RecipeError for a file that is no picture.
     """
-    notes: list[str] = []
+    notes: list[Message] = []
     read = [(Path(image).name, read_file(Path(image))) for image in recipe.images]
     references = choose_references(model, [picture.image.size for _, picture in read])
     shape = references.size if references else recipe.parsed_shape
@@ -28,14 +29,16 @@ def check_pictures(recipe: Recipe, model: Model) -> list[str]:
         if outside < TOLD_SHARE:
             continue
         if recipe.fit is Fit.PAD:
-            notes.append(f"{name}: black bars fill {outside:.0%} of {shape}.")
+            notes.append(english(f"{name}: black bars fill {outside:.0%} of {shape}."))
         elif recipe.fit is Fit.STRETCH:
-            notes.append(f"{name}: the picture is stretched to the proportions of {shape}.")
+            notes.append(english(f"{name}: the picture is stretched to the proportions of {shape}."))
         else:
-            notes.append(f"{name}: {outside:.0%} of the picture lies outside {shape}; --fit pad or stretch keeps it.")
+            notes.append(
+                english(f"{name}: {outside:.0%} of the picture lies outside {shape}; --fit pad or stretch keeps it.")
+            )
             nearest = choose_nearest(model.shapes, size, like=shape)
             if find_outside(size, nearest) < outside and not references:
-                notes.append(f"{name}: --shape {nearest} cuts off {find_outside(size, nearest):.0%}.")
+                notes.append(english(f"{name}: --shape {nearest} cuts off {find_outside(size, nearest):.0%}."))
     return notes
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from pipelines.errors import RecipeError
+from pipelines.messages import english
 
 COMMANDS = ("generate", "encode", "denoise", "decode")
 
@@ -80,7 +81,7 @@ def translate(command: str, arguments: Sequence[str], *, known: Collection[str])
             found.arguments += ["--window-size", str(max(sizes))]
             if len({*sizes}) > 1:
                 found.notes.append(
-                    f"--window_size {' '.join(values)}: a window is as wide before as behind: {max(sizes)}."
+                    english(f"--window_size {' '.join(values)}: a window is as wide before as behind: {max(sizes)}.")
                 )
         elif name in known or name not in _WITHOUT_EFFECT:
             found.arguments.append(word)
@@ -88,7 +89,7 @@ def translate(command: str, arguments: Sequence[str], *, known: Collection[str])
             count, reasons = _WITHOUT_EFFECT[name]
             values = _take(count, [value] if equals else [], rest)
             reason = reasons.get(command) or reasons[""]
-            found.notes.append(f"{' '.join([f'--{name}', *values])} has no effect: {reason}.")
+            found.notes.append(english(f"{' '.join([f'--{name}', *values])} has no effect: {reason}."))
     _place(axes, found)
     return found
 
@@ -99,13 +100,15 @@ def _place(axes: dict[str, int], found: Translated) -> None:
         return
     flags = " ".join("--use_dp" if name == "use_dp" else f"--sp_num {size}" for name, size in axes.items())
     if any(word.split("=")[0] == "--mesh" for word in found.arguments):
-        found.notes.append(f"{flags} has no effect: --mesh is given too.")
+        found.notes.append(english(f"{flags} has no effect: --mesh is given too."))
     elif "sp_num" not in axes:
-        found.notes.append(f"{flags} has no effect: an even number of devices always shares the guidance pair.")
+        found.notes.append(
+            english(f"{flags} has no effect: an even number of devices always shares the guidance pair.")
+        )
     else:
         mesh = ",".join([*(["dp=2"] if "use_dp" in axes else []), f"sp={axes['sp_num']}", "tp=*"])
         found.arguments += ["--mesh", mesh]
-        found.notes.append(f"{flags} is --mesh {mesh} here.")
+        found.notes.append(english(f"{flags} is --mesh {mesh} here."))
 
 
 def _take(count: int, given: list[str], rest: list[str]) -> list[str]:
@@ -117,5 +120,7 @@ def _take(count: int, given: list[str], rest: list[str]) -> list[str]:
 
 def _read_count(name: str, values: Sequence[str]) -> int:
     if not values or not values[0].isdecimal() or int(values[0]) < 1:
-        raise RecipeError({name: f"{values[0]!r} is not a whole number above 0" if values else "needs a number"})
+        raise RecipeError(
+            {name: english(f"{values[0]!r} is not a whole number above 0") if values else english("needs a number")}
+        )
     return int(values[0])

@@ -17,6 +17,7 @@ from pipelines.errors import RecipeError
 from pipelines.fitting import Fit
 from pipelines.loras import SUFFIX, LoraFile, find_lora_file, inspect_lora
 from pipelines.mesh_text import check_mesh
+from pipelines.messages import Message, english
 from pipelines.recipe import Recipe, read_recipe, resolve, take_lora_tags
 
 DataDir = Annotated[
@@ -278,7 +279,7 @@ def make_recipe(catalog: Catalog, fields: dict[str, Any]) -> Recipe:
     return recipe
 
 
-def make_recipe_with_notes(catalog: Catalog, fields: dict[str, Any]) -> tuple[Recipe, list[str]]:
+def make_recipe_with_notes(catalog: Catalog, fields: dict[str, Any]) -> tuple[Recipe, list[Message]]:
     """Makes a resolved recipe, and a sentence for each LoRA tag in its prompt; raises RecipeError.
 
     Only here may LoRAs be files anywhere: whoever types a path on the command line can read the file anyway.
@@ -293,10 +294,10 @@ def make_recipe_with_notes(catalog: Catalog, fields: dict[str, Any]) -> tuple[Re
 def _read_own_lora(ref: str) -> LoraFile:
     file = find_lora_file(ref, None)
     if file is None:
-        raise RecipeError({"loras": f"{ref}{SUFFIX} is not there"})
+        raise RecipeError({"loras": english(f"{ref}{SUFFIX} is not there")})
     lora = inspect_lora(file, ref=ref)
     if lora.problem:
-        raise RecipeError({"loras": f"{file} cannot be used: {lora.problem}"})
+        raise RecipeError({"loras": english(f"{file} cannot be used: {lora.problem}")})
     return lora
 
 

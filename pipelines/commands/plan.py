@@ -97,7 +97,7 @@ def plan(
     options.make_folder("data_dir", place.plan_cache_dir)
     if matrix:
         if any(given(name) for name in ("model", "topology", "shape", "mode", "mesh", "all_models", "all_shapes")):
-            raise RecipeError({"matrix": "chooses models, shapes, topologies and modes itself"})
+            raise RecipeError({"matrix": english("chooses models, shapes, topologies and modes itself")})
         wanted = [*list_matrix(load_catalog().models)]
     else:
         found = [one for one in TOPOLOGIES.values() if one.chip] if topology == "tpu" else [find_topology(topology)]

@@ -20,6 +20,7 @@ from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.files import stage_files
 from pipelines.generate import find_references, uses_cfg
+from pipelines.messages import english
 from pipelines.recipe import Recipe, read_recipe
 
 STAGE_DIR = Path("stage_outputs")
@@ -71,7 +72,7 @@ def encode(
     """
     place = options.DataDirectory(data_dir=data_dir)
     if remote_encoder and text_encoder_url is None:
-        raise RecipeError({"remote_encoder": "needs --remote_url http://host:port too"})
+        raise RecipeError({"remote_encoder": english("needs --remote_url http://host:port too")})
     fields = {
         "model": model,
         "prompt": prompt,

@@ -90,7 +90,7 @@ def read_tensors(
             names = set(stored.keys())
             missing = sorted(set(shapes) - names)
             if written_for not in (model_id, repo or model_id):
-                raise StageFileError(f"{file} is of {written_for}, not of {model_id}.", advice=again)
+                raise StageFileError(english(f"{file} is of {written_for}, not of {model_id}."), advice=again)
             if missing:
                 raise StageFileError(english(f"{file} lacks {', '.join(missing)}."), advice=again)
             tensors = {name: np.asarray(stored.get_tensor(name), np.float32) for name in shapes}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.catalog import Model
+from pipelines.messages import Message, say
 from pipelines.prompts.chunks import cut_into_chunks
 from pipelines.prompts.emphasis import has_breaks, has_edits, has_explicit_weights, split_by_weight
 from pipelines.prompts.pieces import Pieces, find_pieces
@@ -48,23 +49,29 @@ def count_chunks(model: Model, prompt: str, negative_prompt: str | None) -> int:
     return max(reading.chunks if reading else 1 for reading in readings)
 
 
-def list_notes(model: Model, prompt: str, negative_prompt: str | None) -> list[str]:
+def list_notes(model: Model, prompt: str, negative_prompt: str | None) -> list[Message]:
     """Lists what a person should know of how the model reads these prompts, as sentences; none when all is read."""
-    notes: list[str] = []
+    notes: list[Message] = []
     for name, text in (("prompt", prompt), ("negative prompt", negative_prompt or "")):
         reading = read_prompt(model, text) if text else None
         if reading is not None and reading.unread:
             notes.append(
-                f"{model.title} reads {reading.limit} of the {reading.count} word pieces of the {name}. "
-                f"Not read: {shorten(reading.unread)}"
+                say(
+                    "{title} reads {limit} of the {count} word pieces of the {name}. Not read: {unread}",
+                    title=model.title,
+                    limit=reading.limit,
+                    count=reading.count,
+                    name=name,
+                    unread=shorten(reading.unread),
+                )
             )
     texts = f"{prompt}\n{negative_prompt or ''}"
     if not model.traits.reads_weights and has_explicit_weights(texts):
-        notes.append(f"{model.title} does not weigh words: (word:1.2) is read as it is written.")
+        notes.append(say("{title} does not weigh words: (word:1.2) is read as it is written.", title=model.title))
     if not model.traits.reads_weights and has_breaks(texts):
-        notes.append(f"{model.title} reads BREAK as a word.")
+        notes.append(say("{title} reads BREAK as a word.", title=model.title))
     if has_edits(texts):
-        notes.append("Words do not change midway here: [cat:dog:0.5] is read as it is written.")
+        notes.append(say("Words do not change midway here: [cat:dog:0.5] is read as it is written."))
     return notes
 
 

@@ -127,7 +127,7 @@ class Job:
     is_cleared: bool
     chip_seconds: float
     cost_usd: float | None
-    notes: list[str]
+    notes: list[Message]
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "Job":

@@ -17,6 +17,7 @@ from typing import BinaryIO
 from pipelines.errors import LumeshError
 from pipelines.families import name_families
 from pipelines.loras import SUFFIX, LoraFile, find_lora_file, inspect_lora, list_lora_files, read_lora
+from pipelines.messages import say
 
 MAX_BYTES = 4_000_000_000  # the largest known ones, for Wan 14B at rank 256, with a margin
 MAX_NAME_CHARS = 120
@@ -67,7 +68,8 @@ def clean_name(name: str) -> str:
     ref = ref.rstrip(". ")
     if not ref:
         raise LoraError(
-            f"{name[:MAX_NAME_CHARS]!r} cannot name a LoRA.", advice="Give the file a name with a letter or a digit."
+            say("{name} cannot name a LoRA.", name=f"{name[:MAX_NAME_CHARS]!r}"),
+            advice=say("Give the file a name with a letter or a digit."),
         )
     return ref
 
@@ -98,8 +100,12 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
     if problem:
         families = name_families()
         raise LoraError(
-            f"This file cannot be used as a LoRA: {problem}.",
-            advice=f"A LoRA is a {SUFFIX} file for {families}; checkpoints and other models' LoRAs are not.",
+            say("This file cannot be used as a LoRA: {problem}.", problem=problem),
+            advice=say(
+                "A LoRA is a {suffix} file for {families}; checkpoints and other models' LoRAs are not.",
+                suffix=SUFFIX,
+                families=families,
+            ),
         )
     os.fsync(file.fileno())
     target = folder / f"{ref}{SUFFIX}"

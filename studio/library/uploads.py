@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LumeshError
+from pipelines.messages import NOTHING, Message, say
 from pipelines.pictures import Picture, PictureError, PictureTooLargeError, read_picture
 from studio.database import Database, Transaction
 from studio.library.files import PNG_LEVEL, save_thumb, write_whole
@@ -40,8 +41,11 @@ class UploadTooLargeError(UploadError):
     title = say("This picture is too large")
     status = 413
 
-    def __init__(self, detail: str, *, advice: str = "") -> None:
-        super().__init__(detail, advice=advice or f"At most {MAX_BYTES // 1_000_000} MB are taken; make it smaller.")
+    def __init__(self, detail: Message, *, advice: Message = NOTHING) -> None:
+        super().__init__(
+            detail,
+            advice=advice or say("At most {max_bytes} MB are taken; make it smaller.", max_bytes=MAX_BYTES // 1000000),
+        )
 
 
 class UploadQuotaError(UploadError):
@@ -76,7 +80,7 @@ class Upload:
     height: int
     bytes: int
     created_at: float
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
     @property
     def file(self) -> str:

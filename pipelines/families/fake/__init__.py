@@ -22,6 +22,7 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.families.fake.landscape import draw_landscape
+from pipelines.messages import say
 from pipelines.pictures import open_picture
 from pipelines.prompts.reading import count_chunks
 from pipelines.recipe import Lora, Recipe

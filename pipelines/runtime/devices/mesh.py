@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 
 from pipelines.errors import MeshError
 from pipelines.mesh_text import AXES, REST, parse_mesh
+from pipelines.messages import english
 
 
 def choose_sizes(device_count: int) -> dict[str, int]:
@@ -52,8 +53,8 @@ def build_mesh(
     if text and len(devices) % wanted:
         allowed = ", ".join(str(count) for count in range(1, len(devices) + 1) if len(devices) % count == 0)
         raise MeshError(
-            f"The mesh {text} takes {wanted} of {len(devices)} devices, which does not divide them.",
-            advice=f"Ask for a mesh of {allowed} devices, or leave --mesh out.",
+            english(f"The mesh {text} takes {wanted} of {len(devices)} devices, which does not divide them."),
+            advice=english(f"Ask for a mesh of {allowed} devices, or leave --mesh out."),
         )
     return Mesh(np.asarray(devices[:wanted]).reshape(shape), AXES)
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipelines.errors import DeviceError
+from pipelines.messages import Message, say
 
 log = logging.getLogger(__name__)
 
@@ -74,21 +75,29 @@ def open_devices(*, allow_cpu: bool = False) -> None:
     except RuntimeError as error:
         reason = " ".join(str(error).split()).removesuffix(_JAX_ADVICE).strip()[:MAX_REASON]
         if not allow_cpu:
-            raise DeviceError(f"JAX cannot use the accelerator of this machine: {reason}", advice=_advise()) from error
+            raise DeviceError(
+                say("JAX cannot use the accelerator of this machine: {reason}", reason=reason), advice=_advise()
+            ) from error
         log.warning("JAX cannot use the accelerator of this machine, so the CPU is used: %s", reason)
         jax.config.update("jax_platforms", "cpu")
         jax.devices()
 
 
-def _advise() -> str:
+def _advise() -> Message:
     """Returns what may be done about a TPU that cannot be used."""
     if holders := find_holders(list_tpu_files()):
         held = ", ".join(holders)
-        return f"It is held by {held}: end that, or wait for it. To use the CPU all the same, start with --allow-cpu."
+        return say(
+            "It is held by {held}: end that, or wait for it. To use the CPU all the same, start with --allow-cpu.",
+            held=held,
+        )
     if closed := [file for file in list_tpu_files() if not os.access(file, os.R_OK | os.W_OK)]:
         file = closed[0]
-        return f"This user may not open {file}: change its rights. To use the CPU all the same, start with --allow-cpu."
-    return (
+        return say(
+            "This user may not open {file}: change its rights. To use the CPU all the same, start with --allow-cpu.",
+            file=file,
+        )
+    return say(
         "See whether another user's process holds it (sudo lsof /dev/accel* /dev/vfio/*), and whether its driver and "
         "JAX's build for it are installed. To use the CPU all the same, start with --allow-cpu."
     )

@@ -26,6 +26,7 @@ from tqdm.auto import tqdm
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
+from pipelines.messages import say
 from pipelines.runtime.weights.hub_files import DamagedDownloadError, fetch_missing
 from pipelines.runtime.weights.online import is_hub_reachable
 
@@ -113,8 +114,8 @@ def locate(
         ) from error
     except DamagedDownloadError as error:
         raise ModelError(
-            f"{error} of {model.repo} arrived damaged.",
-            advice="It was deleted, and the rest is kept: start the download again.",
+            say("{file} of {repo} arrived damaged.", file=error, repo=model.repo),
+            advice=say("It was deleted, and the rest is kept: start the download again."),
         ) from error
     except OSError as error:
         raise ModelError(

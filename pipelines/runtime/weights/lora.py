@@ -19,6 +19,7 @@ from pipelines.errors import ModelError
 from pipelines.lora_settings import Settings, read_settings
 from pipelines.lora_tensors import EMBEDDINGS, OTHER_KINDS, split_name
 from pipelines.loras import HIGH, LOW, TITLE, LoraFile
+from pipelines.messages import Message, english, say
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.weights.lora_build import HalfError, MisfitError, Parts, build, deal_out, find_rank
 from pipelines.runtime.weights.lora_spelling import Layers, Spellings
@@ -48,7 +49,7 @@ class Reading:
     """What a LoRA adds to a model, and notes for people about what it does not."""
 
     updates: Updates
-    notes: tuple[str, ...]
+    notes: tuple[Message, ...]
 
 
 @dataclass(kw_only=True)
@@ -92,8 +93,13 @@ def read_updates(
     strangers = [layer for layer, found in meant.items() if found is None]
     if len(strangers) > len(meant) / 2:
         raise ModelError(
-            f"The LoRA {file.ref} changes {strangers[0]:.120}, which {model.id} does not have.",
-            advice="It was made for another model; remove it from the recipe.",
+            say(
+                "The LoRA {ref} changes {strangers}, which {id} does not have.",
+                ref=file.ref,
+                strangers=f"{strangers[0]:.120}",
+                id=model.id,
+            ),
+            advice=say("It was made for another model; remove it from the recipe."),
             title=TITLE,
         )
     updates: Updates = {}
@@ -110,10 +116,16 @@ def read_updates(
         for target in _choose_components(component, named, spellings.experts, chosen=expert, of_file=file.expert):
             updates.setdefault(target, {}).update(reader.build(target, places[target], factor=factor, scale=scale))
     if not updates:
-        raise _unreadable(file, "it holds nothing that this model could use")
+        raise _unreadable(file, say("it holds nothing that this model could use"))
     notes = [*_write_notes(file, model, contents, strangers, factors)]
     if expert is None and spellings.experts and file.expert:
-        notes.append(f"LoRA {file.ref}: it goes to the {file.expert}-noise expert only, as its file says.")
+        notes.append(
+            say(
+                "LoRA {ref}: it goes to the {expert}-noise expert only, as its file says.",
+                ref=file.ref,
+                expert=file.expert,
+            )
+        )
     return Reading(updates=updates, notes=tuple(notes))
 
 
@@ -148,23 +160,30 @@ def _read(file: LoraFile) -> _Contents:
                     continue
                 values = stored.get_tensor(name).to(torch.float32).numpy()
                 if not np.isfinite(values).all():
-                    raise _unreadable(file, "it holds values that are not finite")
+                    raise _unreadable(file, say("it holds values that are not finite"))
                 contents.layers.setdefault(split.module, {})[split.part] = values
                 if split.adapter:
                     contents.adapters.add(split.adapter)
     except (OSError, SafetensorError, ValueError, RuntimeError) as error:
-        raise _unreadable(file, f"{error!s:.200}") from error
+        raise _unreadable(file, english(str(error)[:200])) from error
     for name in contents.others:
         kind = next((kind for mark, kind in OTHER_KINDS if mark in name), None)
         if kind is not None:
             raise ModelError(
-                f"{file.ref} is {kind}, not a plain LoRA.",
-                advice="LoRA, LoHa, LoKr and DoRA are applied here; its author may offer one.",
+                say("{ref} is {kind}, not a plain LoRA.", ref=file.ref, kind=kind),
+                advice=say("LoRA, LoHa, LoKr and DoRA are applied here; its author may offer one."),
                 title=TITLE,
             )
     if len(contents.adapters) > 1:
         names = ", ".join(sorted(contents.adapters)[:MAX_NAMED])
-        raise _unreadable(file, f"it holds {len(contents.adapters)} adapters ({names}), of which one may be in a file")
+        raise _unreadable(
+            file,
+            say(
+                "it holds {count} adapters ({names}), of which one may be in a file",
+                count=len(contents.adapters),
+                names=names,
+            ),
+        )
     for layer in [layer for layer, parts in contents.layers.items() if parts.keys() <= {"alpha"}]:
         contents.others.append(f"{layer}.alpha")
         del contents.layers[layer]
@@ -187,7 +206,7 @@ class _LayerReader:
         if alpha is None:
             return None
         if alpha.size != 1:
-            raise _unreadable(self.file, f"the alpha of {self.name:.120} is not one number")
+            raise _unreadable(self.file, say("the alpha of {name} is not one number", name=f"{self.name:.120}"))
         rank = find_rank(self.parts)
         return float(alpha.reshape(())) / rank if rank else 1.0
 
@@ -212,13 +231,21 @@ class _LayerReader:
                 names = (f"{module}.{ending}" for module in self.modules)
                 updates |= zip(names, deal_out(update, shapes[ending]), strict=True)
         except HalfError as error:
-            raise _unreadable(self.file, f"of {self.name:.120} it holds only one half") from error
+            raise _unreadable(
+                self.file, say("of {module} it holds only one half", module=f"{self.name:.120}")
+            ) from error
         except MisfitError as error:
             name = f"{component}.{self.modules[0]}.weight"
             raise ModelError(
-                f"The LoRA {self.file.ref} is for a model of another size: {name} has shape {error.found} in it and "
-                f"{whole.get('weight')} in {self.model.id}.",
-                advice="Use one that was made for this model, not for a larger or smaller one of its family.",
+                say(
+                    "The LoRA {ref} is for a model of another size: {name} has shape {found} in it and {shape} in {model}.",
+                    ref=self.file.ref,
+                    name=name,
+                    found=error.found,
+                    shape=whole.get("weight"),
+                    model=self.model.id,
+                ),
+                advice=say("Use one that was made for this model, not for a larger or smaller one of its family."),
                 title=TITLE,
             ) from error
         return updates

@@ -15,7 +15,7 @@ import jax
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.loras import TITLE, LoraFile, get_lora
-from pipelines.messages import say
+from pipelines.messages import Message, say
 from pipelines.recipe import Lora
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.weights.components import ComponentLoader
@@ -58,7 +58,7 @@ class LoraState:
         self._modules = modules
         self._loader = loader
         self._spell = spell
-        self._notes: tuple[str, ...] = ()
+        self._notes: tuple[Message, ...] = ()
         self._wanted: frozenset[Identity] | None = frozenset()
         self._touched: dict[Identity, frozenset[str]] = {}
         self._merged: dict[tuple[str, str], tuple[Identity, ...]] = {}
@@ -75,7 +75,7 @@ class LoraState:
         on_progress(Progress(phase="loading", detail=detail))
         places = {name: list_layer_weights(module) for name, module in self._modules.items()}
         spellings = self._spell(list_layers(places))
-        notes: list[str] = []
+        notes: list[Message] = []
         updates: dict[str, dict[str, list[Update]]] = {}
         wanted: dict[tuple[str, str], tuple[Identity, ...]] = {}
         touched: dict[Identity, frozenset[str]] = {}

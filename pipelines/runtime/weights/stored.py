@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from pipelines.errors import ModelError
+from pipelines.messages import say
 from pipelines.weight_files import read_header, truncated
 
 READ_BYTES = 2**24

@@ -49,7 +49,7 @@ def list_loras(
     try:
         chosen = None if model is None else catalog.get(model)
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
     judged = [
         (lora, lora.problem if chosen is None else find_misfit(lora, chosen)) for lora in catalog.list_lora_files()
     ]

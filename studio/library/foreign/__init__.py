@@ -13,6 +13,7 @@ from typing import Any
 from pipelines.catalog import Catalog, Model
 from pipelines.errors import RecipeError
 from pipelines.files.metadata import GRID_KEY, KEY
+from pipelines.messages import say
 from pipelines.recipe import Recipe, read_recipe
 from studio.library.foreign.a1111 import read_a1111
 from studio.library.foreign.bounded import Fields, clean, read_object, shorten
@@ -105,7 +106,10 @@ def _list_readers(texts: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], 
 def _list_errors(errors: Mapping[str, MetadataError]) -> tuple[Unusable, ...]:
     return tuple(
         Unusable(
-            f"The text {shorten(keyword)!r} in the file" if keyword else "The rest of the file", shorten(error.detail)
+            say("The text {keyword} in the file", keyword=repr(shorten(keyword)))
+            if keyword
+            else say("The rest of the file"),
+            error.detail,
         )
         for keyword, error in errors.items()
     )
@@ -155,8 +159,11 @@ def _read_own(fields: Fields) -> Own:
     except RecipeError as error:
         odd = {path.partition(".")[0]: why for path, why in error.fields.items()}
         if odd.keys() & NEEDED or not odd.keys() <= values.keys():
-            raise MetadataError(f"Its recipe is damaged: {shorten(error.detail)}.") from error
-        left_out += [Unusable(f"{shorten(name)}: {_show(values.pop(name))}", shorten(why)) for name, why in odd.items()]
+            raise MetadataError(say("Its recipe is damaged: {reason}.", reason=error.detail)) from error
+        left_out += [
+            Unusable(say("{name}: {text}", name=shorten(name), text=_show(values.pop(name))), why)
+            for name, why in odd.items()
+        ]
         recipe = read_recipe(values)
     return recipe.model_copy(update={"prompt": clean(recipe.prompt)}), tuple(left_out)
 

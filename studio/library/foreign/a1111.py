@@ -7,6 +7,7 @@ Not here: the models and LoRAs that the settings name by their hashes (resources
 import re
 from collections.abc import Iterator
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, limit_text
 from studio.library.foreign.found import NO_COUNTERPART, Found, FoundLora, Unusable, list_odd, list_unused
 from studio.library.foreign.resources import read_resources

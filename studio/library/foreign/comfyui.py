@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from pipelines.messages import Message, say
 from studio.library.foreign.bounded import MAX_STRING_CHARS, clean, read_number, read_whole, shorten
 from studio.library.foreign.comfyui_graph import Graph, Node, read_graph
 from studio.library.foreign.comfyui_nodes import find_texts, is_link, list_loras
@@ -134,7 +135,7 @@ class _Chain:
             return None
         name, slot = cast("list[Any]", value)
         if str(name) not in self.graph:
-            self._note("A link", "leads to a node that is not in the file")
+            self._note(say("A link"), say("leads to a node that is not in the file"))
             return None
         return self._use(str(name)), slot
 
@@ -149,13 +150,18 @@ class _Chain:
             link = self._follow(value)
             if link is None:
                 if value is not None and not accept(value):
-                    self._note(f"{names[0]}: {_show(value)}", "is not what belongs there")
+                    self._note(
+                        say("{name}: {text}", name=names[0], text=_show(value)), say("is not what belongs there")
+                    )
                     return None
                 return value
             origin = link[0]
             value = _choose_value(origin, names, accept)
             if value is None:
-                self._note(f"{names[0]}, from node {shorten(origin.kind)}", "what the node gives is not in the file")
+                self._note(
+                    say("{names}, from node {kind}", names=names[0], kind=shorten(origin.kind)),
+                    say("what the node gives is not in the file"),
+                )
                 return None
         return self._stop()
 
@@ -173,7 +179,10 @@ class _Chain:
 
     def _limit(self, text: str, name: str) -> str:
         if len(text) > MAX_STRING_CHARS:
-            self._note(f"{name}: {shorten(text)}", f"is longer than {MAX_STRING_CHARS} characters")
+            self._note(
+                say("{name}: {text}", name=name, text=shorten(text)),
+                say("is longer than {max_string_chars} characters", max_string_chars=MAX_STRING_CHARS),
+            )
         return clean(text[:MAX_STRING_CHARS])
 
     def _find_text(self, value: object, *, role: str) -> str:
@@ -204,14 +213,18 @@ class _Chain:
         if link is None:
             if _is_text(value):
                 return self._limit(str(value), "text")
-            self._note(f"Text of node {shorten(node.kind)}: {_show(value)}", "is no text")
+            self._note(
+                say("Text of node {kind}: {value}", kind=shorten(node.kind), value=_show(value)), say("is no text")
+            )
             return ""
         origin = link[0]
         if origin.kind == "Reroute":
             return self._join_texts(_first(origin, ""), origin, hops + 1)
         texts = find_texts(origin)
         if texts is None:
-            self._note(f"Text from node {shorten(origin.kind)}", "what the node gives is not in the file")
+            self._note(
+                say("Text from node {kind}", kind=shorten(origin.kind)), say("what the node gives is not in the file")
+            )
             return ""
         parts = [self._join_texts(part, origin, hops + 1) for part in texts.parts]
         return self._limit(texts.delimiter.join(filter(None, parts)), "text")
@@ -249,9 +262,9 @@ class _Chain:
         return self._stop()
 
     def _stop(self) -> None:
-        self._note("A link", f"runs in a circle, or over more than {MAX_HOPS} nodes")
+        self._note(say("A link"), say("runs in a circle, or over more than {max_hops} nodes", max_hops=MAX_HOPS))
 
-    def _note(self, what: str, why: str) -> None:
+    def _note(self, what: Message, why: Message) -> None:
         self.unusable.append(Unusable(what, why))
 
     def find_latent(self, value: object) -> Node | None:

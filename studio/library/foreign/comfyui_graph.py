@@ -124,7 +124,12 @@ class _Drawing:
     def _add(self, drawn: Fields, *, prefix: str, depth: int) -> None:
         """Adds a drawing's nodes; their inputs are origins until all nodes are there."""
         if depth > MAX_DEPTH or len(self.graph) > MAX_NODES:
-            raise MetadataError(f"Its ComfyUI graph has more than {MAX_NODES} nodes, or too many within one another.")
+            raise MetadataError(
+                say(
+                    "Its ComfyUI graph has more than {max_nodes} nodes, or too many within one another.",
+                    max_nodes=MAX_NODES,
+                )
+            )
         present = {_name(node): node for node in drawn.objects("nodes") if node.whole("mode") != MUTED}
         origins = dict(filter(None, map(_read_link, drawn.items("links"))))
         for name, node in present.items():
@@ -192,7 +197,7 @@ class _Origin(NamedTuple):
 def _name(node: Fields) -> str:
     name = node.values.get("id")
     if not isinstance(name, int | str):
-        raise MetadataError("Its ComfyUI graph is damaged: a node has no id.")
+        raise MetadataError(say("Its ComfyUI graph is damaged: a node has no id."))
     return str(name)[:60]
 
 

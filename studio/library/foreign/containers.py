@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from PIL import Image
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import MAX_TEXT_BYTES
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 from studio.library.foreign.exif import decode_text, read_exif
@@ -71,7 +72,7 @@ def read_texts(content: bytes) -> Texts:
         texts[TEXT] = text
         return texts
     raise MetadataError(
-        "It is not a PNG, JPEG, WebP, AVIF, GIF or MP4 file.", advice="Choose a picture, a video or a text."
+        say("It is not a PNG, JPEG, WebP, AVIF, GIF or MP4 file."), advice=say("Choose a picture, a video or a text.")
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import RecipeError
 from pipelines.lora_fit import find_misfit, list_experts
+from pipelines.messages import Message, say
 from pipelines.prompts.lora_names import find_lora
 from pipelines.prompts.lora_tags import list_tags, remove_tags
 from pipelines.prompts.reading import list_notes
@@ -33,17 +34,17 @@ OWN = "Lumesh"
 MAX_IMAGES = 16  # input pictures that are looked up at most; no model takes as many
 MAX_LOOKED_FOR = 100  # LoRAs of one file that are looked up, more than anybody uses
 _LABELS = {
-    "seed": "Seed",
-    "steps": "Steps",
-    "guidance_scale": "Guidance",
-    "guidance_scale_2": "Second guidance",
-    "scheduler": "Scheduler",
-    "flow_shift": "Flow shift",
-    "fps": "Frames a second",
-    "batch_size": "Images at once",
-    "strength": "Strength",
-    "loras": "LoRAs",
-    "images": "Input pictures",
+    "seed": say("Seed"),
+    "steps": say("Steps"),
+    "guidance_scale": say("Guidance"),
+    "guidance_scale_2": say("Second guidance"),
+    "scheduler": say("Scheduler"),
+    "flow_shift": say("Flow shift"),
+    "fps": say("Frames a second"),
+    "batch_size": say("Images at once"),
+    "strength": say("Strength"),
+    "loras": say("LoRAs"),
+    "images": say("Input pictures"),
 }
 
 
@@ -113,7 +114,7 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
         try:
             width, height, frames = _sides(Shape.parse(shape))
         except ValueError:
-            remarks.drop(f"Size: {shorten(shape)}", "is no size")
+            remarks.drop(say("Size: {shape}", shape=shorten(shape)), say("is no size"))
             shape = None
         else:
             shape = _choose_shape(Found(source="", width=width, height=height, frames=frames), model, remarks)
@@ -134,8 +135,8 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
         "loras": _choose_loras(
             [FoundLora(one.ref, one.scale, expert=one.expert) for one in recipe.loras], catalog, model, remarks
         ),
-        "prompt": _cut(recipe.prompt, "prompt", remarks),
-        "negative_prompt": recipe.negative_prompt and _cut(recipe.negative_prompt, "negative prompt", remarks),
+        "prompt": _cut(recipe.prompt, say("prompt"), remarks),
+        "negative_prompt": recipe.negative_prompt and _cut(recipe.negative_prompt, say("negative prompt"), remarks),
     }
     recipe = _keep_valid(recipe.model_copy(update=changes), catalog, model, remarks)
     return _finish(recipe, OWN, model, remarks)
@@ -143,7 +144,7 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
 
 def _finish(recipe: Recipe, source: str, model: Model, remarks: _Remarks) -> ReadRecipe:
     if not recipe.prompt.strip():
-        remarks.drop("Prompt", "none can be read from the file")
+        remarks.drop(say("Prompt"), say("none can be read from the file"))
     remarks.notes += list_notes(model, recipe.prompt, recipe.negative_prompt)
     unusable = list(dict.fromkeys(remarks.unusable))
     if len(unusable) > MAX_LISTED:
@@ -176,7 +177,9 @@ def _choose_shape(found: Found, model: Model, remarks: _Remarks) -> str | None:
     if not found.width or not found.height:
         return None
     if found.width < 0 or found.height < 0:
-        remarks.drop(f"Size: {shorten(found.width)} x {shorten(found.height)}", "is no size")
+        remarks.drop(
+            say("Size: {width} x {height}", width=shorten(found.width), height=shorten(found.height)), say("is no size")
+        )
         return None
     width, height = min(found.width, 10**6), min(found.height, 10**6)
     frames = found.frames or (model.default_shape.frames if model.is_video else 1)
@@ -209,7 +212,7 @@ def _sides(shape: Shape) -> tuple[int, int, int | None]:
 
 
 def _write_prompt(found: Found, remarks: _Remarks) -> str:
-    return _cut(remove_tags(found.prompt), "prompt", remarks)
+    return _cut(remove_tags(found.prompt), say("prompt"), remarks)
 
 
 def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, remarks: _Remarks) -> tuple[Lora, ...]:
@@ -224,23 +227,27 @@ def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, r
         file = find_lora(lora.name, files, model)
         scale = 1.0 if lora.weight is None else lora.weight
         expert = lora.expert if list_experts(model) else None
-        what = f"LoRA {shorten(lora.name)}"
+        what = say("LoRA {name}", name=shorten(lora.name))
         if file is None:
             remarks.drop(what, say("is not among the LoRAs here"))
         elif file.family != model.family:
-            remarks.drop(what, f"is for another model than {model.title}")
+            remarks.drop(what, say("is for another model than {model}", model=model.title))
         elif misfit := find_misfit(file, model):
             remarks.drop(what, misfit)
         elif not abs(scale) <= MAX_LORA_SCALE:  # also catches nan
-            remarks.drop(what, f"has no weight from {-MAX_LORA_SCALE:g} to {MAX_LORA_SCALE:g}")
+            remarks.drop(
+                what, say("has no weight from {low} to {high}", low=f"{-MAX_LORA_SCALE:g}", high=f"{MAX_LORA_SCALE:g}")
+            )
         elif len(chosen) == MAX_LORAS and (file.ref, expert) not in chosen:
-            remarks.drop(what, f"at most {MAX_LORAS} are used at a time")
+            remarks.drop(what, say("at most {count} are used at a time", count=MAX_LORAS))
         elif (file.ref, expert) not in chosen:
             chosen[file.ref, expert] = Lora(ref=file.ref, scale=scale, expert=expert)
             if lora.weight is None:
-                remarks.notes.append(f"The file does not say how strongly {what} applies: 1 is used.")
+                remarks.notes.append(say("The file does not say how strongly {what} applies: 1 is used.", what=what))
             if lora.expert != expert:
-                remarks.notes.append(f"{what} is applied as a whole: {model.title} has no experts.")
+                remarks.notes.append(
+                    say("{what} is applied as a whole: {title} has no experts.", what=what, title=model.title)
+                )
             if lora.text_weight not in (None, scale):
                 remarks.notes.append(
                     say(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, read_object, shorten
 from studio.library.foreign.found import Found, FoundLora, Unusable, list_odd, list_unused
 
@@ -90,7 +91,9 @@ def read_novelai(text: str) -> Found | None:
     if found is None:
         return None
     sampler = (found.sampler or "").removeprefix("k_") or None
-    braces = [Unusable("Braces such as {word}", "NovelAI weighs words by them; they are read as they are written")]
+    braces = [
+        Unusable(say("Braces such as {word}"), say("NovelAI weighs words by them; they are read as they are written"))
+    ]
     has_braces = _BRACES.search(found.prompt) is not None
     return replace(
         found, source="NovelAI", sampler=sampler, unusable=(*found.unusable, *(braces if has_braces else ()))

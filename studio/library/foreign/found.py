@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.messages import Message, add_codes, say
 from pipelines.recipe import LoraExpert, Recipe
 from studio.library.foreign.bounded import Fields, shorten
 
@@ -87,7 +88,7 @@ def list_odd(fields: Fields) -> list[Unusable]:
     return [Unusable(*odd) for odd in fields.odd][:MAX_LISTED]
 
 
-def list_unused(values: dict[str, Any], why: str = NO_COUNTERPART) -> list[Unusable]:
+def list_unused(values: dict[str, Any], why: Message = NO_COUNTERPART) -> list[Unusable]:
     """Returns one entry for each name and value."""
     return [
         Unusable(say("{name}: {value}", name=shorten(name), value=shorten(_outline(value))), why)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, limit_text, read_object, shorten
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import Found, FoundLora, list_odd, list_unused

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, shorten
 from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, FoundLora, Unusable
 
-EMBEDDING = "embeddings are not used here; its name is read as words"
+EMBEDDING = say("embeddings are not used here; its name is read as words")
 _HASH = re.compile(r"([^:,]{1,200}):\s*[0-9a-fA-F]{4,64}(?:,|\Z)")
 
 
@@ -26,7 +27,7 @@ class Resources:
     unusable: list[Unusable] = field(default_factory=list[Unusable])
 
     def drop_embedding(self, name: str) -> None:
-        self.unusable.append(Unusable(f"Embedding {shorten(name)}", EMBEDDING))
+        self.unusable.append(Unusable(say("Embedding {name}", name=shorten(name)), EMBEDDING))
 
 
 def read_resources(settings: Mapping[str, str]) -> Resources:
@@ -45,7 +46,12 @@ def read_resources(settings: Mapping[str, str]) -> Resources:
             found.drop_embedding(rest)
     model_hash = settings.get("Model hash")
     if model_hash and not settings.get("Model") and found.model is None:
-        found.unusable.append(Unusable(f"Model hash {shorten(model_hash)}", "names no file; models are found by name"))
+        found.unusable.append(
+            Unusable(
+                say("Model hash {model_hash}", model_hash=shorten(model_hash)),
+                say("names no file; models are found by name"),
+            )
+        )
     # A LoRA with a weight first: the same one may stand in several of these settings.
     found.loras.sort(key=lambda lora: lora.weight is None)
     return found
@@ -79,4 +85,6 @@ def _add_resource(entry: Fields, found: Resources) -> None:
     elif kind in ("embed", "embedding", "textualinversion"):
         found.drop_embedding(name)
     else:
-        found.unusable.append(Unusable(f"{kind.capitalize()} {shorten(name)}", NO_COUNTERPART))
+        found.unusable.append(
+            Unusable(say("{first} {second}", first=kind.capitalize(), second=shorten(name)), NO_COUNTERPART)
+        )

@@ -11,6 +11,7 @@ import json
 import re
 from typing import NamedTuple
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import limit_text
 from studio.library.foreign.errors import MetadataError
 
@@ -116,7 +117,7 @@ def _read(text: str, start: int) -> tuple[dict[str, str], int]:
             last = name[1].strip()
             values.setdefault(last, limit_text(value, last))
             if len(values) > MAX_SETTINGS:
-                raise MetadataError(f"Its recipe has more than {MAX_SETTINGS} settings.")
+                raise MetadataError(say("Its recipe has more than {limit} settings.", limit=MAX_SETTINGS))
         if text[place : place + 1] == "\n" and not _goes_on(text, place + 1):
             break
         place += 1

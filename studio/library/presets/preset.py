@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog
-from pipelines.errors import LumeshError
+from pipelines.errors import LumeshError, join_fields
+from pipelines.field_errors import name_field, word_problem
+from pipelines.messages import NOTHING, Message, say
 from pipelines.recipe import (
     MAX_LORA_SCALE,
     MAX_LORAS,

@@ -9,6 +9,7 @@ import numpy as np
 from pipelines import finite
 from pipelines.errors import Cancelled
 from pipelines.generate import find_references, generate_together, uses_cfg
+from pipelines.messages import say
 from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
 from pipelines.references import References
