@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pipelines.catalog import load_catalog
-from pipelines.commands import compile, encoder_server, generate, plan, stages
+from pipelines.commands import compile, encoder_server, generate, old_flags, plan, stages
 from pipelines.commands.bench import compare
 from studio.api.application import create_api
 from studio.database import open_database
@@ -214,6 +214,7 @@ def test_every_flag_of_the_commands_exists() -> None:
         )
         for name in command.__annotations__
     } | {"json", "all", "help"}
+    known |= {flag.replace("_", "-") for flag in old_flags.FLAGS}
     flags = {
         flag.replace("_", "-")
         for page in ("command-line", "planning", "packs", "gpu")

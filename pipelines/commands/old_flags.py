@@ -46,6 +46,7 @@ _WITHOUT_EFFECT: dict[str, tuple[int, dict[str, str]]] = {
     ),
 }
 _AXES = {"use_dp": 0, "sp_num": 1}
+FLAGS = (*_WITHOUT_EFFECT, *_AXES)
 
 
 @dataclass(kw_only=True)
