@@ -64,7 +64,8 @@ def use_persistent_cache(folder: Path) -> int:
     Deletes damaged entries when this process opens the folder, and returns how many.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    damaged = repair(folder) if jax.config.jax_compilation_cache_dir != str(folder) else 0
+    opened = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - JAX adds its options
+    damaged = repair(folder) if opened != str(folder) else 0
     jax.config.update("jax_compilation_cache_dir", str(folder))
     compilation_cache.reset_cache()  # JAX stays with the folder that it opened
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
