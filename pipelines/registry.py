@@ -118,10 +118,11 @@ def find_architecture(model: Model) -> Architecture:
     return importlib.import_module(f"pipelines.families.{model.family}.architecture").ARCHITECTURE
 
 
-def start_jax(cache_dir: Path, *, allow_cpu: bool = False) -> None:
+def start_jax(cache_dir: Path, *, allow_cpu: bool = False) -> int:
     """Imports jax on the right backend, quietly, with the compilation cache in `cache_dir`; safe to call again.
 
-    Raises DeviceError if this machine's accelerator cannot be used, unless `allow_cpu` makes do without it.
+    Returns how many damaged entries of that cache it deleted. Raises DeviceError if this machine's accelerator cannot
+    be used, unless `allow_cpu` makes do without it.
     """
     import sys
 
@@ -132,7 +133,7 @@ def start_jax(cache_dir: Path, *, allow_cpu: bool = False) -> None:
     platform.open_devices(allow_cpu=allow_cpu)
     from pipelines.runtime.programs.compiled import use_persistent_cache
 
-    use_persistent_cache(cache_dir)
+    return use_persistent_cache(cache_dir)
 
 
 def describe_devices() -> str:

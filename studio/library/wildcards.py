@@ -6,6 +6,7 @@ Not here: what a prompt with lists stands for (jobs/many/templates.py).
 """
 
 import contextlib
+import logging
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,8 @@ MAX_LISTS = 1000
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*(/[A-Za-z0-9][\w-]*)*", re.ASCII)
 
+log = logging.getLogger(__name__)
+
 _writing = threading.Lock()  # held while the limit is checked and the file is written
 
 
@@ -33,10 +36,17 @@ class WildcardError(LumeshError):
 
 
 def list_wildcards(folder: Path) -> dict[str, int]:
-    """Returns the names of the usable lists, with their number of options."""
+    """Returns the names of the usable lists, with their number of options; one that cannot be read is only logged."""
     files = sorted(folder.rglob("*.txt")) if folder.is_dir() else []
     names = {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
-    return {name: len(_read_lines(file)) for name, file in names.items() if _NAME.fullmatch(name) and _is_usable(file)}
+    counts: dict[str, int] = {}
+    for name, file in names.items():
+        try:
+            if _NAME.fullmatch(name) and _is_usable(file):
+                counts[name] = len(_read_lines(file))
+        except OSError as error:
+            log.warning("%s cannot be read: %s", file, error.strerror)
+    return counts
 
 
 def read_wildcard(folder: Path, name: str) -> list[str]:

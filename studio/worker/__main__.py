@@ -73,6 +73,8 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: 
     desk.announce(WorkerState.STARTING, activity=say("starting"), pid=os.getpid(), model="", shapes={})
     forget_torn(settings.outputs_dir, writing=claims.list_running(database))
     opened = _open_devices(settings)
+    if opened.damaged:
+        desk.forget_disk()
     desk.equip(chips=opened.chips, chip_price=settings.chip_price)
     if is_prepared:
         error = _not_prepared(settings).to_json()
@@ -115,13 +117,17 @@ def _choose_trace(settings: Settings) -> Trace | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Devices:
-    """The devices: a one-line description for people, the number of chips, and what can be done with them."""
+    """The devices: a one-line description for people, the number of chips, and what can be done with them.
+
+    `damaged` counts entries of the compilation cache that were deleted when it was opened.
+    """
 
     title: str
     chips: int
     load: Loader
     find: Finder
     measure: MeasureDevices
+    damaged: int = 0
 
 
 def _open_devices(settings: Settings) -> _Devices:
@@ -159,13 +165,14 @@ def _open_devices(settings: Settings) -> _Devices:
         has_remote_encoder = settings.find_text_encoder(model) is not None
         return registry.find(model, on_progress=on_progress, has_remote_encoder=has_remote_encoder)
 
-    registry.start_jax(settings.cache_dir, allow_cpu=settings.allow_cpu)
+    damaged = registry.start_jax(settings.cache_dir, allow_cpu=settings.allow_cpu)
     return _Devices(
         title=registry.describe_devices(),
         chips=registry.count_chips(),
         load=load,
         find=find,
         measure=registry.measure_devices,
+        damaged=damaged,
     )
 
 

@@ -38,6 +38,11 @@ class LocalDesk:
         with self._database.write() as tx:
             workers.equip(tx, self._worker, chips=chips, chip_price=chip_price)
 
+    def forget_disk(self) -> None:
+        """Marks shapes on disk as cold, because the compilation cache lost programs."""
+        with self._database.write() as tx:
+            workers.forget_disk(tx)
+
     def beat(self) -> None:
         workers.beat(self._database, self._worker)
 

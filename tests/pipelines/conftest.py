@@ -204,9 +204,9 @@ def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
     shared, use = tmp_path_factory.mktemp("cache"), compiled.use_persistent_cache
 
-    def use_shared(folder: Path) -> None:
+    def use_shared(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)  # its index lies there all the same
-        use(shared)
+        return use(shared)
 
     compiled.use_persistent_cache = use_shared
     yield shared

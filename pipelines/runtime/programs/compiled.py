@@ -18,6 +18,7 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from pipelines.runtime.programs.cache_repair import INDEX, repair
 from pipelines.runtime.programs.compiler_options import choose_options
 
 COMPILE_THREADS = 4
@@ -57,13 +58,19 @@ class CompileCounter:
 counter = CompileCounter()
 
 
-def use_persistent_cache(folder: Path) -> None:
-    """Makes JAX keep every compiled program in this folder, however small or quick to compile."""
+def use_persistent_cache(folder: Path) -> int:
+    """Makes JAX keep every compiled program in this folder, however small or quick to compile.
+
+    Deletes damaged entries when this process opens the folder, and returns how many.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    opened = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - JAX adds its options
+    damaged = repair(folder) if opened != str(folder) else 0
     jax.config.update("jax_compilation_cache_dir", str(folder))
     compilation_cache.reset_cache()  # JAX stays with the folder that it opened
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    return damaged
 
 
 @contextlib.contextmanager
@@ -197,7 +204,7 @@ class CacheIndex:
     """
 
     def __init__(self, folder: Path, *, context: str) -> None:
-        self._file = folder / "lumesh-programs.json"
+        self._file = folder / INDEX
         self._context = context
 
     def has(self, *key: Any) -> bool:

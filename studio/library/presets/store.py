@@ -4,12 +4,15 @@ A preset is a row; its thumbnail is a file named by the row's id, written in the
 """
 
 import hashlib
+import logging
 import secrets
 import sqlite3
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
+
+from pydantic import ValidationError
 
 from pipelines.messages import say
 from studio.database import Database
@@ -18,6 +21,8 @@ from studio.library.presets.files import take_thumbnail, write_document
 from studio.library.presets.preset import Preset, PresetError
 
 MAX_PRESETS = 1000
+log = logging.getLogger(__name__)
+
 Origin = Literal["shipped", "made", "file", "link", "hub"]
 
 
@@ -75,9 +80,15 @@ def remove(database: Database, presets_dir: Path, preset_id: str) -> None:
 
 
 def list_own(database: Database, presets_dir: Path, *, owner: str) -> list[Entry]:
-    """Lists the owner's presets, newest first."""
+    """Lists the owner's presets, newest first; one that cannot be read any more is only logged."""
     rows = database.read("SELECT * FROM presets WHERE owner = ? ORDER BY created_at DESC, rowid DESC", (owner,))
-    return [_read_row(row, presets_dir) for row in rows]
+    entries: list[Entry] = []
+    for row in rows:
+        try:
+            entries.append(_read_row(row, presets_dir))
+        except ValidationError as error:
+            log.warning("the preset %s of %s cannot be read: %s", row["id"], owner, error)
+    return entries
 
 
 def read_entry(database: Database, presets_dir: Path, preset_id: str) -> Entry | None:

@@ -35,6 +35,16 @@ def test_lists_are_named_by_their_files(folder: Path) -> None:
     assert list_wildcards(folder / "nothing") == {}
 
 
+def test_a_list_that_cannot_be_read_does_not_hide_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_text(file: Path, *_arguments: str, **_options: str) -> str:
+        if file.name == "animals.txt":
+            raise PermissionError(13, "Permission denied")
+        return file.read_bytes().decode()
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert list_wildcards(folder) == {"empty": 0, "places/cities": 2}
+
+
 def test_a_list_is_its_lines_without_remarks(folder: Path) -> None:
     assert read_wildcard(folder, "animals") == ["cat", "dog"]
     assert read_wildcard(folder, "places/cities") == ["Oslo", "Zürich"]

@@ -63,6 +63,23 @@ def test_another_folder_is_the_one_from_now_on(cache_dir: Path, tmp_path: Path) 
     assert any((tmp_path / "second").iterdir())
 
 
+def test_a_damaged_program_is_compiled_once_more_and_then_kept(cache_dir: Path, tmp_path: Path) -> None:
+    folder, found = tmp_path / "damaged", list[tuple[int, int]]()
+    try:
+        for is_damaged in (True, False, False):
+            deleted = use_persistent_cache(folder)
+            compiled = counter.compiled
+            Programs().compile_all([make_program(1.27, "damaged")])
+            found.append((deleted, counter.compiled - compiled))
+            if is_damaged:
+                for entry in folder.glob("*-cache"):
+                    entry.write_bytes(entry.read_bytes()[:100])
+            use_persistent_cache(cache_dir)
+    finally:
+        use_persistent_cache(cache_dir)
+    assert found == [(0, 1), (1, 1), (0, 0)]
+
+
 def test_even_the_quickest_program_goes_to_disk(cache_dir: Path) -> None:
     before = set(cache_dir.iterdir())
     Programs().compile_all([make_program(1.31, "quick")])

@@ -162,7 +162,7 @@ def test_a_recipe_with_pictures_says_what_it_needs_compiled(client: TestClient, 
     wide = client.post("/api/v1/uploads", files={"file": encode_picture(size=(1600, 900))}).json()["id"]
     recipe = {"model": "flux2-dev", "prompt": "it at night", "shape": "512x512", "images": [wide]}
     told = client.post("/api/v1/estimate", json=recipe).json()
-    assert told == {"programs": "512x512 with 1 of 1280x768", "state": "cold", "warm_s": None, "seconds": None}
+    assert told == {"programs": "512x512 with 1 of 1344x768", "state": "cold", "warm_s": None, "seconds": None}
     job = client.post("/api/v1/jobs", json=recipe).json()["id"]
     assert client.get(f"/api/v1/jobs/{job}").json()["programs"] == told["programs"]
     assert client.post("/api/v1/estimate", json=recipe | {"images": []}).json()["programs"] == "512x512"

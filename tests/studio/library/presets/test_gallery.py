@@ -53,6 +53,18 @@ def test_own_presets_come_first_newest_first_and_nobody_elses(add: Add, titles: 
     assert set(found[2 : 2 + len(demo)]) == set(demo)
 
 
+@pytest.mark.parametrize("document", ["{", "{}", '{"title": 3}'])
+def test_a_preset_that_cannot_be_read_does_not_hide_the_others(
+    add: Add, titles: Callable[..., list[str]], database: Database, document: str
+) -> None:
+    odd = add(make(title="Odd"))
+    add(make(title="Sound"))
+    with database.write() as tx:
+        tx.execute("UPDATE presets SET document = ? WHERE id = ?", (document, odd.id))
+    assert titles()[0] == "Sound"
+    assert len(titles()) == 1 + len(read_shipped())
+
+
 def test_words_tag_and_model_narrow_it_down(add: Add, titles: Callable[..., list[str]]) -> None:
     add(make(title="Quiet", author="Ada", tags=["frost"], recipe={"prompt": "A blue house"}))
     assert titles(words="ADA house") == ["Quiet"]
