@@ -143,7 +143,7 @@ class _Chain:
             link = self._follow(value)
             if link is None:
                 if value is not None and not accept(value):
-                    self._note(f"{names[0]}: {_show(value)}", "is not what belongs there")
+                    self._note(shorten(f"{names[0]}: {_show(value)}"), "is not what belongs there")
                     return None
                 return value
             origin = link[0]
@@ -167,7 +167,7 @@ class _Chain:
 
     def _limit(self, text: str, name: str) -> str:
         if len(text) > MAX_STRING_CHARS:
-            self._note(f"{name}: {shorten(text)}", f"is longer than {MAX_STRING_CHARS} characters")
+            self._note(shorten(f"{name}: {text}"), f"is longer than {MAX_STRING_CHARS} characters")
         return clean(text[:MAX_STRING_CHARS])
 
     def _find_text(self, value: object, *, role: str) -> str:
@@ -319,4 +319,4 @@ def _is_sampler(node: Node) -> bool:
 
 
 def _show(value: object) -> str:
-    return shorten(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+    return shorten(value) if isinstance(value, str | int | float) else "…"
