@@ -1,8 +1,8 @@
 """The left column: the settings of a recipe, and the Generate button.
 
 Only the prompt and the button are always visible; the rest has the model's defaults. It is filled and read by
-static/js/create/controls.js, sizes.js, sweep.js, reading.js, inputs.js, loras.js, styles.js, recipes.js and examples.js, the note
-on a preset's origin by origin.js; limits and choices come from `GET /api/v1/models`.
+static/js/create/controls.js, sizes.js, sweep.js, reading.js, inputs.js, loras.js, styles.js, recipes.js and
+examples.js, the note on a preset's origin by origin.js; limits and choices come from `GET /api/v1/models`.
 """
 
 from studio.ui.icons import icon
@@ -29,7 +29,7 @@ _PROMPT = f"""
       <button type="button" class="lu-button lu-quiet" id="lu-recipe-choose"
         data-text-aria-label="recipe.read" data-text-title="recipe.read"
         data-key="R">{icon("file")}<span data-text="recipe.fromFile"></span></button>
-      <input type="file" id="lu-recipe-file" 
+      <input type="file" id="lu-recipe-file"
         accept="image/png,image/jpeg,image/webp,image/gif,image/avif,video/mp4,text/plain,application/json" hidden>
       <select class="lu-style" id="lu-style" data-text-aria-label="create.style"
         aria-describedby="lu-style-note"></select>

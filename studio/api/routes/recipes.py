@@ -41,9 +41,10 @@ async def read_recipe(
     """Reads the recipe in a PNG, JPEG, WebP, AVIF, GIF, MP4, text or JSON (20 MB at most) and stores nothing.
 
     It reads files of Lumesh, A1111 and its relatives, Fooocus and RuinedFooocus, InvokeAI, SwarmUI, NovelAI, Draw
-    Things and ComfyUI (one sampler's chain); and A1111's settings as text, ComfyUI's graphs as JSON. `recipe` fits `POST /api/v1/jobs`; `unusable` lists what was left out ({`what`, `why`}), `notes` what was changed, `grid` the
-    axes of a grid's sheet. A file that carries no recipe answers with `recipe` null; 413 when it is too large, 422 when
-    it cannot be read.
+    Things and ComfyUI (one sampler's chain); and A1111's settings as text, ComfyUI's graphs as JSON. `recipe` fits
+    `POST /api/v1/jobs`; `unusable` lists what was left out ({`what`, `why`}), `notes` what was changed, `grid` the axes
+    of a grid's sheet. A file that carries no recipe answers with `recipe` null; 413 when it is too large, 422 when it
+    cannot be read.
     """
     try:
         chosen = visit.studio.catalog.get(model) if model else visit.studio.catalog.default
