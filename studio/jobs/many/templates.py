@@ -4,8 +4,8 @@
 them, so a template for a billion costs no more than one for ten. Braces without a bar are text, and so are those of
 JSON, whatever stands in them: FLUX.2 takes prompts written as JSON. `\\{`, `\\|`, `\\}`, `\\_` and `\\\\` are the
 characters themselves. dynamicprompts, the field's library, has had no release since 2024 and can only enumerate; its
-weights (`2::red`) and multiple picks (`2$$a|b|c`) are refused here rather than drawn as text. Not here: where lists
-come from (library/wildcards.py), seeds and jobs (sweep.py).
+weights (`2::red`) and multiple picks (`2$$a|b|c`) are refused here rather than drawn as text.
+Not here: where lists come from (library/wildcards.py), seeds and jobs (sweep.py).
 """
 
 import random
