@@ -102,7 +102,8 @@ def _read_clip(folder: Path) -> Any:
     else:
         model = json.loads((folder / "tokenizer.json").read_text("utf-8"))["model"]
         vocabulary = model["vocab"]
-        merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in model["merges"]]
+        pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+        merges = [(first, second) for first, second in pairs]
     tokenizer = Tokenizer(
         models.BPE(
             vocab=vocabulary,
