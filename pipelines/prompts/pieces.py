@@ -70,8 +70,8 @@ def _read(folder: Path, _mtime_ns: int, kind: str, text_length: int) -> Pieces |
         length = min(text_length, int(config.get("model_max_length", text_length)))
         tokenize = _tokenize_with(_read_clip(folder) if kind == CLIP else _read_whole(folder))
         frame = _frame_in_chat(folder, config) if kind == CHAT else _clean if kind == T5 else str
-    except Exception:  # tokenizers raises nothing narrower for a file that it cannot read
-        log.warning("the prompts of %s are not counted", folder, exc_info=True)
+    except Exception as error:  # noqa: BLE001 - tokenizers raises nothing narrower for a file that it cannot read
+        log.info("the prompts of %s are not counted: %s", folder, error)
         return None
     return Pieces(tokenize=tokenize, frame=frame, length=length, ends=ENDS[kind])
 
@@ -94,12 +94,20 @@ def _tokenize_with(tokenizer: Any) -> Callable[[str], list[Piece]]:
 
 
 def _read_clip(folder: Path) -> Any:
-    """Builds CLIP's tokenizer from its vocabulary and merges, as transformers' CLIPTokenizer does."""
+    """Builds CLIP's tokenizer from its vocabulary and merges, in either layout, as transformers' CLIPTokenizer does."""
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+    if (folder / "vocab.json").is_file():
+        vocabulary, merges = models.BPE.read_file(*(str(folder / name) for name in ("vocab.json", "merges.txt")))
+    else:
+        model = json.loads((folder / "tokenizer.json").read_text("utf-8"))["model"]
+        vocabulary = model["vocab"]
+        pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+        merges = [(first, second) for first, second in pairs]
     tokenizer = Tokenizer(
-        models.BPE.from_file(
-            *(str(folder / name) for name in ("vocab.json", "merges.txt")),
+        models.BPE(
+            vocab=vocabulary,
+            merges=merges,
             continuing_subword_prefix="",
             end_of_word_suffix="</w>",
             unk_token="<|endoftext|>",

@@ -107,8 +107,8 @@ def test_what_cannot_be_read_or_carries_nothing_is_told(open_page: OpenPage, kee
     keep(page, "recipe-damaged-phone-light")
     _choose(page, write_png())
     expect(page.locator(PANEL)).to_contain_text("No recipe in this file")
-    _drop(page, b"hello", name="clip.mp4", kind="video/mp4")
-    expect(page.locator(PANEL)).to_contain_text("It is not a PNG, JPEG, WebP, GIF or MP4 file.")
+    _drop(page, b"hello\0", name="clip.mp4", kind="video/mp4")
+    expect(page.locator(PANEL)).to_contain_text("It is not a PNG, JPEG, WebP, AVIF, GIF or MP4 file.")
     assert page.evaluate("document.getElementById('studio').scrollWidth <= innerWidth")
     page.keyboard.press("Escape")
     expect(page.locator(PANEL)).to_be_hidden()
@@ -122,3 +122,28 @@ def test_the_same_file_can_still_become_an_input_picture(open_page: OpenPage) ->
     expect(page.locator(".lu-input-picture img[src*='/uploads/upload-']")).to_have_count(1)
     expect(page.locator(PANEL)).to_be_hidden()
     expect(page.locator("#lu-prompt")).to_have_value("")
+
+
+def test_pasted_settings_are_offered_and_what_is_not_read_is_said_while_typing(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page()
+    count, notes = page.locator("#lu-prompt-count"), page.locator("#lu-prompt-notes")
+    page.fill("#lu-prompt", "a red boat")
+    expect(count).to_have_text("3 / 38")
+    expect(notes).to_be_hidden()
+    page.fill("#lu-prompt", "a red boat, " * 80 + "a lighthouse at night")
+    expect(count).to_have_attribute("data-wrong", "true")
+    expect(notes).to_contain_text("Not read: ")
+    expect(notes).to_contain_text("lighthouse at night")
+    keep(page, "prompt-too-long")
+    page.evaluate(
+        """(text) => {
+          const clipboardData = new DataTransfer();
+          clipboardData.setData("text/plain", text);
+          document.querySelector("#lu-prompt").dispatchEvent(
+            new ClipboardEvent("paste", { bubbles: true, cancelable: true, clipboardData }));
+        }""",
+        TEXT,
+    )
+    expect(page.locator(PANEL)).to_contain_text("Recipe from A1111")
+    page.click(USE)
+    expect(page.locator("#lu-prompt")).to_have_value("a red boat")

@@ -150,9 +150,7 @@ class _Chain:
             link = self._follow(value)
             if link is None:
                 if value is not None and not accept(value):
-                    self._note(
-                        say("{name}: {text}", name=names[0], text=_show(value)), say("is not what belongs there")
-                    )
+                    self._note(say("{name}: {value}", name=names[0], value=_show(value)), say("is not what belongs there"))
                     return None
                 return value
             origin = link[0]
@@ -180,8 +178,8 @@ class _Chain:
     def _limit(self, text: str, name: str) -> str:
         if len(text) > MAX_STRING_CHARS:
             self._note(
-                say("{name}: {text}", name=name, text=shorten(text)),
-                say("is longer than {max_string_chars} characters", max_string_chars=MAX_STRING_CHARS),
+                say("{name}: {value}", name=name, value=shorten(text)),
+                say("is longer than {limit} characters", limit=MAX_STRING_CHARS),
             )
         return clean(text[:MAX_STRING_CHARS])
 
@@ -342,4 +340,4 @@ def _is_sampler(node: Node) -> bool:
 
 
 def _show(value: object) -> str:
-    return shorten(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+    return shorten(value) if isinstance(value, str | int | float) else "…"

@@ -138,7 +138,8 @@ class _Drawing:
             widgets = {} if is_bypassed else _name_widgets(kind, node.values.get("widgets_values"))
             inputs: dict[str, Any] = dict(widgets)
             for socket in node.objects("inputs"):
-                origin = origins.get(socket.whole("link") or -1)
+                number = socket.whole("link")
+                origin = None if number is None else origins.get(number)
                 if origin and (origin.node in present or origin.node == INPUT_NODE):
                     inputs[socket.text("name") or ""] = _Origin(f"{prefix}{origin.node}", origin.slot)
             if kind in self.subgraphs and not is_bypassed:

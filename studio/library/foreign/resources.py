@@ -86,5 +86,5 @@ def _add_resource(entry: Fields, found: Resources) -> None:
         found.drop_embedding(name)
     else:
         found.unusable.append(
-            Unusable(say("{first} {second}", first=kind.capitalize(), second=shorten(name)), NO_COUNTERPART)
+            Unusable(say("Resource {name} ({kind})", name=shorten(name), kind=shorten(kind)), NO_COUNTERPART)
         )

@@ -1,5 +1,7 @@
 """Prompts are counted without transformers as transformers counts them, for each kind of tokenizer."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +27,21 @@ def test_clip(prompt: str) -> None:
     tokenizer = CLIPTokenizer.from_pretrained(f"{model.path}/tokenizer")
     assert [piece.id for piece in pieces.tokenize(prompt)] == tokenizer(prompt, add_special_tokens=False)["input_ids"]
     assert pieces.length == tokenizer.model_max_length
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_clip_in_one_file(prompt: str, tmp_path: Path) -> None:
+    """As transformers saves it today: tokenizer.json, without vocab.json."""
+    from transformers import CLIPTokenizer
+
+    model = load_catalog().get("demo-sdxl")
+    tokenizer = CLIPTokenizer.from_pretrained(f"{model.path}/tokenizer")
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    for name in ("vocab.json", "merges.txt"):
+        (tmp_path / "tokenizer" / name).unlink(missing_ok=True)
+    pieces = find_pieces(replace(model, path=tmp_path))
+    assert pieces is not None
+    assert [piece.id for piece in pieces.tokenize(prompt)] == tokenizer(prompt, add_special_tokens=False)["input_ids"]
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
@@ -60,7 +77,6 @@ def test_chat(prompt: str, kind: str, load_chat_model: Any) -> None:
 def load_chat_model(tmp_path: Any) -> Any:
     """Returns a model of the catalogue whose tokenizer is a tiny one, with a chat template like the real one."""
     import json
-    from dataclasses import replace
 
     from tests.pipelines.families.flux2.conftest import DEV_CHAT, KLEIN_CHAT, make_tokenizer
 

@@ -96,7 +96,7 @@ def test_files_that_decide_over_the_picture_are_used_or_listed(read_parameters: 
         "Model Some XL",
         "Embedding Some embedding",
         "LoRA urn:air:sdxl:lora:civitai:123@456",
-        "Upscaler 4x",
+        "Resource 4x (upscaler)",
     } <= set(listed(found))
 
 
