@@ -41,7 +41,10 @@ def test_what_a_long_prompt_loses_is_named(model_id: str) -> None:
 @pytest.mark.parametrize("model_id", MODELS)
 def test_the_last_word_that_is_read_is_found(model_id: str) -> None:
     """Word by word, until one is not read: then exactly that one is named."""
-    model, words = get(model_id), ["red", "boat", "on", "the", "sea", "at", "night", "with", "a", "light", "and", "a", "house"] * 16
+    model, words = (
+        get(model_id),
+        ["red", "boat", "on", "the", "sea", "at", "night", "with", "a", "light", "and", "a", "house"] * 16,
+    )
     for count in range(1, len(words)):
         reading = read_prompt(model, " ".join(words[:count]))
         assert reading is not None
