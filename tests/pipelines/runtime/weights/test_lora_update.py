@@ -1,4 +1,4 @@
-"""LoHa, LoKr, DoRA and convolutions change a weight as the papers and the programs that write them say, slice by slice."""
+"""LoHa, LoKr, DoRA and convolutions change weights as the papers and the programs that write them say."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
