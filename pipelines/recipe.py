@@ -20,9 +20,8 @@ from pipelines.prompts.lora_names import find_lora
 from pipelines.prompts.lora_tags import list_tags, remove_tags
 
 SCHEMA = 1
-MAX_PROMPT_CHARS = (
-    32_000  # OpenAI's limit; an encoder reads far fewer, and what it does not is said (prompts/reading.py)
-)
+# OpenAI's limit. An encoder reads far fewer, and what it does not read is said (prompts/reading.py).
+MAX_PROMPT_CHARS = 32_000
 MAX_FLOW_SHIFT = 20
 MAX_FPS = 60
 MAX_LORAS = 8

@@ -11,6 +11,7 @@ from pathlib import Path
 from PIL import Image, PngImagePlugin
 
 from pipelines.files.video import ANIMATION_SUFFIXES, read_comment
+from pipelines.prompts.lora_tags import format_tag
 from pipelines.recipe import Recipe
 
 KEY = "lumesh"
@@ -29,7 +30,7 @@ def make_png_chunks(recipe: Recipe) -> PngImagePlugin.PngInfo:
 
 
 def format_parameters(recipe: Recipe) -> str:
-    """Formats the recipe as A1111's three lines: prompt, negative prompt, settings."""
+    """Formats the recipe as A1111's three lines: prompt with tags of its LoRAs, negative prompt, settings."""
     shape = recipe.parsed_shape
     settings = {
         "Steps": recipe.steps,
@@ -41,7 +42,8 @@ def format_parameters(recipe: Recipe) -> str:
         **({} if recipe.strength is None else {"Denoising strength": recipe.strength}),
         "Version": "Lumesh",
     }
-    lines = [recipe.prompt]
+    tags = [format_tag(lora.ref, lora.scale) for lora in recipe.loras]
+    lines = [" ".join((recipe.prompt, *tags))]
     if recipe.negative_prompt:
         lines.append(f"Negative prompt: {recipe.negative_prompt}")
     lines.append(", ".join(f"{name}: {value}" for name, value in settings.items()))

@@ -9,9 +9,11 @@ Not here: what a weight does to a prompt's embeddings (families/sdxl/encode.py),
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 ROUND = 1.1
 SQUARE = 1 / 1.1
+MAX_WEIGHT = 100.0  # far beyond what leaves a picture; a thousand brackets would reach infinity
 
 _SIGN = re.compile(r"\\[()\[\]\\]|\\|[(\[\])]")
 _CLOSING_WEIGHT = re.compile(r"(?P<text>[^()\[\]\\]*?):\s*(?P<weight>[+-]?(?:\d+\.?\d*|\.\d+))\s*\Z")
@@ -58,22 +60,28 @@ def has_breaks(prompt: str) -> bool:
     return _BREAK.search(prompt) is not None
 
 
+class _Span(NamedTuple):
+    """A bracket's pieces, from the first to before `end`, and what it multiplies their weights by."""
+
+    first: int
+    end: int
+    factor: float
+
+
 def _scan(prompt: str) -> tuple[list[str], list[float]]:
     """Returns the texts between the signs, and the weight of each."""
     pieces: list[str] = []
-    weights: list[float] = []
     opened: dict[str, list[int]] = {"(": [], "[": []}  # the pieces that open brackets begin with, each kind by itself
+    spans: dict[str, list[_Span]] = {"(": [], "[": []}
 
     def close(kind: str, factor: float) -> None:
-        first = opened[kind].pop()
-        weights[first:] = [weight * factor for weight in weights[first:]]
+        spans[kind].append(_Span(opened[kind].pop(), len(pieces), factor))
 
     for sign, text in _cut(prompt):
         weighed = _CLOSING_WEIGHT.fullmatch(text) if sign == ")" and opened["("] else None
         pieces.append(weighed["text"] if weighed else text)
-        weights.append(1.0)
         if weighed:
-            close("(", float(weighed["weight"]))
+            close("(", _limit(float(weighed["weight"])))
         elif sign in opened:
             opened[sign].append(len(pieces))
         elif sign == ")" and opened["("]:
@@ -82,11 +90,31 @@ def _scan(prompt: str) -> tuple[list[str], list[float]]:
             close("[", SQUARE)
         else:  # a bracket without partner, or one that a backslash made a sign; a lone backslash is dropped
             pieces.append(sign[-1:] if sign != "\\" else "")
-            weights.append(1.0)
     for kind, factor in (("(", ROUND), ("[", SQUARE)):
         while opened[kind]:
             close(kind, factor)
-    return pieces, weights
+    factors = [_multiply(spans[kind], len(pieces)) for kind in spans]
+    return pieces, [_limit(round_ * square) for round_, square in zip(*factors, strict=True)]
+
+
+def _multiply(spans: list[_Span], count: int) -> list[float]:
+    """Returns the product of the factors around each piece; the spans nest."""
+    waiting = sorted(spans, key=lambda span: (span.first, -span.end), reverse=True)
+    around: list[tuple[int, float]] = []  # where each open span ends, and the product up to it
+    products: list[float] = []
+    for piece in range(count):
+        while around and around[-1][0] <= piece:
+            around.pop()
+        while waiting and waiting[-1].first <= piece:
+            span = waiting.pop()
+            if span.end > piece:
+                around.append((span.end, _limit((around[-1][1] if around else 1.0) * span.factor)))
+        products.append(around[-1][1] if around else 1.0)
+    return products
+
+
+def _limit(weight: float) -> float:
+    return max(-MAX_WEIGHT, min(MAX_WEIGHT, weight))
 
 
 def _cut(prompt: str) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,7 @@ from studio.api.routes import (
     models,
     outputs,
     presets,
+    prompts,
     qr,
     queue,
     recipes,
@@ -95,7 +96,7 @@ def create_api(
         planner=Planner(settings),
         door=door,
     )
-    of_jobs = (sweeps, wildcards, grids, jobs, queue, events, webhook)
+    of_jobs = (sweeps, prompts, wildcards, grids, jobs, queue, events, webhook)
     for module in (health, me, models, *of_jobs, outputs, media, uploads, loras, recipes, presets, hub, qr, system):
         app.include_router(module.router, prefix="/api/v1")
     app.include_router(openai.router, prefix="/v1")

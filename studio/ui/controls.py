@@ -1,8 +1,8 @@
 """The left column: the settings of a recipe, and the Generate button.
 
 Only the prompt and the button are always visible; the rest has the model's defaults. It is filled and read by
-static/js/create/controls.js, sizes.js, sweep.js, inputs.js, loras.js, styles.js, recipes.js and examples.js, the note
-on a preset's origin by origin.js; limits and choices come from `GET /api/v1/models`.
+static/js/create/controls.js, sizes.js, sweep.js, reading.js, inputs.js, loras.js, styles.js, recipes.js and
+examples.js, the note on a preset's origin by origin.js; limits and choices come from `GET /api/v1/models`.
 """
 
 from studio.ui.icons import icon
@@ -21,7 +21,7 @@ _PROMPT = f"""
 <div class="lu-field" data-field="prompt">
   <label class="lu-sr" for="lu-prompt" data-text="setting.prompt"></label>
   <div class="lu-prompt-box">
-    <textarea id="lu-prompt" rows="4" maxlength="2000" autocomplete="off"
+    <textarea id="lu-prompt" rows="4" maxlength="32000" autocomplete="off"
       data-text-placeholder="create.promptHint" spellcheck="true" aria-describedby="lu-prompt-message"></textarea>
     <div class="lu-prompt-foot">
       <button type="button" class="lu-button lu-quiet" id="lu-negative-toggle" aria-expanded="false"
@@ -29,17 +29,19 @@ _PROMPT = f"""
       <button type="button" class="lu-button lu-quiet" id="lu-recipe-choose"
         data-text-aria-label="recipe.read" data-text-title="recipe.read"
         data-key="R">{icon("file")}<span data-text="recipe.fromFile"></span></button>
-      <input type="file" id="lu-recipe-file" accept="image/png,image/jpeg,image/webp,image/gif,video/mp4" hidden>
+      <input type="file" id="lu-recipe-file"
+        accept="image/png,image/jpeg,image/webp,image/gif,image/avif,video/mp4,text/plain,application/json" hidden>
       <select class="lu-style" id="lu-style" data-text-aria-label="create.style"
         aria-describedby="lu-style-note"></select>
       <span class="lu-prompt-count lu-num" id="lu-prompt-count"></span>
     </div>
     <div class="lu-negative" id="lu-negative-box" data-field="negative_prompt" hidden>
       <label for="lu-negative" data-text="create.negativeLabel"></label>
-      <textarea id="lu-negative" rows="2" maxlength="2000" data-text-placeholder="create.negativeHint"
+      <textarea id="lu-negative" rows="2" maxlength="32000" data-text-placeholder="create.negativeHint"
         autocomplete="off"></textarea>
     </div>
   </div>
+  <ul class="lu-prompt-notes" id="lu-prompt-notes" role="status" hidden></ul>
   <p class="lu-model-note" id="lu-style-note" hidden></p>
   <div class="lu-sweep" id="lu-sweep" hidden>
     <p class="lu-sweep-count lu-num" id="lu-sweep-count" role="status"></p>

@@ -210,6 +210,7 @@ def test_every_pattern_finds_code_here() -> None:
 
 # Values of a program's arguments, words for people, files: nothing of them is compiled.
 HARMLESS = {"errors", "recipe", "stages", "loras", "mesh_text", "batching", "sources"}
+HARMLESS |= {"prompts/chunks", "prompts/emphasis", "prompts/reading"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

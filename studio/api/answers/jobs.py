@@ -134,6 +134,22 @@ class SweepCount(Answer):
     seconds: float | None = eg(11.1)
 
 
+class Reading(Answer):
+    """How a model reads a prompt: `count` word pieces, of which `limit` are read; `room` is what it fills now."""
+
+    count: int = eg(342)
+    room: int = eg(300)
+    limit: int = eg(300)
+    chunks: int = eg(4)
+    unread: str = eg("a lighthouse at night")
+
+
+class PromptReading(Answer):
+    prompt: Reading | None
+    negative_prompt: Reading | None
+    notes: list[str] = eg(["SDXL reads 300 of the 342 word pieces of the prompt. Not read: a lighthouse at night"])
+
+
 class Load(Answer):
     model: str = eg("demo-sdxl")
     seconds: float | None = eg(1.9)

@@ -34,6 +34,11 @@ EXAMPLES = (
     post("/api/v1/jobs/cancel", "Cancel many jobs", body={"scope": "waiting"}),
     post("/api/v1/jobs/clear", "Take ended jobs off the list"),
     post("/api/v1/expand", "Count what a prompt with choices would queue", body=SWEEP),
+    post(
+        "/api/v1/prompts/read",
+        "See what a model reads of a prompt",
+        body={"model": "demo-sdxl", "prompt": "A (red:1.3) boat at sea"},
+    ),
     post("/api/v1/jobs/many", "Queue a prompt's choices and several seeds", body=SWEEP),
     get("/api/v1/wildcards", "List the lists that prompts may name"),
     get("/api/v1/wildcards/{name}", "Look at a list", url="/api/v1/wildcards/animals"),

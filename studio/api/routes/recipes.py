@@ -22,8 +22,8 @@ from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 router = APIRouter(tags=["recipes"])
 
 FILE = Expected(
-    what="picture or video",
-    kinds=("image/", "video/mp4"),
+    what="picture, video or text",
+    kinds=("image/", "video/mp4", "text/plain", "application/json"),
     example="image/png",
     max_bytes=MAX_BYTES,
     refuse=lambda detail, advice: MetadataError(detail, advice=advice),
@@ -38,12 +38,13 @@ async def read_recipe(
     visit: Visitor,
     model: Annotated[str | None, Query(description="the model to fit to where the file's own is not here")] = None,
 ) -> dict[str, Any]:
-    """Reads the recipe in a PNG, JPEG, WebP, GIF or MP4 (20 MB at most) and stores nothing.
+    """Reads the recipe in a PNG, JPEG, WebP, AVIF, GIF, MP4, text or JSON (20 MB at most) and stores nothing.
 
-    It reads files of Lumesh, A1111 and its relatives, Fooocus, InvokeAI, SwarmUI and ComfyUI (basic graphs). `recipe`
-    fits `POST /api/v1/jobs`; `unusable` lists what was left out ({`what`, `why`}), `notes` what was changed, `grid` the
-    axes of a grid's sheet. A file that carries no recipe answers with `recipe` null; 413 when it is too large, 422 when
-    it cannot be read.
+    It reads files of Lumesh, A1111 and its relatives, Fooocus and RuinedFooocus, InvokeAI, SwarmUI, NovelAI, Draw
+    Things and ComfyUI (one sampler's chain); and A1111's settings as text, ComfyUI's graphs as JSON. `recipe` fits
+    `POST /api/v1/jobs`; `unusable` lists what was left out ({`what`, `why`}), `notes` what was changed, `grid` the axes
+    of a grid's sheet. A file that carries no recipe answers with `recipe` null; 413 when it is too large, 422 when it
+    cannot be read.
     """
     try:
         chosen = visit.studio.catalog.get(model) if model else visit.studio.catalog.default

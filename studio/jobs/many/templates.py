@@ -1,10 +1,10 @@
 """Prompt templates, which stand for many prompts: `A {red|blue} boat`, `A boat in __weather__`.
 
 `{a|b}` is one of its options, `__name__` one line of a list; both nest. The prompts are counted without enumerating
-them, so a template for a billion costs no more than one for ten. Braces without a bar are text, as in prompts
-written as JSON; `\\{`, `\\|`, `\\}`, `\\_` and `\\\\` are the characters themselves.
-dynamicprompts, the field's library, has had no release since 2024 and can only enumerate; its weights (`2::red`) and
-multiple picks (`2$$a|b|c`) are refused here rather than drawn as text.
+them, so a template for a billion costs no more than one for ten. Braces without a bar are text, and so are those of
+JSON, whatever stands in them: FLUX.2 takes prompts written as JSON. `\\{`, `\\|`, `\\}`, `\\_` and `\\\\` are the
+characters themselves. dynamicprompts, the field's library, has had no release since 2024 and can only enumerate; its
+weights (`2::red`) and multiple picks (`2$$a|b|c`) are refused here rather than drawn as text.
 Not here: where lists come from (library/wildcards.py), seeds and jobs (sweep.py).
 """
 
@@ -27,6 +27,7 @@ ReadList = Callable[[str], Sequence[str]]
 """Returns the lines of the named list; raises RecipeError when it does not exist."""
 
 _TOKEN = re.compile(r"\\[{|}_\\]|__(?P<list>[A-Za-z0-9][A-Za-z0-9/-]*(?:_[A-Za-z0-9/-]+)*)__|[{|}]")
+_JSON = re.compile(r'\s*"(?:[^"\\]|\\.){0,200}"\s*:')  # how a JSON object begins, behind its brace
 _FOREIGN = re.compile(r"^\s*(?P<what>\d*\.?\d+\s*::|\d*(?:-\d+)?\$\$)")
 
 
@@ -159,7 +160,12 @@ class _Reader:
                     raise _refuse(f"the }} at character {token.start() + 1} was never opened; write \\}} for the sign")
                 start = open_braces.pop()
                 earlier, last = options.pop(), parts.pop()
-                if earlier:
+                if earlier and _JSON.match(self._text, start + 1):
+                    parts[-1].append(Text("{"))
+                    for row in earlier:
+                        parts[-1] += [*row.parts, Text("|")]
+                    parts[-1] += [*last, Text("}")]
+                elif earlier:
                     _refuse_foreign(self._text[start + 1 : end - 1])
                     self._is_plain = False
                     parts[-1].append(Choice((*earlier, Row(tuple(last)))))

@@ -2,39 +2,53 @@
 
     bytes -> containers.py (texts by keyword) -> one file per program -> fit.py (the part that is usable here)
 
-No file is trusted: it yields a recipe, has none, or ends as MetadataError.
+No file is trusted: it yields a recipe, has none, or ends as MetadataError. A file may carry texts of several programs,
+and some of them broken: each is tried, the one that says most is used, and what could not be read is listed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pipelines.catalog import Catalog, Model
 from pipelines.errors import RecipeError
-from pipelines.files.metadata import GRID_KEY
+from pipelines.files.metadata import GRID_KEY, KEY
 from pipelines.recipe import Recipe, read_recipe
 from studio.library.foreign.a1111 import read_a1111
 from studio.library.foreign.bounded import Fields, clean, read_object, shorten
 from studio.library.foreign.comfyui import read_comfyui
 from studio.library.foreign.comfyui_graph import is_node
-from studio.library.foreign.containers import read_texts
+from studio.library.foreign.containers import TEXT, XMP, Texts, read_texts
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.fit import IsInput, fit_found, fit_own
+from studio.library.foreign.flat import read_draw_things, read_flat, read_novelai
 from studio.library.foreign.fooocus import is_fooocus, read_fooocus
-from studio.library.foreign.found import Found, ReadRecipe
+from studio.library.foreign.found import MAX_LISTED, Found, ReadRecipe, Unusable
 from studio.library.foreign.invokeai import read_invokeai
 from studio.library.foreign.swarmui import read_swarmui
 
+Own = tuple[Recipe, tuple[Unusable, ...]]
+"""A recipe of our own, and what of it could not be read."""
+NEEDED = {"schema", "model", "prompt"}  # fields without which there is no recipe of our own
+NEARLY = 1  # facts that a text may lack and still be preferred to a later one
+
 
 def read_file(content: bytes, catalog: Catalog, chosen: Model, is_input: IsInput) -> ReadRecipe | None:
-    """Reads the recipe in a picture or video; None when it carries none; raises MetadataError when it is unreadable.
+    """Reads the recipe in a file; None when it carries none; raises MetadataError when it is unreadable.
 
     `chosen` is the model to use when the file's own is unknown here; `is_input` tells whether an input picture exists
     here, by its id.
     """
-    found = find_recipe(read_texts(content))
-    if isinstance(found, Recipe):
-        return fit_own(found, catalog, chosen, is_input)
-    return None if found is None else fit_found(found, catalog, chosen)
+    texts = read_texts(content)
+    found = find_recipe(texts)
+    if found is None:
+        return None
+    recipe, left_out = found
+    if isinstance(recipe, Recipe):
+        fitted = fit_own(recipe, catalog, chosen, is_input)
+    else:
+        fitted = fit_found(recipe, catalog, chosen)
+    return replace(fitted, unusable=(*left_out, *fitted.unusable)[: MAX_LISTED + 1])
 
 
 def read_grid(content: bytes) -> dict[str, Any] | None:
@@ -43,23 +57,73 @@ def read_grid(content: bytes) -> dict[str, Any] | None:
     return None if text is None else _require_object(text).values
 
 
-def find_recipe(texts: Mapping[str, str]) -> Recipe | Found | None:
-    """Finds a recipe in the texts of a file, trying the richest format first."""
-    if "lumesh" in texts:
-        return _read_own(_require_object(texts["lumesh"]))
-    found = read_invokeai(texts)
-    for keyword in ("parameters", "comment"):
-        if found is None and keyword in texts:
-            found = _read_any(texts[keyword])
-    return found or read_comfyui(texts)
+def find_recipe(texts: Mapping[str, str]) -> tuple[Recipe | Found, tuple[Unusable, ...]] | None:
+    """Finds a recipe in the texts of a file, and lists what could not be read; None when there is none.
+
+    Raises MetadataError when there is one, but none that can be read.
+    """
+    errors: dict[str, MetadataError] = dict(texts.broken) if isinstance(texts, Texts) else {}
+    candidates: list[Found] = []
+    for keyword, read in _list_readers(texts):
+        try:
+            found = read()
+        except MetadataError as error:
+            errors.setdefault(keyword, error)
+            continue
+        if isinstance(found, tuple):
+            return found[0], (*found[1], *_list_errors(errors))
+        if found is not None:
+            candidates.append(found)
+    if not candidates:
+        if errors:
+            raise next(iter(errors.values()))
+        return None
+    most = max(map(_count_facts, candidates))
+    best = next(found for found in candidates if _count_facts(found) >= most - NEARLY)
+    return best, _list_errors(errors)
 
 
-def _read_any(text: str) -> Recipe | Found | None:
+def _list_readers(texts: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], Own | Found | None]]]:
+    """Yields keywords and how to read the texts there, the richest formats first."""
+    if KEY in texts:
+        yield KEY, lambda: _read_own(_require_object(texts[KEY]))
+    if "NovelAI" in texts.get("software", ""):
+        yield "comment", lambda: read_novelai(texts.get("comment", ""))
+    for keyword in ("invokeai_metadata", "sd-metadata", "dream"):
+        if keyword in texts:
+            yield keyword, lambda keyword=keyword: read_invokeai({keyword: texts[keyword]})
+    for keyword in ("parameters", "comment", TEXT):
+        if keyword in texts:
+            yield keyword, lambda keyword=keyword: _read_any(texts[keyword], needs_settings=keyword != "parameters")
+    if XMP in texts:
+        yield "XMP", lambda: read_draw_things(texts[XMP])
+    for keyword in ("prompt", "workflow"):
+        if keyword in texts:
+            yield keyword, lambda keyword=keyword: read_comfyui({keyword: texts[keyword]})
+
+
+def _list_errors(errors: Mapping[str, MetadataError]) -> tuple[Unusable, ...]:
+    return tuple(
+        Unusable(
+            f"The text {shorten(keyword)!r} in the file" if keyword else "The rest of the file", shorten(error.detail)
+        )
+        for keyword, error in errors.items()
+    )
+
+
+def _count_facts(found: Found) -> int:
+    facts: Sequence[object] = (
+        *(found.prompt or None, found.model, found.seed, found.steps, found.guidance_scale, found.sampler, found.width),
+    )
+    return sum(fact is not None for fact in facts)
+
+
+def _read_any(text: str, *, needs_settings: bool) -> Own | Found | None:
     """Parses a text whose keyword does not tell the program, but whose format does."""
     fields = read_object(text, has_nan=True) if text.lstrip().startswith("{") else None
     if fields is None:
-        return read_a1111(text)
-    if {"schema", "model", "prompt"} <= fields.values.keys():
+        return read_a1111(text, needs_settings=needs_settings)
+    if fields.values.keys() >= NEEDED:
         return _read_own(_require_object(text))
     if is_fooocus(fields):
         return read_fooocus(fields)
@@ -67,7 +131,9 @@ def _read_any(text: str) -> Recipe | Found | None:
         return read_invokeai({"invokeai_metadata": text})
     if any(is_node(value) for value in fields.values.values()):
         return read_comfyui({"prompt": text})
-    return read_swarmui(fields)
+    if isinstance(fields.values.get("nodes"), list):
+        return read_comfyui({"workflow": text})
+    return read_swarmui(fields) or read_flat(fields)
 
 
 def _require_object(text: str) -> Fields:
@@ -77,9 +143,23 @@ def _require_object(text: str) -> Fields:
     return fields
 
 
-def _read_own(fields: Fields) -> Recipe:
+def _read_own(fields: Fields) -> Own:
+    """Reads a recipe of our own; a field that is none is left out and listed.
+
+    Raises MetadataError when what makes it a recipe is missing.
+    """
+    values = dict(fields.values)
+    left_out: list[Unusable] = []
     try:
-        recipe = read_recipe(fields.values)
+        recipe = read_recipe(values)
     except RecipeError as error:
-        raise MetadataError(f"Its recipe is damaged: {shorten(error.detail)}.") from error
-    return recipe.model_copy(update={"prompt": clean(recipe.prompt)})
+        odd = {path.partition(".")[0]: why for path, why in error.fields.items()}
+        if odd.keys() & NEEDED or not odd.keys() <= values.keys():
+            raise MetadataError(f"Its recipe is damaged: {shorten(error.detail)}.") from error
+        left_out += [Unusable(f"{shorten(name)}: {_show(values.pop(name))}", shorten(why)) for name, why in odd.items()]
+        recipe = read_recipe(values)
+    return recipe.model_copy(update={"prompt": clean(recipe.prompt)}), tuple(left_out)
+
+
+def _show(value: object) -> str:
+    return shorten(value) if isinstance(value, str | int | float) else "…"

@@ -9,12 +9,12 @@ Not here: which fields a program writes (one file each), which values a recipe m
 import json
 import math
 import re
-from typing import Any, Never, NamedTuple, cast
+from typing import Any, NamedTuple, Never, cast
 
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 
 MAX_TEXT_BYTES = 4_000_000  # a ComfyUI workflow of several hundred nodes has about 1 MB
-MAX_STRING_CHARS = 50_000  # a prompt with all that programs add to it
+MAX_STRING_CHARS = 100_000  # two prompts of the longest kind (pipelines/recipe.py) with all that programs add to them
 MAX_DEPTH = 60
 MAX_SHOWN_CHARS = 160
 
@@ -98,9 +98,9 @@ class Fields:
         if value is None or value == "":
             return None
         if not isinstance(value, str):
-            return self._leave_out(name, value, "no text")
+            return self._leave_out(name, value, "is no text")
         if len(value) > MAX_STRING_CHARS:
-            return self._leave_out(name, value, f"longer than {MAX_STRING_CHARS} characters")
+            return self._leave_out(name, value, f"is longer than {MAX_STRING_CHARS} characters")
         return clean(value)
 
     def number(self, name: str) -> float | None:
@@ -114,7 +114,7 @@ class Fields:
         try:
             return read_number(value, name)
         except MetadataError:
-            return self._leave_out(name, value, "no number")
+            return self._leave_out(name, value, "is no number")
 
     def whole(self, name: str) -> int | None:
         return self.to_whole(name, self.values.get(name))
@@ -126,7 +126,7 @@ class Fields:
         try:
             return read_whole(value, name)
         except MetadataError:
-            return self._leave_out(name, value, "no whole number")
+            return self._leave_out(name, value, "is no whole number")
 
     def size(self, name: str) -> tuple[int | None, int | None]:
         """Returns width and height: `832x1216`, `(832, 1216)` or a list of two numbers."""
@@ -136,7 +136,7 @@ class Fields:
         text = " x ".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value)
         match = _SIZE.fullmatch(text[:60])
         if match is None:
-            self._leave_out(name, value, "no width and height")
+            self._leave_out(name, cast("object", value), "is no width and height")
             return None, None
         return int(match[1]), int(match[2])
 
@@ -147,7 +147,7 @@ class Fields:
     def to_object(self, name: str, value: object) -> "Fields | None":
         """Returns a value as an object; None for another one, which is noted."""
         if not isinstance(value, dict):
-            return self._leave_out(name, value, "no object")
+            return self._leave_out(name, value, "is no object")
         return Fields(cast("dict[str, Any]", value), self.odd)
 
     def objects(self, name: str) -> "list[Fields]":
@@ -162,13 +162,13 @@ class Fields:
         if isinstance(value, str) and len(value) <= MAX_STRING_CHARS and value[0] not in "[{":
             return [part.strip() for part in value.split(",") if part.strip()]
         if not isinstance(value, list):
-            self._leave_out(name, value, "no list")
+            self._leave_out(name, cast("object", value), "is no list")
             return []
         return cast("list[Any]", value)
 
     def _leave_out(self, name: str, value: object, why: str) -> None:
         shown = value if isinstance(value, str | int | float) else f"a {type(value).__name__}"
-        self.odd.append(Odd(f"{shorten(name)}: {shorten(shown)}", f"is {why}"))
+        self.odd.append(Odd(shorten(f"{name}: {shorten(shown)}"), why))
 
     def rest(self, known: frozenset[str]) -> dict[str, Any]:
         """Returns the fields that are set besides the known ones."""

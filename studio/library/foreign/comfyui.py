@@ -1,24 +1,34 @@
-"""Reads ComfyUI's graph backwards from the sampler: prompts, model, size and settings of a basic chain.
+"""Reads ComfyUI's graph backwards from the sampler: prompts, model, size and settings.
 
-Links are followed through nodes whose role is clear from the names of their inputs; every other node is listed as
-unused. Not here: the two formats in which a file holds the graph (comfyui_graph.py).
+Links are followed through nodes whose role is clear from the names of their inputs, whatever their class: thousands of
+classes exist, and they name their inputs alike. What a node computes is not in the file; such a value is listed, and
+the model's default stands in.
+Not here: the two formats in which a file holds the graph (comfyui_graph.py), texts made of texts and LoRAs in lists
+(comfyui_nodes.py).
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from studio.library.foreign.bounded import limit_text, read_number, read_whole, shorten
+from studio.library.foreign.bounded import MAX_STRING_CHARS, clean, read_number, read_whole, shorten
 from studio.library.foreign.comfyui_graph import Graph, Node, read_graph
+from studio.library.foreign.comfyui_nodes import find_texts, is_link, list_loras
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import Found, FoundLora, Unusable
 
 SOURCE = "ComfyUI"
 MAX_HOPS = 60
 MAX_LISTED_NODES = 15
+MAX_JOINED = 500  # texts that one graph's prompts are joined from
 
 SAMPLERS = ("KSampler", "KSamplerAdvanced", "SamplerCustom", "SamplerCustomAdvanced")
-_VALUE_NAMES = ("value", "text", "string", "int", "float", "Number", "seed")
+_SAMPLER_INPUTS = {"steps", "cfg", "sampler_name"}  # of samplers of other makers, beside a seed
+_SEEDS = ("seed", "noise_seed")
+_VALUE_NAMES = ("value", "text", "string", "int", "float", "number", "Number")
+_COMPUTING = re.compile(r"math|calc|expression|random|switch", re.IGNORECASE)
+_MODEL_NAMES = ("ckpt_name", "unet_name", "model_name", "base_ckpt_name", "gguf_name")
 # Class name prefixes of nodes that need no remark when the chain does not use them.
 _UNREMARKABLE = (
     *("Note", "MarkdownNote", "Reroute", "Primitive", "Save", "Preview", "CreateVideo", "VHS_VideoCombine"),
@@ -26,9 +36,15 @@ _UNREMARKABLE = (
     *("VAEDecode", "VAELoader", "Empty", "ModelSampling", "ConditioningZeroOut"),
 )
 
+Accept = Callable[[object], bool]
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
 
 def read_comfyui(texts: Mapping[str, str]) -> Found | None:
-    """Reads the graph; None for other programs' texts; raises MetadataError when it is damaged or has no sampler."""
+    """Reads the graph; None for other programs' texts; raises MetadataError when it is no JSON or has no sampler."""
     graph = read_graph(texts)
     return _Chain(graph).read() if graph else None
 
@@ -43,6 +59,7 @@ class _Chain:
     unusable: list[Unusable] = field(default_factory=list[Unusable])
     distilled_guidance: float | None = None
     flow_shift: float | None = None
+    joined: int = 0
 
     def read(self) -> Found:
         sampler = self._use(self._choose_sampler())
@@ -70,12 +87,12 @@ class _Chain:
             model=model,
             seed=self._whole(noisy, "noise_seed", "seed"),
             steps=steps,
-            guidance_scale=self._number(guided, "cfg"),
+            guidance_scale=self._number(guided, "cfg", "guidance"),
             distilled_guidance=self.distilled_guidance,
             sampler=self._text(stepped, "sampler_name"),
             schedule=self._text(timed, "scheduler"),
-            width=self._whole(sized, "width"),
-            height=self._whole(sized, "height"),
+            width=self._whole(sized, "width", "empty_latent_width"),
+            height=self._whole(sized, "height", "empty_latent_height"),
             frames=self._whole(sized, "length"),
             flow_shift=self.flow_shift,
             strength=denoise,
@@ -88,6 +105,7 @@ class _Chain:
     def _choose_sampler(self) -> str:
         """Chooses the first pass, which starts from an empty latent; later ones only refine its picture."""
         samplers = [name for name, node in self.graph.items() if node.kind in SAMPLERS]
+        samplers += [name for name, node in self.graph.items() if node.kind not in SAMPLERS and _is_sampler(node)]
         if not samplers:
             raise MetadataError(
                 "Its ComfyUI graph has no sampler that is known here.",
@@ -106,40 +124,51 @@ class _Chain:
 
     def _follow(self, value: object) -> tuple[Node, int] | None:
         """Returns the node that a link comes from, and the number of its output."""
-        if not isinstance(value, list) or len(cast("list[Any]", value)) != 2:
+        if not is_link(value):
             return None
         name, slot = cast("list[Any]", value)
-        if not isinstance(name, str | int) or str(name) not in self.graph or not isinstance(slot, int):
-            raise MetadataError("Its ComfyUI graph is damaged: a link leads nowhere.")
+        if str(name) not in self.graph:
+            self._note("A link", "leads to a node that is not in the file")
+            return None
         return self._use(str(name)), slot
 
     def _part(self, node: Node, name: str) -> Node | None:
         found = self._follow(node.inputs.get(name))
         return found[0] if found else None
 
-    def _value(self, node: Node, *names: str) -> object:
-        """Returns a setting, from the node or from a linked node that only holds a value."""
+    def _value(self, node: Node, *names: str, accept: Accept) -> object:
+        """Returns a setting, from the node or from a linked node that holds a value; notes a computed one."""
         value = next((node.inputs[name] for name in names if name in node.inputs), None)
         for _ in range(MAX_HOPS):
             link = self._follow(value)
             if link is None:
+                if value is not None and not accept(value):
+                    self._note(shorten(f"{names[0]}: {_show(value)}"), "is not what belongs there")
+                    return None
                 return value
-            value = next((link[0].inputs[name] for name in _VALUE_NAMES if name in link[0].inputs), None)
-        raise _endless()
+            origin = link[0]
+            value = _choose_value(origin, names, accept)
+            if value is None:
+                self._note(f"{names[0]}, from node {shorten(origin.kind)}", "what the node gives is not in the file")
+                return None
+        return self._stop()
 
     def _whole(self, node: Node, *names: str) -> int | None:
-        value = self._value(node, *names)
+        value = self._value(node, *names, accept=_can(read_whole))
         return None if value is None else read_whole(value, names[0])
 
     def _number(self, node: Node, *names: str) -> float | None:
-        value = self._value(node, *names)
+        value = self._value(node, *names, accept=_can(read_number))
         return None if value is None else read_number(value, names[0])
 
     def _text(self, node: Node, *names: str) -> str | None:
-        value = self._value(node, *names)
-        if value is not None and not isinstance(value, str):
-            raise MetadataError(f"Its recipe is damaged: {names[0]} is {shorten(value)!r} where a text belongs.")
-        return None if value is None else limit_text(value, names[0])
+        value = self._value(node, *names, accept=_is_text)
+        return None if value is None else self._limit(str(value), names[0])
+
+    def _limit(self, text: str, name: str) -> str:
+        if len(text) > MAX_STRING_CHARS:
+            self._note(shorten(f"{name}: {text}"), f"is longer than {MAX_STRING_CHARS} characters")
+        return clean(text[:MAX_STRING_CHARS])
 
     def _find_text(self, value: object, *, role: str) -> str:
         """Finds the prompt behind a conditioning; `role` is the side to follow where a node passes both through."""
@@ -148,16 +177,38 @@ class _Chain:
             if link is None or link[0].kind == "ConditioningZeroOut":
                 return ""
             node, _slot = link
-            for name in ("text", "text_g", "clip_l", "t5xxl", "prompt"):
-                text = self._text(node, name) if name in node.inputs else None
-                if text is not None:
-                    return text
+            for name in ("text", "text_g", "clip_l", "t5xxl", "prompt", f"text_{role}", f"{role}_prompt", role):
+                if name in node.inputs and (name != role or _is_text(node.inputs[name])):
+                    return self._join_texts(node.inputs[name], node)
             if node.kind == "FluxGuidance":
                 self.distilled_guidance = self._number(node, "guidance")
-            elif node.kind not in ("Reroute", "WanImageToVideo"):
+            elif node.kind not in ("Reroute", "WanImageToVideo") and not _is_sampler(node):
                 self._list_node(node)
             value = _first(node, role, "conditioning", "conditioning_1", "conditioning_to", "")
-        raise _endless()
+        self._stop()
+        return ""
+
+    def _join_texts(self, value: object, node: Node, hops: int = 0) -> str:
+        """Returns a text that is written in the node, or joined from texts of others."""
+        self.joined += 1
+        if hops > MAX_HOPS or self.joined > MAX_JOINED:
+            self._stop()
+            return ""
+        link = self._follow(value)
+        if link is None:
+            if _is_text(value):
+                return self._limit(str(value), "text")
+            self._note(f"Text of node {shorten(node.kind)}: {_show(value)}", "is no text")
+            return ""
+        origin = link[0]
+        if origin.kind == "Reroute":
+            return self._join_texts(_first(origin, ""), origin, hops + 1)
+        texts = find_texts(origin)
+        if texts is None:
+            self._note(f"Text from node {shorten(origin.kind)}", "what the node gives is not in the file")
+            return ""
+        parts = [self._join_texts(part, origin, hops + 1) for part in texts.parts]
+        return self._limit(texts.delimiter.join(filter(None, parts)), "text")
 
     def _find_model(self, value: object) -> str | None:
         for _ in range(MAX_HOPS):
@@ -165,21 +216,37 @@ class _Chain:
             if link is None:
                 return None
             node, _slot = link
-            for name in ("ckpt_name", "unet_name", "model_name"):
+            own = list_loras(node)
+            self.loras += own
+            for name in _MODEL_NAMES:
                 if name in node.inputs:
+                    self._read_stack(node)
                     return self._text(node, name)
-            if "lora_name" in node.inputs:
-                self.loras.append(self._read_lora(node))
+            if own:
+                self._read_stack(node)
             elif node.kind in ("ModelSamplingSD3", "ModelSamplingAuraFlow"):
                 self.flow_shift = self._number(node, "shift")
             elif node.kind != "Reroute":
                 self._list_node(node)
             value = _first(node, "model", "", "model1")
-        raise _endless()
+        return self._stop()
 
-    def _read_lora(self, node: Node) -> FoundLora:
-        name = shorten(self._text(node, "lora_name") or "")
-        return FoundLora(name, self._number(node, "strength_model"), self._number(node, "strength_clip"))
+    def _read_stack(self, node: Node) -> None:
+        """Reads the LoRAs of a stack that a loader takes."""
+        value = _first(node, "lora_stack")
+        for _ in range(MAX_HOPS):
+            link = self._follow(value)
+            if link is None:
+                return None
+            self.loras += list_loras(link[0])
+            value = _first(link[0], "lora_stack")
+        return self._stop()
+
+    def _stop(self) -> None:
+        self._note("A link", f"runs in a circle, or over more than {MAX_HOPS} nodes")
+
+    def _note(self, what: str, why: str) -> None:
+        self.unusable.append(Unusable(what, why))
 
     def find_latent(self, value: object) -> Node | None:
         """Finds the node that sets the size: an empty latent, or one that prepares a video."""
@@ -188,7 +255,7 @@ class _Chain:
             if link is None:
                 return None
             node, _slot = link
-            if node.kind.startswith("Empty"):
+            if node.kind.startswith("Empty") or "empty_latent_width" in node.inputs:
                 return node
             if "width" in node.inputs and "height" in node.inputs and "length" in node.inputs:
                 self._list_picture(node, "start_image", "image")
@@ -197,7 +264,7 @@ class _Chain:
                 self._list_picture(node, "pixels")
                 return None
             value = _first(node, "samples", "latent", "latent_image", "latent_1", "")
-        raise _endless()
+        return self._stop()
 
     def _list_picture(self, node: Node, *names: str) -> None:
         if any(name in node.inputs for name in names):
@@ -221,5 +288,35 @@ def _first(node: Node, *names: str) -> object:
     return next((node.inputs[name] for name in names if name in node.inputs), None)
 
 
-def _endless() -> MetadataError:
-    return MetadataError(f"Its ComfyUI graph is damaged: it runs in a circle, or over more than {MAX_HOPS} nodes.")
+def _choose_value(node: Node, names: tuple[str, ...], accept: Accept) -> object:
+    """Returns what a node that holds or passes on a value gives, perhaps a link; None for one that computes it."""
+    if _COMPUTING.search(node.kind):
+        return None
+    for name in (*names, *_VALUE_NAMES, *(_SEEDS if names[0] in _SEEDS else ())):
+        value = node.inputs.get(name)
+        if value is not None and (is_link(value) or accept(value)):
+            return value
+    only = next(iter(node.inputs.values())) if len(node.inputs) == 1 else None
+    return only if is_link(only) or accept(only) else None
+
+
+def _can(read: Callable[[object, str], object]) -> Accept:
+    """Returns whether a value can be read so."""
+
+    def accept(value: object) -> bool:
+        try:
+            read(value, "")
+        except MetadataError:
+            return False
+        return True
+
+    return accept
+
+
+def _is_sampler(node: Node) -> bool:
+    """Tells whether a node samples, whoever made it: it has steps, guidance, a sampler and a seed."""
+    return node.inputs.keys() >= _SAMPLER_INPUTS and bool(node.inputs.keys() & {*_SEEDS})
+
+
+def _show(value: object) -> str:
+    return shorten(value) if isinstance(value, str | int | float) else "…"

@@ -1,11 +1,16 @@
 """Reads the texts in picture and video files, within limits and without decoding a single pixel.
 
-Sources are PNG text chunks, the EXIF block of JPEG and WebP, GIF comments, and the comment tag of MP4. Only texts that
-may be recipes are read; lengths are checked before anything is copied or decompressed.
+Sources are PNG text chunks, the EXIF and XMP blocks of JPEG and WebP, AVIF's EXIF and XMP, GIF comments, the comment
+tag of MP4, and files of text: A1111's `.txt` beside a picture, ComfyUI's `.json`. Only texts that may be recipes are
+read; lengths are checked before anything is copied or decompressed. A broken text never hides another one.
 """
 
+import codecs
+import io
 import zlib
 from collections.abc import Callable, Iterator
+
+from PIL import Image
 
 from studio.library.foreign.bounded import MAX_TEXT_BYTES
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
@@ -26,22 +31,69 @@ KEYWORDS = frozenset(
         "prompt",
         "workflow",
         "comment",
+        "software",
+        "xml:com.adobe.xmp",
     )
 )
+TEXT = "text"  # the keyword of a file that is nothing but text
+XMP = "xml:com.adobe.xmp"
+XMP_HEAD = b"http://ns.adobe.com/xap/1.0/\0"
 GIF_COMMENT, GIF_EXTENSION, GIF_IMAGE, GIF_END = 0xFE, 0x21, 0x2C, 0x3B
 
 
-def read_texts(content: bytes) -> dict[str, str]:
-    """Returns texts by keyword; raises MetadataError for another kind of file or a damaged one."""
+class Texts(dict[str, str]):
+    """A file's texts by keyword; `broken` are those that cannot be read, with the reason."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: dict[str, MetadataError] = {}
+
+
+Parts = Iterator[tuple[str, str | MetadataError]]
+
+
+def read_texts(content: bytes) -> Texts:
+    """Returns texts by keyword; raises MetadataError for another kind of file, or one of which none can be read."""
     if len(content) > MAX_BYTES:
         raise MetadataTooLargeError(f"It has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES // 1_000_000} are read.")
     for is_kind, read in _KINDS:
         if is_kind(content):
-            texts: dict[str, str] = {}
-            for keyword, text in read(content):
+            return _collect(read(content))
+    text = _decode_file(content)
+    if text is not None:
+        texts = Texts()
+        texts[TEXT] = text
+        return texts
+    raise MetadataError(
+        "It is not a PNG, JPEG, WebP, AVIF, GIF or MP4 file.", advice="Choose a picture, a video or a text."
+    )
+
+
+def _collect(parts: Parts) -> Texts:
+    texts = Texts()
+    try:
+        for keyword, text in parts:
+            if isinstance(text, MetadataError):
+                texts.broken.setdefault(keyword, text)
+            else:
                 texts.setdefault(keyword, text)
-            return texts
-    raise MetadataError("It is not a PNG, JPEG, WebP, GIF or MP4 file.", advice="Choose a picture or a video.")
+    except MetadataError as error:
+        texts.broken.setdefault("", error)
+    if texts.broken and not texts:
+        raise next(iter(texts.broken.values()))
+    return texts
+
+
+def _decode_file(content: bytes) -> str | None:
+    """Decodes a file of text; None for anything else."""
+    if len(content) > MAX_TEXT_BYTES or not content.strip():
+        return None
+    encoding = "utf-16" if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return text if all(letter.isprintable() or letter in "\r\n\t" for letter in text[:2000]) else None
 
 
 def _damaged() -> MetadataError:
@@ -56,7 +108,7 @@ def _too_long(length: int) -> MetadataTooLargeError:
     )
 
 
-def _read_png(content: bytes) -> Iterator[tuple[str, str]]:
+def _read_png(content: bytes) -> Parts:
     place = 8
     seen: set[str] = set()  # only the first text of a keyword counts: thousands of compressed ones would take minutes
     for _ in range(MAX_PARTS):
@@ -72,9 +124,12 @@ def _read_png(content: bytes) -> Iterator[tuple[str, str]]:
             if keyword in KEYWORDS and keyword not in seen:
                 seen.add(keyword)
                 body = content[place + 8 + len(name) + 1 : end - 4]
-                if zlib.crc32(content[place + 4 : end - 4]) != int.from_bytes(content[end - 4 : end]):
-                    raise _damaged()
-                yield keyword, _decode_png_text(kind, body)
+                try:
+                    if zlib.crc32(content[place + 4 : end - 4]) != int.from_bytes(content[end - 4 : end]):
+                        raise _damaged()
+                    yield keyword, _decode_png_text(kind, body)
+                except MetadataError as error:
+                    yield keyword, error
         place = end
     raise _damaged()
 
@@ -101,7 +156,7 @@ def _decode_png_text(kind: bytes, body: bytes) -> str:
     return decode_text(body)
 
 
-def _read_jpeg(content: bytes) -> Iterator[tuple[str, str]]:
+def _read_jpeg(content: bytes) -> Parts:
     place = 2
     for _ in range(MAX_PARTS):
         if content[place : place + 1] != b"\xff":
@@ -118,13 +173,15 @@ def _read_jpeg(content: bytes) -> Iterator[tuple[str, str]]:
             raise _damaged()
         if marker == b"\xe1" and body.startswith(b"Exif\0\0"):
             yield from read_exif(body).items()
+        elif marker == b"\xe1" and body.startswith(XMP_HEAD):
+            yield XMP, decode_text(body.removeprefix(XMP_HEAD))
         elif marker == b"\xfe":
             yield "comment", decode_text(body)
         place += 2 + length
     raise _damaged()
 
 
-def _read_webp(content: bytes) -> Iterator[tuple[str, str]]:
+def _read_webp(content: bytes) -> Parts:
     place = 12
     for _ in range(MAX_PARTS):
         if place + 8 > len(content):
@@ -136,11 +193,27 @@ def _read_webp(content: bytes) -> Iterator[tuple[str, str]]:
             if length > MAX_TEXT_BYTES:
                 raise _too_long(length)
             yield from read_exif(content[place + 8 : place + 8 + length]).items()
+        elif content[place : place + 4] == b"XMP " and length <= MAX_TEXT_BYTES:
+            yield XMP, decode_text(content[place + 8 : place + 8 + length])
         place += 8 + length + length % 2
     raise _damaged()
 
 
-def _read_gif(content: bytes) -> Iterator[tuple[str, str]]:
+def _read_avif(content: bytes) -> Parts:
+    """Reads what Pillow finds in the file's header: its boxes lead to the blocks over several tables."""
+    try:
+        with Image.open(io.BytesIO(content), formats=["AVIF"]) as picture:
+            exif, xmp = picture.info.get("exif", b""), picture.info.get("xmp", b"")
+    except Exception as error:  # a decoder's own errors, as for any damaged picture
+        raise _damaged() from error
+    if len(exif) > MAX_TEXT_BYTES or len(xmp) > MAX_TEXT_BYTES:
+        raise _too_long(max(len(exif), len(xmp)))
+    yield from read_exif(exif).items()
+    if xmp:
+        yield XMP, decode_text(xmp)
+
+
+def _read_gif(content: bytes) -> Parts:
     """Reads only the first comment: recipes are before the image data."""
     place = 13 + _size_of_palette(content[10:11])
     for _ in range(MAX_PARTS):
@@ -182,7 +255,7 @@ def _join_blocks(content: bytes, place: int, *, is_kept: bool) -> tuple[bytes, i
     raise _damaged()
 
 
-def _read_mp4(content: bytes) -> Iterator[tuple[str, str]]:
+def _read_mp4(content: bytes) -> Parts:
     """Follows the path moov / udta / meta / ilst / (c)cmt / data, where ffmpeg and most others put the comment."""
     path = (b"moov", b"udta", b"meta", b"ilst", b"\xa9cmt", b"data")
     start, end = 0, len(content)
@@ -231,14 +304,19 @@ def _is_gif(content: bytes) -> bool:
     return content.startswith((b"GIF87a", b"GIF89a"))
 
 
+def _is_avif(content: bytes) -> bool:
+    return content[4:12] in (b"ftypavif", b"ftypavis")
+
+
 def _is_mp4(content: bytes) -> bool:
     return content[4:8] == b"ftyp"
 
 
-_KINDS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], Iterator[tuple[str, str]]]], ...] = (
+_KINDS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], Parts]], ...] = (
     (_is_png, _read_png),
     (_is_jpeg, _read_jpeg),
     (_is_webp, _read_webp),
     (_is_gif, _read_gif),
+    (_is_avif, _read_avif),
     (_is_mp4, _read_mp4),
 )

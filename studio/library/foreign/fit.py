@@ -109,9 +109,11 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
     if shape is not None and shape not in map(str, model.shapes):
         try:
             width, height, frames = _sides(Shape.parse(shape))
-        except ValueError as error:
-            raise MetadataError(f"Its recipe is damaged: {shorten(shape)!r} is no shape.") from error
-        shape = _choose_shape(Found(source="", width=width, height=height, frames=frames), model, remarks)
+        except ValueError:
+            remarks.drop(f"Size: {shorten(shape)}", "is no size")
+            shape = None
+        else:
+            shape = _choose_shape(Found(source="", width=width, height=height, frames=frames), model, remarks)
     images = tuple(image for image in recipe.images[:MAX_IMAGES] if is_input(image))
     if len(images) < len(recipe.images):
         remarks.drop("Input pictures", f"{len(recipe.images) - len(images)} of {len(recipe.images)} not in this studio")
@@ -159,7 +161,8 @@ def _choose_shape(found: Found, model: Model, remarks: _Remarks) -> str | None:
     if not found.width or not found.height:
         return None
     if found.width < 0 or found.height < 0:
-        raise MetadataError(f"Its recipe is damaged: {shorten(found.width)} x {shorten(found.height)} is no size.")
+        remarks.drop(f"Size: {shorten(f'{found.width} x {found.height}')}", "is no size")
+        return None
     width, height = min(found.width, 10**6), min(found.height, 10**6)
     frames = found.frames or (model.default_shape.frames if model.is_video else 1)
     shape = model.find_nearest_shape(width, height, frames)
@@ -185,8 +188,12 @@ def _write_prompt(found: Found, remarks: _Remarks) -> str:
 
 def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, remarks: _Remarks) -> tuple[Lora, ...]:
     """Chooses the LoRAs that exist here and fit the model, each once, with the file's weight."""
-    # A program may list a LoRA twice, as tag and as setting; ours may name it for each expert.
-    known = {(lora.name, lora.expert): lora for lora in wanted}
+    # A program may list a LoRA twice, as tag and as setting; ours may name it once for each expert.
+    known: dict[tuple[str, str | None], FoundLora] = {}
+    for lora in wanted:
+        key = (lora.name, lora.expert)
+        if key not in known or known[key].weight is None:
+            known[key] = lora
     files, chosen = catalog.find_loras() if known else (), dict[tuple[str, str | None], Lora]()
     for lora in list(known.values())[:MAX_LOOKED_FOR]:
         file = find_lora(lora.name, files, model)
@@ -205,6 +212,8 @@ def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, r
             remarks.drop(what, f"at most {MAX_LORAS} are used at a time")
         elif (file.ref, expert) not in chosen:
             chosen[file.ref, expert] = Lora(ref=file.ref, scale=scale, expert=expert)
+            if lora.weight is None:
+                remarks.notes.append(f"The file does not say how strongly {what} applies: 1 is used.")
             if lora.expert != expert:
                 remarks.notes.append(f"{what} is applied as a whole: {model.title} has no experts.")
             if lora.text_weight not in (None, scale):

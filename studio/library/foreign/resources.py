@@ -79,4 +79,4 @@ def _add_resource(entry: Fields, found: Resources) -> None:
     elif kind in ("embed", "embedding", "textualinversion"):
         found.drop_embedding(name)
     else:
-        found.unusable.append(Unusable(f"{kind.capitalize()} {shorten(name)}", NO_COUNTERPART))
+        found.unusable.append(Unusable(f"Resource {shorten(name)} ({shorten(kind)})", NO_COUNTERPART))

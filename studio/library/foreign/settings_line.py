@@ -17,6 +17,7 @@ from studio.library.foreign.errors import MetadataError
 MAX_SETTINGS = 300
 ENOUGH = 3  # known names that make a line one of settings
 MAX_LINES = 2000  # looked at from the end
+MAX_VALUE_LINES = 50  # of one value in quotes
 
 KNOWN = frozenset(
     (
@@ -29,7 +30,8 @@ KNOWN = frozenset(
 _NAME = re.compile(r"[ \t]*([A-Za-z][\w \-/.]{0,60}):[ \t]*")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"(?=[ \t]*(?:,|\n|\Z))', re.DOTALL)
 _LINE = re.compile(r"[^,\n]*")
-_INLINE = re.compile(r"(?<=[\s,.])(?:%s): " % "|".join(sorted(map(re.escape, KNOWN), key=len, reverse=True)))
+_NAMES = "|".join(sorted(map(re.escape, KNOWN), key=len, reverse=True))
+_INLINE = re.compile(rf"(?<=[\s,.])(?:{_NAMES}): ")
 _STEPS = re.compile(r"Steps: *\d")
 _JSON = json.JSONDecoder()
 
@@ -51,13 +53,13 @@ def find_settings(text: str) -> Settings | None:
         if not _begins_with_name(lines[number]):
             continue
         first = _find_first(lines, number)
-        values = _read(text, starts[first])
+        values, _ = _read(text, starts[first])
         if len(values.keys() & KNOWN) >= ENOUGH or _STEPS.match(lines[first]):
-            return Settings(values, text[: starts[first]])
+            return _find_around(text, lines, starts, first) or Settings(values, text[: starts[first]])
     for number in reversed(range(max(0, len(lines) - MAX_LINES), len(lines))):
         for place in _INLINE.finditer(lines[number]):
             start = starts[number] + place.start()
-            values = _read(text, start)
+            values, _ = _read(text, start)
             if len(values.keys() & KNOWN) >= ENOUGH:
                 return Settings(values, text[:start])
             break  # what is behind a later name is less
@@ -72,22 +74,32 @@ def _begins_with_name(line: str) -> bool:
     if name[1] in KNOWN:
         return True
     parts = line.split(", ")
-    return name[1] != "Negative prompt" and all(map(_NAME.match, parts)) and len(_read(line, 0).keys() & KNOWN) >= 2
+    return name[1] != "Negative prompt" and all(map(_NAME.match, parts)) and len(_read(line, 0)[0].keys() & KNOWN) >= 2
 
 
 def _find_first(lines: list[str], last: int) -> int:
     """Returns the line that the settings begin with, when they are wrapped over several lines."""
-    first, names = last, set(_read(lines[last], 0))
+    first, names = last, set(_read(lines[last], 0)[0])
     while first and _begins_with_name(lines[first - 1]):
-        above = set(_read(lines[first - 1], 0))
+        above = set(_read(lines[first - 1], 0)[0])
         if len(above & KNOWN) < 2 or above & names:
             break
         first, names = first - 1, names | above
     return first
 
 
-def _read(text: str, start: int) -> dict[str, str]:
-    """Reads settings from `start` on, up to a line that begins with no known name."""
+def _find_around(text: str, lines: list[str], starts: list[int], first: int) -> Settings | None:
+    """Returns settings that begin above and reach here: then this line stood within a value of several lines."""
+    for number in range(first - 1, max(-1, first - MAX_VALUE_LINES), -1):
+        if lines[number].count('"') % 2 and _begins_with_name(lines[number]):
+            values, end = _read(text, starts[number])
+            if end > starts[first] and len(values.keys() & KNOWN) >= ENOUGH:
+                return Settings(values, text[: starts[number]])
+    return None
+
+
+def _read(text: str, start: int) -> tuple[dict[str, str], int]:
+    """Reads settings from `start` on, up to a line that begins with no known name; returns them and their end."""
     values: dict[str, str] = {}
     last = ""
     place = start
@@ -96,7 +108,7 @@ def _read(text: str, start: int) -> dict[str, str]:
         if name is None:
             rest = _LINE.match(text, place)
             assert rest is not None, "it matches nothing too"
-            if last and rest[0].strip():
+            if last not in KNOWN and last and rest[0].strip():
                 values[last] = f"{values[last]}, {rest[0].strip()}"  # a comma within a value that has no quotes
             place = rest.end()
         else:
@@ -108,7 +120,7 @@ def _read(text: str, start: int) -> dict[str, str]:
         if text[place : place + 1] == "\n" and not _goes_on(text, place + 1):
             break
         place += 1
-    return values
+    return values, place
 
 
 def _goes_on(text: str, place: int) -> bool:

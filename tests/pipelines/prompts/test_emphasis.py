@@ -31,12 +31,13 @@ def read(prompt: str) -> list[tuple[str, float]]:
             "a (((house:1.3)) [on] a (hill:0.5), sun, (((sky)))).",
             [
                 *(("a ", 1), ("house", 1.573), (" ", 1.1), ("on", 1), (" a ", 1.1), ("hill", 0.55)),
-                *((", sun, ", 1.1), ("sky", 1.4641), (".", 1.1)),
-            ][:-1]
-            + [(".", 1)],
+                *((", sun, ", 1.1), ("sky", 1.4641), (".", 1)),
+            ],
         ),
         ("a BREAK (b BREAK c:1.5)", [("a", 1), ("BREAK", 1), ("b", 1.5), ("BREAK", 1), ("c", 1.5)]),
         ("BREAKFAST", [("BREAKFAST", 1)]),
+        ("(" * 1000 + "a" + ")" * 1000, [("a", 100)]),
+        ("((a:9999):0)", [("a", 0)]),
     ],
 )
 def test_each_piece_has_its_weight(prompt: str, parts: list[tuple[str, float]]) -> None:

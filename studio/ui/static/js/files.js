@@ -2,6 +2,7 @@
 
 import { find } from "./core/dom.js";
 import { isShown, showView } from "./core/views.js";
+import { offerText } from "./create/recipes.js";
 import { take } from "./create/taken.js";
 import { importFiles, isPreset } from "./presets/presets.js";
 
@@ -11,7 +12,10 @@ export function mountFiles() {
   mountDrop();
   document.addEventListener("paste", (event) => {
     const pictures = [...event.clipboardData.files].filter((one) => one.type.startsWith("image/"));
-    if (!pictures.length) return; // text goes where it is pasted
+    if (!pictures.length) {
+      if (event.target === find("lu-prompt")) offerText(event.clipboardData.getData("text/plain"));
+      return; // text goes where it is pasted
+    }
     event.preventDefault();
     take(pictures);
   });

@@ -75,6 +75,17 @@ def test_the_chosen_model_stays_where_the_files_is_not_known(client: TestClient)
     assert (error.status_code, list(error.json()["error"]["fields"])) == (422, ["model"])
 
 
+def test_a_text_is_read_as_a_file_or_as_it_is(client: TestClient) -> None:
+    for body in (
+        {"files": {"file": ("boat.txt", TEXT.encode(), "text/plain")}},
+        {"content": TEXT.encode(), "headers": {"Content-Type": "text/plain; charset=utf-8"}},
+    ):
+        found = client.post(URL, **body).json()
+        assert (found["source"], found["recipe"]["prompt"], found["recipe"]["seed"]) == ("A1111", "a red boat", 4)
+    answer = client.post(URL, content=b"only words", headers={"Content-Type": "text/plain"})
+    assert (answer.status_code, answer.json()["recipe"]) == (200, None)
+
+
 def test_a_plain_picture_carries_none(client: TestClient, encode_picture: Callable[..., bytes]) -> None:
     answer = client.post(URL, files={"file": encode_picture(kind="WEBP")})
     assert (answer.status_code, answer.json()) == (
@@ -86,11 +97,11 @@ def test_a_plain_picture_carries_none(client: TestClient, encode_picture: Callab
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        ({"files": {"file": b"hello"}}, "It is not a PNG, JPEG, WebP, GIF or MP4 file."),
+        ({"files": {"file": b"hello\0"}}, "It is not a PNG, JPEG, WebP, AVIF, GIF or MP4 file."),
         ({"files": {"picture": b"hello"}}, "The form has no file in its field `file`."),
-        ({"content": b"x", "headers": {"Content-Type": "text/plain"}}, "A body of type text/plain is no picture or vi"),
+        ({"content": b"x", "headers": {"Content-Type": "text/html"}}, "A body of type text/html is no picture, video"),
         ({"files": {"file": write_png(lumesh="{")}}, "Its recipe is damaged: it is not complete JSON."),
-        ({"files": {"file": write_png(lumesh='{"model": "x", "prompt": "y", "steps": "z"}')}}, "Its recipe is damaged"),
+        ({"files": {"file": write_png(lumesh='{"model": "x", "steps": "z"}')}}, "Its recipe is damaged"),
         ({"files": {"file": write_png(prompt='{"1": {"class_type": "Note"}}')}}, "Its ComfyUI graph has no sampler"),
     ],
 )
@@ -122,4 +133,6 @@ def test_another_sites_page_reads_nothing(client: TestClient) -> None:
 
 def test_the_route_is_described(client: TestClient) -> None:
     route = client.get("/api/openapi.json").json()["paths"][URL]["post"]
-    assert set(route["requestBody"]["content"]) == {"multipart/form-data", "image/*", "video/mp4"}
+    assert set(route["requestBody"]["content"]) == {
+        *("multipart/form-data", "image/*", "video/mp4", "text/plain", "application/json"),
+    }

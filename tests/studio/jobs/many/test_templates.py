@@ -47,6 +47,10 @@ def read(prompt: str) -> Template:
             '{"scene": "{sea|land}", "props": {"boats": 2}}',
             ['{"scene": "sea", "props": {"boats": 2}}', '{"scene": "land", "props": {"boats": 2}}'],
         ),
+        ('{"lens": "35mm|50mm"}', ['{"lens": "35mm|50mm"}']),
+        ('{"a": {"b": ["c|d"]}, "e": "f|g"}', ['{"a": {"b": ["c|d"]}, "e": "f|g"}']),
+        ('A {red|blue} {"lens": "35|50"}', ['A red {"lens": "35|50"}', 'A blue {"lens": "35|50"}']),
+        ('{"a": "{x|y}|z"}', ['{"a": "x|z"}', '{"a": "y|z"}']),
         ("snake_case and __ alone", ["snake_case and __ alone"]),
     ],
 )

@@ -88,10 +88,10 @@ def test_a_video_without_a_recipe_has_none(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"hello", b"%PDF-1.7", b"\x89PNG", b"RIFF\0\0\0\0WAVE", b"PK\3\4" + bytes(99)]
+    "content", [b"", b"hello\0", b"%PDF-1.7\xff", b"\x89PNG", b"RIFF\0\0\0\0WAVE", b"PK\3\4" + bytes(99)]
 )
 def test_other_files_are_told(content: bytes) -> None:
-    with pytest.raises(MetadataError, match="not a PNG, JPEG, WebP, GIF or MP4 file"):
+    with pytest.raises(MetadataError, match="not a PNG, JPEG, WebP, AVIF, GIF or MP4 file"):
         read_texts(content)
 
 
@@ -122,9 +122,20 @@ def test_huge_texts_and_files_are_told(write_png: Write) -> None:
 
 def test_a_changed_or_cut_chunk_is_told(write_png: Write) -> None:
     content = write_png(parameters=TEXT)
-    for broken in (content.replace(b"Seed: 4", b"Seed: 5"), content[:-20], content[:50]):
+    for broken in (content.replace(b"Seed: 4", b"Seed: 5"), content[:50]):
         with pytest.raises(MetadataError, match="This file is damaged"):
             read_texts(broken)
+
+
+def test_a_broken_text_never_hides_a_good_one(read: Read, write_png: Write) -> None:
+    content = write_png(parameters=TEXT, prompt="{}", comment=TEXT.replace("boat", "cat"))
+    changed = content.replace(b"Seed: 4", b"Seed: 5", 1)  # the first one's check sum is wrong now
+    found = read(changed)
+    assert found.recipe.seed == 4
+    assert [one.what for one in found.unusable] == ["The text 'parameters' in the file"]
+    cut = read(content[:-20])
+    assert cut.recipe.seed == 4
+    assert [one.what for one in cut.unusable] == ["The rest of the file"]
 
 
 def test_endless_rows_of_chunks_are_told(write_chunk: Write, monkeypatch: pytest.MonkeyPatch) -> None:

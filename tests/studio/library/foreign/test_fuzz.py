@@ -97,7 +97,7 @@ def check(texts: dict[str, str]) -> None:
         check_error(error)
         return
     if found is not None:
-        check_fit(found)
+        check_fit(found[0])
 
 
 def check_error(error: MetadataError) -> None:

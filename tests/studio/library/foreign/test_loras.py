@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from pipelines.recipe import MAX_LORAS, Lora, Recipe
-from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import ReadRecipe
 
 Read = Callable[..., ReadRecipe]
@@ -128,14 +127,16 @@ def test_each_programs_own_list_is_read(read: Read, write_png: Write, texts: dic
 
 
 @pytest.mark.parametrize("weight", ["much", [1], {}, True])
-def test_a_weight_that_is_none_is_damage(read: Read, write_png: Write, weight: Any) -> None:
+def test_a_weight_that_is_none_is_listed(read: Read, write_png: Write, weight: Any) -> None:
     for texts in (
         {"parameters": json.dumps(FOOOCUS | {"loras": [["pixel", weight]]})},
         {"invokeai_metadata": json.dumps(INVOKE | {"loras": [{"model": {"name": "pixel"}, "weight": weight}]})},
         {"parameters": json.dumps({"sui_image_params": SWARM | {"loraweights": [weight]}})},
     ):
-        with pytest.raises(MetadataError):
-            read(write_png(**texts), loras=("pixel",))
+        found = read(write_png(**texts), loras=("pixel",))
+        assert list_loras(found) == [("pixel", 1)]
+        assert any("is no number" in one.why for one in found.unusable)
+        assert any("how strongly LoRA pixel applies" in note for note in found.notes)
 
 
 def test_our_own_files_bring_theirs(read: Read, write_png: Write) -> None:

@@ -111,7 +111,7 @@ def test_a_title_without_plain_letters_still_names_a_file() -> None:
         ({"recipe": {**RECIPE, "steps": 10**9}}, "recipe.steps"),
         ({"recipe": {**RECIPE, "guidance_scale": float("nan")}}, "recipe.guidance_scale"),
         ({"recipe": {**RECIPE, "prompt": " \u200b\u202e "}}, "recipe.prompt"),
-        ({"recipe": {**RECIPE, "prompt": "x" * 2001}}, "recipe.prompt"),
+        ({"recipe": {**RECIPE, "prompt": "x" * 32_001}}, "recipe.prompt"),
         ({"recipe": None}, "recipe"),
         ({"title": ["Boat"]}, "title"),
         ({"title": ""}, "title"),

@@ -144,6 +144,7 @@ export const submitJob = (recipe, preset = null) => call("POST", JOBS + ofPreset
 export const submitJobs = (sweep, preset = null) => call("POST", `${JOBS}/many${ofPreset(preset)}`, sweep);
 const ofPreset = (preset) => (preset ? `?preset=${encodeURIComponent(preset)}` : "");
 export const countSweep = (sweep) => call("POST", "api/v1/expand", sweep);
+export const readPrompt = (question) => call("POST", "api/v1/prompts/read", question);
 export const countGrid = (grid) => call("POST", "api/v1/grids/expand", grid);
 export const submitGrid = (grid) => call("POST", "api/v1/grids", grid);
 export const estimateJob = (recipe) => call("POST", "api/v1/estimate", recipe);

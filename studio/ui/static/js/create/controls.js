@@ -8,13 +8,13 @@ import { t } from "../core/text.js";
 import { drawExamples } from "./examples.js";
 import { countInputs, drawInputs, mountInputs } from "./inputs.js";
 import { drawLoras, loadLoras, lorasFor, mountLoras } from "./loras.js";
+import { drawReading } from "./reading.js";
 import { drawSizes, mountSizes } from "./sizes.js";
 import { styledNegative, styledPrompt, styleOf, stylesFor } from "./styles.js";
 import { drawSweep, isSweep, mountSweep } from "./sweep.js";
 
 const KEY = "lumesh.draft";
 const MAX_SEED = 2 ** 32 - 1;
-const COUNT_FROM = 1600; // of 2000 characters: only then is the number of use
 const BATCHES = [1, 2, 4, 8];
 // The last four only where the model has them.
 const NUMBERS = ["steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps", "strength"];
@@ -193,6 +193,8 @@ export function drawControls() {
   drawSizes(model, draft.shape, draft.images);
   drawValues(model);
   drawSweep(readSweep(), draft);
+  const { prompt, negative_prompt } = readRecipe();
+  drawReading({ model: model.id, prompt, negative_prompt: negative_prompt ?? model.defaults.negative_prompt });
 }
 
 const defaultsOf = (model) => {
@@ -264,8 +266,6 @@ function drawStyle() {
 function drawValues(model) {
   put(find("lu-prompt"), draft.prompt);
   put(find("lu-negative"), draft.negative_prompt ?? model.defaults.negative_prompt);
-  const length = draft.prompt.length;
-  setText(find("lu-prompt-count"), length >= COUNT_FROM ? `${length} / 2000` : "");
   drawStyle();
   find("lu-model").value = draft.model;
   find("lu-scheduler").value = draft.scheduler;

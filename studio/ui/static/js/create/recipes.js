@@ -14,6 +14,8 @@ import { useGrid } from "./griddialog.js";
 import { MAX_BYTES, addFiles, takesPictures } from "./inputs.js";
 
 const SLOW_MS = 600;
+// Two settings of A1111's kind, or a graph or recipe as JSON; the server knows for certain.
+const SETTINGS = /\b(Steps|Sampler|CFG scale|Seed|Size): [^]*\b(Steps|Sampler|CFG scale|Seed|Size|Model): |^\s*\{[^]*"(class_type|sui_image_params|seed|nodes)"/;
 const PICTURES = ["image/png", "image/jpeg", "image/webp"];
 
 export function mountRecipes() {
@@ -37,6 +39,13 @@ export function closeRecipe() {
   panel.hidden = true;
   panel.replaceChildren();
   if (hadFocus) find("lu-recipe-choose").focus({ preventScroll: true });
+}
+
+/** Text with settings in it, as sites show it beside a picture, is offered as the recipe that it is. */
+export function offerText(text) {
+  if (!SETTINGS.test(text)) return;
+  const file = new File([text], t("recipe.pasted"), { type: "text/plain" });
+  offerRecipe(file, { isWanted: false }).catch(reportError);
 }
 
 /** True when the panel opened. Without a recipe it opens only for those who asked for one (`isWanted`). */

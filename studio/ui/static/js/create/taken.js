@@ -9,7 +9,7 @@ let turn = Promise.resolve(); // one after the other, or pictures would change t
 /** Resolves when every file that came so far is a recipe on offer or an input picture on its way. */
 export const filesTaken = () => turn;
 
-/** Several files can only be input pictures, a film can only be a recipe. */
+/** Several files can only be input pictures, a film or a text can only be a recipe. */
 export function take(files) {
   const [file, ...others] = files;
   turn = turn
@@ -19,4 +19,4 @@ export function take(files) {
     .catch(reportError);
 }
 
-const isFilm = (file) => file.type.startsWith("video/") || file.type === "image/gif";
+const isFilm = (file) => file.type.startsWith("video/") || file.type.startsWith("text/") || file.type === "image/gif";

@@ -1,0 +1,65 @@
+"""Says what a model reads of a prompt, while somebody still writes it: nothing is queued or stored.
+
+Not here: the counting (pipelines/prompts/reading.py), prompts that stand for many (sweeps.py).
+"""
+
+import contextlib
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipelines.errors import ModelError, RecipeError
+from pipelines.prompts.reading import list_notes, read_prompt
+from pipelines.recipe import MAX_PROMPT_CHARS, Recipe, take_lora_tags
+from studio import asking
+from studio.api.answers import jobs as jobs_answers
+from studio.api.visitor import Visitor
+from studio.jobs.many.sweep import SHOWN_PROMPTS, Sweep
+from studio.visit import Visit
+
+router = APIRouter(tags=["jobs"])
+
+
+class Question(BaseModel):
+    """Prompts for a model; with `has_choices` the longest of the first that `{a|b}` stands for is counted."""
+
+    model_config = ConfigDict(extra="forbid")
+    model: str | None = Field(default=None, max_length=200)
+    prompt: str = Field(max_length=MAX_PROMPT_CHARS)
+    negative_prompt: str = Field(default="", max_length=MAX_PROMPT_CHARS)
+    has_choices: bool = False
+
+
+@router.post("/prompts/read", response_model=jobs_answers.PromptReading)
+def read_prompts(question: Question, visit: Visitor) -> dict[str, Any]:
+    """Counts the word pieces of a prompt as the model's text encoder does, and names the words that it does not read.
+
+    `count` pieces, of which `limit` are read at most; `room` is what they fill now: SDXL reads long prompts in chunks.
+    `unread` are the words cut off. Null where the model's tokenizer is not on this machine. `notes` say the same as
+    sentences, and what becomes of weights and LoRA tags.
+    """
+    try:
+        model = visit.studio.catalog.get(question.model) if question.model else visit.studio.catalog.default
+    except ModelError as error:
+        raise RecipeError({"model": str(error)}) from error
+    recipe = Recipe(model=model.id, prompt=question.prompt, negative_prompt=question.negative_prompt)
+    if question.has_choices:
+        recipe = recipe.model_copy(update={"prompt": _choose_longest(visit, recipe)})
+    recipe, notes = take_lora_tags(recipe, visit.studio.catalog)
+    prompts = recipe.prompt, recipe.negative_prompt or ""
+    readings = [read_prompt(model, text) for text in prompts]
+    return {
+        **{
+            name: reading and reading.to_json()
+            for name, reading in zip(("prompt", "negative_prompt"), readings, strict=True)
+        },
+        "notes": [*notes, *list_notes(model, *prompts)],
+    }
+
+
+def _choose_longest(visit: Visit, recipe: Recipe) -> str:
+    with contextlib.suppress(RecipeError):  # said where its jobs are counted
+        template = asking.expand_sweep(visit, Sweep(recipe=recipe)).template
+        return max(template.list_prompts(SHOWN_PROMPTS), key=len)
+    return recipe.prompt

@@ -1,0 +1,50 @@
+// What the chosen model reads of the prompts, counted by the server while somebody types: word pieces, and words cut off.
+// Not here: the prompt itself (controls.js), the counting (pipelines/prompts/reading.py).
+
+import { readPrompt } from "../core/api.js";
+import { el, find, keyed, setText } from "../core/dom.js";
+import { t } from "../core/text.js";
+import { said } from "../core/translate_server.js";
+
+const ASK_AFTER_MS = 300; // of quiet: not at every letter
+const NOTHING = { prompt: null, negative_prompt: null, notes: [] };
+
+let asked = "";
+let timer = 0;
+let answer = NOTHING;
+
+/** Of a recipe as it would be sent; an older answer stays until the new one is there. */
+export function drawReading({ model, prompt, negative_prompt }) {
+  const question = prompt.trim() ? JSON.stringify({ model, prompt, negative_prompt: negative_prompt ?? "", has_choices: true }) : "";
+  if (question !== asked) ask(question);
+  draw();
+}
+
+function ask(question) {
+  asked = question;
+  clearTimeout(timer);
+  if (!question) {
+    answer = NOTHING;
+    return;
+  }
+  timer = setTimeout(async () => {
+    const found = await readPrompt(JSON.parse(question)).catch(() => NOTHING); // what is wrong is said when it is queued
+    if (asked !== question) return;
+    answer = found;
+    draw();
+  }, ASK_AFTER_MS);
+}
+
+function draw() {
+  const reading = answer.prompt;
+  const count = find("lu-prompt-count");
+  setText(count, reading ? `${reading.count} / ${reading.room}` : "");
+  count.title = reading ? t("create.pieces", { count: reading.count, room: reading.room, limit: reading.limit }) : "";
+  count.dataset.wrong = String(Boolean(reading?.unread));
+  const notes = find("lu-prompt-notes");
+  notes.hidden = !answer.notes.length;
+  keyed(notes, answer.notes, {
+    key: (note) => note,
+    create: (note) => el("li", {}, said(note)),
+  });
+}
