@@ -15,8 +15,8 @@ from pipelines.loras import HIGH, LOW, LoraFile
 from pipelines.sources import find_configs
 
 
-def find_misfit(lora: LoraFile, model: Model) -> str:
-    """Returns why the model cannot use this LoRA, as a clause about it; "" if nothing speaks against it."""
+def find_misfit(lora: LoraFile, model: Model) -> str | None:
+    """Returns why the model cannot use this LoRA, as a clause about it; None if nothing speaks against it."""
     if lora.problem:
         return lora.problem
     if lora.family != model.family:
@@ -25,7 +25,7 @@ def find_misfit(lora: LoraFile, model: Model) -> str:
     for name, size in lora.sizes.items():
         if own.get(name, size) != size:
             return f"it is for a model with a {name} of {size}, and that of {model.id} is {own[name]}"
-    return ""
+    return None
 
 
 def list_experts(model: Model) -> tuple[str, ...]:
