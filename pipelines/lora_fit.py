@@ -16,8 +16,8 @@ from pipelines.messages import Message, say
 from pipelines.sources import find_configs
 
 
-def find_misfit(lora: LoraFile, model: Model) -> Message:
-    """Returns why the model cannot use this LoRA, as a clause about it; "" if nothing speaks against it."""
+def find_misfit(lora: LoraFile, model: Model) -> Message | None:
+    """Returns why the model cannot use this LoRA, as a clause about it; None if nothing speaks against it."""
     if lora.problem:
         return lora.problem
     if lora.family != model.family:
@@ -32,7 +32,7 @@ def find_misfit(lora: LoraFile, model: Model) -> Message:
                 id=model.id,
                 own=own[name],
             )
-    return ""
+    return None
 
 
 def list_experts(model: Model) -> tuple[str, ...]:

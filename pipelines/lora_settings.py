@@ -29,6 +29,9 @@ class Settings(NamedTuple):
             names = (*_ALPHAS, _KOHYAS_ALPHA) if is_kohya else _ALPHAS
             found = (_read_number(self._get(component, name)) for name in names)
             alpha = next((number for number in found if number is not None), None)
+        if not rank and not is_kohya:  # a LoKr of two whole factors, which peft scales too
+            found = (_read_number(self._get(component, name)) for name in ("r", "rank"))
+            rank = next((int(number) for number in found if number is not None), 0)
         if alpha is None or not rank:
             return 1.0
         return alpha / (math.sqrt(rank) if _read_flag(self._get(component, "use_rslora")) else rank)

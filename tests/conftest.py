@@ -80,7 +80,7 @@ def give_encode_picture() -> Callable[..., bytes]:
 FIRST_TENSOR = {
     "sdxl": "lora_unet_down_blocks_1_attentions_0_transformer_blocks_0_attn1_to_q.lora_down.weight",
     "flux2": "transformer.single_transformer_blocks.0.attn.to_out.lora_A.weight",
-    "wan": "diffusion_model.blocks.0.self_attn.q.lora_A.weight",
+    "wan": "diffusion_model.blocks.0.ffn.0.lora_A.weight",
     "fake": "nothing.weight",
 }
 

@@ -96,6 +96,42 @@ def test_a_lora_waits_for_a_model_that_it_fits(open_page: OpenPage) -> None:
     expect(page.locator("#lu-loras-list li")).to_have_count(1)
 
 
+@pytest.mark.parametrize("size", [None, PHONE])
+def test_a_file_goes_to_the_expert_that_it_names_or_that_is_chosen(
+    open_page: OpenPage, keep: Keep, loras: Path, encode_lora: Callable[..., bytes], size: dict[str, int] | None
+) -> None:
+    file = loras / "ink_HIGH.safetensors"
+    file.write_bytes(encode_lora("wan"))
+    try:
+        page = open_page(viewport=size) if size else open_page()
+        page.locator("#lu-prompt").fill("A red boat")
+        page.route("**/api/v1/jobs", lambda route: route.abort())  # 81 frames are for nobody here
+        page.locator("#lu-model").select_option("wan2.2-a14b")
+        row = add(page, "ink_HIGH")
+        expert = row.get_by_role("combobox", name="Expert that ink_HIGH goes to")
+        expect(expert.locator("option:checked")).to_have_text("As the file says: high noise")
+        assert submit(page)["loras"] == [{"ref": "ink_HIGH", "scale": 1}]
+        expert.select_option(label="high noise")
+        row.get_by_role("spinbutton").fill("3")
+        add(page, "ink_HIGH")
+        second = page.locator("#lu-loras-list li").nth(1)
+        expect(second.get_by_role("combobox").locator("option:checked")).to_have_text("low noise")
+        second.get_by_role("spinbutton").fill("0.5")
+        field = page.get_by_role("group", name="LoRAs")
+        expect(field.locator('#lu-loras-choice option[value="ink_HIGH"]')).to_have_count(0)
+        field.scroll_into_view_if_needed()
+        keep(page, f"loras-experts-{'phone' if size else 'desk'}")
+        assert submit(page)["loras"] == [
+            {"ref": "ink_HIGH", "scale": 3, "expert": "high"},
+            {"ref": "ink_HIGH", "scale": 0.5, "expert": "low"},
+        ]
+        page.locator("#lu-model").select_option("demo-wan")
+        expect(page.locator("#lu-loras-list li")).to_have_count(1)
+        expect(row.get_by_role("combobox")).to_be_hidden()
+    finally:
+        file.unlink()
+
+
 def test_an_output_shows_its_loras_and_brings_them_back(open_page: OpenPage, loras: Path) -> None:
     page = open_page()
     page.locator("#lu-prompt").fill("A cactus with a LoRA")
@@ -153,7 +189,7 @@ def test_admins_add_and_delete_files_in_the_system_view(
     expect(card).to_contain_text("/data/loras")
     chosen = {"name": "Watercolour 3.safetensors", "mimeType": "application/octet-stream"}
     page.locator("#lu-lora-file").set_input_files([{**chosen, "buffer": b"nothing"}])
-    expect(card.get_by_role("alert")).to_contain_text("It is no LoRA of a model family here.")
+    expect(card.get_by_role("alert")).to_contain_text("This file cannot be used as a LoRA: it is no safetensors file")
     page.locator("#lu-lora-file").set_input_files([{**chosen, "buffer": encode_lora()}])
     expect(card).to_contain_text("Watercolour 3")
     card.scroll_into_view_if_needed()

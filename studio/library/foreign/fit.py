@@ -215,9 +215,10 @@ def _write_prompt(found: Found, remarks: _Remarks) -> str:
 
 def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, remarks: _Remarks) -> tuple[Lora, ...]:
     """Chooses the LoRAs that exist here and fit the model, each once, with the file's weight."""
+    # A program may list a LoRA twice, as tag and as setting; ours may name it once for each expert.
     known: dict[tuple[str, str | None], FoundLora] = {}
-    for lora in wanted:  # a program may list a LoRA twice, as tag and as setting; ours may name it for each expert
-        key = lora.name, lora.expert
+    for lora in wanted:
+        key = (lora.name, lora.expert)
         if key not in known or known[key].weight is None:
             known[key] = lora
     files, chosen = catalog.find_loras() if known else (), dict[tuple[str, str | None], Lora]()

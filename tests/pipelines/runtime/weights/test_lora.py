@@ -110,6 +110,17 @@ def test_a_scale_in_the_header_counts_however_it_is_spelled(
     assert reading.notes == ((note,) if factor != 1 else ())
 
 
+def test_two_whole_factors_have_the_rank_of_the_header(read: Read) -> None:
+    """Of a LoKr: peft scales it by alpha over the rank that was asked for, LyCORIS not at all."""
+    factors = {f"{NAME}.lokr_w1": np.ones((2, 2)), f"{NAME}.lokr_w2": np.ones((3, 2))}
+    for extra, header, factor in (
+        ({}, {"transformer.alpha": "8", "transformer.r": "2"}, 4.0),
+        ({f"{NAME}.alpha": np.asarray(8.0)}, {}, 1.0),
+    ):
+        update = read(factors | extra, **header).updates["transformer"]["blocks.0.attn1.to_q.weight"]
+        np.testing.assert_allclose(compute(update, slice(0, 1), slice(0, 1)), [[factor]])
+
+
 def test_kohyas_alpha_in_the_header_is_that_of_its_own_tensors(read: Read) -> None:
     """Programs that rename a file's tensors multiply alpha in and leave the header as it was."""
     header = {"ss_network_alpha": "8", "ss_network_dim": "2"}

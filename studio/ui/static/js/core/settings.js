@@ -5,7 +5,15 @@ import { capitalized, schedulerName, seconds, shapeName } from "./format.js";
 import { modelOf } from "./store.js";
 import { has, locale, t } from "./text.js";
 
-export const loraText = ({ ref, scale }) => t("setting.lora", { ref, scale });
+const EXPERTS = { high: t("loras.expertHigh"), low: t("loras.expertLow"), both: t("loras.expertBoth") };
+
+/** An expert of a model that has two, as a recipe names it. */
+export const expertName = (expert) => EXPERTS[expert] ?? expert;
+
+export const loraText = ({ ref, scale, expert }) =>
+  expert && expert !== "both"
+    ? t("setting.loraOfExpert", { ref, scale, expert: expertName(expert) })
+    : t("setting.lora", { ref, scale });
 
 /**
  * [its id, how to read it]; a setting that the model does not have is null.

@@ -16,6 +16,7 @@ export const state = {
   me: null, // who the server takes this visitor for
   models: [],
   loras: null, // the files here, with the models that each fits; null: not read yet
+  unusableLoras: [], // files of the same folder that no recipe can name, with the reason
   queue: { is_paused: false },
   usage: null, // what one's own jobs have cost so far
   /** @type {Map<string, Job>} */

@@ -1,10 +1,13 @@
-// LoRA files in the System view: which there are, one more, one less. Not here: using them (loras.js).
+// LoRA files in the System view: which there are, which cannot be used and why, one more, one less. Not here: using them
+// (loras.js).
 
 import { deleteLora, readSystem, uploadLora } from "../core/api.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { bytes, percent } from "../core/format.js";
+import { expertName } from "../core/settings.js";
 import { state } from "../core/store.js";
 import { t, together } from "../core/text.js";
+import { said } from "../core/translate_server.js";
 import { toast } from "../core/toasts.js";
 import { loadLoras } from "../create/loras.js";
 
@@ -56,15 +59,18 @@ async function refresh() {
 
 function draw() {
   const name = ({ title, ref }) => (title === ref ? ref : `${title} · ${ref}`);
-  keyed(find("lu-lora-files"), state.loras, {
-    key: ({ ref, size }) => `${ref} ${size}`,
+  const files = [...state.loras, ...state.unusableLoras.map((lora) => ({ title: lora.ref, ...lora }))];
+  keyed(find("lu-lora-files"), files, {
+    key: ({ ref, size, reason }) => `${ref} ${size} ${reason ?? ""}`,
     create: (lora) =>
       el(
         "tr",
         {},
         el("td", {}, name(lora)),
-        el("td", {}, lora.family),
-        el("td.lu-num", {}, bytes(lora.size)),
+        lora.reason
+          ? el("td.lu-lora-reason", { colspan: 2 }, together(t("loras.unusable"), said(lora.reason)))
+          : el("td", {}, familyOf(lora)),
+        ...(lora.reason ? [] : [el("td.lu-num", {}, bytes(lora.size))]),
         el(
           "td",
           {},
@@ -81,8 +87,19 @@ function draw() {
         ),
       ),
   });
-  find("lu-lora-files").closest("table").hidden = !state.loras.length;
+  find("lu-lora-files").closest("table").hidden = !files.length;
 }
+
+/** The family, the kind of adapter unless it is the usual one, the expert that the file is for, and whether it fits. */
+const familyOf = ({ family, kind, expert, models }) =>
+  [
+    family,
+    kind === "LoRA" ? "" : kind,
+    expert ? expertName(expert) : "",
+    models.length ? "" : t("loras.fitsNone"),
+  ]
+    .filter(Boolean)
+    .join(" · ");
 
 async function attempt(act) {
   setText(find("lu-lora-message"), "");
