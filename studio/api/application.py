@@ -6,7 +6,7 @@ validated types, and call jobs/ and library/. Every error has one shape (errors.
 
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
@@ -20,6 +20,7 @@ from studio.api.middleware.auth import Gate
 from studio.api.middleware.csrf import OwnPagesOnly
 from studio.api.middleware.headers import SafeHeaders
 from studio.api.middleware.limits import LimitedSize
+from studio.api.query import refuse_unknown_query
 from studio.api.routes import (
     events,
     grids,
@@ -97,7 +98,7 @@ def create_api(
     )
     of_jobs = (sweeps, wildcards, grids, jobs, queue, events, webhook)
     for module in (health, me, models, *of_jobs, outputs, media, uploads, loras, recipes, presets, hub, qr, system):
-        app.include_router(module.router, prefix="/api/v1")
+        app.include_router(module.router, prefix="/api/v1", dependencies=[Depends(refuse_unknown_query)])
     app.include_router(openai.router, prefix="/v1")
     app.include_router(mcp.router)
     errors.install(app)
