@@ -14,6 +14,7 @@ from starlette.types import Lifespan
 
 from pipelines.catalog import Catalog
 from studio.access.identify import Door
+from studio.access_settings import EVERY_ORIGIN
 from studio.api import describe, errors
 from studio.api.adapters import mcp, openai
 from studio.api.middleware.auth import Gate
@@ -104,9 +105,20 @@ def create_api(
     errors.install(app)
     describe.install(app)
     app.add_middleware(GZipMiddleware, **GZIP)
-    app.add_middleware(CORSMiddleware)  # allows no other origin; without it, Gradio adds one that does
+    origins = settings.access.allow_origins
+    if not origins:
+        app.add_middleware(CORSMiddleware)  # allows no other origin; without it, Gradio adds one that does
     app.add_middleware(LimitedSize)  # the last one added runs first
     app.add_middleware(Gate, door=door)
-    app.add_middleware(OwnPagesOnly)
-    app.add_middleware(SafeHeaders, is_space=settings.access.is_space)
+    app.add_middleware(OwnPagesOnly, allow_origins=origins)
+    if origins:  # before the login, which browsers' preflights know nothing of
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_credentials=EVERY_ORIGIN not in origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["Content-Disposition", "Retry-After"],
+        )
+    app.add_middleware(SafeHeaders, is_space=settings.access.is_space, is_shared=bool(origins))
     return app
