@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.errors import LumeshError
+from pipelines.messages import say
 from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
 
@@ -21,7 +22,7 @@ DARK = 16  # of 255: a picture to start from that is no brighter may well become
 class NotFiniteError(LumeshError):
     """The model computed values that are no numbers, or only black."""
 
-    title = "No picture came out of this"
+    title = say("No picture came out of this")
 
 
 def find_not_finite(latents: Any, *, rows: int) -> tuple[int, ...]:
@@ -43,14 +44,16 @@ def refuse(rows: Sequence[int], recipe: Recipe) -> None:
         return
     names = ", ".join(f"{lora.ref} ({lora.scale:g})" for lora in recipe.loras)
     if names:
-        advice = f"Most likely a LoRA is too strong: give it a lower scale, or leave it out: {names}."
+        advice = say("Most likely a LoRA is too strong: give it a lower scale, or leave it out: {names}.", names=names)
     else:
-        advice = "Most likely the weights are damaged: start with --verify-weights, or download them again."
-    raise NotFiniteError(
-        f"The values that {recipe.model} computed for {len(rows)} of {recipe.batch_size} are not finite, "
-        "so that all would be black. Nothing was saved.",
-        advice=advice,
+        advice = say("Most likely the weights are damaged: start with --verify-weights, or download them again.")
+    detail = say(
+        "The values that {model} computed for {broken} of {all} are not finite, so that all would be black.",
+        model=recipe.model,
+        broken=len(rows),
+        all=recipe.batch_size,
     )
+    raise NotFiniteError(detail, advice=advice)
 
 
 def _is_dark(file: Path) -> bool:

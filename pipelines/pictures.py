@@ -20,6 +20,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageCms, ImageOps
 
 from pipelines.errors import LumeshError, RecipeError
+from pipelines.messages import Message, say
 
 # MPO is a JPEG with a second picture behind it, as phones write it; HEIF is known to Pillow only with a plugin.
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "HEIF")
@@ -40,13 +41,13 @@ DECODING_ERRORS = (OSError, ValueError, SyntaxError, EOFError, TypeError, IndexE
 class PictureError(LumeshError):
     """The file is no picture, or not a usable one."""
 
-    title = "This picture cannot be used"
+    title = say("This picture cannot be used")
 
 
 class PictureTooLargeError(PictureError):
     """The picture has too many pixels."""
 
-    title = "This picture is too large"
+    title = say("This picture is too large")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Picture:
     """An upright RGB picture in sRGB without metadata, and sentences on what of the file is not in it."""
 
     image: Image.Image
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 def open_picture(file: Path) -> Image.Image:
@@ -85,13 +86,13 @@ def read_picture(stream: BinaryIO, *, max_pixels: int | None = None) -> Picture:
 
     Beside the file it takes up to 650 MB for a moment, as measured at these limits, and 160 MB afterwards.
     """
-    notes: list[str] = []
+    notes: list[Message] = []
     with _open(stream) as opened:
         (width, height), factor = opened.size, _choose_factor(opened, max_pixels)
         profile = opened.info.get("icc_profile")
         with _told_as_damaged():
             if opened.format != "MPO" and getattr(opened, "is_animated", False):
-                notes.append("It has several frames or pages; the first one is used.")
+                notes.append(say("It has several frames or pages; the first one is used."))
             if factor > 1:
                 opened.draft(None, (width // factor, height // factor))  # does nothing to other kinds than JPEG
             opened.load()
@@ -100,11 +101,17 @@ def read_picture(stream: BinaryIO, *, max_pixels: int | None = None) -> Picture:
                 picture = picture.reduce(factor)
             ImageOps.exif_transpose(picture, in_place=True)
     if factor > 1:
-        notes.append(f"It has {width} x {height} pixels and is used at 1/{factor} of its size.")
+        size = say(
+            "It has {width} x {height} pixels and is used at 1/{factor} of its size.",
+            width=width,
+            height=height,
+            factor=factor,
+        )
+        notes.append(size)
     colours, alpha = _split_alpha(picture)
     colours = _to_srgb(colours, profile, notes)
     if alpha is not None and alpha.getextrema() != (255, 255):
-        notes.append("Its transparent parts lie on white.")
+        notes.append(say("Its transparent parts lie on white."))
         colours = Image.composite(colours, Image.new("RGB", colours.size, BACKGROUND), alpha)
     colours.info.clear()
     return Picture(image=colours, notes=tuple(notes))
@@ -116,10 +123,13 @@ def _told_of_file(file: Path) -> Iterator[None]:
     try:
         yield
     except PictureError as error:
-        raise RecipeError({"images": f"{file.name} cannot be read as a picture: {error}"}) from error
+        raise RecipeError({"images": _word_unreadable(file, error.whole)}) from error
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise RecipeError({"images": f"{file.name} cannot be read as a picture: {reason}"}) from error
+        raise RecipeError({"images": _word_unreadable(file, error.strerror or type(error).__name__)}) from error
+
+
+def _word_unreadable(file: Path, reason: str) -> Message:
+    return say("{file} cannot be read as a picture: {reason}", file=file.name, reason=reason)
 
 
 @contextlib.contextmanager
@@ -128,8 +138,8 @@ def _told_as_damaged() -> Iterator[None]:
         yield
     except DECODING_ERRORS as error:
         raise PictureError(
-            "This file is damaged: it begins like a picture, but cannot be read to its end.",
-            advice="Save or download the picture again.",
+            say("This file is damaged: it begins like a picture, but cannot be read to its end."),
+            advice=say("Save or download the picture again."),
         ) from error
 
 
@@ -143,14 +153,16 @@ def _open(stream: BinaryIO) -> Image.Image:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # `_choose_factor` has limits of its own
             return Image.open(stream, formats=[name for name in FORMATS if name in Image.OPEN])
     except Image.DecompressionBombError as error:
-        raise PictureTooLargeError("It has far too many pixels.", advice=_advise_smaller()) from error
+        raise PictureTooLargeError(say("It has far too many pixels."), advice=_advise_smaller()) from error
     except DECODING_ERRORS as error:
         if begin[4:8] == b"ftyp" and any(brand in begin[8:] for brand in HEIC_BRANDS):
             raise PictureError(
-                "This is a HEIC picture, which cannot be read here.",
-                advice="Export it as JPEG; an iPhone keeps JPEGs with Settings, Camera, Formats, Most Compatible.",
+                say("This is a HEIC picture, which cannot be read here."),
+                advice=say("Export it as JPEG; an iPhone keeps JPEGs with Settings, Camera, Formats, Most Compatible."),
             ) from error
-        raise PictureError("This file is not a picture of a known kind.", advice=f"{KINDS} are read.") from error
+        raise PictureError(
+            say("This file is not a picture of a known kind."), advice=say("{kinds} are read.", kinds=KINDS)
+        ) from error
 
 
 def _choose_factor(opened: Image.Image, max_pixels: int | None = None) -> int:
@@ -160,19 +172,28 @@ def _choose_factor(opened: Image.Image, max_pixels: int | None = None) -> int:
     if opened.format in ("JPEG", "MPO") and not opened.info.get("progressive"):
         most = MAX_JPEG_PIXELS
     if max(width, height) > MAX_SIDE_PX:
-        detail = f"It has {width} x {height} pixels; a side may have {MAX_SIDE_PX}."
-        raise PictureTooLargeError(detail, advice="Cut it or make it smaller.")
+        detail = say(
+            "It has {width} x {height} pixels; a side may have {most}.", width=width, height=height, most=MAX_SIDE_PX
+        )
+        raise PictureTooLargeError(detail, advice=say("Cut it or make it smaller."))
     if width * height > min(most, max_pixels or most):
-        raise PictureTooLargeError(f"It has {width} x {height} pixels.", advice=_advise_smaller())
+        raise PictureTooLargeError(
+            say("It has {width} x {height} pixels.", width=width, height=height), advice=_advise_smaller()
+        )
     factor = 1
     while width * height > MAX_KEPT_PIXELS * factor**2:
         factor *= 2
     return factor
 
 
-def _advise_smaller() -> str:
+def _advise_smaller() -> Message:
     jpeg, webp, other = (most // 1_000_000 for most in (MAX_JPEG_PIXELS, MAX_WEBP_PIXELS, MAX_PIXELS))
-    return f"A JPEG may have {jpeg} megapixels, a WebP {webp}, others {other}; make it smaller."
+    return say(
+        "A JPEG may have {jpeg} megapixels, a WebP {webp}, others {other}; make it smaller.",
+        jpeg=jpeg,
+        webp=webp,
+        other=other,
+    )
 
 
 def _to_plain_mode(opened: Image.Image) -> Image.Image:
@@ -187,8 +208,8 @@ def _to_plain_mode(opened: Image.Image) -> Image.Image:
         return grey
     if mode in ("I", "F"):
         raise PictureError(
-            "Its pixels have 32 bits, without a word on which value is white.",
-            advice="Save it with 8 or 16 bits.",
+            say("Its pixels have 32 bits, without a word on which value is white."),
+            advice=say("Save it with 8 or 16 bits."),
         )
     if mode == "RGB" and isinstance(hidden, tuple) and max(hidden) > 255:  # of 16 bits, whose upper half Pillow reads
         opened.info["transparency"] = tuple(value >> 8 for value in hidden)
@@ -205,7 +226,7 @@ def _split_alpha(picture: Image.Image) -> tuple[Image.Image, Image.Image | None]
     return picture.convert(picture.mode[:-1]), picture.getchannel("A")
 
 
-def _to_srgb(picture: Image.Image, profile: bytes | None, notes: list[str]) -> Image.Image:
+def _to_srgb(picture: Image.Image, profile: bytes | None, notes: list[Message]) -> Image.Image:
     """Returns the picture in sRGB, by its ICC profile if it has one for such pixels.
 
     A profile that is sRGB by another name leaves every pixel as it is: colours of a coarse cube tell.
@@ -218,10 +239,10 @@ def _to_srgb(picture: Image.Image, profile: bytes | None, notes: list[str]) -> I
             if picture.mode != "RGB" or _moves_colours(transform):
                 converted = ImageCms.applyTransform(picture, transform)
                 assert converted is not None
-                notes.append("Its colours were converted to sRGB.")
+                notes.append(say("Its colours were converted to sRGB."))
                 return converted
         except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
-            notes.append("Its colour profile cannot be used; its colours are taken as sRGB.")
+            notes.append(say("Its colour profile cannot be used; its colours are taken as sRGB."))
     return picture if picture.mode == "RGB" else _without_profile(picture)
 
 

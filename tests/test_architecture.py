@@ -56,7 +56,8 @@ LAYERS = (
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     ("pipelines.families.traits",),
-    ("pipelines.errors",),
+    ("pipelines.errors", "pipelines.field_errors"),
+    ("pipelines.messages",),
 )
 
 # Downward in spirit: the app starts the worker's supervisor, and the registry reaches the families only when called.
@@ -65,6 +66,8 @@ ALLOWED = {("studio.worker", "pipelines.registry")}
 HEAVY = {"jax", "torch", "torchax", "diffusers", "transformers", "optax"}
 LIGHT_PACKAGES = ("app", "studio")
 FLOOR = (
+    "messages",
+    "field_errors",
     "errors",
     "loras",
     "pictures",

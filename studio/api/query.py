@@ -8,6 +8,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from pipelines.errors import RecipeError
+from pipelines.messages import say
 
 MAX_NAMED = 10
 MAX_NAME_CHARS = 40
@@ -23,7 +24,8 @@ def refuse_unknown_query(request: Request) -> None:
     unknown = [name for name in dict.fromkeys(request.query_params) if name not in known][:MAX_NAMED]
     if unknown:
         allowed = ", ".join(sorted(known)) or "none"
-        raise RecipeError({name[:MAX_NAME_CHARS]: f"is not a parameter here; allowed: {allowed}" for name in unknown})
+        problem = say("is not a parameter here; allowed: {names}", names=allowed)
+        raise RecipeError({name[:MAX_NAME_CHARS]: problem for name in unknown})
 
 
 def list_parameters(route: APIRoute) -> frozenset[str]:

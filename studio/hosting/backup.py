@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from rich.console import Console
 
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 from studio.database import MIGRATIONS_DIR
 from studio.settings import Settings, read_settings
 from studio.worker.lock import hold_lock
@@ -40,7 +41,7 @@ MODELS = frozenset(("models", "loras"))
 class BackupError(LumeshError):
     """The backup cannot be written, or the file cannot be restored."""
 
-    title = "The backup cannot be used"
+    title = english("The backup cannot be used")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +78,13 @@ def backup(settings: Settings, file: Path, *, with_models: bool = False) -> Summ
     """Writes the backup atomically, replacing an earlier file of that name."""
     data_dir = settings.data_dir
     if not settings.database_file.is_file():
-        raise BackupError(f"There is no studio in {data_dir}.", advice="Name its folder with --data-dir.")
+        raise BackupError(
+            english(f"There is no studio in {data_dir}."), advice=english("Name its folder with --data-dir.")
+        )
     if file.is_relative_to(data_dir):
-        raise BackupError(f"{file} lies in the data directory itself.", advice="Choose a place outside of it.")
+        raise BackupError(
+            english(f"{file} lies in the data directory itself."), advice=english("Choose a place outside of it.")
+        )
     with tempfile.TemporaryDirectory(dir=_require_folder(file.parent), prefix=".lumesh-") as folder:
         snapshot, part = Path(folder) / DATABASE, Path(folder) / file.name
         schema = _take_snapshot(settings.database_file, snapshot)
@@ -116,9 +121,9 @@ def restore(settings: Settings, file: Path) -> Summary:
             unpacked = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=data_dir, prefix=RESTORING)))
             _unpack(archive, unpacked)
         except FileNotFoundError as error:
-            raise BackupError(f"There is no file {file}.") from error
+            raise BackupError(english(f"There is no file {file}.")) from error
         except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-            raise BackupError(f"{file} cannot be read to its end: {error}.") from error
+            raise BackupError(english(f"{file} cannot be read to its end: {error}.")) from error
         (unpacked / MANIFEST).unlink()
         _check_database(unpacked / DATABASE, file)
         files = [path for path in unpacked.rglob("*") if path.is_file()]
@@ -134,7 +139,9 @@ def count_migrations() -> int:
 
 def _require_folder(folder: Path) -> Path:
     if not folder.is_dir():
-        raise BackupError(f"There is no folder {folder}.", advice="Make it first, or choose another one.")
+        raise BackupError(
+            english(f"There is no folder {folder}."), advice=english("Make it first, or choose another one.")
+        )
     return folder
 
 
@@ -162,12 +169,16 @@ def _check_manifest(archive: tarfile.TarFile, file: Path) -> None:
         manifest = json.load(content) if content else {}
         version, schema = int(manifest["version"]), int(manifest["schema"])
     except (ValueError, KeyError, TypeError) as error:
-        raise BackupError(f"{file} is no backup of Lumesh.", advice="Backups are made by `app.py backup`.") from error
+        raise BackupError(
+            english(f"{file} is no backup of Lumesh."), advice=english("Backups are made by `app.py backup`.")
+        ) from error
     if version > VERSION or schema > count_migrations():
         raise BackupError(
-            f"{file} was written by a newer Lumesh: its database is at version {schema}, this one knows "
-            f"{count_migrations()}.",
-            advice="Restore it with that version.",
+            english(
+                f"{file} was written by a newer Lumesh: its database is at version {schema}, this one knows "
+                f"{count_migrations()}."
+            ),
+            advice=english("Restore it with that version."),
         )
 
 
@@ -180,7 +191,7 @@ def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
     for member in archive:
         path = PurePosixPath(member.name)
         if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-            raise BackupError(f"{archive.name} holds {member.name!r}, which no backup of Lumesh does.")
+            raise BackupError(english(f"{archive.name} holds {member.name!r}, which no backup of Lumesh does."))
         target = folder / path
         if member.isdir():
             target.mkdir(parents=True, exist_ok=True)
@@ -198,12 +209,17 @@ def _check_database(database: Path, file: Path) -> None:
     try:
         with closing(sqlite3.connect(database)) as opened:
             if opened.execute("PRAGMA user_version").fetchone()[0] > count_migrations():
-                raise BackupError(f"{file} holds the database of a newer Lumesh.", advice="Restore it with that one.")
+                raise BackupError(
+                    english(f"{file} holds the database of a newer Lumesh."),
+                    advice=english("Restore it with that one."),
+                )
             problem = opened.execute("PRAGMA quick_check").fetchone()[0]
     except sqlite3.DatabaseError as error:
         problem = str(error)
     if problem != "ok":
-        raise BackupError(f"The database in {file} is damaged: {problem}.", advice="Take another backup.")
+        raise BackupError(
+            english(f"The database in {file} is damaged: {problem}."), advice=english("Take another backup.")
+        )
 
 
 def _put_in_place(data_dir: Path, unpacked: Path) -> Path | None:

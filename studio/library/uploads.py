@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LumeshError
+from pipelines.messages import NOTHING, Message, add_codes, say
 from pipelines.pictures import Picture, PictureError, PictureTooLargeError, read_picture
 from studio.database import Database, Transaction
 from studio.library.files import PNG_LEVEL, save_thumb, write_whole
@@ -27,27 +28,28 @@ UNUSED_KEPT_S = 24 * 3600.0
 class UploadError(LumeshError):
     """The file is no picture, or not a usable one."""
 
-    title = "This picture cannot be used"
+    title = say("This picture cannot be used")
     status = 422
 
-    def __init__(self, detail: str, *, advice: str = "Choose another picture.") -> None:
-        super().__init__(detail, advice=advice)
+    def __init__(self, detail: Message, *, advice: Message | None = None) -> None:
+        super().__init__(detail, advice=advice or say("Choose another picture."))
 
 
 class UploadTooLargeError(UploadError):
     """The picture has too many bytes or pixels."""
 
-    title = "This picture is too large"
+    title = say("This picture is too large")
     status = 413
 
-    def __init__(self, detail: str, *, advice: str = "") -> None:
-        super().__init__(detail, advice=advice or f"At most {MAX_BYTES // 1_000_000} MB are taken; make it smaller.")
+    def __init__(self, detail: Message, *, advice: Message = NOTHING) -> None:
+        most = say("At most {size} MB are taken; make it smaller.", size=MAX_BYTES // 1_000_000)
+        super().__init__(detail, advice=advice or most)
 
 
 class UploadQuotaError(UploadError):
     """The owner has too many uploads that no job uses yet."""
 
-    title = "Too many pictures are waiting"
+    title = say("Too many pictures are waiting")
     status = 429
 
 
@@ -76,7 +78,7 @@ class Upload:
     height: int
     bytes: int
     created_at: float
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
     @property
     def file(self) -> str:
@@ -93,7 +95,7 @@ class Upload:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the upload of the REST contract; a recipe names it by its `id`."""
-        return {
+        fields = {
             "id": self.id,
             "url": f"/api/v1/uploads/{self.id}",
             "thumb_url": f"/api/v1/uploads/{self.id}/thumb",
@@ -101,6 +103,7 @@ class Upload:
             "height": self.height,
             "notes": list(self.notes),
         }
+        return add_codes(fields)
 
 
 def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, quota: Quota = UPLOAD_QUOTA) -> Upload:
@@ -146,16 +149,21 @@ def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: i
     if has_it or (pictures < quota.pictures and kept_bytes + size <= quota.bytes):
         return
     raise UploadQuotaError(
-        f"Pictures that no job has used yet: {pictures} ({kept_bytes / 1e6:.0f} MB); at most {quota.pictures} "
-        f"({quota.bytes / 1e6:.0f} MB) are kept.",
-        advice="Generate with them, or wait: those that stay unused are deleted after a day.",
+        say(
+            "Pictures that no job has used yet: {pictures} ({size} MB); at most {limit} ({limitSize} MB) are kept.",
+            pictures=pictures,
+            size=f"{kept_bytes / 1e6:.0f}",
+            limit=quota.pictures,
+            limitSize=f"{quota.bytes / 1e6:.0f}",
+        ),
+        advice=say("Generate with them, or wait: those that stay unused are deleted after a day."),
     )
 
 
 def decode(content: bytes, *, max_pixels: int | None = None) -> Picture:
     """Decodes the picture, upright and in sRGB, without metadata; raises UploadError."""
     if len(content) > MAX_BYTES:
-        raise UploadTooLargeError(f"It has {len(content) / 1e6:.1f} MB.")
+        raise UploadTooLargeError(say("It has {size} MB.", size=f"{len(content) / 1e6:.1f}"))
     try:
         return read_picture(io.BytesIO(content), max_pixels=max_pixels)
     except PictureTooLargeError as error:

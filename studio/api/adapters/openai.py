@@ -19,6 +19,7 @@ from starlette.datastructures import UploadFile
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.files.still import QUALITY
+from pipelines.messages import english
 from studio import asking
 from studio.address import name_server
 from studio.api.adapters.openai_request import Generation, choose_model, read_form
@@ -53,20 +54,20 @@ CLIENT_LEFT = 499  # nobody receives it; logs use this number for a client that 
 class JobFailedError(LumeshError):
     """The job failed while the client waited for it."""
 
-    title = "The job failed"
+    title = english("The job failed")
 
 
 class JobCancelledError(LumeshError):
     """The job was cancelled while the client waited for it."""
 
-    title = "The job was cancelled"
+    title = english("The job was cancelled")
     status = 409
 
 
 class StoppingError(LumeshError):
     """The server stops before the job has ended; the job stays in the queue."""
 
-    title = "The server stops"
+    title = english("The server stops")
     status = 503
 
 
@@ -100,10 +101,10 @@ async def edit_images(request: Request, visit: Visitor) -> dict[str, Any] | Resp
     async with request.form(max_files=MAX_FILES) as form:
         contents = [await file.read() for name, file in form.multi_items() if _is_image(name, file)]
         if form.get("mask"):
-            raise RecipeError({"mask": "there is no inpainting here; leave the mask out"})
+            raise RecipeError({"mask": english("there is no inpainting here; leave the mask out")})
         fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
     if not contents:
-        raise RecipeError({"image": "send at least one picture as a file"})
+        raise RecipeError({"image": english("send at least one picture as a file")})
     studio = visit.studio
     kept: list[Upload] = []
     async with studio.upload_turn:
@@ -190,11 +191,15 @@ def _give_up(visit: Visit, jobs: Sequence[Job]) -> None:
     """Cancels the jobs that still wait, and raises the reason why not all of them are done."""
     failed = next((job for job in jobs if job.error), None)
     if failed is None and not have_ended(jobs) and not any(job.state is JobState.CANCELLED for job in jobs):
-        raise StoppingError(f"Job {jobs[0].id} stays in the queue.", advice="Ask for it when the server is back.")
+        raise StoppingError(
+            english(f"Job {jobs[0].id} stays in the queue."), advice=english("Ask for it when the server is back.")
+        )
     asking.withdraw(visit, [job.id for job in jobs])
     if failed is None or failed.error is None:
-        raise JobCancelledError("Somebody cancelled it while it waited or ran.")
-    raise JobFailedError(f"{failed.error['title']}: {failed.error['detail']}", advice=failed.error["advice"])
+        raise JobCancelledError(english("Somebody cancelled it while it waited or ran."))
+    raise JobFailedError(
+        english(f"{failed.error['title']}: {failed.error['detail']}"), advice=english(failed.error["advice"])
+    )
 
 
 def _describe(visit: Visit, asked: Asked, jobs: Sequence[Job], base_url: str) -> dict[str, Any]:

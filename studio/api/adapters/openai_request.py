@@ -12,8 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
+from pipelines.field_errors import name_field, word_problem
 from pipelines.fitting import Fit
-from pipelines.recipe import MAX_TEXT_CHARS, PLAIN_MESSAGES, Lora, Recipe, Seed, read_recipe
+from pipelines.messages import english
+from pipelines.recipe import MAX_TEXT_CHARS, Lora, Recipe, Seed, read_recipe
 
 MAX_PICTURES = 10
 MAX_NAMED = 10
@@ -94,7 +96,7 @@ def read_form(fields: Mapping[str, str], images: Sequence[str]) -> Generation:
         return Generation.model_validate({**given, "images": images})
     except ValidationError as error:
         problems = {
-            str(one["loc"][0]): PLAIN_MESSAGES.get(one["type"]) or one["msg"].lower()
+            name_field(one, whole="prompt"): word_problem(one, owner="recipe")
             for one in error.errors(include_url=False, include_input=False)
         }
     raise RecipeError(problems)
@@ -109,9 +111,9 @@ def choose_model(catalog: Catalog, name: str | None, *, takes_exact: bool, has_i
     try:
         model = catalog.get(name) if name and not is_theirs else choose_default(catalog, has_images=has_images)
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
     if model.is_video:
-        raise RecipeError({"model": f"{model.id} makes videos; queue them with POST /api/v1/jobs"})
+        raise RecipeError({"model": english(f"{model.id} makes videos; queue them with POST /api/v1/jobs")})
     return model, [f"There is no {name[:MAX_NAME_CHARS]} here; {model.id} was used."] if name and is_theirs else []
 
 
@@ -128,7 +130,7 @@ def choose_shape(size: str | None, model: Model) -> str | None:
     try:
         wished = Shape.parse(size)
     except ValueError as error:
-        raise RecipeError({"shape": f"{error}; {model.id} makes {model.shape_list()}"}) from error
+        raise RecipeError({"shape": english(f"{error}; {model.id} makes {model.shape_list()}")}) from error
     if not wished.width or not wished.height:
-        raise RecipeError({"shape": f"{size} has no pixels; {model.id} makes {model.shape_list()}"})
+        raise RecipeError({"shape": english(f"{size} has no pixels; {model.id} makes {model.shape_list()}")})
     return str(model.find_nearest_shape(wished.width, wished.height, 1))

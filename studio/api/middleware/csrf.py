@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pipelines.messages import say
 from studio.access_settings import EVERY_ORIGIN
 from studio.api.errors import make_error
 
@@ -35,9 +36,9 @@ class OwnPagesOnly:
         ):
             refusal = make_error(
                 403,
-                title="Refused",
-                detail="This request comes from another site's page.",
-                advice="Use the studio's own page, or a script; --allow-origins names other sites.",
+                title=say("Refused"),
+                detail=say("This request comes from another site's page."),
+                advice=say("Use the studio's own page, or a script."),
                 path=scope["path"],
             )
             await refusal(scope, receive, send)

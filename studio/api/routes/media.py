@@ -13,6 +13,7 @@ from PIL import Image
 
 from pipelines.files.still import QUALITY, StillKind, encode_still
 from pipelines.files.video import encode_animation, read_mp4
+from pipelines.messages import say
 from studio.api.visitor import Visitor
 from studio.library.files import poster_of
 from studio.library.records import Output
@@ -32,7 +33,10 @@ def get_preview(job_id: str, visit: Visitor) -> Response:
     visit.get_job(job_id)
     row = visit.database.read_one("SELECT jpeg FROM previews WHERE job_id = ?", (job_id,))
     if row is None:
-        raise NotFoundError(f"Job {job_id!r} has no preview now.", advice="Previews exist while a job is denoising.")
+        raise NotFoundError(
+            say("Job {id} has no preview now.", id=repr(job_id)),
+            advice=say("Previews exist while a job is denoising."),
+        )
     return Response(row["jpeg"], media_type="image/jpeg", headers={"Cache-Control": "no-store"})
 
 
@@ -93,7 +97,8 @@ def send_file(
 def _animate(visit: Visit, output: Output, suffix: Kind, *, quality: int, disposition: str) -> Response:  # noqa: ARG001
     """Encodes the animation on demand and does not store it: it is seldom requested, and larger than its video."""
     if suffix == "jpeg":
-        raise NotFoundError(f"Output {output.id!r} is a video, not a picture.", advice="Ask for a gif or a webp.")
+        detail = say("Output {id} is a video, not a picture.", id=repr(output.id))
+        raise NotFoundError(detail, advice=say("Ask for a gif or a webp."))
     file = find_output_file(visit, output, output.file)
     frames = read_mp4(file, width=output.width, height=output.height)
     content = encode_animation(frames, output.recipe, suffix=f".{suffix}")
@@ -103,7 +108,8 @@ def _animate(visit: Visit, output: Output, suffix: Kind, *, quality: int, dispos
 def _convert(visit: Visit, output: Output, kind: Kind, *, quality: int, disposition: str) -> Response:
     """Encodes a picture in another format on demand."""
     if kind == "gif":
-        raise NotFoundError(f"Output {output.id!r} is a picture, not a video.", advice="Ask for a jpeg or a webp.")
+        detail = say("Output {id} is a picture, not a video.", id=repr(output.id))
+        raise NotFoundError(detail, advice=say("Ask for a jpeg or a webp."))
     content = read_still(visit, output, kind, quality=quality)
     name = f"{Path(output.file).stem}.{'jpg' if kind == 'jpeg' else kind}"
     return _send_made(content, kind=kind, name=name, disposition=disposition)
@@ -122,12 +128,12 @@ def _send_made(content: bytes, *, kind: Kind, name: str, disposition: str) -> Re
 
 def _require_video(output: Output) -> None:
     if output.kind != "video":
-        raise NotFoundError(f"Output {output.id!r} is a picture, not a video.")
+        raise NotFoundError(say("Output {id} is a picture, not a video.", id=repr(output.id)))
 
 
 def find_output_file(visit: Visit, output: Output, name: str) -> Path:
     """Finds one of an output's files; raises NotFoundError when somebody deleted it from the folder."""
     file = visit.studio.settings.outputs_dir / name
     if not file.is_file():
-        raise NotFoundError(f"The file of output {output.id!r} is gone from the outputs folder.")
+        raise NotFoundError(say("The file of output {id} is gone from the outputs folder.", id=repr(output.id)))
     return file

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+from pipelines.messages import say
 from studio.database import Database
 from studio.library.files import write_whole
 from studio.library.presets.files import take_thumbnail, write_document
@@ -44,7 +45,9 @@ def add(
         if known is not None:
             return _read_row(known, presets_dir)
         if tx.execute("SELECT count(*) FROM presets WHERE owner = ?", (owner,)).fetchone()[0] >= MAX_PRESETS:
-            raise PresetError(f"You have {MAX_PRESETS} presets already.", advice="Delete some first.")
+            raise PresetError(
+                say("You have {count} presets already.", count=MAX_PRESETS), advice=say("Delete some first.")
+            )
         row = tx.execute(
             "INSERT INTO presets (id, owner, sha, document, origin, origin_name, has_thumb, created_at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",

@@ -9,6 +9,7 @@ import numpy as np
 from pipelines import finite
 from pipelines.errors import Cancelled
 from pipelines.generate import find_references, generate_together, uses_cfg
+from pipelines.messages import say
 from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
 from pipelines.references import References
@@ -54,7 +55,7 @@ def _make(bench: Bench, batch: Batch, history: History) -> Outcome:
     recipe = job.recipe.model_copy(update={"images": tuple(map(str, files))})
     family, swap = bench.resident.become(bench.catalog.get(recipe.model), batch.report)
     if swap:
-        bench.announce(WorkerState.BUSY, "running a job")
+        bench.announce(WorkerState.BUSY, say("running a job"))
     for other in bench.desk.claim_others(job, room=family.outputs_at_once - recipe.batch_size):
         batch.add(other, estimate_s=_estimate_s(bench, other, history))
     references = find_references(family.model, recipe)
