@@ -37,8 +37,10 @@ def _list_names(dependant: Dependant) -> set[str]:
     names: set[str] = set()
     for field in dependant.query_params:
         annotation = field.field_info.annotation
-        is_model = inspect.isclass(annotation) and issubclass(annotation, BaseModel)
-        names |= set(annotation.model_fields) if is_model else {field.alias}
+        if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+            names |= set(annotation.model_fields)
+        else:
+            names.add(field.alias)
     for dependency in dependant.dependencies:
         names |= _list_names(dependency)
     return names

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -99,7 +99,8 @@ async def edit_images(request: Request, visit: Visitor) -> dict[str, Any] | Resp
     Without a model that takes pictures, the first one that does is used. A `mask` is refused: there is no inpainting.
     """
     async with request.form(max_files=MAX_FILES) as form:
-        contents = [await file.read() for name, file in form.multi_items() if _is_image(name, file)]
+        files = [file for name, file in form.multi_items() if name in ("image", "image[]")]
+        contents = [await file.read() for file in files if isinstance(file, UploadFile)]
         if form.get("mask"):
             raise RecipeError({"mask": english("there is no inpainting here; leave the mask out")})
         fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
@@ -116,10 +117,6 @@ async def edit_images(request: Request, visit: Visitor) -> dict[str, Any] | Resp
     asked = await asyncio.to_thread(_submit, wanted, visit)
     notes = [f"Picture {number}: {note}" for number, upload in enumerate(kept, 1) for note in upload.notes]
     return await _answer(replace(asked, notes=[*asked.notes, *notes]), request, visit)
-
-
-def _is_image(name: str, file: UploadFile | str) -> TypeGuard[UploadFile]:
-    return name in ("image", "image[]") and isinstance(file, UploadFile)
 
 
 async def _answer(asked: Asked, request: Request, visit: Visit) -> dict[str, Any] | Response:

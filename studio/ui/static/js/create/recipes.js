@@ -14,7 +14,7 @@ import { useGrid } from "./griddialog.js";
 import { MAX_BYTES, addFiles, takesPictures } from "./inputs.js";
 
 const SLOW_MS = 600;
-const PICTURES = ["image/png", "image/jpeg", "image/webp"];
+const PICTURES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 
 export function mountRecipes() {
   const file = find("lu-recipe-file");
