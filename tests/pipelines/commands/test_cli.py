@@ -94,7 +94,7 @@ def test_generate_reports_its_work_as_one_object(run: Run, tmp_path: Path) -> No
     )
     report = found.json
     assert report.keys() == {
-        "output", "outputs", "model", "revision", "shape", "seed", "compiles", "timings"
+        "output", "outputs", "model", "revision", "shape", "seed", "notes", "compiles", "timings"
     }  # fmt: skip
     assert (report["model"], report["shape"], report["seed"]) == ("tiny", "64x64", 7)
     assert report["outputs"] == [str(tmp_path / f"a-{index}.png") for index in range(2)]
