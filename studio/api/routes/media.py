@@ -28,7 +28,11 @@ IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
 
 
 @router.get("/jobs/{job_id}/preview.jpg", response_class=Response)
-def get_preview(job_id: str, visit: Visitor) -> Response:
+def get_preview(
+    job_id: str,
+    visit: Visitor,
+    v: Annotated[str, Query(description="its version, so that browsers ask anew")] = "",  # noqa: ARG001
+) -> Response:
     """Returns the latest small preview; 404 before the first one and after the job's end."""
     visit.get_job(job_id)
     row = visit.database.read_one("SELECT jpeg FROM previews WHERE job_id = ?", (job_id,))

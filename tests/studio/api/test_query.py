@@ -1,10 +1,16 @@
 """A query parameter that a route does not have is refused in words, on every route."""
 
+from collections.abc import Callable
+
 import pytest
 from fastapi.routing import iter_route_contexts
 from fastapi.testclient import TestClient
 
 from studio.api.query import list_parameters
+from studio.database import Database
+from studio.jobs.job import Job
+
+Submit = Callable[..., Job]
 
 
 @pytest.mark.parametrize(
@@ -47,3 +53,10 @@ def test_every_documented_parameter_is_known(client: TestClient) -> None:
             assert list_parameters(routes[path, method.upper()]) == names
             seen += 1
     assert seen > 10
+
+
+def test_the_addresses_that_events_tell_are_whole(client: TestClient, database: Database, submit: Submit) -> None:
+    job = submit()
+    with database.write() as tx:
+        tx.execute("INSERT INTO previews (job_id, version, jpeg) VALUES (?, 1, ?)", (job.id, b"\xff\xd8"))
+    assert client.get(f"/api/v1/jobs/{job.id}/preview.jpg?v=1").status_code == 200
