@@ -47,15 +47,13 @@ def refuse(rows: Sequence[int], recipe: Recipe) -> None:
         advice = say("Most likely a LoRA is too strong: give it a lower scale, or leave it out: {names}.", names=names)
     else:
         advice = say("Most likely the weights are damaged: start with --verify-weights, or download them again.")
-    raise NotFiniteError(
-        say(
-            "The values that {model} computed for {count} of {batch_size} are not finite, so that all would be black. Nothing was saved.",
-            model=recipe.model,
-            count=len(rows),
-            batch_size=recipe.batch_size,
-        ),
-        advice=advice,
+    detail = say(
+        "The values that {model} computed for {broken} of {all} are not finite, so that all would be black.",
+        model=recipe.model,
+        broken=len(rows),
+        all=recipe.batch_size,
     )
+    raise NotFiniteError(detail, advice=advice)
 
 
 def _is_dark(file: Path) -> bool:

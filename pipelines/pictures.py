@@ -101,14 +101,13 @@ def read_picture(stream: BinaryIO, *, max_pixels: int | None = None) -> Picture:
                 picture = picture.reduce(factor)
             ImageOps.exif_transpose(picture, in_place=True)
     if factor > 1:
-        notes.append(
-            say(
-                "It has {width} x {height} pixels and is used at 1/{factor} of its size.",
-                width=width,
-                height=height,
-                factor=factor,
-            )
+        size = say(
+            "It has {width} x {height} pixels and is used at 1/{factor} of its size.",
+            width=width,
+            height=height,
+            factor=factor,
         )
+        notes.append(size)
     colours, alpha = _split_alpha(picture)
     colours = _to_srgb(colours, profile, notes)
     if alpha is not None and alpha.getextrema() != (255, 255):
@@ -124,14 +123,13 @@ def _told_of_file(file: Path) -> Iterator[None]:
     try:
         yield
     except PictureError as error:
-        raise RecipeError(
-            {"images": say("{file} cannot be read as a picture: {reason}", file=file.name, reason=error)}
-        ) from error
+        raise RecipeError({"images": _word_unreadable(file, error.whole)}) from error
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise RecipeError(
-            {"images": say("{file} cannot be read as a picture: {reason}", file=file.name, reason=reason)}
-        ) from error
+        raise RecipeError({"images": _word_unreadable(file, error.strerror or type(error).__name__)}) from error
+
+
+def _word_unreadable(file: Path, reason: str) -> Message:
+    return say("{file} cannot be read as a picture: {reason}", file=file.name, reason=reason)
 
 
 @contextlib.contextmanager
@@ -175,10 +173,7 @@ def _choose_factor(opened: Image.Image, max_pixels: int | None = None) -> int:
         most = MAX_JPEG_PIXELS
     if max(width, height) > MAX_SIDE_PX:
         detail = say(
-            "It has {width} x {height} pixels; a side may have {max_side_px}.",
-            width=width,
-            height=height,
-            max_side_px=MAX_SIDE_PX,
+            "It has {width} x {height} pixels; a side may have {most}.", width=width, height=height, most=MAX_SIDE_PX
         )
         raise PictureTooLargeError(detail, advice=say("Cut it or make it smaller."))
     if width * height > min(most, max_pixels or most):

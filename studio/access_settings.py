@@ -14,7 +14,17 @@ from typing import Any
 
 USERS_FILE = "users.json"
 SUBMITS_PER_MINUTE = 120
-FLAGS = ("access", "trusted_proxies", "user_header", "admins", "submits_per_minute", "prompt_hook", "image_hook")
+EVERY_ORIGIN = "*"
+FLAGS = (
+    "access",
+    "trusted_proxies",
+    "user_header",
+    "admins",
+    "submits_per_minute",
+    "prompt_hook",
+    "image_hook",
+    "allow_origins",
+)
 SWITCHES = ("open", "shared_gallery")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -42,7 +52,10 @@ class HubLogin:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessSettings:
-    """The settings of access. `is_open`: other machines may connect, on purpose. Hooks are `module:function`."""
+    """The settings of access. `is_open`: other machines may connect, on purpose. Hooks are `module:function`.
+
+    `allow_origins` are sites whose pages may call the API from a browser (CORS), such as `https://app.example`, or `*`.
+    """
 
     mode: Mode = Mode.OPEN
     is_open: bool = False
@@ -54,6 +67,7 @@ class AccessSettings:
     submits_per_minute: int = SUBMITS_PER_MINUTE
     prompt_hook: str | None = None
     image_hook: str | None = None
+    allow_origins: tuple[str, ...] = ()
     hub_login: HubLogin | None = None
 
     def is_trusted(self, address: str | None) -> bool:
@@ -98,6 +112,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="let everybody who may come in see everybody's outputs and presets",
     )
     group.add_argument(
+        "--allow-origins",
+        "--allow_origins",
+        type=_parse_origins,
+        default=(),
+        help="sites whose pages may use the API from a browser, such as https://app.example, with commas; * is any "
+        "site, which then gets no cookies",
+    )
+    group.add_argument(
         "--submits-per-minute",
         "--submits_per_minute",
         type=_parse_rate,
@@ -111,6 +133,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
             metavar="MODULE:FUNCTION",
             help=f"a function that may refuse {what}",
         )
+
+
+def _parse_origins(text: str) -> tuple[str, ...]:
+    origins = tuple(one.strip().rstrip("/").lower() for one in text.split(",") if one.strip())
+    for origin in origins:
+        if origin != EVERY_ORIGIN and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
+            raise argparse.ArgumentTypeError(f"{origin!r} is no origin; write https://app.example, or *")
+    return origins
 
 
 def read_defaults(environment: Mapping[str, str]) -> dict[str, str]:

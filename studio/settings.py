@@ -31,7 +31,15 @@ SPACES_DISK = Path("/data")  # where a Space's persistent storage is mounted
 FINISH_S = 8  # Docker kills after 10
 BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
-_SWITCHES = ("fake", "verify_weights", "keep_layouts", "allow_cpu", "allow_private_webhooks", *access_settings.SWITCHES)
+_SWITCHES = (
+    "fake",
+    "verify_weights",
+    "keep_layouts",
+    "allow_cpu",
+    "allow_private_webhooks",
+    "openai_exact_models",
+    *access_settings.SWITCHES,
+)
 
 EXAMPLES = """examples:
   python app.py                                  the studio on http://127.0.0.1:7860
@@ -71,6 +79,7 @@ class Settings:
     text_encoder_urls: Mapping[str, str] = field(default_factory=dict[str, str])
     text_encoder_token: str | None = field(default=None, repr=False)
     queue_quota: int = QUEUE_QUOTA
+    openai_exact_models: bool = False
     allow_private_webhooks: bool = False
     max_disk_bytes: int | None = None
     finish_s: float = FINISH_S
@@ -198,6 +207,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         text_encoder_urls=found.text_encoder_url,
         text_encoder_token=environment.get("LUMESH_TEXT_ENCODER_TOKEN"),
         queue_quota=found.queue_quota,
+        openai_exact_models=found.openai_exact_models,
         allow_private_webhooks=found.allow_private_webhooks,
         max_disk_bytes=found.max_disk,
         finish_s=found.finish_timeout,
@@ -312,6 +322,12 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         "--allow_private_webhooks",
         action="store_true",
         help="let webhooks reach addresses of this machine and its network",
+    )
+    parser.add_argument(
+        "--openai-exact-models",
+        "--openai_exact_models",
+        action="store_true",
+        help="refuse OpenAI's own model names (gpt-image-1, dall-e-3) below /v1, where they mean the default model",
     )
     parser.add_argument(
         "--verify-weights",

@@ -136,6 +136,7 @@ def test_every_flag_of_the_settings_table_is_taken(tmp_path: Path) -> None:
         "--model": "x",
         "--prewarm": "all",
         "--queue-quota": "10",
+        "--allow-origins": "https://app.example",
         "--max-disk": "50GB",
         "--finish-timeout": "30",
         "--chip-price": "1.2",

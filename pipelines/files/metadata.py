@@ -1,7 +1,8 @@
 """Writes the recipe into the output file, so that whoever has a picture or video can make it again.
 
 A PNG carries the full recipe as JSON in an iTXt chunk named `lumesh`, and again as A1111's `parameters` chunk, which
-most tools and sites read. A video or animation has the JSON in its comment (video.py).
+most tools and sites read. A video or animation has the JSON in its comment (video.py), a JPEG or WebP in its EXIF data
+(still.py).
 
 Not here: reading files from other programs (studio/library/foreign).
 """
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image, PngImagePlugin
 
-from pipelines.files.video import ANIMATION_SUFFIXES, read_comment
+from pipelines.files.video import ANIMATION_SUFFIXES, EXIF_SUFFIXES, read_comment
 from pipelines.prompts.lora_tags import format_tag
 from pipelines.recipe import Recipe
 
@@ -52,7 +53,7 @@ def format_parameters(recipe: Recipe) -> str:
 
 def read_recipe_of(file: Path) -> Recipe | None:
     """Reads the recipe in one of Lumesh's files; returns None if there is none."""
-    if file.suffix in (".mp4", *ANIMATION_SUFFIXES):
+    if file.suffix in (".mp4", *ANIMATION_SUFFIXES, *EXIF_SUFFIXES):
         text = read_comment(file)
         return Recipe.model_validate_json(text) if text and text.startswith("{") else None
     with Image.open(file) as picture:

@@ -23,6 +23,7 @@ from pipelines.recipe import Recipe
 COLOURS = "colorspace=bt709:color_primaries=bt709:color_trc=bt709:range=tv"  # the colr atom of an MP4
 CRF = 16  # x264's constant quality; at 18 and below people see no loss
 ANIMATION_SUFFIXES = (".gif", ".webp")
+EXIF_SUFFIXES = (".webp", ".jpg", ".jpeg")  # files whose recipe is in their EXIF data
 WEBP_QUALITY = 85
 GIF_TICK_MS = 10  # its delays are hundredths of a second
 SHORTEST_MS = 16  # a frame at 60 a second; a GIF's next delay is 20 ms, which browsers obey
@@ -58,8 +59,8 @@ def read_mp4(file: Path, *, width: int, height: int) -> np.ndarray:
 
 
 def read_comment(file: Path) -> str | None:
-    """Returns the comment of a video or animation as it was written, or None."""
-    if file.suffix in ANIMATION_SUFFIXES:
+    """Returns the comment of a video, an animation, a JPEG or a WebP as it was written, or None."""
+    if file.suffix in (*ANIMATION_SUFFIXES, *EXIF_SUFFIXES):
         return _read_animation_comment(file)
     tags = _run_ffmpeg("-i", str(file), "-f", "ffmetadata", "-").stdout.decode("utf-8", "replace")
     found = re.search(r"^comment=((?:\\.|[^\\\n])*)", tags, re.DOTALL | re.MULTILINE)
@@ -75,13 +76,10 @@ def encode_animation(frames_FHWC: np.ndarray, recipe: Recipe, *, suffix: str) ->
     times = time_frames(len(frames_FHWC), recipe.fps or 1, tick_ms=tick_ms)
     first, *rest = (Image.fromarray(frames_FHWC[index]) for index, _ in times)
     content = io.BytesIO()
-    comment = json.dumps(recipe.to_json()).encode("ascii")  # neither format defines how other characters are encoded
     if suffix == ".webp":
-        exif = Image.Exif()
-        exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.UserComment] = ASCII_COMMENT + comment
-        options: dict[str, Any] = {"quality": WEBP_QUALITY, "exif": exif}
+        options: dict[str, Any] = {"quality": WEBP_QUALITY, "exif": make_exif(recipe)}
     else:
-        options = {"comment": comment}
+        options = {"comment": _make_comment(recipe)}
     first.save(
         content,
         suffix.removeprefix(".").upper(),
@@ -92,6 +90,17 @@ def encode_animation(frames_FHWC: np.ndarray, recipe: Recipe, *, suffix: str) ->
         **options,
     )
     return content.getvalue()
+
+
+def make_exif(recipe: Recipe) -> Image.Exif:
+    """Returns EXIF data with the recipe as its user comment."""
+    exif = Image.Exif()
+    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.UserComment] = ASCII_COMMENT + _make_comment(recipe)
+    return exif
+
+
+def _make_comment(recipe: Recipe) -> bytes:
+    return json.dumps(recipe.to_json()).encode("ascii")  # no format defines how other characters are encoded
 
 
 def time_frames(count: int, fps: int, *, tick_ms: int) -> list[tuple[int, int]]:

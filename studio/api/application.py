@@ -7,7 +7,7 @@ validated types, and call jobs/ and library/. Every error has one shape (errors.
 from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
@@ -15,12 +15,14 @@ from starlette.types import Lifespan
 
 from pipelines.catalog import Catalog
 from studio.access.identify import Door
+from studio.access_settings import EVERY_ORIGIN
 from studio.api import describe, errors
 from studio.api.adapters import mcp, openai
 from studio.api.middleware.auth import Gate
 from studio.api.middleware.csrf import OwnPagesOnly
 from studio.api.middleware.headers import SafeHeaders
 from studio.api.middleware.limits import LimitedSize
+from studio.api.query import refuse_unknown_query
 from studio.api.routes import (
     events,
     grids,
@@ -106,15 +108,26 @@ def create_api(
     )
     of_jobs = (sweeps, prompts, wildcards, grids, jobs, queue, events, webhook)
     for module in (health, me, models, *of_jobs, outputs, media, uploads, loras, recipes, presets, hub, qr, system):
-        app.include_router(module.router, prefix="/api/v1")
+        app.include_router(module.router, prefix="/api/v1", dependencies=[Depends(refuse_unknown_query)])
     app.include_router(openai.router, prefix="/v1")
     app.include_router(mcp.router)
     errors.install(app)
     describe.install(app)
     app.add_middleware(GZipMiddleware, **GZIP)
-    app.add_middleware(CORSMiddleware)  # allows no other origin; without it, Gradio adds one that does
+    origins = settings.access.allow_origins
+    if not origins:
+        app.add_middleware(CORSMiddleware)  # allows no other origin; without it, Gradio adds one that does
     app.add_middleware(LimitedSize)  # the last one added runs first
     app.add_middleware(Gate, door=door)
-    app.add_middleware(OwnPagesOnly)
-    app.add_middleware(SafeHeaders, is_space=settings.access.is_space)
+    app.add_middleware(OwnPagesOnly, allow_origins=origins)
+    if origins:  # before the login, which browsers' preflights know nothing of
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_credentials=EVERY_ORIGIN not in origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["Content-Disposition", "Retry-After"],
+        )
+    app.add_middleware(SafeHeaders, is_space=settings.access.is_space, is_shared=bool(origins))
     return app

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LumeshError
-from pipelines.messages import NOTHING, Message, say
+from pipelines.messages import NOTHING, Message, add_codes, say
 from pipelines.pictures import Picture, PictureError, PictureTooLargeError, read_picture
 from studio.database import Database, Transaction
 from studio.library.files import PNG_LEVEL, save_thumb, write_whole
@@ -42,10 +42,8 @@ class UploadTooLargeError(UploadError):
     status = 413
 
     def __init__(self, detail: Message, *, advice: Message = NOTHING) -> None:
-        super().__init__(
-            detail,
-            advice=advice or say("At most {max_bytes} MB are taken; make it smaller.", max_bytes=MAX_BYTES // 1000000),
-        )
+        most = say("At most {size} MB are taken; make it smaller.", size=MAX_BYTES // 1_000_000)
+        super().__init__(detail, advice=advice or most)
 
 
 class UploadQuotaError(UploadError):
@@ -97,7 +95,7 @@ class Upload:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the upload of the REST contract; a recipe names it by its `id`."""
-        return {
+        fields = {
             "id": self.id,
             "url": f"/api/v1/uploads/{self.id}",
             "thumb_url": f"/api/v1/uploads/{self.id}/thumb",
@@ -105,6 +103,7 @@ class Upload:
             "height": self.height,
             "notes": list(self.notes),
         }
+        return add_codes(fields)
 
 
 def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, quota: Quota = UPLOAD_QUOTA) -> Upload:

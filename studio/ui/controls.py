@@ -56,6 +56,9 @@ _PROMPT = f"""
 </div>
 """
 
+# Without HEIC: an iPhone then hands over a JPEG.
+PICTURE_TYPES = ",".join(f"image/{kind}" for kind in ("png", "jpeg", "webp", "avif", "gif", "bmp", "tiff"))
+
 _INPUTS = f"""
 <div class="lu-field lu-inputs" id="lu-inputs" data-field="images" role="group" aria-labelledby="lu-inputs-label"
   hidden>
@@ -65,7 +68,16 @@ _INPUTS = f"""
     <button type="button" class="lu-inputs-add" id="lu-inputs-add" aria-describedby="lu-inputs-count">
       {icon("image")}<span class="lu-inputs-wide"></span>
       <span class="lu-inputs-narrow" data-text="inputs.choose"></span></button>
-    <input type="file" id="lu-inputs-file" accept="image/png,image/jpeg,image/webp" hidden>
+    <input type="file" id="lu-inputs-file" accept="{PICTURE_TYPES}" hidden>
+  </div>
+  <p class="lu-model-note" id="lu-inputs-note" role="status"></p>
+  <div class="lu-fit" id="lu-fit-box" data-field="fit" hidden>
+    <div class="lu-segments" id="lu-fit" role="radiogroup" data-text-aria-label="setting.fit">
+      <button type="button" role="radio" data-key="crop" data-text="fit.crop"></button>
+      <button type="button" role="radio" data-key="pad" data-text="fit.pad"></button>
+      <button type="button" role="radio" data-key="stretch" data-text="fit.stretch"></button></div>
+    <p class="lu-model-note lu-num" id="lu-fit-note" role="status"></p>
+    <p class="lu-message" role="alert" data-message="fit"></p>
   </div>
   <p class="lu-message" role="alert" data-message="images"></p>
 </div>

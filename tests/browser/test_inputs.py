@@ -279,3 +279,77 @@ def test_on_a_phone_the_row_fits(open_page: OpenPage, give: Callable[..., None],
     )
     assert max(actions) <= PHONE["width"]
     keep(page, "inputs-phone-done-light")
+
+
+def _give_picture(page: Any, content: bytes) -> None:
+    page.set_input_files(FILE, [{"name": "photo.png", "mimeType": "image/png", "buffer": content}])
+    expect(page.locator(SENT)).to_have_count(1)
+
+
+def test_the_size_follows_a_picture_until_somebody_chooses_and_what_is_cut_off_is_shown(
+    open_page: OpenPage, studio: Any, encode_picture: Encode, keep: Keep
+) -> None:
+    page = open_page(color_scheme="light")
+    page.select_option("#lu-model", "wan2.2-ti2v-5b")
+    chosen, note = page.locator(".lu-size[aria-checked=true]"), page.locator("#lu-fit-note")
+    _give_picture(page, encode_picture("red", size=(90, 160)))
+    expect(page.locator("#lu-toasts")).to_contain_text("The size follows your picture: 704 × 1280")
+    expect(chosen).to_contain_text("704×1280")
+    expect(note).to_contain_text("2 % of the picture lies outside 704 × 1280")
+    page.locator(".lu-size", has_text="1280×704").first.click()
+    expect(note).to_contain_text("69 % of the picture lies outside 1280 × 704")
+    frame = page.locator(".lu-input-frame").bounding_box()
+    tile = page.locator(LIST).bounding_box()
+    assert frame and tile and frame["height"] / tile["height"] == pytest.approx(0.31, abs=0.02)
+    keep(page, "fit-crop-light")
+    page.get_by_role("radio", name="Black bars").click()
+    expect(note).to_contain_text("Black bars fill 69 % of 1280 × 704")
+    keep(page, "fit-pad-light")
+    _make(page, "It moves, whole")
+    expect(page.locator("video.lu-result")).to_be_visible(timeout=20_000)
+    assert _read_newest(studio)["recipe"]["fit"] == "pad"
+    page.get_by_role("button", name="Remove input picture 1").click()
+    _give_picture(page, encode_picture("blue", size=(90, 160)))
+    expect(chosen).to_contain_text("1280×704")  # the person's own
+    page.reload()
+    expect(note).to_contain_text("Black bars fill")
+
+
+def test_what_of_a_picture_was_changed_is_said(open_page: OpenPage, encode_picture: Encode) -> None:
+    page = open_page()
+    page.select_option("#lu-model", "demo-sdxl")
+    picture = io.BytesIO()
+    Image.new("RGBA", (60, 40), (0, 255, 0, 0)).save(picture, "PNG")
+    _give_picture(page, picture.getvalue())
+    note = page.locator("#lu-inputs-note")
+    expect(note).to_have_text("“photo.png”: Its transparent parts lie on white.")
+    page.get_by_role("button", name="Remove input picture 1").click()
+    expect(note).to_be_hidden()
+
+
+def test_on_a_phone_the_fit_is_chosen_too(open_page: OpenPage, encode_picture: Encode, keep: Keep) -> None:
+    page = open_page(viewport=PHONE)
+    _choose_model(page, "demo-sdxl", "256 × 256")
+    _give_picture(page, encode_picture("red", size=(30, 90)))
+    for name in ("Crop", "Black bars", "Stretch"):
+        box = page.get_by_role("radio", name=name).bounding_box()
+        assert box and box["height"] >= 32 and box["x"] + box["width"] <= PHONE["width"]
+    page.get_by_role("radio", name="Stretch").click()
+    expect(page.locator("#lu-fit-note")).to_have_text("The picture is stretched to 256 × 256")
+    page.locator("#lu-inputs").scroll_into_view_if_needed()
+    keep(page, "fit-phone-dark")
+
+
+def test_a_seed_of_sixty_three_bits_stays_exact_in_the_page(open_page: OpenPage, studio: Any) -> None:
+    seed = 2**63 - 5
+    page = open_page()
+    page.select_option("#lu-model", "demo-sdxl")
+    page.fill("#lu-seed", str(seed))
+    _make(page, "A boat of a long seed")
+    expect(page.locator("img.lu-result[alt='A boat of a long seed']")).to_be_visible()
+    assert _read_newest(studio)["recipe"]["seed"] == seed
+    expect(page.locator("#lu-bar .lu-bar-sub")).to_contain_text(f"Seed {seed}")
+    page.fill("#lu-seed", "-1")
+    _make(page, "A boat of any seed")
+    expect(page.locator("img.lu-result[alt='A boat of any seed']")).to_be_visible()
+    assert 0 <= _read_newest(studio)["recipe"]["seed"] < 2**32

@@ -1,38 +1,53 @@
-"""Pictures for programs written for OpenAI's API: `POST /v1/images/generations` and `GET /v1/models`.
+"""Pictures for programs written for OpenAI's API: `POST /v1/images/generations`, `/v1/images/edits`, `GET /v1/models`.
 
 A request becomes ordinary jobs, queued and counted like all others; the answer waits for them. A client that
-disconnects cancels them. Parameters of OpenAI that no model here supports (quality, style, user) are accepted and
-ignored.
-Not here: their form of errors (openai_errors.py).
+disconnects cancels them.
+Not here: what a request means (openai_request.py), their form of errors (openai_errors.py).
 """
 
 import asyncio
 import base64
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import UploadFile
 
-from pipelines.catalog import Model, Shape
+from pipelines.catalog import Model
 from pipelines.errors import LumeshError, ModelError, RecipeError
+from pipelines.files.still import QUALITY
 from pipelines.messages import english
-from pipelines.recipe import Lora, Recipe
 from studio import asking
 from studio.address import name_server
+from studio.api.adapters.openai_request import Generation, choose_model, read_form
 from studio.api.answers import system as system_answers
-from studio.api.routes.media import find_output_file
+from studio.api.routes.media import find_output_file, read_still
 from studio.api.visitor import Visitor
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
 from studio.jobs.waiting import have_ended, watch_jobs
+from studio.library import uploads
+from studio.library.uploads import Upload
 from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["openai"])
 
-MAX_PICTURES = 10
+MAX_FILES = 8  # with a mask, which is refused in words
+_FILE = {"type": "string", "format": "binary"}
+_FORM = {"prompt": {"type": "string"}, "image[]": {"type": "array", "items": _FILE}, "model": {"type": "string"}}
+EDIT_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {"type": "object", "properties": _FORM, "required": ["prompt", "image[]"]}
+            }
+        },
+    }
+}
 CLIENT_LEFT = 499  # nobody receives it; logs use this number for a client that disconnected
 
 
@@ -56,66 +71,57 @@ class StoppingError(LumeshError):
     status = 503
 
 
-class Generation(BaseModel):
-    """The request of OpenAI's clients; from `negative_prompt` on, additional fields of a recipe (`extra_body`)."""
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The jobs of a request, and what its answer depends on."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    prompt: str
-    model: Annotated[str | None, Field(description="an id of GET /v1/models; left out: the default model")] = None
-    n: Annotated[int | None, Field(ge=1, le=MAX_PICTURES)] = None
-    size: Annotated[str | None, Field(description="WIDTHxHEIGHT, of which the model's nearest size is taken")] = None
-    response_format: Annotated[Literal["url", "b64_json"] | None, Field(description="left out: both")] = None
-    output_format: Literal["png"] | None = None
-    background: Literal["opaque", "auto"] | None = None
-    stream: Literal[False] | None = None
-    partial_images: Literal[0] | None = None
-    quality: Annotated[Any, Field(description="means nothing here, like the next six")] = None
-    style: Any = None
-    complexity: Any = None
-    moderation: Any = None
-    output_compression: Any = None
-    user: Any = None
-    safety_identifier: Any = None
-    negative_prompt: str | None = None
-    seed: int | None = None
-    steps: int | None = None
-    guidance_scale: float | None = None
-    scheduler: str | None = None
-    loras: tuple[Lora, ...] = ()
-    images: tuple[str, ...] = ()
-
-    def list_recipes(self, model: Model) -> list[Recipe]:
-        """Splits the request into jobs of as many pictures as the model makes at once; picture i has seed + i."""
-        count = self.n or 1
-        starts = range(0, count, model.max_batch_size)
-        return [
-            Recipe(
-                model=model.id,
-                prompt=self.prompt,
-                shape=_choose_shape(self.size, model),
-                batch_size=min(model.max_batch_size, count - start),
-                seed=None if self.seed is None else self.seed + start,
-                negative_prompt=self.negative_prompt,
-                steps=self.steps,
-                guidance_scale=self.guidance_scale,
-                scheduler=self.scheduler,
-                loras=self.loras,
-                images=self.images,
-            )
-            for start in starts
-        ]
+    wanted: Generation
+    model: Model
+    ids: Sequence[str]
+    notes: Sequence[str]
 
 
 @router.post("/images/generations", response_model=system_answers.OpenAiPictures)
 async def generate_images(wanted: Generation, request: Request, visit: Visitor) -> dict[str, Any] | Response:
     """Queues the pictures as ordinary jobs, waits for them, and answers as OpenAI does.
 
-    `size` becomes the model's nearest shape, which the answer names. Errors have OpenAI's form. A client that hangs up
-    cancels what it asked for; a long wait is better asked for with `POST /api/v1/jobs`.
+    `size` becomes the model's nearest shape, and a model of OpenAI the default one; the answer names both, and `notes`
+    what was ignored. Errors have OpenAI's form. A client that hangs up cancels what it asked for; a long wait is better
+    asked for with `POST /api/v1/jobs`.
     """
-    ids = await asyncio.to_thread(_submit, wanted, visit)
-    waiting = asyncio.create_task(_wait_for_end(visit, ids))
+    return await _answer(await asyncio.to_thread(_submit, wanted, visit), request, visit)
+
+
+@router.post("/images/edits", response_model=system_answers.OpenAiPictures, openapi_extra=EDIT_BODY)
+async def edit_images(request: Request, visit: Visitor) -> dict[str, Any] | Response:
+    """Makes pictures from pictures: a form with one or more files `image` or `image[]`, `prompt`, and the fields above.
+
+    Without a model that takes pictures, the first one that does is used. A `mask` is refused: there is no inpainting.
+    """
+    async with request.form(max_files=MAX_FILES) as form:
+        files = [file for name, file in form.multi_items() if name in ("image", "image[]")]
+        contents = [await file.read() for file in files if isinstance(file, UploadFile)]
+        if form.get("mask"):
+            raise RecipeError({"mask": english("there is no inpainting here; leave the mask out")})
+        fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
+    if not contents:
+        raise RecipeError({"image": english("send at least one picture as a file")})
+    studio = visit.studio
+    kept: list[Upload] = []
+    async with studio.upload_turn:
+        for content in contents:
+            options = {"owner": visit.owner, "quota": studio.upload_quota}
+            folder = studio.settings.uploads_dir
+            kept.append(await asyncio.to_thread(uploads.add, studio.database, folder, content, **options))
+    wanted = read_form(fields, [upload.id for upload in kept])
+    asked = await asyncio.to_thread(_submit, wanted, visit)
+    notes = [f"Picture {number}: {note}" for number, upload in enumerate(kept, 1) for note in upload.notes]
+    return await _answer(replace(asked, notes=[*asked.notes, *notes]), request, visit)
+
+
+async def _answer(asked: Asked, request: Request, visit: Visit) -> dict[str, Any] | Response:
+    """Waits for the jobs; cancels them when the client leaves first."""
+    waiting = asyncio.create_task(_wait_for_end(visit, asked.ids))
     leaving = asyncio.create_task(_wait_for_disconnect(request))
     try:
         await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -123,12 +129,12 @@ async def generate_images(wanted: Generation, request: Request, visit: Visitor) 
         waiting.cancel()
         leaving.cancel()
     if not waiting.done() or waiting.cancelled():
-        await asyncio.to_thread(asking.withdraw, visit, ids)
+        await asyncio.to_thread(asking.withdraw, visit, asked.ids)
         return Response(status_code=CLIENT_LEFT)
     jobs = waiting.result()
     if any(job.state is not JobState.DONE for job in jobs):
         await asyncio.to_thread(_give_up, visit, jobs)
-    return await asyncio.to_thread(_describe, visit, jobs, wanted.response_format, name_server(request))
+    return await asyncio.to_thread(_describe, visit, asked, jobs, name_server(request))
 
 
 @router.get("/models", response_model=system_answers.OpenAiModels)
@@ -151,28 +157,16 @@ def _describe_model(model: Model) -> dict[str, Any]:
     return {"id": model.id, "object": "model", "created": 0, "owned_by": "lumesh"}
 
 
-def _submit(wanted: Generation, visit: Visit) -> list[str]:
-    catalog = visit.studio.catalog
-    try:
-        model = catalog.get(wanted.model) if wanted.model else catalog.default
-    except ModelError as error:
-        raise RecipeError({"model": error.whole}) from error
-    if model.is_video:
-        raise RecipeError({"model": english(f"{model.id} makes videos; queue them with POST /api/v1/jobs")})
+def _submit(wanted: Generation, visit: Visit) -> Asked:
+    model, notes = choose_model(
+        visit.studio.catalog,
+        wanted.model,
+        takes_exact=visit.studio.settings.openai_exact_models,
+        has_images=bool(wanted.images),
+    )
     recipes = [asking.prepare(visit, recipe) for recipe in wanted.list_recipes(model)]
-    return [job.id for job in asking.submit(visit, recipes)]
-
-
-def _choose_shape(size: str | None, model: Model) -> str | None:
-    if size is None or size == "auto":
-        return None
-    try:
-        wished = Shape.parse(size)
-    except ValueError as error:
-        raise RecipeError({"shape": english(f"{error}; {model.id} makes {model.shape_list()}")}) from error
-    if not wished.width or not wished.height:
-        raise RecipeError({"shape": english(f"{size} has no pixels; {model.id} makes {model.shape_list()}")})
-    return str(model.find_nearest_shape(wished.width, wished.height, 1))
+    ids = [job.id for job in asking.submit(visit, recipes)]
+    return Asked(wanted=wanted, model=model, ids=ids, notes=[*notes, *wanted.list_ignored()])
 
 
 async def _wait_for_end(visit: Visit, ids: Sequence[str]) -> list[Job]:
@@ -205,26 +199,28 @@ def _give_up(visit: Visit, jobs: Sequence[Job]) -> None:
     )
 
 
-def _describe(visit: Visit, jobs: Sequence[Job], form: str | None, base_url: str) -> dict[str, Any]:
+def _describe(visit: Visit, asked: Asked, jobs: Sequence[Job], base_url: str) -> dict[str, Any]:
     links = [link for job in jobs for link in job.outputs]
     return {
         "created": int(max(job.finished_at or 0 for job in jobs)),
+        "model": asked.model.id,
         "size": f"{links[0]['width']}x{links[0]['height']}",
-        "output_format": "png",
+        "output_format": asked.wanted.output_format or "png",
         "background": "opaque",
-        "data": [_describe_picture(visit, link, form, base_url) for link in links],
+        "notes": list(asked.notes),
+        "data": [_describe_picture(visit, asked.wanted, link, base_url) for link in links],
     }
 
 
-def _describe_picture(visit: Visit, link: dict[str, Any], form: str | None, base_url: str) -> dict[str, Any]:
+def _describe_picture(visit: Visit, wanted: Generation, link: dict[str, Any], base_url: str) -> dict[str, Any]:
     picture: dict[str, Any] = {"id": link["id"], "seed": link["seed"]}
-    if form != "b64_json":
-        picture["url"] = f"{base_url}{link['url']}"
-    if form != "url":
-        picture["b64_json"] = base64.b64encode(_read_file(visit, link["id"])).decode()
+    kind = None if wanted.output_format in (None, "png") else wanted.output_format
+    quality = QUALITY if wanted.output_compression is None else wanted.output_compression
+    if wanted.response_format != "b64_json":
+        picture["url"] = f"{base_url}{link['url']}" + (f"?as={kind}&quality={quality}" if kind else "")
+    if wanted.response_format != "url":
+        output = visit.get_output(link["id"])
+        file = find_output_file(visit, output, output.file)
+        content = file.read_bytes() if kind is None else read_still(visit, output, kind, quality=quality)
+        picture["b64_json"] = base64.b64encode(content).decode()
     return picture
-
-
-def _read_file(visit: Visit, output_id: str) -> bytes:
-    output = visit.get_output(output_id)
-    return find_output_file(visit, output, output.file).read_bytes()

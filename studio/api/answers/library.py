@@ -69,7 +69,8 @@ class Upload(Answer):
     thumb_url: str = eg(f"/api/v1/uploads/{UPLOAD}/thumb")
     width: int = eg(60)
     height: int = eg(40)
-    notes: list[str] = eg(["Its transparent parts lie on white."])
+    notes: list[str] = eg([])
+    notes_said: list[Said | None] | None = said()
 
 
 class LoraFile(Answer):

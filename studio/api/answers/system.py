@@ -294,7 +294,9 @@ class OpenAiPicture(Answer):
 
 class OpenAiPictures(Answer):
     created: int = eg(1795325528)
+    model: str = eg("demo-sdxl")
     size: str = eg("256x256")
     output_format: str = eg("png")
     background: str = eg("opaque")
+    notes: list[str] = eg([])
     data: list[OpenAiPicture]

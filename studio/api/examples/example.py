@@ -12,8 +12,8 @@ class Example:
     """One call of a route, identified by `method` and its `path` template.
 
     `url` is the template filled in. The request carries `body` as JSON, `form` as a form, or the file `sends` (as the
-    form field `file`, or with `is_whole` as the body). The answer is the route's own model (answers/), a file to save
-    as `saves`, or the `lines` of a stream.
+    form field `sends_as`, beside those of `form`; or with `is_whole` as the body). The answer is the route's own model
+    (answers/), a file to save as `saves`, or the `lines` of a stream.
     """
 
     method: str
@@ -23,6 +23,7 @@ class Example:
     body: dict[str, Any] | None = None
     form: dict[str, str] = field(default_factory=dict[str, str])
     sends: str | None = None
+    sends_as: str = "file"
     is_whole: bool = False
     saves: str | None = None
     lines: str | None = None
@@ -37,12 +38,17 @@ class Example:
         parts.append(f"'{SERVER}{self.url}'" if set(self.url) & set("?&") else f"{SERVER}{self.url}")
         if self.body is not None:
             parts.append(f"-H 'content-type: application/json' -d '{json.dumps(self.body)}'")
-        parts += [f"-d {name}={value}" for name, value in self.form.items()]
+        flag = "-d" if self.sends is None else "-F"
+        parts += [f"{flag} {name}={_quote(value)}" for name, value in self.form.items()]
         if self.sends is not None:
-            parts.append(f"--data-binary @{self.sends}" if self.is_whole else f"-F file=@{self.sends}")
+            parts.append(f"--data-binary @{self.sends}" if self.is_whole else f"-F {self.sends_as}=@{self.sends}")
         if self.saves is not None:
             parts.append(f"-o {self.saves}")
         return " ".join(parts)
+
+
+def _quote(value: str) -> str:
+    return f"'{value}'" if " " in value else value
 
 
 def get(path: str, summary: str, *, url: str | None = None, **rest: Any) -> Example:

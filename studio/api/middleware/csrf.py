@@ -2,15 +2,18 @@
 
 Browsers say where a request comes from (`Sec-Fetch-Site`), which holds behind any proxy, but only where the page came
 over HTTPS or from this machine; elsewhere they send `Origin`, which must be the studio's own address. Scripts send
-neither and pass.
+neither and pass. Pages of `--allow-origins` pass too: a listed one as if it were ours, any other under `*` only
+without a cookie, so that it can do nothing in a visitor's name.
 """
 
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pipelines.messages import say
+from studio.access_settings import EVERY_ORIGIN
 from studio.api.errors import make_error
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -18,14 +21,19 @@ OWN_SITES = frozenset({"same-origin", "none"})  # "none": the visitor typed the 
 
 
 class OwnPagesOnly:
-    """ASGI middleware that answers 403 to every changing request from a page of another origin."""
+    """ASGI middleware that answers 403 to every changing request from a page of an origin that is not allowed."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, allow_origins: Collection[str] = ()) -> None:
         self._app = app
+        self._allow_origins = allow_origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes everything else on untouched, streams included."""
-        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and not _is_own(Headers(scope=scope)):
+        if (
+            scope["type"] == "http"
+            and scope["method"] not in SAFE_METHODS
+            and not self._is_let_in(Headers(scope=scope))
+        ):
             refusal = make_error(
                 403,
                 title=say("Refused"),
@@ -36,6 +44,11 @@ class OwnPagesOnly:
             await refusal(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    def _is_let_in(self, headers: Headers) -> bool:
+        origin = headers.get("origin", "").lower()
+        is_any = EVERY_ORIGIN in self._allow_origins and bool(origin) and "cookie" not in headers
+        return _is_own(headers) or origin in self._allow_origins or is_any
 
 
 def _is_own(headers: Headers) -> bool:

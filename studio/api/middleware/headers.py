@@ -19,7 +19,7 @@ FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; me
 class SafeHeaders:
     """ASGI middleware that adds the headers, without overriding those that a route sets itself."""
 
-    def __init__(self, app: ASGIApp, *, is_space: bool) -> None:
+    def __init__(self, app: ASGIApp, *, is_space: bool, is_shared: bool = False) -> None:
         self._app = app
         frames = "'self' https://huggingface.co https://*.hf.space" if is_space else "'self'"
         self._ancestors = f"frame-ancestors {frames}"
@@ -27,7 +27,8 @@ class SafeHeaders:
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
             "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-            "Cross-Origin-Resource-Policy": "same-origin",
+            # Pages of other sites that are let in show pictures by their address.
+            "Cross-Origin-Resource-Policy": "cross-origin" if is_shared else "same-origin",
         }
         if not is_space:
             self._always["X-Frame-Options"] = "SAMEORIGIN"

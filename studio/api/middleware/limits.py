@@ -16,7 +16,7 @@ from studio.library.loras import MAX_BYTES as MAX_LORA_BYTES
 MAX_BYTES = 1_000_000
 MAX_FILE_BYTES = 21_000_000  # the largest file that a route takes has 20 MB, with a form around it
 LORAS_PATH = "/api/v1/loras"
-FILE_PATHS = re.compile(r"/api/v1/(uploads|recipes/read|presets/import|presets/check)$")
+FILE_PATHS = re.compile(r"(/api/v1/(uploads|recipes/read|presets/import|presets/check)|/v1/images/edits)$")
 TITLE = say("This is too large")
 
 

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import FileResponse, Response
+from PIL import Image
 
+from pipelines.files.still import QUALITY, StillKind, encode_still
 from pipelines.files.video import encode_animation, read_mp4
 from pipelines.messages import say
 from studio.api.visitor import Visitor
@@ -21,12 +23,16 @@ FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 CHECKED = {"Cache-Control": "private, no-cache"}  # cached, but revalidated every time
 
 router = APIRouter(tags=["media"])
-Animation = Literal["gif", "webp"]
+Kind = Literal["gif", "webp", "jpeg"]
 IfNoneMatch = Annotated[str | None, Header(include_in_schema=False)]
 
 
 @router.get("/jobs/{job_id}/preview.jpg", response_class=Response)
-def get_preview(job_id: str, visit: Visitor) -> Response:
+def get_preview(
+    job_id: str,
+    visit: Visitor,
+    v: Annotated[str, Query(description="its version, so that browsers ask anew")] = "",  # noqa: ARG001
+) -> Response:
     """Returns the latest small preview; 404 before the first one and after the job's end."""
     visit.get_job(job_id)
     row = visit.database.read_one("SELECT jpeg FROM previews WHERE job_id = ?", (job_id,))
@@ -41,18 +47,23 @@ def get_preview(job_id: str, visit: Visitor) -> Response:
 @router.head("/outputs/{output_id}/file", include_in_schema=False)
 @router.get("/outputs/{output_id}/file/{_name}", include_in_schema=False)  # for programs that save as the URL ends
 @router.get("/outputs/{output_id}/file", response_class=FileResponse)
-def get_file(
+def get_file(  # noqa: PLR0917 - parameters of the route
     output_id: str,
     visit: Visitor,
     download: Annotated[bool, Query(description="save under its name instead of showing it")] = False,  # noqa: FBT002
-    as_: Annotated[Animation | None, Query(alias="as", description="of a video: an endless animation instead")] = None,
+    as_: Annotated[
+        Kind | None,
+        Query(alias="as", description="of a video an endless animation, gif or webp; of a picture a jpeg or webp"),
+    ] = None,
+    quality: Annotated[int, Query(ge=0, le=100, description="of a jpeg or webp of a picture")] = QUALITY,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Returns the full file with its recipe inside; honours Range."""
     output = visit.get_output(output_id)
     disposition = "attachment" if download else "inline"
     if as_ is not None:
-        return _animate(visit, output, as_, disposition=disposition)
+        make = _animate if output.kind == "video" else _convert
+        return make(visit, output, as_, quality=quality, disposition=disposition)
     return send_file(find_output_file(visit, output, output.file), if_none_match=if_none_match, disposition=disposition)
 
 
@@ -87,17 +98,36 @@ def send_file(
     return response
 
 
-def _animate(visit: Visit, output: Output, suffix: str, *, disposition: str) -> Response:
+def _animate(visit: Visit, output: Output, suffix: Kind, *, quality: int, disposition: str) -> Response:  # noqa: ARG001
     """Encodes the animation on demand and does not store it: it is seldom requested, and larger than its video."""
-    _require_video(output)
+    if suffix == "jpeg":
+        detail = say("Output {id} is a video, not a picture.", id=repr(output.id))
+        raise NotFoundError(detail, advice=say("Ask for a gif or a webp."))
     file = find_output_file(visit, output, output.file)
     frames = read_mp4(file, width=output.width, height=output.height)
-    name = f"{file.stem}.{suffix}"
-    return Response(
-        encode_animation(frames, output.recipe, suffix=f".{suffix}"),
-        media_type=f"image/{suffix}",
-        headers={"Content-Disposition": f'{disposition}; filename="{name}"', **FOREVER},
-    )
+    content = encode_animation(frames, output.recipe, suffix=f".{suffix}")
+    return _send_made(content, kind=suffix, name=f"{file.stem}.{suffix}", disposition=disposition)
+
+
+def _convert(visit: Visit, output: Output, kind: Kind, *, quality: int, disposition: str) -> Response:
+    """Encodes a picture in another format on demand."""
+    if kind == "gif":
+        detail = say("Output {id} is a picture, not a video.", id=repr(output.id))
+        raise NotFoundError(detail, advice=say("Ask for a jpeg or a webp."))
+    content = read_still(visit, output, kind, quality=quality)
+    name = f"{Path(output.file).stem}.{'jpg' if kind == 'jpeg' else kind}"
+    return _send_made(content, kind=kind, name=name, disposition=disposition)
+
+
+def read_still(visit: Visit, output: Output, kind: StillKind, *, quality: int) -> bytes:
+    """Returns a picture as JPEG or WebP, with its recipe inside."""
+    with Image.open(find_output_file(visit, output, output.file)) as picture:
+        return encode_still(picture.convert("RGB"), output.recipe, kind=kind, quality=quality)
+
+
+def _send_made(content: bytes, *, kind: Kind, name: str, disposition: str) -> Response:
+    headers = {"Content-Disposition": f'{disposition}; filename="{name}"', **FOREVER}
+    return Response(content, media_type=f"image/{kind}", headers=headers)
 
 
 def _require_video(output: Output) -> None:

@@ -153,17 +153,20 @@ def test_the_stages_give_the_picture_of_generate(run: Run, encoded: Path) -> Non
 
 def test_a_picture_to_start_from_goes_through_the_stages(run: Run, tmp_path: Path) -> None:
     start = np.random.default_rng(0).integers(0, 255, (4, 4, 3), np.uint8)
-    Image.fromarray(start).resize((64, 64)).save(tmp_path / "start.png")
-    flags, steps = "--image {out}/start.png --strength 0.5", SETTINGS
+    Image.fromarray(start).resize((128, 64)).save(tmp_path / "start.png")
+    flags, steps = "--image {out}/start.png --strength 0.5 --fit stretch", SETTINGS
     run(f"encode --model tiny --prompt 'a red boat' {flags} --output_dir {{out}}/stages --mesh dp=1")
     config = json.loads((tmp_path / "stages" / "generation_config.json").read_text())
-    assert (config["strength"], config["images"]) == (0.5, [str(tmp_path / "start.png")])
-    assert run(f"denoise --input_dir {{out}}/stages {steps} --seed 7").code == 0
+    assert (config["strength"], config["fit"]) == (0.5, "stretch")
+    assert config["images"] == [str(tmp_path / "start.png")]
+    denoised = run(f"denoise --input_dir {{out}}/stages {steps} --seed 7")
+    assert denoised.code == 0
+    assert "start.png: the picture is stretched to the proportions of 64x64." in denoised.err
     assert run("decode --input_dir {out}/stages --output {out}/made.png --mesh dp=1").code == 0
     made = read_picture(tmp_path / "made.png")
     np.testing.assert_array_equal(made, generate(run, f"--seed 7 {flags}"))
     recipe = read_recipe_of(tmp_path / "whole.png")
-    assert (recipe.strength, recipe.images) == (0.5, ("start.png",))
+    assert (recipe.strength, recipe.fit, recipe.images) == (0.5, "stretch", ("start.png",))
     with Image.open(tmp_path / "whole.png") as picture:
         assert "Denoising strength: 0.5" in picture.text["parameters"]
     assert np.abs(made.astype(int) - generate(run, f"--seed 7 {flags.replace('0.5', '1')}")).max() > 20
@@ -215,9 +218,11 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
             "'--num-inference-steps': Input should be a valid",
         ),
         ("generate --model tiny --prompt x --guidance_scale nan", "guidance_scale: nan is out of range"),
-        ("generate --model tiny --prompt x --seed -1", "seed: -1 is out of range"),
+        ("generate --model tiny --prompt x --seed -2", "seed: -2 is out of range"),
         ("generate --model tiny --prompt x --batch_size 99", "batch_size: 99 is out of range; allowed: 1 to 8"),
         ("generate --model tiny --prompt x --strength 0.5", "strength: needs a picture to start from"),
+        ("generate --model tiny --prompt x --fit pad", "fit: needs a picture to start from"),
+        ("generate --model tiny --prompt x --fit squeeze", "'squeeze' is not one of 'crop', 'pad', 'stretch'"),
         ("generate --model demo-flux2 --prompt x --strength 0.5", "strength: demo-flux2 has no strength; leave it out"),
         ("generate --model tiny --prompt x --scheduler fast", "allowed: euler, euler_ancestral, dpmpp_2m, ddim"),
         ("generate --model tiny --prompt x --warmup_steps -2", "warmup"),

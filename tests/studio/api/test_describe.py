@@ -27,6 +27,7 @@ ELSEWHERE = {
     "/api/v1/events",
     "/api/v1/system/plan",
     "/v1/images/generations",
+    "/v1/images/edits",
 }
 TOLD = [example for example in EXAMPLES if example.path not in ELSEWHERE]
 
@@ -173,7 +174,7 @@ def _send(client: TestClient, example: Example, real: dict[str, str], makers: di
     }
     if example.sends is not None:
         content = files[example.sends]()
-        options |= {"content": content} if example.is_whole else {"files": {"file": content}}
+        options |= {"content": content} if example.is_whole else {"files": {example.sends_as: content}}
     return client.request(example.method, url, **options)
 
 

@@ -64,6 +64,53 @@ def test_unless_asked_a_picture_comes_in_both_forms(client: openai.OpenAI, studi
     assert studio.client.get(picture.url).content == base64.b64decode(picture.b64_json)
 
 
+@pytest.mark.parametrize("name", ["gpt-image-1", "dall-e-3"])
+def test_what_clients_for_openai_always_send_makes_a_picture_and_says_of_which_model(
+    client: openai.OpenAI, name: str
+) -> None:
+    """What LibreChat's tool sends, word for word."""
+    fields: dict[str, Any] = {"model": name, "n": 1, "background": "auto", "output_format": "png", "quality": "auto"}
+    answer = client.images.generate(prompt="x", size="auto", **fields, extra_body={"steps": 1})
+    assert answer.model == "demo-sdxl"
+    assert answer.notes == [
+        f"There is no {name} here; demo-sdxl was used.",
+        "Ignored, as it means nothing here: quality.",
+    ]
+
+
+def test_a_jpeg_is_a_jpeg_in_both_forms(client: openai.OpenAI, studio: Studio) -> None:
+    sizes = []
+    for quality in (10, 95):
+        answer = client.images.generate(
+            prompt="A boat",
+            output_format="jpeg",
+            output_compression=quality,
+            extra_body={"steps": 1, "seed": 3},
+        )
+        [picture] = answer.data
+        content = base64.b64decode(picture.b64_json)
+        assert studio.client.get(picture.url).content == content
+        assert (open_picture(content).format, answer.output_format) == ("JPEG", "jpeg")
+        sizes.append(len(content))
+    assert 2 * sizes[0] < sizes[1]
+
+
+def test_pictures_are_edited(client: openai.OpenAI, studio: Studio, encode_picture: Callable[..., bytes]) -> None:
+    files = [("red.png", encode_picture("red")), ("blue.png", encode_picture("blue"))]
+    answer = client.images.edit(
+        image=files, prompt="Both of them", model="flux2-klein-4b", size="512x512", extra_body={"steps": 1}
+    )
+    assert open_picture(base64.b64decode(answer.data[0].b64_json)).size == (512, 512)
+    [output] = studio.read("outputs?q=Both")["outputs"]
+    assert len(output["recipe"]["images"]) == 2
+    answer = client.images.edit(image=files[0], prompt="At night", model="gpt-image-1", input_fidelity="high")
+    assert (answer.model, answer.notes[1]) == ("demo-sdxl", "Ignored, as it means nothing here: input_fidelity.")
+    for fields, param in (({"mask": files[1]}, "mask"), ({"model": "demo-flux2"}, "images"), ({"n": 11}, "n")):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.images.edit(**{"image": files[0], "prompt": "At night", **fields})
+        assert caught.value.param == param
+
+
 def test_more_pictures_than_a_job_makes_at_once(client: openai.OpenAI) -> None:
     answer = client.images.generate(prompt="A boat", n=10, response_format="url", extra_body={"seed": 100, "steps": 1})
     assert [picture.seed for picture in answer.data] == list(range(100, 110))
@@ -80,7 +127,7 @@ def test_a_size_becomes_the_nearest_of_the_model(client: openai.OpenAI, wished: 
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"model": "gpt-image-2"}, "model"),
+        ({"model": "stable-diffusion-3"}, "model"),
         ({"model": "wan2.1-1.3b"}, "model"),
         ({"size": "large"}, "size"),
         ({"size": "0x256"}, "size"),
@@ -88,7 +135,8 @@ def test_a_size_becomes_the_nearest_of_the_model(client: openai.OpenAI, wished: 
         ({"prompt": ""}, "prompt"),
         ({"extra_body": {"steps": 1000}}, "steps"),
         ({"extra_body": {"loras": [{"ref": "nothing"}]}}, "loras"),
-        ({"extra_body": {"colour": "red"}}, "colour"),
+        ({"output_format": "gif"}, "output_format"),
+        ({"extra_body": {"fit": "pad"}}, "fit"),
         ({"background": "transparent"}, "background"),
     ],
 )

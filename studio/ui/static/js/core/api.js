@@ -1,5 +1,6 @@
 // REST, and the one shape of its errors. Paths are relative to the page, so a proxy's prefix does no harm.
 
+import { parseJson } from "./json.js";
 import { named, t } from "./text.js";
 import { said, saidFields } from "./translate_server.js";
 
@@ -48,7 +49,7 @@ const unreachable = () =>
 function read({ status, statusText }, text) {
   let json = null;
   try {
-    json = text ? JSON.parse(text) : null;
+    json = text ? parseJson(text) : null;
   } catch {
     // A proxy's error page: the status says what there is to say.
   }

@@ -36,6 +36,7 @@ const SETTINGS = [
   ["fps", ({ recipe }) => textOf(recipe.fps)],
   ["length", ({ kind, frames, recipe }) => (kind === "video" ? seconds(frames / (recipe.fps || 1)) : null)],
   ["strength", ({ recipe }) => textOf(recipe.strength)],
+  ["fit", ({ recipe }) => (recipe.fit ? t(`fit.${recipe.fit}`) : null)],
   ["images", ({ recipe }) => (recipe.images.length ? String(recipe.images.length) : null)],
   ["loras", ({ recipe }) => (recipe.loras.length ? recipe.loras.map(loraText).join(", ") : null)],
 ];

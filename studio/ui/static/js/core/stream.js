@@ -1,6 +1,7 @@
 // The one connection of this tab: events in, with everything read anew after a gap.
 
 import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue, readUsage } from "./api.js";
+import { parseJson } from "./json.js";
 import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, runningJobs, state } from "./store.js";
 
 /** What moves a line of jobs. */
@@ -108,7 +109,7 @@ export function readJobsAnew() {
 const isNews = (job) => state.jobs.get(job.id)?.state === job.state;
 
 function receive(kind, message) {
-  const event = JSON.parse(message.data);
+  const event = parseJson(message.data);
   lastId = event.id;
   if (kind === "queue.changed") {
     state.queue = { ...state.queue, is_paused: event.is_paused };

@@ -2,11 +2,13 @@
 // Not here: sending (actions.js), size cards (sizes.js), input pictures (inputs.js), LoRAs (loras.js), examples (examples.js).
 
 import { arrowsChoose, el, find, keyed, setIcon, setText } from "../core/dom.js";
-import { schedulerName, sentence } from "../core/format.js";
+import { schedulerName, sentence, shapeName } from "../core/format.js";
 import { changed, modelOf, shownOutput, state } from "../core/store.js";
 import { t } from "../core/text.js";
+import { toast } from "../core/toasts.js";
 import { drawExamples } from "./examples.js";
-import { countInputs, drawInputs, mountInputs } from "./inputs.js";
+import { nearestShape } from "./frame.js";
+import { countInputs, drawInputs, firstSize, mountInputs } from "./inputs.js";
 import { drawLoras, loadLoras, lorasFor, mountLoras } from "./loras.js";
 import { drawReading } from "./reading.js";
 import { drawSizes, mountSizes } from "./sizes.js";
@@ -14,12 +16,13 @@ import { styledNegative, styledPrompt, styleOf, stylesFor } from "./styles.js";
 import { drawSweep, isSweep, mountSweep } from "./sweep.js";
 
 const KEY = "lumesh.draft";
-const MAX_SEED = 2 ** 32 - 1;
+const MAX_SEED_DIGITS = 19; // 2^63 - 1
+const EXACT_DIGITS = 15; // longer seeds stay text, which the server takes too
 const BATCHES = [1, 2, 4, 8];
 // The last four only where the model has them.
 const NUMBERS = ["steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps", "strength"];
 const LOWEST = { steps: 1, guidance_scale: 0, guidance_scale_2: 0, flow_shift: 1, fps: 1, strength: 0.05 };
-const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", "loras", ...NUMBERS];
+const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", "loras", "fit", ...NUMBERS];
 
 const ONE_JOB = { seeds: 1, draws: null };
 
@@ -30,6 +33,8 @@ let draft = {
   loras: [],
   model: null,
   shape: null,
+  hasChosenShape: false, // by the person, so that it does not follow pictures
+  fit: null,
   steps: null,
   guidance_scale: null,
   guidance_scale_2: null,
@@ -50,7 +55,8 @@ let submit = () => undefined;
  *  takes them, the strength for a picture. */
 /** @returns {Recipe} */
 export function readRecipe() {
-  const seed = draft.keepsSeed && draft.seed !== "" ? Number(draft.seed) : null;
+  const exact = draft.seed.length > EXACT_DIGITS ? draft.seed : Number(draft.seed);
+  const seed = draft.keepsSeed && draft.seed !== "" ? exact : null;
   const model = modelOf(draft.model);
   const style = styleOf(draft.style);
   const images = model?.limits.images ? draft.images : [];
@@ -62,6 +68,7 @@ export function readRecipe() {
       : draft.negative_prompt,
     images,
     strength: images.length ? draft.strength : null,
+    fit: images.length ? draft.fit : null,
     loras: model ? lorasFor(model, draft.loras) : [],
     seed,
   };
@@ -94,6 +101,7 @@ export function useRecipe(recipe, seed = recipe.seed) {
   const { shape, flow_shift } = recipe;
   change({
     ...pick(recipe),
+    hasChosenShape: Boolean(shape),
     flow_shift: flow_shift ?? flowShiftOf(model, shape ?? model.defaults.shape).flow_shift ?? null,
     images: recipe.images ?? [],
     loras: recipe.loras ?? [],
@@ -112,7 +120,8 @@ export function usePreset(recipe, { keepsImages }) {
   const set = Object.fromEntries(Object.entries(pick(recipe)).filter(([, value]) => value !== null));
   const defaults = { ...defaultsOf(model), ...flowShiftOf(model, recipe.shape), loras: [], batch_size: 1, style: null, ...ONE_JOB };
   const seed = { seed: String(recipe.seed ?? ""), keepsSeed: recipe.seed !== null };
-  change({ ...defaults, ...set, images: keepsImages ? draft.images : [], ...seed });
+  const hasChosenShape = Boolean(recipe.shape);
+  change({ ...defaults, ...set, hasChosenShape, images: keepsImages ? draft.images : [], ...seed });
   if (recipe.negative_prompt) openNegative();
 }
 
@@ -163,13 +172,16 @@ export function mountControls(onSubmit) {
     submit();
   });
   mountPrompt();
-  mountInputs(
-    (images) => keep({ images }),
-    (message) => (message ? showProblems({ images: message }) : clearProblem("images")),
-  );
-  mountSizes((shape) => change({ shape, ...flowShiftOf(modelOf(draft.model), shape) }));
+  mountInputs({
+    change: (images) => keep({ images }),
+    problem: (message) => (message ? showProblems({ images: message }) : clearProblem("images")),
+    first: followPicture,
+    fit: (fit) => change({ fit }),
+  });
+  mountSizes((shape) => change({ shape, hasChosenShape: true, ...flowShiftOf(modelOf(draft.model), shape) }));
   find("lu-model").addEventListener("change", (event) => {
-    change({ ...defaultsOf(modelOf(event.currentTarget.value)), model: event.currentTarget.value, images: draft.images });
+    change({ ...defaultsOf(modelOf(event.currentTarget.value)), model: event.currentTarget.value, images: draft.images, hasChosenShape: false });
+    if (draft.images.length && firstSize()) followPicture(firstSize());
     loadLoras().catch(() => undefined); // those that were known are still shown
   });
   mountLoras((update) => change({ loras: update(draft.loras) }));
@@ -180,6 +192,17 @@ export function mountControls(onSubmit) {
   mountSweep(change);
 }
 
+/** The nearest size to the first picture, unless somebody chose one. */
+function followPicture(size) {
+  const model = modelOf(draft.model);
+  const current = model?.shapes.find((one) => one.shape === draft.shape);
+  if (draft.hasChosenShape || !current || !model.limits.images) return;
+  const { shape } = nearestShape(model.shapes, size, current);
+  if (shape === draft.shape) return;
+  change({ shape, ...flowShiftOf(model, shape) });
+  toast(t("fit.followed", { size: shapeName(shape) }));
+}
+
 /** Models come and change with every event that touches the engine; the fields follow. */
 export function drawControls() {
   if (!state.models.length) return;
@@ -188,7 +211,7 @@ export function drawControls() {
   repair(model);
   if (drawnModel !== model.id) drawModel(model);
   drawStyles(model);
-  drawInputs(model, draft.images);
+  drawInputs(model, draft.images, draft);
   drawLoras(model, draft.loras);
   drawSizes(model, draft.shape, draft.images);
   drawValues(model);
@@ -384,12 +407,13 @@ function drawBatch(model) {
 function mountSeed() {
   const input = find("lu-seed");
   input.addEventListener("input", () => {
-    const digits = input.value.replace(/\D/g, "").slice(0, 10);
+    const isRandom = input.value.trim().startsWith("-"); // -1, as in other programs
+    const digits = isRandom ? "-1".slice(0, input.value.trim().length) : input.value.replace(/\D/g, "").slice(0, MAX_SEED_DIGITS);
     input.value = digits;
-    change({ seed: digits, keepsSeed: digits !== "" });
+    change({ seed: digits, keepsSeed: digits !== "" && !isRandom });
   });
   find("lu-seed-dice").addEventListener("click", () =>
-    useSeed(crypto.getRandomValues(new Uint32Array(1))[0] % (MAX_SEED + 1)),
+    useSeed(crypto.getRandomValues(new Uint32Array(1))[0]),
   );
   find("lu-seed-lock").addEventListener("click", () => {
     if (draft.keepsSeed) change({ seed: "", keepsSeed: false });

@@ -2,22 +2,39 @@
 // (controls.js); a file that is still on its way is only here. Not here: what is dropped or pasted (files.js).
 
 import { at, inputThumbPath, uploadPicture } from "../core/api.js";
-import { el, find, icon, keyed, setText } from "../core/dom.js";
-import { percent } from "../core/format.js";
+import { arrowsChoose, el, find, icon, keyed, setStyles, setText } from "../core/dom.js";
+import { percent, shapeName } from "../core/format.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
+import { saidList } from "../core/translate_server.js";
+import { boxesOf, frameOf, outsideOf } from "./frame.js";
 
 export const MAX_BYTES = 20e6; // the server's limit: it would cut the connection of a longer file, which says nothing
 
-let items = []; // {key, id (null on its way), thumb, percent, sent (a promise of whether it came)}
+let items = []; // {key, id (null on its way), thumb, percent, sent (a promise of whether it came), size, isNew,
+// note (what of its file was changed)}
 let model = null;
+let shape = null; // the chosen one
+let fit = "crop";
 let count = 0;
-/** @type {{ change: (ids: string[]) => unknown, problem: (text: string) => unknown }} */
-let tell = { change: () => undefined, problem: () => undefined };
+/**
+ * @typedef {{ width: number, height: number }} Size
+ * @type {{
+ *   change: (ids: string[]) => unknown, problem: (text: string) => unknown,
+ *   first: (size: Size) => unknown, fit: (fit: string) => unknown
+ * }}
+ */
+let tell = { change: () => undefined, problem: () => undefined, first: () => undefined, fit: () => undefined };
 
-/** `change(ids)` follows every picture that comes or goes; `problem(message)` says why one did not, "" that all is well. */
-export function mountInputs(change, problem) {
-  tell = { change, problem };
+/** `change(ids)` follows every picture that comes or goes; `problem(message)` says why one did not, "" that all is well;
+ *  `first(size)` follows every new first picture, `fit(way)` how pictures shall fill the size. */
+export function mountInputs(listeners) {
+  tell = listeners;
+  arrowsChoose(find("lu-fit"));
+  find("lu-fit").addEventListener("click", (event) => {
+    const button = event.target.closest("[role=radio]");
+    if (button) tell.fit(button.dataset.key);
+  });
   const file = find("lu-inputs-file");
   find("lu-inputs-add").addEventListener("click", () => file.click());
   file.addEventListener("change", () => {
@@ -25,6 +42,9 @@ export function mountInputs(change, problem) {
     file.value = ""; // the same file may be chosen again
   });
 }
+
+/** Width and height of the first picture; null where there is none, or before it is known. */
+export const firstSize = () => items[0]?.size ?? null;
 
 export const countInputs = () => items.length;
 
@@ -49,7 +69,7 @@ const tooMany = (max) => t("inputs.tooMany", { model: model.title, count: max })
 export function addInput(id) {
   tell.problem("");
   makeRoom();
-  items.push(ofId(id));
+  items.push({ ...ofId(id), isNew: true });
   told();
 }
 
@@ -60,7 +80,7 @@ function makeRoom() {
 
 function ofId(id) {
   count += 1;
-  return { key: count, id, thumb: at(inputThumbPath(id)), percent: 100, sent: true };
+  return { key: count, id, thumb: at(inputThumbPath(id)), percent: 100, sent: true, size: null, isNew: false };
 }
 
 export const takesPictures = () => Boolean(model?.limits.images);
@@ -88,7 +108,7 @@ export function addFiles(files) {
 function send(file) {
   count += 1;
   const local = URL.createObjectURL(file);
-  const item = { key: count, id: null, thumb: local, percent: 0 };
+  const item = { key: count, id: null, thumb: local, percent: 0, size: null, isNew: true };
   item.sent = transfer(item, file).finally(() => URL.revokeObjectURL(local));
   return item;
 }
@@ -105,8 +125,11 @@ async function transfer(item, file) {
       toast(t("inputs.already"));
       return true;
     }
+    const notes = saidList(upload, "notes");
+    item.note = notes.length ? t("common.file", { name: file.name, text: together(...notes) }) : "";
     Object.assign(item, { id: upload.id, thumb: at(upload.thumb_url) });
     told();
+    measured(item, upload);
     return true;
   } catch (error) {
     if (!items.includes(item)) return true;
@@ -114,6 +137,13 @@ async function transfer(item, file) {
     tell.problem(t("common.file", { name: file.name, text: together(error.message, error.advice) }));
     return false;
   }
+}
+
+function measured(item, { width, height }) {
+  item.size = { width, height };
+  if (item.isNew && items[0] === item) tell.first(item.size);
+  item.isNew = false;
+  draw();
 }
 
 function remove(item) {
@@ -126,8 +156,10 @@ const idsOf = () => items.filter((item) => item.id).map((item) => item.id);
 const told = () => tell.change(idsOf());
 
 /** The row as the model and the draft want it; what is on its way stays, whatever the draft says. */
-export function drawInputs(chosenModel, ids) {
+export function drawInputs(chosenModel, ids, chosen) {
   model = chosenModel;
+  shape = model.shapes.find((one) => one.shape === chosen.shape);
+  fit = chosen.fit ?? "crop";
   if (ids.join() !== idsOf().join()) items = [...ids.map(ofId), ...items.filter((item) => !item.id)];
   draw();
 }
@@ -144,8 +176,25 @@ function draw() {
   setText(add.querySelector(".lu-inputs-wide"), t(max === 1 ? "inputs.dropOne" : "inputs.drop"));
   add.hidden = items.length >= max;
   find("lu-inputs-file").multiple = max > 1;
+  setText(find("lu-inputs-note"), together(...items.map(({ note }) => note).filter(Boolean)));
+  drawFit();
   keyed(find("lu-inputs-list"), items, { key: (item) => item.key, create, update });
   if (hadFocus && add.hidden) find("lu-inputs-list").querySelector("li:last-child button")?.focus();
+}
+
+/** The choice stands where it makes a difference, with what it costs. */
+function drawFit() {
+  const frame = frameOf(model, shape, firstSize());
+  const shares = items.map(({ size }) => (size ? outsideOf(size, frame) : 0));
+  const most = Math.max(0, ...shares);
+  find("lu-fit-box").hidden = !model.limits.images || !most;
+  for (const button of find("lu-fit").querySelectorAll("button")) {
+    const isChosen = button.dataset.key === fit;
+    button.setAttribute("aria-checked", String(isChosen));
+    button.tabIndex = isChosen ? 0 : -1;
+  }
+  const values = { percent: percent(most), size: shapeName(`${frame.width}x${frame.height}`) };
+  setText(find("lu-fit-note"), t(`fit.${items.length > 1 ? "most" : "one"}_${fit}`, values));
 }
 
 function hintOf(min, max) {
@@ -156,6 +205,10 @@ function hintOf(min, max) {
 
 function create(item) {
   const image = el("img", {
+    onload: () => {
+      const known = items.find((one) => one.key === item.key);
+      if (known?.id && !known.size) measured(known, { width: image.naturalWidth, height: image.naturalHeight });
+    },
     onerror: () => {
       tile.dataset.gone = String(Boolean(item.id)); // kept in a draft for too long, or its file was deleted
       draw();
@@ -172,6 +225,7 @@ function create(item) {
     "li.lu-input-picture",
     {},
     image,
+    el("span.lu-input-frame", { "aria-hidden": "true" }),
     el("span.lu-input-state.lu-num"),
     el("span.lu-input-number.lu-num", { "aria-hidden": "true" }),
     el("button.lu-input-remove", { type: "button", onclick: drop, title: t("common.remove") }, icon("close")),
@@ -184,10 +238,22 @@ function update(tile, item) {
   const image = tile.querySelector("img");
   if (image.src !== item.thumb) image.src = item.thumb;
   image.alt = t("inputs.numbered", { place });
+  drawFrame(tile, item.size);
   const isGone = tile.dataset.gone === "true";
   const state = item.id ? (isGone ? t("inputs.gone") : "") : item.percent < 100 ? percent(item.percent / 100) : t("inputs.checking");
   setText(tile.querySelector(".lu-input-state"), state);
   tile.title = isGone ? t("inputs.goneHint") : "";
   setText(tile.querySelector(".lu-input-number"), model.limits.images > 1 ? String(place) : "");
   tile.querySelector("button").setAttribute("aria-label", t("inputs.remove", { place }));
+}
+
+/** What of the picture will be seen; a square of it before its size is known. */
+function drawFrame(tile, size) {
+  if (!size) {
+    delete tile.dataset.fit;
+    return;
+  }
+  tile.dataset.fit = fit;
+  for (const [name, box] of Object.entries(boxesOf(size, frameOf(model, shape, firstSize()), fit)))
+    setStyles(tile, { [`--${name}-width`]: `${100 * box.width}%`, [`--${name}-height`]: `${100 * box.height}%` });
 }

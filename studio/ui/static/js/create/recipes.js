@@ -16,7 +16,7 @@ import { MAX_BYTES, addFiles, takesPictures } from "./inputs.js";
 const SLOW_MS = 600;
 // Two settings of A1111's kind, or a graph or recipe as JSON; the server knows for certain.
 const SETTINGS = /\b(Steps|Sampler|CFG scale|Seed|Size): [^]*\b(Steps|Sampler|CFG scale|Seed|Size|Model): |^\s*\{[^]*"(class_type|sui_image_params|seed|nodes)"/;
-const PICTURES = ["image/png", "image/jpeg", "image/webp"];
+const PICTURES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 
 export function mountRecipes() {
   const file = find("lu-recipe-file");

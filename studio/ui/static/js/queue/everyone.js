@@ -3,6 +3,7 @@
 
 import { at, cancelJob, readEveryonesJobs } from "../core/api.js";
 import { find } from "../core/dom.js";
+import { parseJson } from "../core/json.js";
 import { changed, putOthers, state } from "../core/store.js";
 import { LINE_KINDS, pickProgress } from "../core/stream.js";
 import { toast } from "../core/toasts.js";
@@ -58,7 +59,7 @@ function follow() {
 }
 
 function receive(message) {
-  const event = JSON.parse(message.data);
+  const event = parseJson(message.data);
   const job = state.others?.get(event.job_id);
   if (job && !event.job) {
     state.others.set(job.id, { ...job, ...pickProgress(event), received_ms: performance.now() });
