@@ -26,7 +26,7 @@ LAYERS = (
     ("studio.jobs", "studio.library", "studio.access"),
     ("studio.events",),
     ("studio.database",),
-    ("studio.settings", "studio.address"),
+    ("studio.settings", "studio.address", "studio.storage"),
     ("studio.access_settings",),
     ("pipelines.__main__",),
     ("pipelines.commands",),
@@ -54,7 +54,7 @@ LAYERS = (
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     ("pipelines.families.traits",),
-    ("pipelines.errors",),
+    ("pipelines.errors", "pipelines.files.whole"),
 )
 
 # Downward in spirit: the app starts the worker's supervisor, and the registry reaches the families only when called.

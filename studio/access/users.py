@@ -7,10 +7,8 @@ access at once. A damaged file lets nobody in.
 import fcntl
 import hashlib
 import hmac
-import os
 import re
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Generator, Mapping
@@ -20,6 +18,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipelines.errors import LumeshError
+from pipelines.files.whole import PRIVATE, write_whole
 from studio.access.passwords import NOBODYS, hash_password, is_password
 
 TOKEN_PREFIX = "lumesh_"
@@ -148,7 +147,7 @@ class Users:
             fcntl.flock(lock, fcntl.LOCK_EX)
             users = dict(self.read())
             yield users
-            _write_private(self._file, _File(users=users).model_dump_json(indent=1).encode())
+            write_whole(self._file, _File(users=users).model_dump_json(indent=1).encode(), mode=PRIVATE)
 
     def _parse(self, content: bytes) -> Mapping[str, User]:
         try:
@@ -169,17 +168,3 @@ def _require(users: Mapping[str, User], name: str) -> User:
 def _digest(token: str) -> str:
     """Digests a token with plain SHA-256: 256 random bits cannot be guessed, however fast one tries."""
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _write_private(file: Path, content: bytes) -> None:
-    """Writes the file atomically, readable by its owner alone from the first byte on (mkstemp's 0600)."""
-    descriptor, part = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(part).replace(file)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise

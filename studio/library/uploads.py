@@ -20,8 +20,9 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from pipelines.errors import LumeshError
+from pipelines.files.whole import write_whole
 from studio.database import Database, Transaction
-from studio.library.files import PNG_LEVEL, save_thumb, write_whole
+from studio.library.files import PNG_LEVEL, save_thumb
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 20_000_000

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+from pipelines.files.whole import write_whole
 from studio.database import Database
-from studio.library.files import write_whole
 from studio.library.presets.files import take_thumbnail, write_document
 from studio.library.presets.preset import Preset, PresetError
 
