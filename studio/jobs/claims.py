@@ -74,7 +74,7 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
         company = choose_company(first, kind, take_turns(read_line(database)), room=room, look=look)
         taken = [_take(tx, waiting.id, job.worker, now=now) for waiting in company]
         if taken:
-            cost.share_machine(tx, job.worker, since=now)
+            cost.share_machine(tx, job.worker)
     return [other for other in taken if other is not None]
 
 
@@ -112,6 +112,12 @@ def report(database: Database, job: Job, progress: Progress, *, eta_s: float | N
         kind = "job.step" if is_step else "job.phase"
         events.append(tx, kind=kind, owner=job.owner, job_id=job.id, data=data)
     return True
+
+
+def is_wanted(database: Database, job: Job) -> bool:
+    """Tells whether the worker still holds the job and nobody cancelled it; reads only."""
+    row = database.read_one(f"SELECT cancel_requested FROM jobs WHERE {HELD}", job.claim)
+    return row is not None and not row["cancel_requested"]
 
 
 def save_preview(database: Database, job: Job, jpeg: bytes) -> None:
@@ -216,8 +222,16 @@ def requeue_running(database: Database, worker: str = LOCAL) -> None:
 
 def _take(tx: Transaction, job_id: str, worker: str, *, now: float) -> Job | None:
     attempt = tx.execute("SELECT attempt + 1 FROM jobs WHERE id = ?", (job_id,)).fetchone()[0]
-    lease_until = now + LEASE_S
-    return move(tx, job_id, JobState.RUNNING, started_at=now, worker=worker, attempt=attempt, lease_until=lease_until)
+    return move(
+        tx,
+        job_id,
+        JobState.RUNNING,
+        started_at=now,
+        held_from_s=time.monotonic(),
+        worker=worker,
+        attempt=attempt,
+        lease_until=now + LEASE_S,
+    )
 
 
 def _end_running(database: Database, worker: str, to: JobState, card: Card) -> None:
