@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import socket
+import sqlite3
 import sys
 import time
 from collections.abc import AsyncGenerator
@@ -25,18 +26,21 @@ from starlette.middleware import Middleware
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
 from pipelines.runtime.devices.platform import collect_garbage_seldom
-from studio.access import commands, safety
+from studio.access import commands, safety, sessions
 from studio.access.identify import is_loopback
 from studio.access_settings import Mode
 from studio.api.application import create_api
 from studio.context import Studio
 from studio.api.middleware.gradio import NeededRoutesOnly
 from studio.api.middleware.hosts import OwnNamesOnly
-from studio.services import background, housekeeping
+from studio.services import background, housekeeping, leftovers
+from studio.services.condition import Condition
 from studio.database import Database, open_database
+from studio.database.care import require_sound
 from studio.hosting import backup
 from studio.jobs.workers import read_worker
 from studio.settings import Settings, read_settings
+from studio.storage import PRIVATE_UMASK, Reserve, close_to_others, explain
 from studio.worker.lock import hold_lock
 from studio.worker.supervisor import Supervisor
 
@@ -52,6 +56,7 @@ def main() -> int:
     """Runs the studio until interrupted; returns 2, after one message that says why, when it cannot start."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops the studio like Ctrl+C
     collect_garbage_seldom()
+    os.umask(PRIVATE_UMASK)
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
         if command in backup.COMMANDS:
@@ -64,8 +69,13 @@ def main() -> int:
         _make_data_dir(settings)
         with hold_lock(settings.app_lock, who="Another Lumesh", timeout_s=LOCK_TIMEOUT_S):
             _serve(settings)
-    except LumeshError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"{error.title}: {error}", markup=False)
+    except (LumeshError, OSError, sqlite3.Error) as error:
+        said = error if isinstance(error, LumeshError) else explain(error)
+        if said is None:
+            raise
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"{said.title}: {said}", markup=False)
+        if isinstance(error, OSError) and error.filename is not None:
+            Console(stderr=True, highlight=False, soft_wrap=True).print(f"  {error.filename}", markup=False)
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED_CODE if command in (*backup.COMMANDS, commands.COMMAND) else 0
@@ -79,12 +89,20 @@ def _serve(settings: Settings) -> None:
     families = {model.family for model in catalog.models}
     for name in settings.text_encoder_urls.keys() - families:
         catalog.get(name)
-    with _open_port(settings) as port, closing(open_database(settings.database_file)) as database:
-        supervisor = Supervisor(settings, database)
-        supervisor.start()
+    sessions.read_key(settings.secret_file)  # now: a key that is none must refuse the start before anything runs
+    require_sound(settings.database_file, settings.outputs_dir)
+    reserve, condition = Reserve(settings.data_dir), Condition()
+    with (
+        _open_port(settings) as port,
+        closing(reserve.do(lambda: open_database(settings.database_file))) as database,
+    ):
+        _warn_of_readable(settings)
+        leftovers.sweep(settings, database)
+        supervisor = Supervisor(settings, database, condition)
+        reserve.do(supervisor.start)
         server = None
         try:
-            app = create_app(settings, database, catalog)
+            app = create_app(settings, database, catalog, condition)
             try:
                 server = Server(app, settings, database)
                 server.run(sockets=[port])
@@ -95,7 +113,7 @@ def _serve(settings: Settings) -> None:
             supervisor.stop(finish_s=settings.finish_s if finishes else None)
 
 
-def create_app(settings: Settings, database: Database, catalog: Catalog) -> FastAPI:
+def create_app(settings: Settings, database: Database, catalog: Catalog, condition: Condition | None = None) -> FastAPI:
     """Creates one application from REST, static files and the page."""
     os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
     import gradio as gr  # imported here: it takes two seconds, in which the worker already starts
@@ -104,10 +122,11 @@ def create_app(settings: Settings, database: Database, catalog: Catalog) -> Fast
 
     @asynccontextmanager
     async def work_in_the_background(_: FastAPI) -> AsyncGenerator[None]:
-        async with background.run(housekeeping.list_services(settings, database)):
+        async with background.run(housekeeping.list_services(settings, database), condition):
             yield
 
-    app = create_api(settings, database, catalog, lifespan=work_in_the_background)
+    condition = condition or Condition()
+    app = create_api(settings, database, catalog, lifespan=work_in_the_background, condition=condition)
     if is_loopback(settings.host) and settings.access.mode is Mode.OPEN and not settings.access.is_open:
         app.add_middleware(OwnNamesOnly)
     door = app.state.studio.door
@@ -174,6 +193,14 @@ def _make_data_dir(settings: Settings) -> None:
             advice="Choose another --data-dir.",
             title="No data directory",
         ) from error
+
+
+def _warn_of_readable(settings: Settings) -> None:
+    """Closes what older versions, or another umask, left readable for other accounts of the machine."""
+    for path in close_to_others(settings.private_paths):
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"\n  [bold red]WARNING[/]  Other accounts of this machine may read {path}: it is not this account's."
+        )
 
 
 def _open_port(settings: Settings) -> socket.socket:

@@ -7,9 +7,11 @@ from pipelines.catalog import Catalog
 from studio.access.identify import Door
 from studio.database import Database
 from studio.library.uploads import UPLOAD_QUOTA, Quota
+from studio.services.condition import Condition
 from studio.services.feed import Feed
 from studio.services.plans import Planner
 from studio.settings import Settings
+from studio.storage import Reserve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,8 @@ class Studio:
     feed: Feed
     planner: Planner
     door: Door
+    reserve: Reserve
+    condition: Condition = field(default_factory=Condition)
     upload_quota: Quota = UPLOAD_QUOTA
     hub_endpoint: str | None = None
     """The hub's address, if it is neither the public one nor HF_ENDPOINT."""

@@ -150,6 +150,13 @@ class Settings:
     def worker_lock(self) -> Path:
         return self.data_dir / "worker.lock"
 
+    @property
+    def private_paths(self) -> tuple[Path, ...]:
+        """Files and folders that hold prompts, pictures or secrets: no other account of the machine may read them."""
+        database = (self.database_file.with_name(f"{self.database_file.name}{end}") for end in ("", "-wal", "-shm"))
+        folders = (self.outputs_dir, self.uploads_dir, self.presets_dir, self.worker_log.parent)
+        return (*database, *folders, self.data_dir / "copies", self.users_file, self.secret_file)
+
     def find_text_encoder(self, model: Model) -> str | None:
         """Returns the URL of this model's text encoder server; None when it runs its own text encoder."""
         return self.text_encoder_urls.get(model.id) or self.text_encoder_urls.get(model.family)

@@ -43,9 +43,11 @@ from studio.api.routes import (
 )
 from studio.context import Studio
 from studio.database import Database
+from studio.services.condition import Condition
 from studio.services.feed import Feed
 from studio.services.plans import Planner
 from studio.settings import Settings
+from studio.storage import Reserve
 
 DESCRIPTION = """Queue a recipe, follow its events, fetch its outputs.
 
@@ -69,7 +71,12 @@ GZIP: dict[str, Any] = {
 
 
 def create_api(
-    settings: Settings, database: Database, catalog: Catalog, *, lifespan: Lifespan[FastAPI] | None = None
+    settings: Settings,
+    database: Database,
+    catalog: Catalog,
+    *,
+    lifespan: Lifespan[FastAPI] | None = None,
+    condition: Condition | None = None,
 ) -> FastAPI:
     """Creates the application with every REST route; app.py mounts the page onto it.
 
@@ -94,6 +101,8 @@ def create_api(
         feed=Feed(database),
         planner=Planner(settings),
         door=door,
+        reserve=Reserve(settings.data_dir),
+        condition=condition or Condition(),
     )
     of_jobs = (sweeps, wildcards, grids, jobs, queue, events, webhook)
     for module in (health, me, models, *of_jobs, outputs, media, uploads, loras, recipes, presets, hub, qr, system):

@@ -5,7 +5,9 @@ its HTTP status (`status`); an error without one is a mistake of the server. Bel
 (adapters/openai_errors.py).
 """
 
+import logging
 import math
+import sqlite3
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -16,9 +18,12 @@ from pipelines.errors import LumeshError, RecipeError
 from pipelines.recipe import PLAIN_MESSAGES
 from studio.access.limits import RateError
 from studio.api.adapters.openai_errors import PREFIX, make_openai_error
+from studio.storage import explain
 from studio.visit import NotFoundError
 
 MISTAKE = 500
+
+log = logging.getLogger(__name__)
 
 
 def install(app: FastAPI) -> None:
@@ -27,6 +32,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(UnicodeEncodeError, _answer_half_character)
+    app.add_exception_handler(OSError, _answer_storage)
+    app.add_exception_handler(sqlite3.Error, _answer_storage)
     app.add_exception_handler(Exception, _answer_mistake)
     for prefix in ("/api/", PREFIX):
         methods = ["GET", "POST", "PATCH", "DELETE"]
@@ -72,6 +79,15 @@ def _answer_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     path = request.url.path
     return make_error(error.status_code, title=error.detail, detail=f"{request.method} {path}", path=path)
+
+
+def _answer_storage(request: Request, error: Exception) -> JSONResponse:
+    """Answers 507 on a full disk, 503 for a locked or read-only database; another such error is our own mistake."""
+    told = explain(error)
+    if told is None:
+        raise error
+    log.warning("%s %s: %s", request.method, request.url.path, error)
+    return _answer_expected(request, told)
 
 
 def _answer_half_character(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001

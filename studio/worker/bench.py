@@ -1,6 +1,5 @@
 """The bench: what a worker provides to jobs of every kind, and the actions that all runners share."""
 
-import errno
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from studio.access.hooks import Hook, ImageRefusedError
 from studio.jobs.job import Card, Job
 from studio.jobs.workers import WorkerState
 from studio.settings import Settings
+from studio.storage import explain
 from studio.worker.desk import Desk
 from studio.worker.resident import Resident
 
@@ -73,12 +73,8 @@ class Bench:
                 detail=f"There is no room for this job: {str(error)[:300]}",
                 advice="Choose a smaller size or fewer pictures at once.",
             )
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return Card(
-                title="The disk is full",
-                detail=f"Nothing can be saved in {self.settings.data_dir}.",
-                advice="Make room there, then retry.",
-            )
+        if (told := explain(error)) is not None:
+            return Card.of(told)
         return Card(
             title="Something went wrong",
             detail=f"{type(error).__name__}: {error}"[:600],

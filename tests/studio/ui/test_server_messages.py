@@ -36,6 +36,7 @@ OPERATORS = (
     "pipelines/runtime/programs/aot_packs.py",  # logged: what a pack lacks is compiled
     "studio/access/commands.py",
     "studio/access/safety.py",  # when the server starts
+    "studio/access/sessions.py",  # when the server starts
     "studio/access/users.py",  # `app.py users`, and the file that it writes
     "studio/api/adapters/mcp_tools.py",  # for programs
     "studio/api/adapters/openai.py",  # for programs
