@@ -25,6 +25,7 @@ from starlette.middleware import Middleware
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 from pipelines.runtime.devices.platform import collect_garbage_seldom
 from studio.access import commands, safety, sessions
 from studio.access.identify import is_loopback
@@ -189,9 +190,9 @@ def _make_data_dir(settings: Settings) -> None:
         settings.loras_dir.mkdir(parents=True, exist_ok=True)  # so that people find the folder for their files
     except OSError as error:
         raise LumeshError(
-            f"{settings.data_dir} cannot be made: {error.strerror}.",
-            advice="Choose another --data-dir.",
-            title="No data directory",
+            english(f"{settings.data_dir} cannot be made: {error.strerror}."),
+            advice=english("Choose another --data-dir."),
+            title=english("No data directory"),
         ) from error
 
 
@@ -214,9 +215,9 @@ def _open_port(settings: Settings) -> socket.socket:
     except OSError as error:
         port.close()
         raise LumeshError(
-            f"{settings.host}:{settings.port} cannot be used: {error.strerror}.",
-            advice="Choose another --port or --host.",
-            title="The port is not free",
+            english(f"{settings.host}:{settings.port} cannot be used: {error.strerror}."),
+            advice=english("Choose another --port or --host."),
+            title=english("The port is not free"),
         ) from error
     return port
 

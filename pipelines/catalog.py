@@ -20,6 +20,7 @@ from pipelines.errors import ModelError
 from pipelines.families import find_traits, list_traits
 from pipelines.families.traits import Traits
 from pipelines.loras import LoraFile, find_loras
+from pipelines.messages import say
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
@@ -39,7 +40,12 @@ class Shape:
         """Reads `1024x1024` or `1280x720x81`; raises ValueError for anything else."""
         match = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?:x(\d{1,4}))?", text.strip().lower())
         if match is None:
-            raise ValueError(f"{text!r} is not a shape; write WIDTHxHEIGHT or WIDTHxHEIGHTxFRAMES, such as 1024x1024")
+            raise ValueError(
+                say(
+                    "{text} is not a shape; write WIDTHxHEIGHT or WIDTHxHEIGHTxFRAMES, such as 1024x1024",
+                    text=repr(text),
+                )
+            )
         width, height, frames = (int(part) if part else 1 for part in match.groups())
         return cls(width=width, height=height, frames=frames)
 
@@ -62,7 +68,10 @@ class AttentionOptions:
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
-            raise ModelError(f"There is no window of {self.window} tokens.", advice="Write 1 or more, or leave it out.")
+            raise ModelError(
+                say("There is no window of {count} tokens.", count=self.window),
+                advice=say("Write 1 or more, or leave it out."),
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +129,13 @@ class Model:
         if self.attention != AttentionOptions() and not self.traits.takes_attention_options:
             takers = ", ".join(family for family, traits in list_traits() if traits.takes_attention_options)
             raise ModelError(
-                f"{self.id}: attention options are for models of the family {takers}: elsewhere tokens of the text "
-                "stand before those of the picture, or lie in two dimensions, so that a window would cut across both.",
-                advice="Remove the model's attention from presets/models.toml.",
+                say(
+                    "{model}: attention options are for models of the family {families}: elsewhere tokens of the text "
+                    "stand before those of the picture, or lie in two dimensions, and a window would cut across both.",
+                    model=self.id,
+                    families=takers,
+                ),
+                advice=say("Remove the model's attention from presets/models.toml."),
             )
         for shape in self.shapes:
             fits = shape.frames % VIDEO_STRIDE == 1 if self.is_video else shape.frames == 1
@@ -178,7 +191,9 @@ class Catalog:
             if model.id == model_id:
                 return model
         known = ", ".join(model.id for model in self.models)
-        raise ModelError(f"There is no model {model_id!r}.", advice=f"Known models: {known}.")
+        raise ModelError(
+            say("There is no model {model}.", model=repr(model_id)), advice=say("Known models: {names}.", names=known)
+        )
 
     def find_loras(self) -> tuple[LoraFile, ...]:
         """Lists the LoRAs that recipes may name, reading the folder anew."""
@@ -221,15 +236,21 @@ def _read_entry(entry: dict[str, Any]) -> Model:
 
 
 def _read_attention(model_id: str, options: Any) -> AttentionOptions:
-    advice = "Write such as { smooths_keys = true, window = 4096 }; either may be left out."
+    advice = say("Write such as { smooths_keys = true, window = 4096 }; either may be left out.")
     if not isinstance(options, dict):
-        raise ModelError(f"{model_id}: attention is a table, not {options!r}.", advice=advice)
+        raise ModelError(
+            say("{model}: attention is a table, not {value}.", model=model_id, value=repr(options)), advice=advice
+        )
     kinds = {"smooths_keys": bool, "window": int}
     for name, value in cast(dict[str, Any], options).items():
         if name not in kinds:
-            raise ModelError(f"{model_id}: there is no attention option {name}.", advice=advice)
+            raise ModelError(
+                say("{model}: there is no attention option {name}.", model=model_id, name=name), advice=advice
+            )
         if type(value) is not kinds[name]:
-            raise ModelError(f"{model_id}: {name} cannot be {value!r}.", advice=advice)
+            raise ModelError(
+                say("{model}: {name} cannot be {value}.", model=model_id, name=name, value=repr(value)), advice=advice
+            )
     return AttentionOptions(**cast(dict[str, Any], options))
 
 
@@ -260,8 +281,10 @@ def _read_local(folder: Path, model_id: str, shipped: Sequence[Model]) -> Model 
         likeness = traits.read_local(folder, index)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
-            f"The model folder {folder} is not a complete diffusers checkpoint: {error}.",
-            advice="Copy the whole folder that save_pretrained() wrote, or remove it.",
+            say(
+                "The model folder {folder} is not a complete diffusers checkpoint: {error}.", folder=folder, error=error
+            ),
+            advice=say("Copy the whole folder that save_pretrained() wrote, or remove it."),
         ) from error
     template = next(model for model in shipped if model.id == likeness.model_id)
     shapes = template.shapes

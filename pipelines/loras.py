@@ -19,13 +19,14 @@ from typing import Any
 from pipelines.errors import ModelError
 from pipelines.families import list_traits
 from pipelines.families.traits import LORA_PREFIX
+from pipelines.messages import say
 
 SUFFIX = ".safetensors"
 MAX_HEADER_BYTES = 2**24  # a LoRA of every layer of Wan 14B has some 200 KB
 MAX_TITLE_CHARS = 80
 TITLE_FIELDS = ("modelspec.title", "ss_output_name")
-TITLE = "This LoRA cannot be used"
-ADVICE = "Put the file into the loras folder of the data directory."
+TITLE = say("This LoRA cannot be used")
+ADVICE = say("Put the file into the loras folder of the data directory.")
 
 # Low-rank pairs in all spellings, and related adapters (LoHa, LoKr), which are listed but refused with a reason on use.
 _ADAPTER = re.compile(
@@ -72,7 +73,7 @@ def get_lora(ref: str, folder: Path | None) -> LoraFile:
     file = (folder or Path()) / f"{ref}{SUFFIX}"
     lora = read_lora(file) if folder is not None or file.is_absolute() else None
     if lora is None:
-        raise ModelError(f"The LoRA {ref} is not on this machine any more.", advice=ADVICE, title=TITLE)
+        raise ModelError(say("The LoRA {ref} is not on this machine any more.", ref=ref), advice=ADVICE, title=TITLE)
     return lora
 
 
@@ -95,10 +96,10 @@ def _read_header(file: Path, size: int) -> dict[str, Any]:
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
-            raise ValueError(f"{length} bytes of header in a file of {size}")
+            raise ValueError(say("{length} bytes of header in a file of {size}", length=length, size=size))
         header = json.loads(stream.read(length))
     if not isinstance(header, dict):
-        raise ValueError("the header is no object")
+        raise ValueError(say("the header is no object"))
     return header
 
 

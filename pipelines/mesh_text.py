@@ -3,6 +3,7 @@
 import re
 
 from pipelines.errors import MeshError
+from pipelines.messages import english
 
 AXES = ("dp", "sp", "tp")
 THROUGHPUT = "throughput"  # instead of axes: one output per chip, or per as few chips as hold the weights
@@ -15,8 +16,10 @@ def parse_mesh(text: str) -> dict[str, int]:
         match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part)
         if match is None or match[1] not in AXES or match[1] in sizes or int(match[2]) < 1:
             raise MeshError(
-                f"{text!r} is not a mesh.",
-                advice=f"Write axes and sizes such as dp=2,sp=4 (the axes are {', '.join(AXES)}), or {THROUGHPUT}.",
+                english(f"{text!r} is not a mesh."),
+                advice=english(
+                    f"Write axes and sizes such as dp=2,sp=4 (the axes are {', '.join(AXES)}), or {THROUGHPUT}."
+                ),
             )
         sizes[match[1]] = int(match[2])
     return sizes

@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
+from pipelines.field_errors import name_field, word_problem
 from pipelines.loras import ADVICE, LoraFile
+from pipelines.messages import NOTHING, Message, say
 
 SCHEMA = 1
 MAX_PROMPT_CHARS = 2000
@@ -27,13 +29,7 @@ MAX_NAMED = 20  # in a message
 # can contain but UTF-8 cannot encode.
 MAX_TEXT_CHARS = 100_000
 MIN_STRENGTH = 0.01
-NEEDS_PICTURE = "needs a picture to start from; give one or leave it out"
-# Messages for people that replace pydantic's; others keep pydantic's own words.
-PLAIN_MESSAGES = {
-    "missing": "is required",
-    "extra_forbidden": "is not a field of a recipe",
-    "string_unicode": "holds half of a character",
-}
+NEEDS_PICTURE = say("needs a picture to start from; give one or leave it out")
 # Fields that mean the same to every model; the others are meaningless to another model, or mean something else.
 MODEL_INDEPENDENT_FIELDS = ("prompt", "seed", "batch_size", "images")
 MAX_SEED = 2**32 - 1  # numpy's and most user interfaces' limit; torch itself takes 64 bits
@@ -113,7 +109,8 @@ def read_recipe(fields: dict[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
-        raise RecipeError({_field_of(e): _plain(e) for e in error.errors()}) from error
+        problems = {name_field(e, whole="recipe"): word_problem(e, owner="recipe") for e in error.errors()}
+        raise RecipeError(problems) from error
 
 
 def carry_over(recipe: Recipe) -> dict[str, Any]:
@@ -127,7 +124,7 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
     try:
         model = catalog.get(recipe.model)
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
     shape = (recipe.shape or str(model.default_shape)).strip().lower()
     filled = recipe.model_copy(
         update={
@@ -161,17 +158,28 @@ def _choose_second_scale(recipe: Recipe, model: Model) -> float | None:
     return model.guidance_scale_2 if recipe.guidance_scale is None else recipe.guidance_scale
 
 
-def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
-    problems: dict[str, str] = {}
+def _find_problems(recipe: Recipe, model: Model) -> dict[str, Message]:
+    problems: dict[str, Message] = {}
     if recipe.schema_ != SCHEMA:
-        problems["schema"] = f"{recipe.schema_} is not known here; this server reads schema {SCHEMA}"
+        problems["schema"] = say(
+            "{schema} is not known here; this server reads schema {known}", schema=recipe.schema_, known=SCHEMA
+        )
     if not recipe.prompt:
-        problems["prompt"] = "write what the picture should show"
+        problems["prompt"] = say("write what the picture should show")
     for name in ("prompt", "negative_prompt"):
         if len(getattr(recipe, name)) > MAX_PROMPT_CHARS:
-            problems[name] = f"has {len(getattr(recipe, name))} characters; at most {MAX_PROMPT_CHARS} are allowed"
+            problems[name] = say(
+                "has {count} characters; at most {limit} are allowed",
+                count=len(getattr(recipe, name)),
+                limit=MAX_PROMPT_CHARS,
+            )
     if recipe.shape not in [str(shape) for shape in model.shapes]:
-        problems["shape"] = f"{recipe.shape} is not a shape of {model.id}; allowed: {model.shape_list()}"
+        problems["shape"] = say(
+            "{shape} is not a shape of {model}; allowed: {shapes}",
+            shape=recipe.shape,
+            model=model.id,
+            shapes=model.shape_list(),
+        )
     for name, low, high in (
         ("steps", 1, model.max_steps),
         ("guidance_scale", 0.0, model.max_guidance_scale),
@@ -180,25 +188,38 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, str]:
     ):
         value = getattr(recipe, name)
         if not low <= value <= high:  # also catches nan
-            problems[name] = f"{value} is out of range; allowed: {low} to {high}"
+            problems[name] = say("{value} is out of range; allowed: {low} to {high}", value=value, low=low, high=high)
     if not problems.keys() & {"seed", "batch_size"} and (recipe.seed or 0) + recipe.batch_size - 1 > MAX_SEED:
-        problems["seed"] = f"{recipe.seed} leaves no seed for picture {recipe.batch_size}; the last is {MAX_SEED}"
+        problems["seed"] = say(
+            "{seed} leaves no seed for picture {place}; the last is {last}",
+            seed=recipe.seed,
+            place=recipe.batch_size,
+            last=MAX_SEED,
+        )
     if recipe.scheduler not in model.schedulers:
-        problems["scheduler"] = f"{recipe.scheduler} is not known; allowed: {', '.join(model.schedulers)}"
+        problems["scheduler"] = say(
+            "{scheduler} is not known; allowed: {schedulers}",
+            scheduler=recipe.scheduler,
+            schedulers=", ".join(model.schedulers),
+        )
     if len(recipe.images) > model.max_images:
-        allowed = f"at most {model.max_images}" if model.max_images else "no"
-        problems["images"] = f"{len(recipe.images)} given; {model.id} takes {allowed} images"
+        given, takes = len(recipe.images), model.max_images
+        problems["images"] = (
+            say("{given} given; {model} takes at most {count} images", given=given, model=model.id, count=takes)
+            if takes
+            else say("{given} given; {model} takes no images", given=given, model=model.id)
+        )
     if len(recipe.images) < model.min_images:
-        problems["images"] = f"{model.id} starts from a picture; give it one"
+        problems["images"] = say("{model} starts from a picture; give it one", model=model.id)
     problems |= _find_optional_problems(recipe, model)
     if recipe.strength is not None and not recipe.images and not problems.keys() & {"strength", "images"}:
         problems["strength"] = NEEDS_PICTURE
     return problems
 
 
-def _find_optional_problems(recipe: Recipe, model: Model) -> dict[str, str]:
+def _find_optional_problems(recipe: Recipe, model: Model) -> dict[str, Message]:
     """Finds problems of the fields that only some models have."""
-    problems: dict[str, str] = {}
+    problems: dict[str, Message] = {}
     for name, low, high in (
         ("flow_shift", 1, MAX_FLOW_SHIFT),
         ("fps", 1, MAX_FPS),
@@ -209,36 +230,46 @@ def _find_optional_problems(recipe: Recipe, model: Model) -> dict[str, str]:
         if value is None:
             continue
         if getattr(model, name) is None:
-            problems[name] = f"{model.id} has no {name}; leave it out"
+            problems[name] = say("{model} has no {name}; leave it out", model=model.id, name=name)
         elif not low <= value <= high:
-            problems[name] = f"{value} is out of range; allowed: {low} to {high}"
+            problems[name] = say("{value} is out of range; allowed: {low} to {high}", value=value, low=low, high=high)
     return problems
 
 
-def _find_lora_problem(loras: Sequence[Lora], model: Model, known: Sequence[LoraFile]) -> str:
+def _find_lora_problem(loras: Sequence[Lora], model: Model, known: Sequence[LoraFile]) -> Message:
     """Returns the first reason why the model cannot use these LoRAs, "" if there is none."""
     if len(loras) > MAX_LORAS:
-        return f"{len(loras)} given; at most {MAX_LORAS} are allowed"
+        return say("{given} given; at most {count} are allowed", given=len(loras), count=MAX_LORAS)
     family_of = {file.ref: file.family for file in known}
     fitting = [ref for ref, family in family_of.items() if family == model.family]
-    named = ", ".join(fitting[:MAX_NAMED] + ["..."] * (len(fitting) > MAX_NAMED)) or "none yet"
+    named = ", ".join(fitting[:MAX_NAMED] + ["..."] * (len(fitting) > MAX_NAMED)) or say("none yet")
     seen: set[str] = set()
     for ref, scale in ((lora.ref, lora.scale) for lora in loras):
         if ref in seen:
-            return f"{ref} is given twice; give it once, with the scales added"
+            return say("{ref} is given twice; give it once, with the scales added", ref=ref)
         seen.add(ref)
         if not (math.isfinite(scale) and abs(scale) <= MAX_LORA_SCALE):
-            return f"{ref} has a scale of {scale}; allowed: {-MAX_LORA_SCALE} to {MAX_LORA_SCALE}"
+            return say(
+                "{ref} has a scale of {scale}; allowed: {low} to {high}",
+                ref=ref,
+                scale=scale,
+                low=-MAX_LORA_SCALE,
+                high=MAX_LORA_SCALE,
+            )
         if ref not in family_of:
-            return f"there is no LoRA {ref[:80]!r} here. {ADVICE} Those that fit {model.id}: {named}"
+            return say(
+                "there is no LoRA {ref} here. {advice} Those that fit {model}: {names}",
+                ref=repr(ref[:80]),
+                advice=ADVICE,
+                model=model.id,
+                names=named,
+            )
         if family_of[ref] != model.family:
-            return f"{ref} is for {family_of[ref]} models, not for {model.id}. Those that fit: {named}"
-    return ""
-
-
-def _field_of(error: Any) -> str:
-    return ".".join(str(part) for part in error["loc"]) or "recipe"
-
-
-def _plain(error: Any) -> str:
-    return PLAIN_MESSAGES.get(str(error["type"]), str(error["msg"]).lower())
+            return say(
+                "{ref} is for {family} models, not for {model}. Those that fit: {names}",
+                ref=ref,
+                family=family_of[ref],
+                model=model.id,
+                names=named,
+            )
+    return NOTHING

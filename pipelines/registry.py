@@ -16,6 +16,7 @@ from pipelines.errors import ModelError
 from pipelines.families.protocol import Architecture
 from pipelines.families.remote_encoder import RemoteEncoder
 from pipelines.mesh_text import asks_for_many
+from pipelines.messages import say
 from pipelines.stages import STAGES, Family, OnProgress
 
 LEFTOVER_BYTES = 1_000_000  # a few constants of JAX itself stay
@@ -109,7 +110,10 @@ def describe_parts(model: Model, mesh: Any) -> Any:
 def find_architecture(model: Model) -> Architecture:
     """Returns the code of the model's family, importing jax and torch; raises ModelError if there is none."""
     if model.family not in families.FAMILIES:
-        raise ModelError(f"No code here runs the family {model.family!r}.", advice="Check presets/models.toml.")
+        raise ModelError(
+            say("No code here runs the family {family}.", family=repr(model.family)),
+            advice=say("Check presets/models.toml."),
+        )
     return importlib.import_module(f"pipelines.families.{model.family}.architecture").ARCHITECTURE
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pipelines.catalog import PRESETS_DIR, Model
 from pipelines.errors import ModelError
+from pipelines.messages import say
 
 CONFIGS_DIR = PRESETS_DIR / "configs"
 
@@ -37,8 +38,8 @@ def find_configs(model: Model) -> Path:
     folder = CONFIGS_DIR / model.id if model.path is None else model.path
     if not (folder / "model_index.json").exists():
         raise ModelError(
-            f"There are no configs of {model.id} here.",
-            advice="Copy the checkpoint's folder, weights left out, into the data directory's models/.",
+            say("There are no configs of {model} here.", model=model.id),
+            advice=say("Copy the checkpoint's folder, weights left out, into the data directory's models/."),
         )
     return folder
 

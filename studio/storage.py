@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipelines.errors import LumeshError
+from pipelines.messages import say
 
-BUSY = "The database is busy"
+BUSY = say("The database is busy")
 RESERVE = "reserve"
 RESERVE_BYTES = 4 * 2**20  # a thousand of SQLite's pages: throwing away some hundred outputs writes that much
 LOW_BYTES = 8 * 2**20  # with less than this free, the disk counts as full: a picture of 4 megapixels needs that
@@ -34,7 +35,7 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 class StorageError(LumeshError):
     """The disk or the database refuses to be read or written; `passes` tells whether it may work again by itself."""
 
-    title = "The disk cannot be used"
+    title = say("The disk cannot be used")
     status = 503
     passes = True
 
@@ -42,14 +43,14 @@ class StorageError(LumeshError):
 class StorageFullError(StorageError):
     """There is no room on the disk."""
 
-    title = "The disk is full"
+    title = say("The disk is full")
     status = 507
 
 
 class StorageDamagedError(StorageError):
     """The database is damaged."""
 
-    title = "The database is damaged"
+    title = say("The database is damaged")
     passes = False
 
 
@@ -65,11 +66,13 @@ def explain(error: BaseException) -> StorageError | None:
         return full()
     if error.errno in _READ_ONLY:
         return StorageError(
-            f"The server may not write or read a file of its own: {error.strerror}.",
-            advice="Give the account that runs Lumesh the rights to its data directory.",
+            say("The server may not write or read a file of its own: {error}.", error=error.strerror),
+            advice=say("Give the account that runs Lumesh the rights to its data directory."),
         )
     if error.errno == errno.EIO:
-        return StorageError(f"The disk does not work: {error.strerror}.", advice="See the system's log.")
+        return StorageError(
+            say("The disk does not work: {error}.", error=error.strerror), advice=say("See the system's log.")
+        )
     return None
 
 
@@ -144,8 +147,10 @@ class Reserve:
 def full() -> StorageFullError:
     """Returns what to tell people about a full disk."""
     return StorageFullError(
-        "There is no room left on the server's disk, so nothing can be stored.",
-        advice="Throw outputs away and empty the trash, or make room on the disk; then everything goes on by itself.",
+        say("There is no room left on the server's disk, so nothing can be stored."),
+        advice=say(
+            "Throw outputs away and empty the trash, or make room on the disk; then everything goes on by itself."
+        ),
     )
 
 
@@ -154,20 +159,23 @@ def _explain_database(name: str, error: sqlite3.Error) -> StorageError | None:
         return full()
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StorageError(
-            "Another program holds the database.", advice="Try again; end what else has jobs.db open.", title=BUSY
+            say("Another program holds the database."),
+            advice=say("Try again; end what else has jobs.db open."),
+            title=BUSY,
         )
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return StorageError(
-            "The database cannot be opened for writing.",
-            advice="Give the account that runs Lumesh the rights to its data directory.",
+            say("The database cannot be opened for writing."),
+            advice=say("Give the account that runs Lumesh the rights to its data directory."),
         )
     if name.startswith("SQLITE_IOERR"):
         return StorageError(
-            f"The database cannot be read or written: {error}.", advice="See whether the disk has room and works."
+            say("The database cannot be read or written: {error}.", error=error),
+            advice=say("See whether the disk has room and works."),
         )
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return StorageDamagedError(
-            "Its file cannot be read any more.",
-            advice="Stop Lumesh and start it again: it says how to bring the last good copy back.",
+            say("Its file cannot be read any more."),
+            advice=say("Stop Lumesh and start it again: it says how to bring the last good copy back."),
         )
     return None

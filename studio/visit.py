@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LumeshError
+from pipelines.messages import say
 from studio.access.people import Person
 from studio.context import Studio
 from studio.database import Database
@@ -27,14 +28,14 @@ from studio.library.uploads import Upload
 class NotFoundError(LumeshError):
     """The thing does not exist, or belongs to somebody else."""
 
-    title = "Not found"
+    title = say("Not found")
     status = 404
 
 
 class NotAllowedError(LumeshError):
     """The visitor has no right to this action."""
 
-    title = "Not allowed"
+    title = say("Not allowed")
     status = 403
 
 
@@ -61,14 +62,18 @@ class Visit:
         """Returns a job that the visitor may see; raises NotFoundError."""
         job = queue.read_job(self.database, job_id)
         if job is None or not self.may_see(job.owner):
-            raise NotFoundError(f"There is no job {job_id!r}.", advice="GET /api/v1/jobs lists the jobs.")
+            raise NotFoundError(
+                say("There is no job {id}.", id=repr(job_id)), advice=say("GET /api/v1/jobs lists the jobs.")
+            )
         return job
 
     def get_grid(self, grid_id: str) -> GridRow:
         """Returns a grid that the visitor may see; raises NotFoundError."""
         grid = grid_store.read_grid(self.database, grid_id)
         if grid is None or not self.may_see(grid.owner):
-            raise NotFoundError(f"There is no grid {grid_id!r}.", advice="GET /api/v1/grids lists the grids.")
+            raise NotFoundError(
+                say("There is no grid {id}.", id=repr(grid_id)), advice=say("GET /api/v1/grids lists the grids.")
+            )
         return grid
 
     def get_output(self, output_id: str) -> Output:
@@ -83,7 +88,9 @@ class Visit:
         """Returns an upload that the visitor may see; raises NotFoundError."""
         upload = uploads.read_upload(self.database, upload_id)
         if upload is None or not self.may_see(upload.owner):
-            raise NotFoundError(f"There is no upload {upload_id!r}.", advice="Unused uploads are kept for a day.")
+            raise NotFoundError(
+                say("There is no upload {id}.", id=repr(upload_id)), advice=say("Unused uploads are kept for a day.")
+            )
         return upload
 
     def get_preset(self, preset_id: str) -> Entry:
@@ -111,7 +118,7 @@ class Visit:
         if not is_everyone:
             return self.owner
         if not self.person.is_admin and not is_shared:
-            raise NotAllowedError("Only admins see what everybody has.", advice="Leave out `everyone`.")
+            raise NotAllowedError(say("Only admins see what everybody has."), advice=say("Leave out `everyone`."))
         return None
 
     @property
@@ -126,11 +133,17 @@ class Visit:
     def _find_output(self, output_id: str, *, is_shared: bool) -> Output:
         output = records.read_output(self.database, output_id)
         if output is None or not (self.may_see(output.owner) or (is_shared and output.trashed_at is None)):
-            raise NotFoundError(f"There is no output {output_id!r}.", advice="GET /api/v1/outputs lists the outputs.")
+            raise NotFoundError(
+                say("There is no output {id}.", id=repr(output_id)),
+                advice=say("GET /api/v1/outputs lists the outputs."),
+            )
         return output
 
     def _find_preset(self, preset_id: str, *, is_shared: bool) -> Entry:
         entry = gallery.find_entry(self.database, self.presets_dir, preset_id)
         if entry is None or not (entry.origin == "shipped" or self.may_see(entry.owner) or is_shared):
-            raise NotFoundError(f"There is no preset {preset_id!r}.", advice="GET /api/v1/presets lists the presets.")
+            raise NotFoundError(
+                say("There is no preset {id}.", id=repr(preset_id)),
+                advice=say("GET /api/v1/presets lists the presets."),
+            )
         return entry

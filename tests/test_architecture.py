@@ -54,7 +54,8 @@ LAYERS = (
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     ("pipelines.families.traits",),
-    ("pipelines.errors", "pipelines.files.whole"),
+    ("pipelines.errors", "pipelines.field_errors"),
+    ("pipelines.messages", "pipelines.files.whole"),
 )
 
 # Downward in spirit: the app starts the worker's supervisor, and the registry reaches the families only when called.
@@ -63,6 +64,8 @@ ALLOWED = {("studio.worker", "pipelines.registry")}
 HEAVY = {"jax", "torch", "torchax", "diffusers", "transformers", "optax"}
 LIGHT_PACKAGES = ("app", "studio")
 FLOOR = (
+    "messages",
+    "field_errors",
     "errors",
     "loras",
     "catalog",

@@ -9,6 +9,7 @@ from pipelines.catalog import Model, Shape
 from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import ModelError, RecipeError
+from pipelines.messages import english
 from pipelines.references import References, choose_programs
 
 Topology = Annotated[str, typer.Option(help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8.")]
@@ -51,7 +52,7 @@ def compile_programs(
     found = _find_model(place, model)
     shapes = _find_shapes(found, shape or [str(found.default_shape)])
     if batch_size > found.max_batch_size:
-        raise RecipeError({"batch_size": f"{model} makes at most {found.max_batch_size} at once"})
+        raise RecipeError({"batch_size": english(f"{model} makes at most {found.max_batch_size} at once")})
     file = output or place.packs_dir / f"{model}-{topology}.pack"
     _check_output(file)
     from pipelines.runtime.devices.platform import prepare_compiler
@@ -79,9 +80,9 @@ def compile_programs(
 def _check_output(file: Path) -> None:
     """Refuses an unusable output file before anything is compiled, which takes minutes; raises RecipeError."""
     if file.is_dir():
-        raise RecipeError({"output": f"{file} is a folder; name a file in it"})
+        raise RecipeError({"output": english(f"{file} is a folder; name a file in it")})
     if file.suffix != ".pack":
-        raise RecipeError({"output": f"{file} should end in .pack, which is what workers look for"})
+        raise RecipeError({"output": english(f"{file} should end in .pack, which is what workers look for")})
     options.make_folder("output", file.parent)
 
 
@@ -89,7 +90,7 @@ def _find_model(place: options.DataDirectory, model_id: str) -> Model:
     try:
         return place.catalog.get(model_id)
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
 
 
 def _find_shapes(model: Model, entries: list[str]) -> list[tuple[Shape, References | None]]:
@@ -99,6 +100,8 @@ def _find_shapes(model: Model, entries: list[str]) -> list[tuple[Shape, Referenc
         chosen = choose_programs([entry], model) if not plus or pictures.isdecimal() else []
         if not chosen:
             what = f"{name} with input pictures" if plus else name
-            raise RecipeError({"shape": f"{what} is not a shape of {model.id}; allowed: {model.shape_list()}, all"})
+            raise RecipeError(
+                {"shape": english(f"{what} is not a shape of {model.id}; allowed: {model.shape_list()}, all")}
+            )
         found += [one for one in chosen if one not in found]
     return found

@@ -7,6 +7,7 @@ import typer
 from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
+from pipelines.messages import english
 
 
 def serve(
@@ -35,7 +36,7 @@ def serve(
     place = options.DataDirectory(data_dir=data_dir)
     served = place.catalog.get(model)
     if host not in ("127.0.0.1", "::1", "localhost") and not token:
-        raise RecipeError({"token": f"--host {host} lets other machines in; set --token too"})
+        raise RecipeError({"token": english(f"--host {host} lets other machines in; set --token too")})
     with TerminalProgress(is_silent=False) as on_progress:
         family = registry.load(
             served,

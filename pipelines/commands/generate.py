@@ -15,6 +15,7 @@ from pipelines.errors import RecipeError
 from pipelines.files.metadata import make_png_chunks
 from pipelines.files.video import write_mp4
 from pipelines.generate import find_references, generate, uses_cfg
+from pipelines.messages import english
 from pipelines.recipe import Recipe
 from pipelines.stages import Family, OnProgress, Outcome
 
@@ -69,7 +70,7 @@ def make(
     """
     place = options.DataDirectory(data_dir=data_dir)
     if remote_encoder and text_encoder_url is None:
-        raise RecipeError({"remote_encoder": "needs --remote_url http://host:port too"})
+        raise RecipeError({"remote_encoder": english("needs --remote_url http://host:port too")})
     recipe = options.make_recipe(
         place.catalog,
         {
@@ -166,9 +167,9 @@ def check_output(output: Path | None, suffix: str) -> None:
     if output is None:
         return
     if output.suffix.lower() != suffix:
-        raise RecipeError({"output": f"{output} should end in {suffix}, the format that carries the recipe"})
+        raise RecipeError({"output": english(f"{output} should end in {suffix}, the format that carries the recipe")})
     if output.is_dir():
-        raise RecipeError({"output": f"{output} is a folder; name a file in it"})
+        raise RecipeError({"output": english(f"{output} is a folder; name a file in it")})
 
 
 def save_outputs(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from pipelines.errors import RecipeError
 from pipelines.families import name_families
 from pipelines.loras import SUFFIX, LoraFile, read_lora
 from pipelines.mesh_text import check_mesh
+from pipelines.messages import english
 from pipelines.recipe import Recipe, read_recipe, resolve
 
 DataDir = Annotated[
@@ -143,26 +144,30 @@ def make_folder(option: str, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RecipeError({option: f"{folder} cannot be a folder to write to: {error.strerror}"}) from error
+        raise RecipeError({option: english(f"{folder} cannot be a folder to write to: {error.strerror}")}) from error
     if not os.access(folder, os.W_OK):
-        raise RecipeError({option: f"{folder} may not be written"})
+        raise RecipeError({option: english(f"{folder} may not be written")})
 
 
 def choose_shape(shape: str | None, width: int | None, height: int | None, frames: int | None = None) -> str | None:
     """Returns `--shape`, or `--width` and `--height` [and `--frames`] as a shape; raises RecipeError otherwise."""
     if (width is None) != (height is None):
-        raise RecipeError({"shape": "--width and --height go together"})
+        raise RecipeError({"shape": english("--width and --height go together")})
     if width is None or height is None:
         if frames is not None:
-            raise RecipeError({"shape": "--frames goes with --width and --height; --shape has its own: 832x480x33"})
+            raise RecipeError(
+                {"shape": english("--frames goes with --width and --height; --shape has its own: 832x480x33")}
+            )
         return shape
     if width < 1 or height < 1:
-        raise RecipeError({"shape": f"{width}x{height} is not a size in pixels"})
+        raise RecipeError({"shape": english(f"{width}x{height} is not a size in pixels")})
     if frames is not None and (frames < 1 or frames % VIDEO_STRIDE != 1):
-        raise RecipeError({"shape": f"{frames} frames: a video has 4n+1 of them, such as 17, 33 or 81"})
+        raise RecipeError({"shape": english(f"{frames} frames: a video has 4n+1 of them, such as 17, 33 or 81")})
     size = str(Shape(width=width, height=height, frames=frames or 1))
     if shape is not None and shape != size:
-        raise RecipeError({"shape": f"--shape {shape} contradicts --width, --height and --frames, which say {size}"})
+        raise RecipeError(
+            {"shape": english(f"--shape {shape} contradicts --width, --height and --frames, which say {size}")}
+        )
     return size
 
 
@@ -200,7 +205,7 @@ def _read_own_lora(ref: str) -> LoraFile:
     lora = read_lora(file)
     if lora is None:
         reason = f"is no LoRA for {name_families()}" if file.is_file() else "is not there"
-        raise RecipeError({"loras": f"{file} {reason}"})
+        raise RecipeError({"loras": english(f"{file} {reason}")})
     return replace(lora, ref=ref)
 
 

@@ -1,5 +1,6 @@
 """`plan`: tells what memory and time a model would take on a TPU, by the TPU compiler, on a machine without one."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,7 @@ from pipelines.catalog import Model, Shape
 from pipelines.commands import options
 from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
+from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 
 Topology = Annotated[str, typer.Option(help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8; `tpu` for all but CPU.")]
 Mode = Annotated[
@@ -78,30 +80,34 @@ def plan(
     if search is not None:
         others = {*context.params} - {"search", "topology", "as_json", "progress_json", "data_dir"}
         if any(map(given, others)):
-            raise RecipeError({"search": "goes with --topology and --json alone: it measures the kernel, not a model"})
+            raise RecipeError(
+                {"search": english("goes with --topology and --json alone: it measures the kernel, not a model")}
+            )
         is_given = str(context.get_parameter_source("topology")).endswith("COMMANDLINE")
         _search(search, topology if is_given else "v6e-1", as_json=as_json)
         return
     for name, file in (("output", output), ("answers", answers)):
         if file is not None and not file.parent.is_dir():
-            raise RecipeError({name: f"{file.parent} is not a folder"})
+            raise RecipeError({name: english(f"{file.parent} is not a folder")})
         if file is not None and file.is_dir():
-            raise RecipeError({name: f"{file} is a folder; name a file in it"})
+            raise RecipeError({name: english(f"{file} is a folder; name a file in it")})
     if dump_hlo is not None:
         options.make_folder("dump_hlo", dump_hlo)
     place = options.DataDirectory(data_dir=data_dir)
     options.make_folder("data_dir", place.plan_cache_dir)
     if matrix:
         if any(given(name) for name in ("model", "topology", "shape", "mode", "mesh", "all_models", "all_shapes")):
-            raise RecipeError({"matrix": "chooses models, shapes, topologies and modes itself"})
+            raise RecipeError({"matrix": english("chooses models, shapes, topologies and modes itself")})
         wanted = [*list_matrix(place.catalog.models)]
     else:
         found = [one for one in TOPOLOGIES.values() if one.chip] if topology == "tpu" else [find_topology(topology)]
         models = place.catalog.models if all_models else (_find_model(place, model),)
         if shape is not None and (all_models or all_shapes):
-            raise RecipeError({"shape": "--all takes every model in its default shape, --all-shapes every shape"})
+            raise RecipeError(
+                {"shape": english("--all takes every model in its default shape, --all-shapes every shape")}
+            )
         if mode not in MODES:
-            raise RecipeError({"mode": f"{mode!r} is not known; allowed: {', '.join(MODES)}"})
+            raise RecipeError({"mode": english(f"{mode!r} is not known; allowed: {', '.join(MODES)}")})
         wanted = [
             Question(model=one, shape=size, topology=machine, mode=mode)
             for one in models
@@ -122,8 +128,10 @@ def plan(
     try:
         known = collect_verdicts(read_lines(answers or SHIPPED))
     except (ValueError, KeyError, TypeError) as error:
-        raise RecipeError({"answers": f"{answers} holds something else than answers of this command"}) from error
-    plans, failures, advice = [], list[str](), ""
+        raise RecipeError(
+            {"answers": english(f"{answers} holds something else than answers of this command")}
+        ) from error
+    plans, failures, advice = [], list[Message](), NOTHING
     for one in wanted:
         with LineProgress() if progress_json else TerminalProgress(is_silent=as_json) as progress:
             try:
@@ -139,7 +147,15 @@ def plan(
                     dump_dir=dump_hlo,
                 )
             except CompilerError as error:  # only this one fails; the others are still planned
-                failures.append(f"{one.model.id} {one.shape} on {one.topology.name}: {error.detail}")
+                failures.append(
+                    say(
+                        "{model} {shape} on {topology}: {text}",
+                        model=one.model.id,
+                        shape=one.shape,
+                        topology=one.topology.name,
+                        text=error.detail,
+                    )
+                )
                 advice = error.advice
                 continue
         plans.append(made)
@@ -153,7 +169,10 @@ def plan(
     if as_json and plans:
         options.print_json([to_json(made) for made in plans] if len(wanted) > 1 else to_json(plans[0]))
     if failures:
-        raise CompilerError(" ".join(failures), advice=advice)
+        failure = CompilerError(join(failures), advice=advice)
+        if progress_json:  # for the studio, which shows it in the visitor's language
+            typer.echo(json.dumps(add_codes({"error": failure.whole})), err=True)
+        raise failure
 
 
 def _name_command(params: Mapping[str, Any], given: Callable[[str], bool]) -> str:
@@ -167,13 +186,13 @@ def _name_command(params: Mapping[str, Any], given: Callable[[str], bool]) -> st
 def _search(what: str, topology: str, *, as_json: bool) -> None:
     """Searches tiles for heads of 128 features (Wan, FLUX.2) and of 64 in pairs (SDXL), and prints the results."""
     if what != "attention":
-        raise RecipeError({"search": f"{what!r} is not known; allowed: attention"})
+        raise RecipeError({"search": english(f"{what!r} is not known; allowed: attention")})
     from pipelines.plan.schedule import search
     from pipelines.plan.topologies import find_topology
 
     machine = find_topology(topology)
     if machine.chip is None:
-        raise RecipeError({"topology": f"{topology} has no matrix units; allowed: v4-8, v5e-1, v5p-8, v6e-1"})
+        raise RecipeError({"topology": english(f"{topology} has no matrix units; allowed: v4-8, v5e-1, v5p-8, v6e-1")})
     found = []
     for heads, width in ((1, 128), (2, 64)):
         for busy in search(heads=heads, width=width, topology=machine):
@@ -192,12 +211,12 @@ def _find_model(place: options.DataDirectory, model_id: str) -> Model:
     try:
         return place.catalog.get(model_id)
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
 
 
 def _find_shape(model: Model, text: str | None) -> Shape:
     if text is None:
         return model.default_shape
     if text not in map(str, model.shapes):
-        raise RecipeError({"shape": f"{text} is not a shape of {model.id}; allowed: {model.shape_list()}"})
+        raise RecipeError({"shape": english(f"{text} is not a shape of {model.id}; allowed: {model.shape_list()}")})
     return Shape.parse(text)

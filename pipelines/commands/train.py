@@ -7,6 +7,7 @@ import typer
 
 from pipelines.commands import options
 from pipelines.errors import RecipeError
+from pipelines.messages import english
 
 TRAINABLE = ("demo-sdxl", "demo-flux2", "demo-wan")
 
@@ -31,7 +32,7 @@ def train_model(
     Example: python -m pipelines train demo-sdxl
     """
     if model not in TRAINABLE:
-        raise RecipeError({"model": f"{model} cannot be trained here; allowed: {', '.join(TRAINABLE)}"})
+        raise RecipeError({"model": english(f"{model} cannot be trained here; allowed: {', '.join(TRAINABLE)}")})
     from pipelines import registry
 
     registry.start_jax(options.DataDirectory(data_dir=data_dir).cache_dir)

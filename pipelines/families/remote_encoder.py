@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from pipelines.errors import RemoteEncoderError
+from pipelines.messages import say
 from pipelines.recipe import Recipe
 from pipelines.stages import Embeddings
 
@@ -48,7 +49,9 @@ class RemoteEncoder:
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise RemoteEncoderError(f"{url!r} is not an address.", advice="Write it as http://host:port.")
+            raise RemoteEncoderError(
+                say("{url} is not an address.", url=repr(url)), advice=say("Write it as http://host:port.")
+            )
         self._is_ours = parts.path in ("", "/", ENCODE_PATH)
         self._url = url.rstrip("/") + ENCODE_PATH if parts.path in ("", "/") else url
         self._wait = wait
@@ -74,7 +77,14 @@ class RemoteEncoder:
         else:
             unknown = shapes.keys() - texts.keys()
             if unknown:
-                raise RemoteEncoderError(f"{self._url} cannot make {', '.join(sorted(unknown))} for {recipe.model}.")
+                raise RemoteEncoderError(
+                    say(
+                        "{url} cannot make {names} for {model}.",
+                        url=self._url,
+                        names=", ".join(sorted(unknown)),
+                        model=recipe.model,
+                    )
+                )
             found = {name: self._read_torch(self._ask({"prompt": texts[name]}, on_wait)) for name in shapes}
         return {name: self._check(name, found, wanted) for name, wanted in shapes.items()}
 
@@ -108,13 +118,13 @@ class RemoteEncoder:
                         continue
                     return self._read(answer)
             except httpx.TimeoutException as error:
-                problem, cause = "did not answer in time", error
+                problem, cause = say("did not answer in time"), error
             except httpx.TransportError as error:
-                problem, cause = f"cannot be reached: {error}", error
+                problem, cause = say("cannot be reached: {error}", error=error), error
             if attempt == TRIES - 1 or is_given_up.is_set():
                 raise RemoteEncoderError(
-                    f"{self._url} {problem}.",
-                    advice="Check that the server runs and that its address and port are right.",
+                    say("{url} {problem}.", url=self._url, problem=problem),
+                    advice=say("Check that the server runs and that its address and port are right."),
                 ) from cause
         raise AssertionError("the last try returns or raises")
 
@@ -126,19 +136,23 @@ class RemoteEncoder:
         for chunk in answer.iter_bytes():
             content += chunk
             if len(content) > MAX_ANSWER_BYTES:
-                raise RemoteEncoderError(f"{self._url} answers with more than {MAX_ANSWER_BYTES // 2**20} MiB.")
+                raise RemoteEncoderError(
+                    say("{url} answers with more than {size} MiB.", url=self._url, size=MAX_ANSWER_BYTES // 2**20)
+                )
         if answer.is_success:
             return bytes(content)
         advice = {
-            401: "It wants a token: set LUMESH_TEXT_ENCODER_TOKEN to the server's, then start again.",
-            403: "The token may not use this encoder: check LUMESH_TEXT_ENCODER_TOKEN.",
-            404: "Check the address: ours ends with the port, a public one with /predict.",
-            503: "It is busy or still loading its model: try again in a minute.",
+            401: say("It wants a token: set LUMESH_TEXT_ENCODER_TOKEN to the server's, then start again."),
+            403: say("The token may not use this encoder: check LUMESH_TEXT_ENCODER_TOKEN."),
+            404: say("Check the address: ours ends with the port, a public one with /predict."),
+            503: say("It is busy or still loading its model: try again in a minute."),
         }
         said = _find_detail(bytes(content))
         raise RemoteEncoderError(
-            f"{self._url} answered {answer.status_code}{f': {said}' if said else ''}.",
-            advice=advice.get(answer.status_code, "Look at the server's log."),
+            say("{url} answered {status}: {reason}.", url=self._url, status=answer.status_code, reason=said)
+            if said
+            else say("{url} answered {status}.", url=self._url, status=answer.status_code),
+            advice=advice.get(answer.status_code, say("Look at the server's log.")),
         )
 
     def _read_tensors(self, content: bytes) -> dict[str, np.ndarray]:
@@ -159,21 +173,32 @@ class RemoteEncoder:
     def _strange_answer(self, error: Exception) -> RemoteEncoderError:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return RemoteEncoderError(
-            f"{self._url} answered with something that is no tensor file: {reason}.",
-            advice="Ours is an address without a path; one with a path must answer like FLUX.2's public encoder.",
+            say("{url} answered with something that is no tensor file: {reason}.", url=self._url, reason=reason),
+            advice=say("Ours is an address without a path; one with a path must answer like FLUX.2's public encoder."),
         )
 
     def _check(self, name: str, found: Mapping[str, np.ndarray], wanted: tuple[int, ...]) -> np.ndarray:
         if name not in found:
-            raise RemoteEncoderError(f"{self._url} sent no {name}.", advice="Check that it serves the same model.")
+            raise RemoteEncoderError(
+                say("{url} sent no {name}.", url=self._url, name=name),
+                advice=say("Check that it serves the same model."),
+            )
         value = found[name]
         if value.shape != wanted:
             raise RemoteEncoderError(
-                f"{self._url} sent {name} of shape {value.shape}; {wanted} is needed.",
-                advice="Check that it serves the same model.",
+                say(
+                    "{url} sent {name} of shape {found}; {wanted} is needed.",
+                    url=self._url,
+                    name=name,
+                    found=value.shape,
+                    wanted=wanted,
+                ),
+                advice=say("Check that it serves the same model."),
             )
         if not np.isfinite(value.astype(np.float32)).all():
-            raise RemoteEncoderError(f"{self._url} sent {name} with values that are not finite.")
+            raise RemoteEncoderError(
+                say("{url} sent {name} with values that are not finite.", url=self._url, name=name)
+            )
         return value
 
 

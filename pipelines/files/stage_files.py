@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 
 from pipelines.errors import StageFileError
 from pipelines.files.whole import put_whole, write_whole
+from pipelines.messages import english
 
 EMBEDDINGS_FILE = "stage1_embeddings.safetensors"
 LATENTS_FILE = "stage2_latents.safetensors"
@@ -38,11 +39,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         fields = json.loads(file.read_text("utf-8"))
     except FileNotFoundError as error:
-        raise StageFileError(f"{file} is missing.", advice="Run `python -m pipelines encode` first.") from error
+        raise StageFileError(
+            english(f"{file} is missing."), advice=english("Run `python -m pipelines encode` first.")
+        ) from error
     except ValueError as error:
-        raise StageFileError(f"{file} is not JSON: {error}.", advice="Run the stage before it again.") from error
+        raise StageFileError(
+            english(f"{file} is not JSON: {error}."), advice=english("Run the stage before it again.")
+        ) from error
     if not isinstance(fields, dict) or not isinstance(fields.get("model_id"), str):
-        raise StageFileError(f"{file} names no model_id.", advice="Run the stage before it again.")
+        raise StageFileError(english(f"{file} names no model_id."), advice=english("Run the stage before it again."))
     return fields
 
 
@@ -66,21 +71,23 @@ def read_tensors(
     Raises StageFileError for a missing or damaged file, another model, a missing tensor, another shape, or values that
     are not finite. `stage` is the command that writes such a file.
     """
-    again = f"Run `python -m pipelines {stage}` for {model_id} again."
+    again = english(f"Run `python -m pipelines {stage}` for {model_id} again.")
     try:
         with safe_open(file, "numpy") as stored:
             written_for = (stored.metadata() or {}).get("model_id", model_id)
             names = set(stored.keys())
             missing = sorted(set(shapes) - names)
             if written_for != model_id:
-                raise StageFileError(f"{file} is of {written_for}, not of {model_id}.", advice=again)
+                raise StageFileError(english(f"{file} is of {written_for}, not of {model_id}."), advice=again)
             if missing:
-                raise StageFileError(f"{file} lacks {', '.join(missing)}.", advice=again)
+                raise StageFileError(english(f"{file} lacks {', '.join(missing)}."), advice=again)
             tensors = {name: np.asarray(stored.get_tensor(name), np.float32) for name in shapes}
     except FileNotFoundError as error:
-        raise StageFileError(f"{file} is missing.", advice=f"Run `python -m pipelines {stage}` first.") from error
+        raise StageFileError(
+            english(f"{file} is missing."), advice=english(f"Run `python -m pipelines {stage}` first.")
+        ) from error
     except (SafetensorError, OSError) as error:
-        raise StageFileError(f"{file} is damaged: {error}.", advice=again) from error
+        raise StageFileError(english(f"{file} is damaged: {error}."), advice=again) from error
     for name, value in tensors.items():
         wanted = shapes[name]
         if len(wanted) != value.ndim or any(
@@ -88,8 +95,8 @@ def read_tensors(
         ):
             readable = tuple("any" if size == 0 else size for size in wanted)
             raise StageFileError(
-                f"{name} in {file} has shape {value.shape}; {model_id} needs {readable}.", advice=again
+                english(f"{name} in {file} has shape {value.shape}; {model_id} needs {readable}."), advice=again
             )
         if not np.isfinite(value).all():
-            raise StageFileError(f"{name} in {file} holds values that are not finite.", advice=again)
+            raise StageFileError(english(f"{name} in {file} holds values that are not finite."), advice=again)
     return tensors

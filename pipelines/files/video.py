@@ -17,6 +17,7 @@ import numpy as np
 from PIL import ExifTags, Image
 
 from pipelines.errors import LumeshError
+from pipelines.messages import Message, english, say
 from pipelines.recipe import Recipe
 
 CRF = 16  # x264's constant quality; at 18 and below people see no loss
@@ -42,14 +43,14 @@ def write_mp4(file: Path, frames_FHWC: np.ndarray, recipe: Recipe) -> None:
         content=np.ascontiguousarray(frames_FHWC).tobytes(),
     )
     if done.returncode:
-        raise VideoError(f"The video {file} could not be written: {_last_line(done)}.")
+        raise VideoError(say("The video {file} could not be written: {reason}.", file=file, reason=_last_line(done)))
 
 
 def read_mp4(file: Path, *, width: int, height: int) -> np.ndarray:
     """Reads a video of this size as uint8 frames (F, height, width, 3); raises VideoError."""
     done = _run_ffmpeg("-i", str(file), "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
     if done.returncode or not done.stdout:
-        raise VideoError(f"{file} is not a video that can be read: {_last_line(done)}.")
+        raise VideoError(say("{file} is not a video that can be read: {reason}.", file=file, reason=_last_line(done)))
     return np.frombuffer(done.stdout, np.uint8).reshape(-1, height, width, 3)
 
 
@@ -97,6 +98,6 @@ def _run_ffmpeg(*arguments: str, content: bytes = b"") -> subprocess.CompletedPr
     return subprocess.run(command, input=content, capture_output=True, check=False)
 
 
-def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
+def _last_line(done: subprocess.CompletedProcess[bytes]) -> Message:
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else f"ffmpeg ended with code {done.returncode}"
+    return english(lines[-1]) if lines else say("ffmpeg ended with code {code}", code=done.returncode)

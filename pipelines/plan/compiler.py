@@ -25,6 +25,7 @@ from typing import Any
 import jax
 
 from pipelines.errors import LumeshError
+from pipelines.messages import NOTHING, Message, english, say
 from pipelines.plan.estimate import Estimate, estimate
 from pipelines.plan.hlo import Module
 from pipelines.plan.topologies import Topology
@@ -42,7 +43,7 @@ _NO_ROOM = re.compile(r"RESOURCE_EXHAUSTED.*(hbm|[vsc]mem|memory space|scoped)",
 class CompilerError(LumeshError):
     """The compiler failed for another reason than a chip's memory."""
 
-    title = "The compiler failed"
+    title = say("The compiler failed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class Answer:
     arguments_bytes: int
     temp_bytes: int
     code_bytes: int
-    refusal: str = ""
+    refusal: Message = NOTHING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,12 +165,16 @@ def _compile(lowered: Any, *, name: str) -> tuple[Answer, str]:
         refusal = " ".join(str(error).split())[:500]
         if not is_about_memory(refusal):
             raise CompilerError(
-                f"The compiler failed at {name}: {refusal.rstrip('.')}.",
-                advice="This is not kept. Try another shape or mesh, or fewer flags in XLA_FLAGS and LIBTPU_INIT_ARGS.",
+                say("The compiler failed at {name}: {error}.", name=name, error=refusal.rstrip(".")),
+                advice=say(
+                    "This is not kept. Try another shape or mesh, or fewer flags in XLA_FLAGS and LIBTPU_INIT_ARGS."
+                ),
             ) from error
         seconds = time.perf_counter() - started
         temp_bytes = read_wanted_bytes(str(error))
-        return Answer(compile_s=seconds, arguments_bytes=0, temp_bytes=temp_bytes, code_bytes=0, refusal=refusal), ""
+        return Answer(
+            compile_s=seconds, arguments_bytes=0, temp_bytes=temp_bytes, code_bytes=0, refusal=english(refusal)
+        ), ""
     seconds = time.perf_counter() - started
     memory = compiled.memory_analysis()
     answer = Answer(

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pipelines.messages import english
+
 COLLECTIVES = (
     "all-gather",
     "all-reduce",
@@ -95,7 +97,7 @@ class Module:
             else:
                 current.append(line)
         if not self.entry:
-            raise ValueError("this is no HLO module: it has no ENTRY computation")
+            raise ValueError(english("this is no HLO module: it has no ENTRY computation"))
 
     def list_instructions(self, computation: str) -> tuple[Instruction, ...]:
         """Returns a computation's instructions in execution order, which is the text's: optimized HLO is scheduled."""

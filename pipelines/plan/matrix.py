@@ -6,9 +6,8 @@ from typing import Any
 
 from pipelines.plan.compiler import read_versions
 from pipelines.plan.placement import HOST_BYTES_PER_S
-from pipelines.plan.planner import SOURCE
 from pipelines.plan.report import show_bytes
-from pipelines.plan.topologies import TOPOLOGIES
+from pipelines.plan.topologies import TOPOLOGIES, TPU_SOURCE
 
 _EARLIER = "†"
 _COLUMNS = (
@@ -26,7 +25,7 @@ def write_matrix(lines: Iterable[Mapping[str, Any]], *, command: str) -> str:
     page = [
         "# Plans",
         "",
-        f"{SOURCE} ({versions}); nothing was run. Made by `{command}`.",
+        f"{TPU_SOURCE} ({versions}); nothing was run. Made by `{command}`.",
         "Bytes are the most that a chip holds at a time. Of what runs several times a step or a run is given, and *in",
         "all* is one output with a prompt of its own, from prompt to file. *Moves* are components that come back for",
         f"it from the host's memory where not all have room at once, at {HOST_BYTES_PER_S / 1e9:.0f} GB/s a chip, an",

@@ -13,6 +13,7 @@ import jax
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.mesh_text import asks_for_many
+from pipelines.messages import say
 from pipelines.plan.topologies import Topology, find_devices
 from pipelines.references import References, name_programs
 from pipelines.registry import build_mesh_for, describe_parts, find_architecture
@@ -58,8 +59,17 @@ def make_pack(
             )
     except jax.errors.JaxRuntimeError as error:
         raise LumeshError(
-            f"The compiler refused {model.id} on {topology.name}: {' '.join(str(error).split())[:300]}",
-            advice=f"`python -m pipelines plan --model {model.id} --topology {topology.name}` says what would fit.",
+            say(
+                "The compiler refused {model} on {topology}: {error}",
+                model=model.id,
+                topology=topology.name,
+                error=" ".join(str(error).split())[:300],
+            ),
+            advice=say(
+                "`python -m pipelines plan --model {model} --topology {topology}` says what would fit.",
+                model=model.id,
+                topology=topology.name,
+            ),
         ) from error
     seconds = time.perf_counter() - started
     on_progress(Progress(phase="saving", total=1, detail=file.name))

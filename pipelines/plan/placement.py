@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.catalog import Model, Shape
+from pipelines.messages import Message, join, say
 from pipelines.plan.topologies import TOPOLOGIES, Topology
 from pipelines.runtime.devices.offload import USABLE, OffloadPolicy
 
@@ -68,7 +69,7 @@ class Placement:
     """
 
     kind: str
-    advice: str
+    advice: Message
     resident_bytes: int
     moves_s: float = 0.0
 
@@ -87,11 +88,11 @@ def recommend(
     """
     everything = _hold(needs, weights)
     if topology.chip is None:
-        return Placement(kind="all", advice="Everything in the machine's memory.", resident_bytes=everything)
+        return Placement(kind="all", advice=say("Everything in the machine's memory."), resident_bytes=everything)
     limit = int(USABLE * topology.chip.hbm_bytes)
     too_large = [need for need in needs if not need.fits]
     if not too_large and everything <= limit:
-        return Placement(kind="all", advice="Everything stays on the chips.", resident_bytes=everything)
+        return Placement(kind="all", advice=say("Everything stays on the chips."), resident_bytes=everything)
     later = [need for need in needs if need.stage not in ENCODE_STAGES]
     readers = {name for need in needs if need.stage in ENCODE_STAGES for name in need.components}
     others = {name: size for name, size in weights.items() if name not in readers}
@@ -100,10 +101,10 @@ def recommend(
         is_reader = _hold(later, others) <= limit
         advice = [_tell_moves(moves)]
         if any(need.stage == "denoise_2" for need in needs) and not is_reader:
-            advice.append("The two experts take turns at the boundary.")
+            advice.append(say("The two experts take turns at the boundary."))
         return Placement(
             kind="unload_text_encoder" if is_reader else "one_at_a_time",
-            advice=" ".join(advice),
+            advice=join(advice),
             resident_bytes=moves.resident_bytes,
             moves_s=moves.seconds,
         )
@@ -113,17 +114,21 @@ def recommend(
     if stages == {"encode"} and has_remote:
         return Placement(
             kind="offload_text_encoder",
-            advice="The text encoder does not fit: let another machine read the prompt (--text_encoder_url).",
+            advice=say("The text encoder does not fit: let another machine read the prompt (--text_encoder_url)."),
             resident_bytes=worst,
             moves_s=count_moves(later, others, limit_bytes=limit).seconds,
         )
-    advice = [f"{', '.join(sorted(stages))} {'does' if len(stages) == 1 else 'do'} not fit."]
+    advice = [
+        say("{stages} does not fit.", stages=next(iter(stages)))
+        if len(stages) == 1
+        else say("{stages} do not fit.", stages=", ".join(sorted(stages)))
+    ]
     shapes = [] if stages & {*ENCODE_STAGES} else _suggest_shapes(too_large, topology, model=model, shape=shape)
     advice += shapes
     advice += _suggest_topologies(needs, topology, is_first=not shapes)
     if has_remote and "encode" in stages:
         advice.append(_suggest_remote(later, topology, instead_of=_find_larger(needs, topology)))
-    return Placement(kind="does_not_fit", advice=" ".join(advice), resident_bytes=worst)
+    return Placement(kind="does_not_fit", advice=join(advice), resident_bytes=worst)
 
 
 def count_moves(needs: Sequence[Need], weights: Mapping[str, int], *, limit_bytes: int) -> Moves:
@@ -160,20 +165,31 @@ def _hold(needs: Sequence[Need], weights: Mapping[str, int]) -> int:
     )
 
 
-def _tell_moves(moves: Moves) -> str:
+def _tell_moves(moves: Moves) -> Message:
     time = f"{moves.seconds:.2g} s"
     match tuple(dict.fromkeys(moves.components)):
         case ():
-            return "Components wait in the host's memory while others need their room."
+            return say("Components wait in the host's memory while others need their room.")
         case ("text_encoder",):
-            return f"The text encoder leaves when others need its room, and is back for every new prompt: about {time}."
+            return say(
+                "The text encoder leaves when others need its room, and is back for every new prompt: about {time}.",
+                time=time,
+            )
         case ("text_encoder", other):
-            return f"For every new prompt the text encoder and the {other} change places: about {time}."
+            return say(
+                "For every new prompt the text encoder and the {other} change places: about {time}.",
+                other=other,
+                time=time,
+            )
         case names:
-            return f"Components take turns. For every new prompt these come back: {', '.join(names)}, in about {time}."
+            return say(
+                "Components take turns. For every new prompt these come back: {names}, in about {time}.",
+                names=", ".join(names),
+                time=time,
+            )
 
 
-def _suggest_shapes(too_large: Sequence[Need], topology: Topology, *, model: Model, shape: Shape) -> list[str]:
+def _suggest_shapes(too_large: Sequence[Need], topology: Topology, *, model: Model, shape: Shape) -> list[Message]:
     """Suggests the largest shape that fits if working memory shrinks with pixels and frames; weights and code stay.
 
     It suggests none if the working memory is unknown.
@@ -193,25 +209,29 @@ def _suggest_shapes(too_large: Sequence[Need], topology: Topology, *, model: Mod
     smaller = list(filter(is_enough, model.shapes))
     if not smaller or any(need.total_bytes <= hbm_bytes for need in too_large):
         return []
-    frames = "Fewer frames or pixels" if model.is_video else "Fewer pixels"
-    return [f"{frames} fit by estimate: --shape {max(smaller, key=measure)}."]
+    largest = max(smaller, key=measure)
+    if model.is_video:
+        return [say("Fewer frames or pixels fit by estimate: --shape {shape}.", shape=largest)]
+    return [say("Fewer pixels fit by estimate: --shape {shape}.", shape=largest)]
 
 
-def _suggest_topologies(needs: Iterable[Need], topology: Topology, *, is_first: bool) -> list[str]:
+def _suggest_topologies(needs: Iterable[Need], topology: Topology, *, is_first: bool) -> list[Message]:
     found = _find_larger(needs, topology)
     if found is None:
-        return ["It needs more chips than any machine known here has."]
+        return [say("It needs more chips than any machine known here has.")]
     if is_first:
-        return [f"By estimate a {found.name} has the room."]
-    return [f"Or a larger machine: by estimate a {found.name} has the room."]
+        return [say("By estimate a {name} has the room.", name=found.name)]
+    return [say("Or a larger machine: by estimate a {name} has the room.", name=found.name)]
 
 
-def _suggest_remote(later: Iterable[Need], topology: Topology, *, instead_of: Topology | None) -> str:
+def _suggest_remote(later: Iterable[Need], topology: Topology, *, instead_of: Topology | None) -> Message:
     """Suggests a remote text encoder, and a machine for the rest unless it is `instead_of`, which holds everything."""
     found = _find_larger(later, topology)
     if found is None or found == instead_of:
-        return "With the text encoder on another machine (--text_encoder_url) the chips hold only the rest."
-    return f"With the text encoder on another machine (--text_encoder_url) by estimate a {found.name} is enough."
+        return say("With the text encoder on another machine (--text_encoder_url) the chips hold only the rest.")
+    return say(
+        "With the text encoder on another machine (--text_encoder_url) by estimate a {name} is enough.", name=found.name
+    )
 
 
 def _find_larger(needs: Iterable[Need], topology: Topology) -> Topology | None:

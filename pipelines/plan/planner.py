@@ -11,12 +11,13 @@ from jax.sharding import Mesh
 
 from pipelines.catalog import Model, Shape
 from pipelines.mesh_text import THROUGHPUT
+from pipelines.messages import add_codes
 from pipelines.plan.abstract import Stage, list_stages
 from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
 from pipelines.plan.estimate import Estimate, count_chunks
 from pipelines.plan.packing import outputs_at_once
 from pipelines.plan.placement import Need, Placement, recommend
-from pipelines.plan.topologies import Topology, find_devices
+from pipelines.plan.topologies import CPU_SOURCE, TPU_SOURCE, Topology, find_devices
 from pipelines.registry import build_mesh_for, describe_parts
 from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.devices.offload import measure
@@ -24,8 +25,6 @@ from pipelines.runtime.sampling.chunks import CHUNK_TARGET_S, MAX_CHUNK
 from pipelines.stages import OnProgress, Progress
 
 MODES = ("latency", "throughput")
-SOURCE = "Estimated by the TPU compiler"
-CPU_SOURCE = "Compiled for CPU: memory only"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +188,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "mode": plan.mode,
         "mesh": plan.mesh,
         "batch_size": plan.batch_size,
-        "source": SOURCE if plan.topology.chip else CPU_SOURCE,
+        **add_codes({"source": TPU_SOURCE if plan.topology.chip else CPU_SOURCE}),
         "versions": read_versions(),
         "fits": plan.fits,
         "placement": describe_placement(plan),
@@ -202,7 +201,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
 def describe_placement(plan: Plan) -> dict[str, Any]:
     """Returns the placement for JSON."""
     placement = plan.placement
-    return {"kind": placement.kind, "advice": placement.advice, "resident_bytes": placement.resident_bytes}
+    return add_codes({"kind": placement.kind, "advice": placement.advice, "resident_bytes": placement.resident_bytes})
 
 
 def _stage_to_json(planned: StagePlan, mesh: str) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.plan.placement import HOST_BYTES_PER_S
-from pipelines.plan.planner import CPU_SOURCE, SOURCE, Plan, StagePlan
+from pipelines.plan.planner import Plan, StagePlan
+from pipelines.plan.topologies import CPU_SOURCE, TPU_SOURCE
 
 COLUMNS = ("stage", "fits", "weights", "temp", "code", "total", "compile", "estimated", "kernels", "exposed")
 
@@ -61,9 +62,9 @@ def describe_total(plan: Plan) -> str:
     if plan.topology.chip is None:
         return f"{CPU_SOURCE}, the CPU compiler estimates no time."
     if plan.estimated_total_s is None:
-        return f"{SOURCE}: no total, because a stage does not compile."
+        return f"{TPU_SOURCE}: no total, because a stage does not compile."
     share = f", {plan.estimated_total_s / plan.batch_size:.3g} s each" if plan.batch_size > 1 else ""
-    return f"{SOURCE}, nothing was run: {plan.estimated_total_s:.3g} s in all, {plan.model.steps} steps{share}."
+    return f"{TPU_SOURCE}, nothing was run: {plan.estimated_total_s:.3g} s in all, {plan.model.steps} steps{share}."
 
 
 def describe_stage(one: StagePlan) -> list[str]:

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 from pipelines.plan.topologies import V4, V5P, V6E, Chip, Topology, check_compiler, find_devices, find_topology
 from pipelines.runtime.devices.platform import extend_environment, prepare_compiler
 from pipelines.runtime.kernels.flash import (
@@ -94,7 +95,7 @@ def measure(tiles: Tiles, *, heads: int, width: int, topology: Topology | None =
         if done.returncode:
             last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
             what = f"{tiles.queries} queries, {tiles.keys} keys, {tiles.step} a step"
-            raise LumeshError(f"The kernel with {what} is not compiled: {last}")
+            raise LumeshError(english(f"The kernel with {what} is not compiled: {last}"))
         (file,) = (one for one in Path(folder).glob("*flash_attention*final_bundles.txt") if "schedule" not in one.name)
         cycles = count_loop_cycles(file.read_text("utf-8"))
     group = choose_group(heads, width)

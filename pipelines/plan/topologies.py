@@ -10,8 +10,14 @@ from importlib.util import find_spec
 from typing import Any
 
 from pipelines.errors import LumeshError, RecipeError
+from pipelines.messages import say
 
 GIB = 1 << 30
+
+
+TPU_SOURCE = say("Estimated by the TPU compiler")
+CPU_SOURCE = say("Compiled for CPU: memory only")
+"""How a plan for a machine is made, as people read it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +111,9 @@ TOPOLOGIES = {
 def find_topology(name: str) -> Topology:
     """Returns a topology by name; raises RecipeError for an unknown one, naming the known ones."""
     if name not in TOPOLOGIES:
-        raise RecipeError({"topology": f"there is no {name!r}; allowed: {', '.join(TOPOLOGIES)}"})
+        raise RecipeError(
+            {"topology": say("there is no {name}; allowed: {names}", name=repr(name), names=", ".join(TOPOLOGIES))}
+        )
     return TOPOLOGIES[name]
 
 
@@ -121,8 +129,13 @@ def find_devices(topology: Topology) -> list[Any]:
         devices = jax.devices("cpu")
         if len(devices) < topology.chips:
             raise LumeshError(
-                f"{topology.name} has {topology.title}; JAX shows {len(devices)} here.",
-                advice="Leave JAX_NUM_CPU_DEVICES unset, and the device count out of XLA_FLAGS.",
+                say(
+                    "{topology} has {title}; JAX shows {count} here.",
+                    topology=topology.name,
+                    title=topology.title,
+                    count=len(devices),
+                ),
+                advice=say("Leave JAX_NUM_CPU_DEVICES unset, and the device count out of XLA_FLAGS."),
             )
         return devices[: topology.chips]
     check_compiler()
@@ -135,6 +148,8 @@ def check_compiler() -> None:
 
     if find_spec("libtpu") is None:
         raise LumeshError(
-            "The TPU compiler is not installed here.",
-            advice=f"Install it: pip install 'jax[tpu]=={jax.__version__}', or plan for cpu-1 or cpu-8.",
+            say("The TPU compiler is not installed here."),
+            advice=say(
+                "Install it: pip install 'jax[tpu]=={version}', or plan for cpu-1 or cpu-8.", version=jax.__version__
+            ),
         )

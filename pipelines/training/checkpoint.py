@@ -14,6 +14,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from pipelines.messages import english
+
 KEPT = 2
 
 
@@ -53,7 +55,9 @@ def _read(file: Path, template: Any) -> tuple[Any, int]:
         loaded = [tensors.get_tensor(name) for name in sorted(tensors.keys())]
     shapes = [np.shape(leaf) for leaf in leaves]
     if shapes != [value.shape for value in loaded]:
-        raise ValueError(f"{file} is of another model or optimizer; give another folder, or remove it to start anew")
+        raise ValueError(
+            english(f"{file} is of another model or optimizer; give another folder, or remove it to start anew")
+        )
     return jax.tree.unflatten(structure, loaded), step
 
 

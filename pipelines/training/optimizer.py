@@ -13,6 +13,8 @@ import jax
 import optax
 from optax.contrib import MuonDimensionNumbers, muon
 
+from pipelines.messages import english
+
 IsHidden = Callable[[str], bool]
 """Returns by a parameter's name whether it is a hidden layer's weight (not an embedding, input or output layer)."""
 
@@ -30,9 +32,9 @@ class Course:
 
     def __post_init__(self) -> None:
         if not self.steps > 0:
-            raise ValueError(f"{self.steps=} must be positive")
+            raise ValueError(english(f"{self.steps=} must be positive"))
         if not 0 <= self.ema_decay < 1:
-            raise ValueError(f"{self.ema_decay=} must be in [0, 1)")
+            raise ValueError(english(f"{self.ema_decay=} must be in [0, 1)"))
 
     def schedule(self, peak: float) -> optax.Schedule:
         warmup = min(self.warmup_steps, max(1, self.steps // 10))

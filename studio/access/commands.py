@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.table import Table
 
+from pipelines.messages import english
 from studio.access.audit import Audit
 from studio.access.passwords import MAX_CHARS, MIN_CHARS
 from studio.access.users import Users, UsersError
@@ -39,7 +40,10 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             return 0
         case "add":
             if name in users.read():  # checked before anybody types a password
-                raise UsersError(f"There is a user {name!r} already.", advice="`users password` gives a new password.")
+                raise UsersError(
+                    english(f"There is a user {name!r} already."),
+                    advice=english("`users password` gives a new password."),
+                )
             password = None if found.no_password else _read_password(is_piped=found.password_stdin)
             users.add(name, password=password, is_admin=found.admin)
             said = f"{name} can log in" if password else f"{name} is there; `users token {name}` makes a token"
@@ -74,9 +78,11 @@ def _read_password(*, is_piped: bool) -> str:
     else:
         password = getpass.getpass("Password: ")
         if getpass.getpass("Again: ") != password:
-            raise UsersError("The two are not the same.", advice="Try again.")
+            raise UsersError(english("The two are not the same."), advice=english("Try again."))
     if not MIN_CHARS <= len(password) <= MAX_CHARS:
-        raise UsersError(f"A password has {MIN_CHARS} to {MAX_CHARS} characters.", advice="Choose another one.")
+        raise UsersError(
+            english(f"A password has {MIN_CHARS} to {MAX_CHARS} characters."), advice=english("Choose another one.")
+        )
     return password
 
 

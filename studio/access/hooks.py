@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from pipelines.errors import LumeshError, RecipeError
+from pipelines.messages import english, say
 
 Hook = Callable[..., str | None]
 BROKEN = "The check of this studio's operator failed, so nothing passes."
@@ -22,19 +23,19 @@ log = logging.getLogger(__name__)
 class HookError(LumeshError):
     """The hook cannot be imported."""
 
-    title = "A hook cannot be used"
+    title = english("A hook cannot be used")
 
 
 class PromptRefusedError(RecipeError):
     """The operator's hook refuses the prompt; the reason is shown beside the prompt."""
 
-    title = "Refused"
+    title = say("Refused")
 
 
 class ImageRefusedError(LumeshError):
     """The operator's hook refuses a picture, which is not stored."""
 
-    title = "Refused"
+    title = say("Refused")
 
 
 def load_hook(name: str | None) -> Hook | None:
@@ -46,10 +47,11 @@ def load_hook(name: str | None) -> Hook | None:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise HookError(
-            f"{name}: {error}.", advice="Name a function as module:function, of a module on PYTHONPATH."
+            english(f"{name}: {error}."),
+            advice=english("Name a function as module:function, of a module on PYTHONPATH."),
         ) from error
     if not callable(found):
-        raise HookError(f"{name} is not a function.", advice="Name a function as module:function.")
+        raise HookError(english(f"{name} is not a function."), advice=english("Name a function as module:function."))
     return cast(Hook, found)
 
 

@@ -20,6 +20,7 @@ import httpx
 from pydantic import BaseModel, Field, ValidationError
 
 from pipelines.errors import LumeshError
+from pipelines.messages import Message, say
 from studio.access.sessions import Signer
 from studio.access_settings import HubLogin
 
@@ -32,10 +33,10 @@ CALLBACK_PATH = "/login/callback"  # one of the two that the hub allows for a Sp
 class HubLoginError(LumeshError):
     """The login failed."""
 
-    title = "Logging in did not work"
+    title = say("Logging in did not work")
 
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail, advice="Try again.")
+    def __init__(self, detail: Message) -> None:
+        super().__init__(detail, advice=say("Try again."))
 
 
 class Account(BaseModel):
@@ -86,11 +87,15 @@ class HubLogins:
         """Returns the account of the provider's answer and the page its owner wanted; raises HubLoginError."""
         begun = self._signer.read(cookie)
         if begun is None or begun["until"] < time.time():
-            raise HubLoginError("It was begun in another browser, or too long ago.")
+            raise HubLoginError(say("It was begun in another browser, or too long ago."))
         if not hmac.compare_digest(query.get("state", "").encode(), begun["state"].encode()):
-            raise HubLoginError("The answer belongs to another attempt.")
+            raise HubLoginError(say("The answer belongs to another attempt."))
         if "code" not in query:
-            raise HubLoginError(f"The hub answered {query.get('error', 'without a code')[:60]!r}.")
+            raise HubLoginError(
+                say("The hub answered {error}.", error=repr(query["error"][:60]))
+                if "error" in query
+                else say("The hub answered without a code.")
+            )
         endpoints = await self._find_endpoints()
         async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
             tokens = await _read(
@@ -111,7 +116,7 @@ class HubLogins:
         try:
             return Account.model_validate(about), str(begun["onward"])
         except ValidationError as error:
-            raise HubLoginError("The hub did not say whose account it is.") from error
+            raise HubLoginError(say("The hub did not say whose account it is.")) from error
 
     @property
     def _redirect_uri(self) -> str:
@@ -129,7 +134,7 @@ class HubLogins:
                     userinfo=found["userinfo_endpoint"],
                 )
             except KeyError as error:
-                raise HubLoginError(f"The hub does not name its {error}.") from error
+                raise HubLoginError(say("The hub does not name its {name}.", name=error)) from error
         return self._found
 
 
@@ -140,9 +145,9 @@ async def _read(request: Any) -> dict[str, Any]:
         answer.raise_for_status()
         found = answer.json()
     except httpx.HTTPStatusError as error:
-        raise HubLoginError(f"The hub refused it ({error.response.status_code}).") from None
+        raise HubLoginError(say("The hub refused it ({status}).", status=error.response.status_code)) from None
     except (httpx.HTTPError, ValueError):
-        raise HubLoginError("The hub does not answer.") from None
+        raise HubLoginError(say("The hub does not answer.")) from None
     if not isinstance(found, dict):
-        raise HubLoginError("The hub's answer cannot be read.")
+        raise HubLoginError(say("The hub's answer cannot be read."))
     return cast(dict[str, Any], found)

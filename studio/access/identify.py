@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
+from pipelines.messages import english, say
 from pipelines.recipe import Recipe
 from studio.access import hooks, sessions
 from studio.access.audit import Audit
@@ -67,7 +68,7 @@ class Door:
         wait_s = self._logins_of_address.take(address) or self._logins.take(key)
         if wait_s:
             self.audit.note("login.limited", name=self._name_for_log(name), address=address)
-            raise RateError("Too many attempts to log in.", wait_s=wait_s)
+            raise RateError(say("Too many attempts to log in."), wait_s=wait_s)
         user = self.users.check_password(name, password)
         if user is None:
             self.audit.note("login.failed", name=self._name_for_log(name), address=address)
@@ -88,7 +89,10 @@ class Door:
         if not person.is_alone:
             key = person.address if self.settings.mode is Mode.OPEN else person.owner
             if wait_s := self._submits.take(key):
-                raise RateError(f"At most {self.settings.submits_per_minute} a minute can be queued.", wait_s=wait_s)
+                raise RateError(
+                    say("At most {count} a minute can be queued.", count=self.settings.submits_per_minute),
+                    wait_s=wait_s,
+                )
         if self._prompt_hook is None:
             return
         for recipe in recipes:
@@ -97,7 +101,7 @@ class Door:
                 self.audit.note(
                     "prompt.refused", owner=person.owner, address=person.address, reason=reason, prompt=recipe.prompt
                 )
-                raise PromptRefusedError({"prompt": reason})
+                raise PromptRefusedError({"prompt": english(reason)})
 
     def _identify_token(self, headers: Headers, address: str) -> Person | None:
         """Identifies a bearer token of the studio; passes over the hub token of a private Space in the same header."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from pipelines.errors import LumeshError
+from pipelines.messages import Message, say
 
 MAX_KEYS = 10_000  # a limit, because strangers choose some of the keys
 
@@ -15,12 +16,12 @@ MAX_KEYS = 10_000  # a limit, because strangers choose some of the keys
 class RateError(LumeshError):
     """Something was done too often; `wait_s` says when it may be tried again."""
 
-    title = "Too many requests"
+    title = say("Too many requests")
     status = 429
 
-    def __init__(self, detail: str, *, wait_s: float) -> None:
+    def __init__(self, detail: Message, *, wait_s: float) -> None:
         self.wait_s = wait_s
-        super().__init__(detail, advice=f"Try again in {max(1, round(wait_s))} s.")
+        super().__init__(detail, advice=say("Try again in {count} s.", count=max(1, round(wait_s))))
 
 
 class Limiter:

@@ -1,6 +1,7 @@
 """Checks that the settings of access are safe: nobody opens their machine to others by accident."""
 
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 from studio.access.identify import is_loopback
 from studio.access.users import Users
 from studio.access_settings import Mode
@@ -17,7 +18,7 @@ ADMIN_WARNING = "There is no admin; `--admins NAME` names some."
 class AccessError(LumeshError):
     """The settings of access contradict each other or are unsafe."""
 
-    title = "Who may use it?"
+    title = english("Who may use it?")
 
 
 def check(settings: Settings) -> list[str]:
@@ -28,24 +29,28 @@ def check(settings: Settings) -> list[str]:
             return []
         if not access.is_open:
             raise AccessError(
-                f"At {settings.host} other machines reach the studio, and nobody has to log in.",
+                english(f"At {settings.host} other machines reach the studio, and nobody has to log in."),
                 advice=(
-                    "Set `hf_oauth: true` in the Space's README, or the variable LUMESH_OPEN=1 to let everybody in."
+                    english(
+                        "Set `hf_oauth: true` in the Space's README, or the variable LUMESH_OPEN=1 to let everybody in."
+                    )
                     if access.is_space
-                    else "Add users (python app.py users add NAME), choose --access proxy, or add --open to let "
-                    "everybody in."
+                    else english(
+                        "Add users (python app.py users add NAME), choose --access proxy, or add --open to let "
+                        "everybody in."
+                    )
                 ),
             )
         return [OPEN_WARNING]
     if access.mode is Mode.PROXY and not access.trusted_proxies:
         raise AccessError(
-            "With --access proxy somebody must be trusted.",
-            advice="Name the proxy's address, such as --trusted-proxies 127.0.0.1.",
+            english("With --access proxy somebody must be trusted."),
+            advice=english("Name the proxy's address, such as --trusted-proxies 127.0.0.1."),
         )
     if access.mode is Mode.HUGGINGFACE and access.hub_login is None:
         raise AccessError(
-            "The Hugging Face login works on Spaces only, and this one has none.",
-            advice="Set `hf_oauth: true` in the header of the Space's README.",
+            english("The Hugging Face login works on Spaces only, and this one has none."),
+            advice=english("Set `hf_oauth: true` in the header of the Space's README."),
         )
     users = Users(settings.users_file).read()
     if access.mode is Mode.PASSWORD:

@@ -19,6 +19,7 @@ from typing import Any
 
 from pipelines.errors import LumeshError
 from pipelines.files.whole import PRIVATE, write_whole
+from pipelines.messages import english
 from studio.database import Database
 
 COOKIE = "lumesh-session"
@@ -30,7 +31,7 @@ _KEY = re.compile(rb"[0-9a-f]{%d}\s*" % (2 * KEY_BYTES))
 class KeyFileError(LumeshError):
     """The file of the signing key holds no key."""
 
-    title = "The signing key cannot be used"
+    title = english("The signing key cannot be used")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +115,10 @@ def read_key(file: Path) -> bytes:
     if not _KEY.fullmatch(stored):
         what = f"has {len(stored)} bytes that are no key" if stored else "is empty"
         raise KeyFileError(
-            f"{file} {what}, so nobody's session can be trusted.",
-            advice="Delete the file, or bring it back from a backup, and start again. With a new key everybody logs in "
-            "anew.",
+            english(f"{file} {what}, so nobody's session can be trusted."),
+            advice=english(
+                "Delete the file, or bring it back from a backup, and start again. With a new key everybody logs in "
+                "anew."
+            ),
         )
     return bytes.fromhex(stored.decode())

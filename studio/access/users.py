@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipelines.errors import LumeshError
 from pipelines.files.whole import PRIVATE, write_whole
+from pipelines.messages import english
 from studio.access.passwords import NOBODYS, hash_password, is_password
 
 TOKEN_PREFIX = "lumesh_"
@@ -28,7 +29,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 class UsersError(LumeshError):
     """The users file is damaged, or a change of it is refused."""
 
-    title = "Users"
+    title = english("Users")
 
 
 class Token(BaseModel):
@@ -105,12 +106,15 @@ class Users:
         """Adds a user; raises UsersError when the name is taken."""
         if not NAME.fullmatch(name):
             raise UsersError(
-                f"{name[:60]!r} cannot be a name.",
-                advice="Use up to 40 small letters, digits, dots, dashes and underscores.",
+                english(f"{name[:60]!r} cannot be a name."),
+                advice=english("Use up to 40 small letters, digits, dots, dashes and underscores."),
             )
         with self._change() as users:
             if name in users:
-                raise UsersError(f"There is a user {name!r} already.", advice="`users password` gives a new password.")
+                raise UsersError(
+                    english(f"There is a user {name!r} already."),
+                    advice=english("`users password` gives a new password."),
+                )
             users[name] = User(password=hash_password(password) if password else None, is_admin=is_admin)
 
     def set_password(self, name: str, password: str) -> None:
@@ -154,14 +158,14 @@ class Users:
             return _File.model_validate_json(content).users
         except ValidationError as error:
             raise UsersError(
-                f"{self._file} is damaged ({error.error_count()} problems).",
-                advice="Repair it, or remove it and add the users again.",
+                english(f"{self._file} is damaged ({error.error_count()} problems)."),
+                advice=english("Repair it, or remove it and add the users again."),
             ) from None  # the original message would quote the file
 
 
 def _require(users: Mapping[str, User], name: str) -> User:
     if name not in users:
-        raise UsersError(f"There is no user {name!r}.", advice="`users list` shows who there is.")
+        raise UsersError(english(f"There is no user {name!r}."), advice=english("`users list` shows who there is."))
     return users[name]
 
 

@@ -1,6 +1,7 @@
 """One error shape for every route: `{"error": {"title", "detail", "advice", "fields"}}`.
 
-`fields` maps each field at fault to its message and is empty when no field is. The class of an expected error carries
+`fields` maps each field at fault to its message and is empty when no field is. Beside each text stands its code and
+values, under its name with `_said` (pipelines/messages.py). The class of an expected error carries
 its HTTP status (`status`); an error without one is a mistake of the server. Below /v1 the shape is OpenAI's instead
 (adapters/openai_errors.py).
 """
@@ -15,7 +16,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from pipelines.errors import LumeshError, RecipeError
-from pipelines.recipe import PLAIN_MESSAGES
+from pipelines.field_errors import name_field, word_problem
+from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 from studio.access.limits import RateError
 from studio.api.adapters.openai_errors import PREFIX, make_openai_error
 from studio.storage import explain
@@ -46,13 +48,19 @@ def find_status(error: LumeshError) -> int:
 
 
 def make_error(
-    status: int, *, title: str, detail: str, advice: str = "", fields: dict[str, str] | None = None, path: str = ""
+    status: int,
+    *,
+    title: Message,
+    detail: Message,
+    advice: Message = NOTHING,
+    fields: dict[str, Message] | None = None,
+    path: str = "",
 ) -> JSONResponse:
     """Returns an error in the one shape, or in OpenAI's where the request's `path` is below /v1."""
     if path.startswith(PREFIX):
-        return make_openai_error(status, title=title, message=f"{detail} {advice}".strip(), fields=fields)
+        return make_openai_error(status, title=title, message=join((detail, advice)), fields=fields)
     error = {"title": title, "detail": detail, "advice": advice, "fields": fields or {}}
-    return JSONResponse({"error": error}, status_code=status)
+    return JSONResponse({"error": add_codes(error)}, status_code=status)
 
 
 def _answer_expected(request: Request, error: Exception) -> JSONResponse:
@@ -65,20 +73,25 @@ def _answer_expected(request: Request, error: Exception) -> JSONResponse:
     return answer
 
 
-def _answer_invalid(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    fields: dict[str, str] = {}
-    for problem in error.errors():
-        name = ".".join(str(part) for part in problem["loc"][1:]) or "body"
-        fields[name] = PLAIN_MESSAGES.get(problem["type"]) or problem["msg"].lower()
-    detail = "; ".join(f"{name}: {message}" for name, message in fields.items())
-    return make_error(422, title=RecipeError.title, detail=detail, fields=fields, path=request.url.path)
+def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:
+    assert isinstance(problem, RequestValidationError)
+    fields: dict[str, Message] = {}
+    for one in problem.errors():
+        inner = {**one, "loc": one["loc"][1:]}  # without the part of the request that holds it
+        fields[name_field(inner, whole="body")] = word_problem(inner, owner="recipe")
+    error = RecipeError(fields)
+    return make_error(422, title=error.title, detail=error.detail, fields=fields, path=request.url.path)
 
 
 def _answer_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     path = request.url.path
-    return make_error(error.status_code, title=error.detail, detail=f"{request.method} {path}", path=path)
+    return make_error(
+        error.status_code,
+        title=english(error.detail),
+        detail=english(f"{request.method} {path}"),
+        path=path,
+    )
 
 
 def _answer_storage(request: Request, error: Exception) -> JSONResponse:
@@ -94,8 +107,8 @@ def _answer_half_character(request: Request, error: Exception) -> JSONResponse: 
     return make_error(
         422,
         title=RecipeError.title,
-        detail="A text holds half of a character, which cannot be stored.",
-        advice="Take out what looks broken, often a cut emoji.",
+        detail=say("A text holds half of a character, which cannot be stored."),
+        advice=say("Take out what looks broken, often a cut emoji."),
         path=request.url.path,
     )
 
@@ -103,9 +116,9 @@ def _answer_half_character(request: Request, error: Exception) -> JSONResponse: 
 def _answer_mistake(request: Request, error: Exception) -> JSONResponse:
     return make_error(
         MISTAKE,
-        title="Something went wrong",
-        detail=f"The server made a mistake ({type(error).__name__}).",
-        advice="Try again; the terminal that runs the server shows the details.",
+        title=say("Something went wrong"),
+        detail=say("The server made a mistake ({error}).", error=type(error).__name__),
+        advice=say("Try again; the terminal that runs the server shows the details."),
         path=request.url.path,
     )
 
@@ -113,5 +126,9 @@ def _answer_mistake(request: Request, error: Exception) -> JSONResponse:
 def _answer_unknown(request: Request) -> JSONResponse:
     path = request.url.path
     return make_error(
-        404, title=NotFoundError.title, detail=f"There is no {path}.", advice="/api/docs lists the routes.", path=path
+        404,
+        title=NotFoundError.title,
+        detail=say("There is no {path}.", path=path),
+        advice=say("/api/docs lists the routes."),
+        path=path,
     )

@@ -12,6 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from pipelines.errors import LumeshError
+from pipelines.messages import Message, english, say
 
 FORM_BYTES = 10_000  # the form around the file: boundaries, headers, a long file name
 
@@ -24,8 +25,8 @@ class Expected:
     kinds: tuple[str, ...]
     example: str
     max_bytes: int
-    refuse: Callable[[str, str], LumeshError]
-    refuse_length: Callable[[str], LumeshError]
+    refuse: Callable[[Message, Message], LumeshError]
+    refuse_length: Callable[[Message], LumeshError]
 
     def describe(self) -> dict[str, Any]:
         """Describes the body for the OpenAPI document."""
@@ -38,13 +39,15 @@ class Expected:
 async def read_file_body(request: Request, expected: Expected) -> bytes:
     """Reads the file's bytes; raises the route's own errors."""
     kind = request.headers.get("content-type", "").lower()
-    too_long = expected.refuse_length(f"It has more than {expected.max_bytes // 1_000_000} MB.")
+    too_long = expected.refuse_length(say("It has more than {size} MB.", size=expected.max_bytes // 1_000_000))
     if kind.startswith(expected.kinds):
         return await read_body(request, limit=expected.max_bytes, too_long=too_long)
     if not kind.startswith("multipart/form-data"):
         raise expected.refuse(
-            f"A body of type {kind or 'unknown'} is no {expected.what}.",
-            f"Send the form field `file`, or the {expected.what} with its content type, such as {expected.example}.",
+            english(f"A body of type {kind or 'unknown'} is no {expected.what}."),
+            english(
+                f"Send the form field `file`, or the {expected.what} with its content type, such as {expected.example}."
+            ),
         )
     body = await read_body(request, limit=expected.max_bytes + FORM_BYTES, too_long=too_long)
     return await _read_form(request, body, expected)
@@ -64,15 +67,15 @@ async def _read_form(request: Request, body: bytes, expected: Expected) -> bytes
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
-    advice = f"Send one {expected.what} in the form field `file`."
+    advice = english(f"Send one {expected.what} in the form field `file`.")
     try:
         form = await MultiPartParser(request.headers, stream(), max_files=1).parse()
     except MultiPartException as error:
-        raise expected.refuse(f"The form cannot be read: {error.message}", advice) from error
+        raise expected.refuse(english(f"The form cannot be read: {error.message}"), advice) from error
     try:
         file = form.get("file")
         if not isinstance(file, UploadFile):
-            raise expected.refuse("The form has no file in its field `file`.", advice)
+            raise expected.refuse(english("The form has no file in its field `file`."), advice)
         return await file.read()
     finally:
         await form.close()

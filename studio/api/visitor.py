@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from pipelines.messages import Message, say
 from studio.access.people import PERSON
 from studio.visit import NotAllowedError, Visit
 
@@ -22,13 +23,13 @@ Visitor = Annotated[Visit, Depends(_open_visit)]
 """The type of a route parameter that identifies the visitor."""
 
 
-def only_operators(refusal: str) -> Any:
+def only_operators(refusal: Message) -> Any:
     """Returns the dependency of a route that only operators may use; others get the error `refusal`."""
 
     def admit(visit: Visitor) -> Visit:
         """Returns the visit of an operator; raises NotAllowedError for anybody else."""
         if not visit.is_operator:
-            raise NotAllowedError(refusal, advice="`--admins` or `app.py users add --admin` names them.")
+            raise NotAllowedError(refusal, advice=say("`--admins` or `app.py users add --admin` names them."))
         return visit
 
     return Depends(admit)

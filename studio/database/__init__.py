@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 
 MIGRATIONS_DIR = Path(__file__).parent / "migrations"
 # Less than people wait for a page, and far above what our own transactions need: they hold the lock for well under a
@@ -32,7 +33,7 @@ Transaction = sqlite3.Connection
 class DatabaseError(LumeshError):
     """This version cannot use the database."""
 
-    title = "The database cannot be used"
+    title = english("The database cannot be used")
 
 
 class _Connection(sqlite3.Connection):
@@ -110,8 +111,8 @@ def open_database(file: Path) -> Database:
         applied = tx.execute("PRAGMA user_version").fetchone()[0]
         if applied > len(migrations):
             raise DatabaseError(
-                f"{file} is at version {applied}; this Lumesh knows {len(migrations)}.",
-                advice="Start the newer Lumesh that wrote it, or choose another --data-dir.",
+                english(f"{file} is at version {applied}; this Lumesh knows {len(migrations)}."),
+                advice=english("Start the newer Lumesh that wrote it, or choose another --data-dir."),
             )
         for number, migration in enumerate(migrations[applied:], start=applied + 1):
             for statement in _split(migration.read_text("utf-8")):

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from pipelines.files.whole import put_whole
+from pipelines.messages import english
 from studio.database import DatabaseError
 from studio.storage import count_free, explain
 
@@ -59,9 +60,8 @@ def take_snapshot(source: Path, target: Path) -> int:
     if problem:
         target.unlink(missing_ok=True)
         raise DatabaseError(
-            f"{source} is damaged: {problem}.",
-            advice="Earlier backups were left as they are; restore the last one, or the last good copy (restore "
-            "--last-copy).",
+            english(f"{source} is damaged: {problem}."),
+            advice=english("Earlier backups were left as they are; restore the last one, or --last-copy."),
         )
     return version
 
@@ -106,7 +106,7 @@ def require_sound(file: Path, outputs_dir: Path) -> None:
             return  # a new studio
         what = f"{file} is {'empty' if file.exists() else 'gone'}"
         what += f", but {outputs_dir} has {outputs} outputs." if outputs else "."
-    raise DatabaseError(f"{what} Nothing was changed.", advice=_name_way_back(file))
+    raise DatabaseError(english(f"{what} Nothing was changed."), advice=english(_name_way_back(file)))
 
 
 def _name_way_back(file: Path) -> str:

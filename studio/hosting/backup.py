@@ -25,6 +25,7 @@ from pathlib import Path, PurePosixPath
 from rich.console import Console
 
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 from studio.database import MIGRATIONS_DIR
 from studio.database.care import COPIES, find_good_copy, find_problem, take_snapshot
 from studio.settings import Settings, read_settings
@@ -44,7 +45,7 @@ MODELS = frozenset(("models", "loras"))
 class BackupError(LumeshError):
     """The backup cannot be written, or the file cannot be restored."""
 
-    title = "The backup cannot be used"
+    title = english("The backup cannot be used")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +88,13 @@ def backup(settings: Settings, file: Path, *, with_models: bool = False) -> Summ
     """Writes the backup atomically, replacing an earlier file of that name; raises DatabaseError for a damaged one."""
     data_dir = settings.data_dir
     if not settings.database_file.is_file():
-        raise BackupError(f"There is no studio in {data_dir}.", advice="Name its folder with --data-dir.")
+        raise BackupError(
+            english(f"There is no studio in {data_dir}."), advice=english("Name its folder with --data-dir.")
+        )
     if file.is_relative_to(data_dir):
-        raise BackupError(f"{file} lies in the data directory itself.", advice="Choose a place outside of it.")
+        raise BackupError(
+            english(f"{file} lies in the data directory itself."), advice=english("Choose a place outside of it.")
+        )
     with tempfile.TemporaryDirectory(dir=_require_folder(file.parent), prefix=".lumesh-") as folder:
         snapshot, part = Path(folder) / DATABASE, Path(folder) / file.name
         schema = take_snapshot(settings.database_file, snapshot)
@@ -126,9 +131,9 @@ def restore(settings: Settings, file: Path) -> Summary:
             unpacked = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=data_dir, prefix=RESTORING)))
             _unpack(archive, unpacked)
         except FileNotFoundError as error:
-            raise BackupError(f"There is no file {file}.") from error
+            raise BackupError(english(f"There is no file {file}.")) from error
         except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-            raise BackupError(f"{file} cannot be read to its end: {error}.") from error
+            raise BackupError(english(f"{file} cannot be read to its end: {error}.")) from error
         (unpacked / MANIFEST).unlink()
         _check_database(unpacked / DATABASE, file)
         files = [path for path in unpacked.rglob("*") if path.is_file()]
@@ -146,7 +151,8 @@ def restore_copy(settings: Settings) -> Summary:
         copy = find_good_copy(data_dir)
         if copy is None:
             raise BackupError(
-                f"There is no good copy in {data_dir / COPIES}.", advice="Restore a backup: restore FILE."
+                english(f"There is no good copy in {data_dir / COPIES}."),
+                advice=english("Restore a backup: restore FILE."),
             )
         unpacked = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=data_dir, prefix=RESTORING)))
         shutil.copyfile(copy, unpacked / DATABASE)
@@ -163,7 +169,9 @@ def count_migrations() -> int:
 
 def _require_folder(folder: Path) -> Path:
     if not folder.is_dir():
-        raise BackupError(f"There is no folder {folder}.", advice="Make it first, or choose another one.")
+        raise BackupError(
+            english(f"There is no folder {folder}."), advice=english("Make it first, or choose another one.")
+        )
     return folder
 
 
@@ -183,12 +191,16 @@ def _check_manifest(archive: tarfile.TarFile, file: Path) -> None:
         manifest = json.load(content) if content else {}
         version, schema = int(manifest["version"]), int(manifest["schema"])
     except (ValueError, KeyError, TypeError) as error:
-        raise BackupError(f"{file} is no backup of Lumesh.", advice="Backups are made by `app.py backup`.") from error
+        raise BackupError(
+            english(f"{file} is no backup of Lumesh."), advice=english("Backups are made by `app.py backup`.")
+        ) from error
     if version > VERSION or schema > count_migrations():
         raise BackupError(
-            f"{file} was written by a newer Lumesh: its database is at version {schema}, this one knows "
-            f"{count_migrations()}.",
-            advice="Restore it with that version.",
+            english(
+                f"{file} was written by a newer Lumesh: its database is at version {schema}, this one knows "
+                f"{count_migrations()}."
+            ),
+            advice=english("Restore it with that version."),
         )
 
 
@@ -201,7 +213,7 @@ def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
     for member in archive:
         path = PurePosixPath(member.name)
         if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-            raise BackupError(f"{archive.name} holds {member.name!r}, which no backup of Lumesh does.")
+            raise BackupError(english(f"{archive.name} holds {member.name!r}, which no backup of Lumesh does."))
         target = folder / path
         if member.isdir():
             target.mkdir(parents=True, exist_ok=True)
@@ -219,12 +231,17 @@ def _check_database(database: Path, file: Path) -> None:
     try:
         with closing(sqlite3.connect(database)) as opened:
             if opened.execute("PRAGMA user_version").fetchone()[0] > count_migrations():
-                raise BackupError(f"{file} holds the database of a newer Lumesh.", advice="Restore it with that one.")
+                raise BackupError(
+                    english(f"{file} holds the database of a newer Lumesh."),
+                    advice=english("Restore it with that one."),
+                )
         problem = find_problem(database)
     except sqlite3.DatabaseError as error:
         problem = str(error)
     if problem:
-        raise BackupError(f"The database in {file} is damaged: {problem}.", advice="Take another backup.")
+        raise BackupError(
+            english(f"The database in {file} is damaged: {problem}."), advice=english("Take another backup.")
+        )
 
 
 def _put_in_place(data_dir: Path, unpacked: Path) -> Path | None:

@@ -7,6 +7,7 @@ event `queue.changed`, after which a page reads its jobs anew.
 import time
 from enum import StrEnum
 
+from pipelines.messages import say
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.line.places import read_places
@@ -34,8 +35,8 @@ def place_before(database: Database, job_id: str, before: str | None, *, owner: 
         for name in (job_id, before):
             if name is not None and name not in own:
                 raise JobStateError(
-                    f"Job {name} does not wait any more, so the order stays as it is.",
-                    advice="Look at the queue as it is now, then move again.",
+                    say("Job {id} does not wait any more, so the order stays as it is.", id=name),
+                    advice=say("Look at the queue as it is now, then move again."),
                 )
         if before == job_id:
             return

@@ -9,6 +9,7 @@ import json
 import time
 from typing import Any
 
+from pipelines.messages import say
 from pipelines.recipe import Recipe
 from pipelines.stages import Progress
 from studio import events
@@ -22,9 +23,9 @@ from studio.jobs.states import JobState
 from studio.jobs.workers import LEASE_S, LOCAL
 
 INTERRUPTED = Card(
-    title="Interrupted",
-    detail="The server stopped while this job was running.",
-    advice="Retry runs it again with the same settings and seed.",
+    title=say("Interrupted"),
+    detail=say("The server stopped while this job was running."),
+    advice=say("Retry runs it again with the same settings and seed."),
 )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipelines.errors import LumeshError
+from pipelines.messages import NOTHING, Message, add_codes, read_codes
 from pipelines.recipe import Recipe
 from studio import events
 from studio.database import Transaction
@@ -59,17 +60,22 @@ UNSTARTED: dict[str, Any] = {
 class Card:
     """An error as people read it: what happened, with which value, what to do next."""
 
-    title: str
-    detail: str
-    advice: str
+    title: Message
+    detail: Message
+    advice: Message
 
     @classmethod
     def of(cls, error: LumeshError) -> "Card":
         """Returns the card of an error that was raised on purpose."""
         return cls(title=error.title, detail=error.detail, advice=error.advice)
 
-    def to_json(self) -> dict[str, str]:
-        return vars(self).copy()
+    def to_json(self) -> dict[str, Any]:
+        return add_codes(vars(self))
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Card":
+        """Undoes to_json."""
+        return cls(**read_codes(fields))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +112,11 @@ class Job:
     eta_s: float | None
     eta_error_s: float | None
     position: int | None
-    reason: str
+    reason: Message
     compiles: int | None
     revision: str
     timings: dict[str, Any]
-    error: dict[str, str] | None
+    error: dict[str, Any] | None
     outputs: list[dict[str, Any]]
     overtaken: int
     cancel_requested: bool
@@ -143,7 +149,7 @@ class Job:
             eta_s=row["eta_s"],
             eta_error_s=None,
             position=None,
-            reason="",
+            reason=NOTHING,
             compiles=row["compiles"],
             revision=row["revision"],
             timings=json.loads(row["timings"]),
@@ -163,13 +169,13 @@ class Job:
         """The parameters of HELD."""
         return {"_id": self.id, "_worker": self.worker, "_attempt": self.attempt}
 
-    def waiting(self, *, position: int, reason: str, eta_s: float | None, eta_error_s: float | None) -> "Job":
+    def waiting(self, *, position: int, reason: Message, eta_s: float | None, eta_error_s: float | None) -> "Job":
         """Returns this job with the values that depend on the whole queue."""
         return replace(self, position=position, reason=reason, eta_s=eta_s, eta_error_s=eta_error_s)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the Job of the REST contract."""
-        return {**vars(self), "recipe": self.recipe.to_json()}
+        return {**vars(self), "recipe": self.recipe.to_json(), **add_codes({"reason": self.reason})}
 
 
 def move(tx: Transaction, job_id: str, to: JobState, **columns: Any) -> Job | None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.errors import LumeshError, RecipeError
+from pipelines.messages import say
 from pipelines.recipe import Recipe
 from studio.database import Database, Transaction
 from studio.jobs.job import GENERATE, UNSTARTED, Job, append_event, move
@@ -22,21 +23,21 @@ from studio.settings import QUEUE_QUOTA
 class JobStateError(LumeshError):
     """The job's state does not allow what was asked."""
 
-    title = "This job cannot do that now"
+    title = say("This job cannot do that now")
     status = 409
 
 
 class QueueQuotaError(LumeshError):
     """The owner would have more waiting jobs than the quota allows."""
 
-    title = "Your queue is full"
+    title = say("Your queue is full")
     status = 429
 
 
 class DiskFullError(LumeshError):
     """The studio's files have reached `--max-disk`."""
 
-    title = "The disk quota is used up"
+    title = say("The disk quota is used up")
     status = 507
 
 
@@ -129,8 +130,8 @@ def edit(database: Database, job_id: str, wanted: Wanted) -> None:
         ).fetchone()
         if row is None:
             raise JobStateError(
-                f"Job {job_id} does not wait any more, so its settings cannot change.",
-                advice="Queue the settings as a new job.",
+                say("Job {id} does not wait any more, so its settings cannot change.", id=job_id),
+                advice=say("Queue the settings as a new job."),
             )
         job = Job.from_row(row)
         _store_images(tx, job)
@@ -162,8 +163,11 @@ def retry(database: Database, job_id: str, *, quota: int = QUEUE_QUOTA) -> Job:
             require_room(tx, owner=job.owner, joining=0, quota=quota)
     if job is None:
         raise JobStateError(
-            f"Job {job_id} is waiting, running or done; only a failed, cancelled or interrupted job can run again.",
-            advice="To make another one, queue its recipe as a new job.",
+            say(
+                "Job {id} is waiting, running or done; only a failed, cancelled or interrupted job can run again.",
+                id=job_id,
+            ),
+            advice=say("To make another one, queue its recipe as a new job."),
         )
     return job
 
@@ -197,17 +201,28 @@ def require_room(tx: Transaction, *, owner: str, joining: int, quota: int) -> No
     disk = tx.execute("SELECT used_bytes, limit_bytes FROM disk WHERE used_bytes > limit_bytes").fetchone()
     if disk is not None:
         raise DiskFullError(
-            f"Outputs and uploads take {disk['used_bytes'] / 1e9:.2f} GB; at most {disk['limit_bytes'] / 1e9:.2f} GB "
-            "are allowed, and the trash is empty.",
-            advice="Throw outputs away: the oldest of the trash goes by itself. Or start with a larger --max-disk.",
+            say(
+                "Outputs and uploads take {used} GB; at most {limit} GB are allowed, and the trash is empty.",
+                used=f"{disk['used_bytes'] / 1e9:.2f}",
+                limit=f"{disk['limit_bytes'] / 1e9:.2f}",
+            ),
+            advice=say(
+                "Throw outputs away: the oldest of the trash goes by itself. Or start with a larger --max-disk."
+            ),
         )
     found = tx.execute("SELECT count(*) FROM jobs WHERE owner = ? AND state = ?", (owner, JobState.QUEUED))
     waiting = found.fetchone()[0]
     if waiting + joining > quota:
-        more = f", {joining} more do not fit" if joining > 1 else ""
+        values = {"count": waiting, "limit": quota}
         raise QueueQuotaError(
-            f"{waiting} of your jobs wait already{more}; {quota} may wait at a time.",
-            advice="Wait for some to end, or cancel some.",
+            say(
+                "{count} of your jobs wait already, {more} more do not fit; {limit} may wait at a time.",
+                more=joining,
+                **values,
+            )
+            if joining > 1
+            else say("{count} of your jobs wait already; {limit} may wait at a time.", **values),
+            advice=say("Wait for some to end, or cancel some."),
         )
 
 
@@ -253,4 +268,6 @@ def _store_images(tx: Transaction, job: Job) -> None:
 def _require_images(tx: Transaction, recipe: Recipe, *, owner: str) -> None:
     for image in recipe.images:
         if tx.execute("SELECT 1 FROM inputs WHERE id = ? AND owner = ?", (image, owner)).fetchone() is None:
-            raise RecipeError({"images": f"there is no picture {image[:60]!r}; add it again, or take another one"})
+            raise RecipeError(
+                {"images": say("there is no picture {name}; add it again, or take another one", name=f"{image[:60]!r}")}
+            )

@@ -8,10 +8,12 @@ Not here: sending (services/webhook_sender.py).
 import base64
 import json
 import secrets
+import sqlite3
 import time
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.messages import Message, add_codes, read_code, write_code
 from studio.database import Database, Transaction
 from studio.events import Event, read_last_id
 
@@ -33,15 +35,15 @@ class Webhook:
     attempts: int
     next_at: float
     told_at: float | None
-    told: str
+    told: Message
 
     def to_json(self) -> dict[str, Any]:
         """Returns the webhook without its secret, which is shown only once."""
-        return {"url": self.url, "told_at": self.told_at, "told": self.told, "attempts": self.attempts}
+        return add_codes({"url": self.url, "told_at": self.told_at, "told": self.told, "attempts": self.attempts})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
+class Delivery:
     """One event for one webhook."""
 
     webhook: Webhook
@@ -66,7 +68,7 @@ def set_webhook(database: Database, *, owner: str, url: str) -> Webhook:
 
 def read_webhook(database: Database, *, owner: str) -> Webhook | None:
     row = database.read_one("SELECT * FROM webhooks WHERE owner = ?", (owner,))
-    return Webhook(**row) if row else None
+    return _read(row) if row else None
 
 
 def remove_webhook(database: Database, *, owner: str) -> None:
@@ -74,28 +76,28 @@ def remove_webhook(database: Database, *, owner: str) -> None:
         tx.execute("DELETE FROM webhooks WHERE owner = ?", (owner,))
 
 
-def list_due(database: Database, *, now_s: float) -> list[Message]:
+def list_due(database: Database, *, now_s: float) -> list[Delivery]:
     """Returns the next message of each webhook that has one and is not waiting for a retry."""
-    due = [Webhook(**row) for row in database.read("SELECT * FROM webhooks WHERE next_at <= ?", (now_s,))]
+    due = [_read(row) for row in database.read("SELECT * FROM webhooks WHERE next_at <= ?", (now_s,))]
     kinds = ", ".join(f"'{kind}'" for kind in TOLD_KINDS)
-    messages: list[Message] = []
+    messages: list[Delivery] = []
     for webhook in due:
         row = database.read_one(
             f"SELECT * FROM events WHERE id > ? AND owner = ? AND kind IN ({kinds}) ORDER BY id LIMIT 1",
             (webhook.cursor, webhook.owner),
         )
         if row is not None:
-            messages.append(Message(webhook=webhook, event=Event(**row)))
+            messages.append(Delivery(webhook=webhook, event=Event(**row)))
     return messages
 
 
-def note_told(database: Database, message: Message, how: str) -> None:
+def note_told(database: Database, message: Delivery, how: Message) -> None:
     """Records that the message was delivered; the next one is due."""
     with database.write() as tx:
-        _update(tx, message, cursor=message.event.id, attempts=0, next_at=0.0, told=how)
+        _update(tx, message, cursor=message.event.id, attempts=0, next_at=0.0, told=how, told_said=write_code(how))
 
 
-def note_refused(database: Database, message: Message, why: str, *, now_s: float) -> None:
+def note_refused(database: Database, message: Delivery, why: Message, *, now_s: float) -> None:
     """Records a failed delivery: the message is retried later, or dropped after the last retry."""
     attempts = message.webhook.attempts
     is_last = attempts >= len(RETRY_DELAYS_S)
@@ -107,6 +109,7 @@ def note_refused(database: Database, message: Message, why: str, *, now_s: float
             attempts=0 if is_last else attempts + 1,
             next_at=0.0 if is_last else now_s + RETRY_DELAYS_S[attempts],
             told=why,
+            told_said=write_code(why),
         )
 
 
@@ -116,7 +119,13 @@ def make_payload(kind: str, at: float, data: dict[str, Any]) -> bytes:
     return json.dumps({"type": kind, "timestamp": stamp, "data": data}, separators=(",", ":")).encode()
 
 
-def _update(tx: Transaction, message: Message, **columns: Any) -> None:
+def _read(row: sqlite3.Row) -> Webhook:
+    columns: dict[str, Any] = {name: row[name] for name in row.keys()}  # noqa: SIM118 - iterating a Row gives values
+    columns["told"] = read_code(columns["told"], columns.pop("told_said"))
+    return Webhook(**columns)
+
+
+def _update(tx: Transaction, message: Delivery, **columns: Any) -> None:
     """Updates the webhook unless it was replaced meanwhile, which its different secret shows."""
     assignments = ", ".join(f"{name} = :{name}" for name in columns)
     tx.execute(

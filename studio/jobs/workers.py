@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.messages import SUFFIX, Message, add_codes, read_code, write_code
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.states import MeaningfulEnum
@@ -29,6 +30,8 @@ _ENGINE = (
 )
 _MACHINE = ("chips", "chip_price", "mesh", "devices", "host", "compiling", "measured_at", "cache_cleared_at")
 _JSON = ("shapes", "error", "swap", "devices", "host")
+_TOLD = ("activity", "device")
+"""The columns with texts for people; another column beside each has its code."""
 
 
 class WorkerState(MeaningfulEnum):
@@ -59,9 +62,9 @@ class WorkerRow:
 
     id: str
     state: WorkerState
-    activity: str
+    activity: Message
     pid: int | None
-    device: str
+    device: Message
     model: str
     shapes: dict[str, str]
     phase: str
@@ -88,11 +91,13 @@ class WorkerRow:
         columns["state"] = WorkerState(row["state"])
         for name in _JSON:
             columns[name] = json.loads(row[name]) if row[name] else None
+        for name in _TOLD:
+            columns[name] = read_code(row[name], columns.pop(name + SUFFIX))
         return cls(**columns)
 
     def to_engine_json(self) -> dict[str, Any]:
         """Returns the worker's activity: `engine` of the REST contract."""
-        return {name: getattr(self, name) for name in _ENGINE}
+        return add_codes({name: getattr(self, name) for name in _ENGINE})
 
     def to_machine_json(self) -> dict[str, Any]:
         """Returns the worker's hardware: `machine` of the REST contract."""
@@ -111,7 +116,7 @@ def read_workers(database: Database) -> list[WorkerRow]:
     return [WorkerRow.from_row(row) for row in database.read("SELECT * FROM workers ORDER BY rowid")]
 
 
-def describe(tx: Transaction, worker_id: str, state: WorkerState, *, activity: str, **columns: Any) -> None:
+def describe(tx: Transaction, worker_id: str, state: WorkerState, *, activity: Message, **columns: Any) -> None:
     """Stores a worker's current activity; an unknown worker gets a row.
 
     Phase and error are reset; other columns keep their values unless given.
@@ -131,6 +136,7 @@ def describe(tx: Transaction, worker_id: str, state: WorkerState, *, activity: s
     for name in _JSON:
         if columns.get(name) is not None:
             columns[name] = json.dumps(columns[name])
+    columns |= {name + SUFFIX: write_code(columns[name]) for name in _TOLD if name in columns}
     names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
     assignments = ", ".join(f"{name} = excluded.{name}" for name in columns)
     row = tx.execute(

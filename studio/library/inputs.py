@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError
+from pipelines.messages import say
 from pipelines.recipe import Recipe
 from pipelines.references import References, choose_references
 from studio.database import Database
@@ -17,7 +18,7 @@ from studio.settings import Settings
 class InputGoneError(LumeshError):
     """An input picture was deleted after the job was queued."""
 
-    title = "An input picture is gone"
+    title = say("An input picture is gone")
 
 
 def find_references(database: Database, model: Model, recipe: Recipe, *, owner: str) -> References | None:
@@ -38,8 +39,8 @@ def find_files(database: Database, settings: Settings, images: Sequence[str], *,
         file = folders[row["folder"]] / row["file"] if row else None
         if file is None or not file.is_file():
             raise InputGoneError(
-                f"This job starts from {image}, whose file is not in the data directory any more.",
-                advice="Add the same picture again and retry, or use these settings with another picture.",
+                say("This job starts from {picture}, whose file is not in the data directory any more.", picture=image),
+                advice=say("Add the same picture again and retry, or use these settings with another picture."),
             )
         files.append(file)
     return tuple(files)

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from pipelines.errors import LumeshError
 from pipelines.loras import SUFFIX, LoraFile, find_loras, read_lora
+from pipelines.messages import say
 
 MAX_BYTES = 4_000_000_000  # the largest known ones, for Wan 14B at rank 256, with a margin
 MAX_NAME_CHARS = 120
@@ -26,24 +27,27 @@ _NAME = re.compile(r"\w[\w .,+()&'\[\]-]*")
 class LoraError(LumeshError):
     """The file cannot become a LoRA here."""
 
-    title = "This LoRA cannot be used"
+    title = say("This LoRA cannot be used")
     status = 422
 
 
 class LoraTooLargeError(LoraError):
     """The file has more bytes than any LoRA."""
 
-    title = "This LoRA is too large"
+    title = say("This LoRA is too large")
     status = 413
 
     def __init__(self) -> None:
-        super().__init__(f"It has more than {MAX_BYTES / 1e9:g} GB.", advice="Put it into the loras folder by hand.")
+        super().__init__(
+            say("It has more than {size} GB.", size=f"{MAX_BYTES / 1e9:g}"),
+            advice=say("Put it into the loras folder by hand."),
+        )
 
 
 class LoraNameTakenError(LoraError):
     """A file of this name exists already."""
 
-    title = "There is such a LoRA already"
+    title = say("There is such a LoRA already")
     status = 409
 
 
@@ -52,8 +56,11 @@ def read_name(name: str) -> str:
     ref = name.strip().removesuffix(SUFFIX).strip()
     if len(ref) > MAX_NAME_CHARS or not _NAME.fullmatch(ref):
         raise LoraError(
-            f"{name[:MAX_NAME_CHARS]!r} cannot name a LoRA.",
-            advice=f"Use up to {MAX_NAME_CHARS} letters, digits, spaces, - and _; it begins with a letter or digit.",
+            say("{name} cannot name a LoRA.", name=f"{name[:MAX_NAME_CHARS]!r}"),
+            advice=say(
+                "Use up to {count} letters, digits, spaces, - and _; it begins with a letter or digit.",
+                count=MAX_NAME_CHARS,
+            ),
         )
     return ref
 
@@ -69,7 +76,8 @@ def arrive(folder: Path) -> Generator[BinaryIO]:
             yield file
     except OSError as error:
         raise LoraError(
-            f"It cannot be written: {error.strerror}.", advice="See how much room the server's disk has."
+            say("It cannot be written: {error}.", error=error.strerror),
+            advice=say("See how much room the server's disk has."),
         ) from error
     finally:
         part.unlink(missing_ok=True)
@@ -81,8 +89,11 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
     part = Path(file.name)
     if read_lora(part) is None:
         raise LoraError(
-            "It is no LoRA of a model family here.",
-            advice=f"A LoRA is a {SUFFIX} file for SDXL, FLUX.2 or Wan; checkpoints and other models' LoRAs are not.",
+            say("It is no LoRA of a model family here."),
+            advice=say(
+                "A LoRA is a {suffix} file for SDXL, FLUX.2 or Wan; checkpoints and other models' LoRAs are not.",
+                suffix=SUFFIX,
+            ),
         )
     os.fsync(file.fileno())
     target = folder / f"{ref}{SUFFIX}"
@@ -90,7 +101,8 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
         target.touch(exist_ok=False)  # reserves the name atomically: only one of two simultaneous uploads succeeds
     except FileExistsError as error:
         raise LoraNameTakenError(
-            f"{ref!r} is in the loras folder.", advice="Delete that one first, or give this one another name."
+            say("{name} is in the loras folder.", name=repr(ref)),
+            advice=say("Delete that one first, or give this one another name."),
         ) from error
     part.replace(target)
     lora = read_lora(target)

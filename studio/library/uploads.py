@@ -21,6 +21,7 @@ from PIL import Image, ImageOps
 
 from pipelines.errors import LumeshError
 from pipelines.files.whole import write_whole
+from pipelines.messages import Message, say
 from studio.database import Database, Transaction
 from studio.library.files import PNG_LEVEL, save_thumb
 
@@ -36,28 +37,32 @@ BOMB_ERRORS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 class UploadError(LumeshError):
     """The file is no picture, or not a usable one."""
 
-    title = "This picture cannot be used"
+    title = say("This picture cannot be used")
     status = 422
 
-    def __init__(self, detail: str, *, advice: str = "Choose another picture.") -> None:
-        super().__init__(detail, advice=advice)
+    def __init__(self, detail: Message, *, advice: Message | None = None) -> None:
+        super().__init__(detail, advice=advice or say("Choose another picture."))
 
 
 class UploadTooLargeError(UploadError):
     """The picture has too many bytes or pixels."""
 
-    title = "This picture is too large"
+    title = say("This picture is too large")
     status = 413
 
-    def __init__(self, detail: str) -> None:
-        limits = f"At most {MAX_BYTES // 1_000_000} MB and {MAX_PIXELS // 1_000_000} megapixels are taken"
-        super().__init__(detail, advice=f"{limits}; make it smaller.")
+    def __init__(self, detail: Message) -> None:
+        advice = say(
+            "At most {size} MB and {pixels} megapixels are taken; make it smaller.",
+            size=MAX_BYTES // 1_000_000,
+            pixels=MAX_PIXELS // 1_000_000,
+        )
+        super().__init__(detail, advice=advice)
 
 
 class UploadQuotaError(UploadError):
     """The owner has too many uploads that no job uses yet."""
 
-    title = "Too many pictures are waiting"
+    title = say("Too many pictures are waiting")
     status = 429
 
 
@@ -150,30 +155,37 @@ def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: i
     if has_it or (pictures < quota.pictures and kept_bytes + size <= quota.bytes):
         return
     raise UploadQuotaError(
-        f"Pictures that no job has used yet: {pictures} ({kept_bytes / 1e6:.0f} MB); at most {quota.pictures} "
-        f"({quota.bytes / 1e6:.0f} MB) are kept.",
-        advice="Generate with them, or wait: those that stay unused are deleted after a day.",
+        say(
+            "Pictures that no job has used yet: {pictures} ({size} MB); at most {limit} ({limitSize} MB) are kept.",
+            pictures=pictures,
+            size=f"{kept_bytes / 1e6:.0f}",
+            limit=quota.pictures,
+            limitSize=f"{quota.bytes / 1e6:.0f}",
+        ),
+        advice=say("Generate with them, or wait: those that stay unused are deleted after a day."),
     )
 
 
 def decode(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Decodes the picture, upright and in RGB, without metadata; raises UploadError."""
     if len(content) > MAX_BYTES:
-        raise UploadTooLargeError(f"It has {len(content) / 1e6:.1f} MB.")
+        raise UploadTooLargeError(say("It has {size} MB.", size=f"{len(content) / 1e6:.1f}"))
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
             if opened.width * opened.height > max_pixels:
-                raise UploadTooLargeError(f"It has {opened.width} x {opened.height} pixels.")
+                raise UploadTooLargeError(
+                    say("It has {width} x {height} pixels.", width=opened.width, height=opened.height)
+                )
             opened.load()
             picture = _to_rgb(ImageOps.exif_transpose(opened))
     except BOMB_ERRORS as error:
-        raise UploadTooLargeError("It has far too many pixels.") from error
+        raise UploadTooLargeError(say("It has far too many pixels.")) from error
     except Image.UnidentifiedImageError as error:
-        raise UploadError("This file is not a PNG, JPEG or WebP picture.") from error
+        raise UploadError(say("This file is not a PNG, JPEG or WebP picture.")) from error
     except DECODING_ERRORS as error:
         raise UploadError(
-            "This file is damaged: it begins like a picture, but cannot be read to its end.",
-            advice="Save or download the picture again.",
+            say("This file is damaged: it begins like a picture, but cannot be read to its end."),
+            advice=say("Save or download the picture again."),
         ) from error
     picture.info.clear()
     return picture

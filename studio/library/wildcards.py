@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.files.whole import write_whole
+from pipelines.messages import say
 
 MAX_BYTES = 1_000_000
 MAX_NAMED = 8
@@ -27,7 +28,7 @@ _writing = threading.Lock()  # held while the limit is checked and the file is w
 class WildcardError(LumeshError):
     """The list cannot be stored."""
 
-    title = "Please check the list"
+    title = say("Please check the list")
     status = 422
 
 
@@ -43,11 +44,13 @@ def read_wildcard(folder: Path, name: str) -> list[str]:
     file = folder / f"{name}.txt"
     if not _NAME.fullmatch(name) or not _is_usable(file):
         known = list(list_wildcards(folder))
-        there = ", ".join(known[:MAX_NAMED]) + ("…" if len(known) > MAX_NAMED else "") if known else "none yet"
-        raise RecipeError({"prompt": f"there is no list __{name[:60]}__; lists here: {there}"})
+        there = ", ".join(known[:MAX_NAMED]) + ("…" if len(known) > MAX_NAMED else "") if known else say("none yet")
+        raise RecipeError(
+            {"prompt": say("there is no list __{name}__; lists here: {there}", name=name[:60], there=there)}
+        )
     lines = _read_lines(file)
     if not lines:
-        raise RecipeError({"prompt": f"the list __{name}__ is empty"})
+        raise RecipeError({"prompt": say("the list __{name}__ is empty", name=name)})
     return lines
 
 
@@ -61,19 +64,30 @@ def save_wildcard(folder: Path, name: str, lines: Sequence[str]) -> int:
     """Writes a list atomically; returns its number of options; raises WildcardError."""
     if not _is_name(name):
         raise WildcardError(
-            f"{name[:MAX_NAME_CHARS]!r} cannot name a list.",
-            advice=f"Use up to {MAX_NAME_CHARS} letters, digits, - and _, with / between folders.",
+            say("{name} cannot name a list.", name=f"{name[:MAX_NAME_CHARS]!r}"),
+            advice=say("Use up to {count} letters, digits, - and _, with / between folders.", count=MAX_NAME_CHARS),
         )
     for line in lines:
         if not line.isprintable():
-            raise WildcardError(f"{line[:60]!r} is not one line of plain text.", advice="Give each option by itself.")
+            raise WildcardError(
+                say("{line} is not one line of plain text.", line=f"{line[:60]!r}"),
+                advice=say("Give each option by itself."),
+            )
     content = "".join(f"{line.strip()}\n" for line in lines).encode("utf-8", "replace")
     if len(content) > MAX_BYTES:
-        raise WildcardError(f"It has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES // 1_000_000} are kept.")
+        raise WildcardError(
+            say(
+                "It has {size} MB; at most {limit} are kept.",
+                size=f"{len(content) / 1e6:.1f}",
+                limit=MAX_BYTES // 1_000_000,
+            )
+        )
     file = folder / f"{name}.txt"
     with _writing:
         if not file.exists() and len(list_wildcards(folder)) >= MAX_LISTS:
-            raise WildcardError(f"There are {MAX_LISTS} lists already.", advice="Delete one, or make one longer.")
+            raise WildcardError(
+                say("There are {count} lists already.", count=MAX_LISTS), advice=say("Delete one, or make one longer.")
+            )
         write_whole(file, content)
     return count_options(lines)
 

@@ -5,6 +5,7 @@ Each part notes its problem, and clears it once its work succeeds again. GET /he
 
 import threading
 
+from pipelines.messages import english, say
 from studio.jobs.job import Card
 from studio.storage import explain
 
@@ -38,7 +39,7 @@ def describe_failure(part: str, error: Exception) -> Card:
     if told is not None:
         return Card.of(told)
     return Card(
-        title="A part of the server fails",
-        detail=f"{part}: {type(error).__name__}.",
-        advice="It is tried again by itself; the terminal that runs the server shows the details.",
+        title=say("A part of the server fails"),
+        detail=english(f"{part}: {type(error).__name__}."),
+        advice=say("It is tried again by itself; the terminal that runs the server shows the details."),
     )

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 import httpcore
 
+from pipelines.messages import NOTHING, Message, say, tell
+
 TIMEOUT_S = 10.0
 MAX_URL_CHARS = 2000
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")  # counted as global, but routed to the IPv4 address inside
@@ -24,7 +26,7 @@ class NotPublicError(Exception):
     """The host name resolves to no public address."""
 
 
-def find_url_problem(url: str) -> str:
+def find_url_problem(url: str) -> Message:
     """Returns what is wrong with the text of a URL, or an empty string."""
     try:
         parts = urlsplit(url)
@@ -33,10 +35,10 @@ def find_url_problem(url: str) -> str:
         is_complete = False
         parts = urlsplit("")
     if not is_complete or len(url) > MAX_URL_CHARS or not url.isascii() or any(sign.isspace() for sign in url):
-        return "is not an address; write https://host/path"
+        return say("is not an address; write https://host/path")
     if parts.username is not None or parts.password is not None:
-        return "has a user or password in it; leave them out, the signature proves who sends"
-    return ""
+        return say("has a user or password in it; leave them out, the signature proves who sends")
+    return NOTHING
 
 
 def is_public(address: str) -> bool:
@@ -71,13 +73,13 @@ class _PublicOnly(httpcore.AsyncNetworkBackend):
         addresses = [str(sockaddr[0]) for *_, sockaddr in found]
         allowed = [address for address in addresses if self._allows_private or is_public(address)]
         if not allowed:
-            raise NotPublicError(f"{host} is not on the public internet")
+            raise NotPublicError(say("{host} is not on the public internet", host=host))
         return await self._backend.connect_tcp(
             allowed[0], port, timeout=timeout, local_address=local_address, socket_options=socket_options
         )
 
 
-async def post(url: str, body: bytes, headers: Mapping[str, str], *, allows_private: bool) -> str:
+async def post(url: str, body: bytes, headers: Mapping[str, str], *, allows_private: bool) -> Message:
     """Posts the body; returns "" when the receiver answered 2xx, else what happened, worded for people."""
     try:
         async with (
@@ -87,12 +89,12 @@ async def post(url: str, body: bytes, headers: Mapping[str, str], *, allows_priv
             ) as pool,
             pool.stream("POST", url, headers=list(headers.items()), content=body) as response,
         ):
-            return "" if 200 <= response.status < 300 else f"it answered {response.status}"
+            return NOTHING if 200 <= response.status < 300 else say("it answered {status}", status=response.status)
     except NotPublicError as error:
-        return str(error)
+        return tell(error)
     except TimeoutError:
-        return f"it did not answer within {TIMEOUT_S:.0f} s"
+        return say("it did not answer within {time} s", time=f"{TIMEOUT_S:.0f}")
     except (socket.gaierror, UnicodeError):  # UnicodeError: the name is not valid in DNS
-        return "its name is not known"
+        return say("its name is not known")
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
-        return f"it cannot be reached: {error}"[:200]
+        return say("it cannot be reached: {error}", error=str(error)[:200])

@@ -23,6 +23,7 @@ from typing import IO, Any
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError
 from pipelines.files.whole import write_whole
+from pipelines.messages import NOTHING, Message, add_codes, english, read_codes, say
 from pipelines.plan.topologies import TOPOLOGIES, Topology
 from pipelines.sources import fingerprint_plans
 from studio.services.shipped_plans import find_shipped
@@ -55,7 +56,7 @@ CPU = "cpu"
 class PlanBusyError(LumeshError):
     """Another plan is being made; only one is made at a time."""
 
-    title = "Another plan is being made"
+    title = say("Another plan is being made")
     status = 409
 
 
@@ -94,7 +95,7 @@ class Run:
     total: int = 0
     started_s: float = field(default_factory=time.monotonic)
     plan: dict[str, Any] | None = None
-    error: str = ""
+    error: Message = NOTHING
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -107,7 +108,7 @@ class Run:
                 "elapsed_s": round(time.monotonic() - self.started_s, 1) if self.state == "running" else None,
             },
             "plan": self.plan,
-            "error": self.error,
+            **add_codes({"error": self.error}),
         }
 
 
@@ -146,8 +147,11 @@ class Planner:
                 return kept
             if self.is_running:
                 raise PlanBusyError(
-                    f"{self._last.question.model if self._last else 'It'} is being planned, one at a time.",
-                    advice="Wait until it is done, or cancel it.",
+                    say(
+                        "{model} is being planned, one at a time.",
+                        model=self._last.question.model if self._last else "It",
+                    ),
+                    advice=say("Wait until it is done, or cancel it."),
                 )
             return self._start(question)
 
@@ -177,7 +181,9 @@ class Planner:
                 follower = threading.Thread(target=self._follow, args=(run, process, answer), name="plan", daemon=True)
                 follower.start()
             except (OSError, RuntimeError) as error:  # no disk space, no memory, no more processes or threads
-                self._last = Run(question=question, state="failed", error=f"The planner could not start: {error}.")
+                self._last = Run(
+                    question=question, state="failed", error=say("The planner could not start: {error}.", error=error)
+                )
                 return self._last
             opened.pop_all()  # the thread closes them from here on
         self._last, self._process, self._follower = run, process, follower
@@ -212,7 +218,7 @@ class Planner:
                     plan = json.loads(answer.read())
         except Exception as problem:
             log.exception("planning %s on %s", run.question.model, run.question.topology)
-            code, said = 0, f"The planner's answer cannot be read: {problem}."
+            code, said = 0, say("The planner's answer cannot be read: {problem}.", problem=problem)
         with self._lock:
             if run.state == "cancelled":
                 return
@@ -220,7 +226,7 @@ class Planner:
                 run.plan, run.state = plan, "done"
                 self._keep(run)
             else:
-                run.error = said.removeprefix("lumesh: ") or f"The planner ended with code {code}."
+                run.error = said or say("The planner ended with code {code}.", code=code)
                 run.state = "failed"
 
     def _find_kept(self, question: Question) -> Run | None:
@@ -256,21 +262,24 @@ def _find_shipped(question: Question) -> Run | None:
     return None if plan is None else Run(question=question, state="shipped", phase="kept", plan=plan)
 
 
-def _wait_for(run: Run, process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Waits for the process; returns its exit code and the last line that was not progress."""
+def _wait_for(run: Run, process: subprocess.Popen[str]) -> tuple[int, Message]:
+    """Waits for the process; returns its exit code and its error, or else the last line that was not progress."""
     assert process.stderr is not None
-    said = ""
+    said = NOTHING
     with process:
         for line in process.stderr:
-            said = _read_progress(run, line) or said
+            told = _read_line(run, line)
+            said = told if told and not said.code else said
         return process.wait(), said
 
 
-def _read_progress(run: Run, line: str) -> str:
-    """Applies a line of progress; returns any other line, because the last one says why the process failed."""
+def _read_line(run: Run, line: str) -> Message:
+    """Applies a line of progress; returns the text of any other line, because the last one says why it failed."""
     try:
         told = json.loads(line)
+        if "error" in told:
+            return english(read_codes(told)["error"])
         run.phase, run.done, run.total = str(told["phase"]), int(told["done"]), int(told["total"])
     except (ValueError, TypeError, KeyError):
-        return line.strip()
-    return ""
+        return english(line.strip().removeprefix("lumesh: "))
+    return NOTHING

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.messages import add_codes
 from pipelines.plan.estimate import ESTIMATOR
-from pipelines.plan.topologies import TOPOLOGIES
+from pipelines.plan.topologies import CPU_SOURCE, TOPOLOGIES, TPU_SOURCE
 
 SHIPPED = Path(__file__).parents[2] / "pipelines" / "plan" / "answers.jsonl"
-TPU_SOURCE = "Estimated by the TPU compiler"
-CPU_SOURCE = "Compiled for CPU: memory only"
 
 
 def find_shipped(*, model: str, shape: str, topology: str, mode: str, mesh: str | None) -> dict[str, Any] | None:
@@ -45,7 +44,7 @@ def _tell(line: Mapping[str, Any]) -> dict[str, Any]:
         **{name: line[name] for name in ("model", "shape", "topology", "mode", "mesh", "batch_size", "placement")},
         "chips": topology.chips,
         "hbm_limit_bytes": topology.chip.hbm_bytes if topology.chip else None,
-        "source": TPU_SOURCE if topology.chip else CPU_SOURCE,
+        **add_codes({"source": TPU_SOURCE if topology.chip else CPU_SOURCE}),
         "fits": placement["kind"] != "does_not_fit",
         "stages": [_tell_stage(stage, line["mesh"]) for stage in line["stages"]],
         "estimated_moves_s": line.get("estimated_moves_s"),

@@ -12,14 +12,15 @@ import hmac
 import json
 import time
 
+from pipelines.messages import Message, say
 from studio.database import Database
 from studio.jobs import webhooks
-from studio.jobs.webhooks import SECRET_PREFIX, Message, Webhook
+from studio.jobs.webhooks import SECRET_PREFIX, Delivery, Webhook
 from studio.services.background import Service
 from studio.services.outbound import post
 
 INTERVAL_S = 1.0
-TAKEN = "it took the message"
+TAKEN = say("it took the message")
 
 
 def make_service(database: Database, *, allows_private: bool) -> Service:
@@ -37,7 +38,7 @@ async def send_due(database: Database, *, allows_private: bool) -> None:
     await asyncio.gather(*(_send(database, message, allows_private=allows_private) for message in due))
 
 
-async def send_ping(webhook: Webhook, *, allows_private: bool) -> str:
+async def send_ping(webhook: Webhook, *, allows_private: bool) -> Message:
     """Sends an empty message to test a URL; returns "" when it was accepted, else what happened."""
     now = time.time()
     body = webhooks.make_payload("ping", now, {})
@@ -51,7 +52,7 @@ def sign(secret: str, *, name: str, stamp: str, body: bytes) -> str:
     return f"v1,{base64.b64encode(digest).decode()}"
 
 
-async def _send(database: Database, message: Message, *, allows_private: bool) -> None:
+async def _send(database: Database, message: Delivery, *, allows_private: bool) -> None:
     event = message.event
     job = json.loads(event.data)["job"]
     body = webhooks.make_payload(event.kind, event.at, {"job": job})
@@ -62,7 +63,7 @@ async def _send(database: Database, message: Message, *, allows_private: bool) -
         await asyncio.to_thread(webhooks.note_told, database, message, TAKEN)
 
 
-async def _post(webhook: Webhook, *, name: str, body: bytes, allows_private: bool) -> str:
+async def _post(webhook: Webhook, *, name: str, body: bytes, allows_private: bool) -> Message:
     stamp = str(int(time.time()))
     headers = {
         "content-type": "application/json",

@@ -96,15 +96,10 @@ def pack(name: str, language: Language) -> bytes:
         "name": name,
         "tag": language.tag,
         "messages": _with_english(language),
-        SERVER: sorted(language.server.items(), key=lambda pair: _count_own_signs(pair[0]), reverse=True),
+        SERVER: language.server,
         SHIPPED: language.shipped,
     }
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _count_own_signs(english: str) -> int:
-    """Counts a message's literal characters; of several messages that match a text, the most literal is tried first."""
-    return len(_NAME.sub("", english))
 
 
 def _with_english(language: Language) -> dict[str, Message]:

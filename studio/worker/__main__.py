@@ -17,6 +17,7 @@ from pipelines.catalog import Model, load_catalog
 from pipelines.errors import LumeshError
 from pipelines.families import fake
 from pipelines.mesh_text import asks_for_many
+from pipelines.messages import say
 from pipelines.stages import Family, OnProgress
 from studio.access.hooks import load_hook
 from studio.database import Database, open_database
@@ -56,7 +57,7 @@ def main() -> int:
     except LumeshError as error:
         logging.getLogger(__name__).error("%s", error)
         desk = LocalDesk(database, settings)
-        desk.announce(WorkerState.STARTING, activity="cannot start", error=Card.of(error).to_json())
+        desk.announce(WorkerState.STARTING, activity=say("cannot start"), error=Card.of(error).to_json())
     return CANNOT_START_CODE
 
 
@@ -70,15 +71,15 @@ def _follow_app(ending: threading.Event) -> None:
 def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: threading.Event) -> None:
     catalog = load_catalog(settings.models_dir, settings.loras_dir)
     desk = LocalDesk(database, settings)
-    desk.announce(WorkerState.STARTING, activity="starting", pid=os.getpid(), model="", shapes={})
+    desk.announce(WorkerState.STARTING, activity=say("starting"), pid=os.getpid(), model="", shapes={})
     forget_torn(settings.outputs_dir, writing=claims.list_running(database))
     opened = _open_devices(settings)
     desk.equip(chips=opened.chips, chip_price=settings.chip_price)
     if is_prepared:
         error = _not_prepared(settings).to_json()
-        desk.announce(WorkerState.READY, activity="ready", device=opened.title, error=error)
+        desk.announce(WorkerState.READY, activity=say("ready"), device=opened.title, error=error)
     else:
-        desk.announce(WorkerState.STARTING, activity="starting", device=opened.title)
+        desk.announce(WorkerState.STARTING, activity=say("starting"), device=opened.title)
     resident = Resident(opened.load, find=opened.find)
     threading.Thread(target=gauges.watch, args=(desk, resident, opened.measure), name="gauges", daemon=True).start()
     worker = Worker(
@@ -97,9 +98,9 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: 
 
 def _not_prepared(settings: Settings) -> Card:
     return Card(
-        title="The default model is not loaded",
-        detail="The worker ended while it was preparing it, so it waits for a job.",
-        advice=f"Choose another model, or see why in {settings.worker_log}.",
+        title=say("The default model is not loaded"),
+        detail=say("The worker ended while it was preparing it, so it waits for a job."),
+        advice=say("Choose another model, or see why in {file}.", file=settings.worker_log),
     )
 
 
@@ -131,7 +132,7 @@ def _open_devices(settings: Settings) -> _Devices:
             return fake.load(model, outputs_at_once=min(at_once, model.max_batch_size), on_progress=on_progress)
 
         return _Devices(
-            title="No device: --fake draws the pictures",
+            title=say("No device: --fake draws the pictures"),
             chips=1,
             load=load_fake,
             find=lambda _model, _on_progress: None,

@@ -8,6 +8,7 @@ import numpy as np
 
 from pipelines.catalog import Catalog
 from pipelines.errors import LumeshError
+from pipelines.messages import Message, english, say
 from pipelines.recipe import Recipe
 from pipelines.stages import Progress
 from studio.access import hooks
@@ -37,7 +38,7 @@ class Bench:
     image_hook: Hook | None = None
 
     def announce(
-        self, state: WorkerState, activity: str, *, progress: Progress | None = None, error: Card | None = None
+        self, state: WorkerState, activity: Message, *, progress: Progress | None = None, error: Card | None = None
     ) -> None:
         """Announces the worker's current activity and its resident model."""
         self.desk.announce(
@@ -61,7 +62,7 @@ class Bench:
         if reason is not None:
             about = {"owner": job.owner, "job": job.id, "prompt": recipe.prompt, "seed": recipe.seed}
             Audit(self.settings.audit_log).note("image.refused", reason=reason, **about)
-            raise ImageRefusedError(reason, advice="Nothing of this job is kept.")
+            raise ImageRefusedError(english(reason), advice=say("Nothing of this job is kept."))
 
     def explain(self, error: Exception) -> Card:
         """Words an error for people. XLA reports full device memory as RESOURCE_EXHAUSTED."""
@@ -69,14 +70,14 @@ class Bench:
             return Card.of(error)
         if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
             return Card(
-                title="Out of memory",
-                detail=f"There is no room for this job: {str(error)[:300]}",
-                advice="Choose a smaller size or fewer pictures at once.",
+                title=say("Out of memory"),
+                detail=say("There is no room for this job: {error}", error=str(error)[:300]),
+                advice=say("Choose a smaller size or fewer pictures at once."),
             )
         if (told := explain(error)) is not None:
             return Card.of(told)
         return Card(
-            title="Something went wrong",
-            detail=f"{type(error).__name__}: {error}"[:600],
-            advice=f"Retry once; if it comes back, {self.settings.worker_log} has the details.",
+            title=say("Something went wrong"),
+            detail=english(f"{type(error).__name__}: {error}"[:600]),
+            advice=say("Retry once; if it comes back, {file} has the details.", file=self.settings.worker_log),
         )

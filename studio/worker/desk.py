@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pipelines.messages import Message
 from pipelines.stages import Progress
 from studio.jobs.costs.estimates import History, Measured
 from studio.jobs.job import Card, Job
@@ -41,7 +42,7 @@ class Desk(Protocol):
         """The worker's devices, described in one line for people."""
         ...
 
-    def announce(self, state: WorkerState, *, activity: str, **columns: Any) -> None:
+    def announce(self, state: WorkerState, *, activity: Message, **columns: Any) -> None:
         """Stores the worker's current activity, like workers.describe."""
         ...
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import psutil
 
+from pipelines.messages import add_codes, say
 from studio.worker.desk import Desk
 from studio.worker.resident import Resident
 
@@ -22,7 +23,7 @@ MeasureDevices = Callable[[], list[dict[str, Any]]]
 
 FAKE_DEVICE = {
     "id": 0,
-    "kind": "no device: --fake draws the pictures",
+    **add_codes({"kind": say("no device: --fake draws the pictures")}),
     "platform": "fake",
     "coords": None,
     "used_bytes": 0,

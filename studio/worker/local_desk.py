@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipelines.errors import Cancelled
+from pipelines.messages import Message
 from pipelines.stages import Progress
 from studio import events
 from studio.database import Database
@@ -43,7 +44,7 @@ class LocalDesk:
     def device(self) -> str:
         return workers.read_worker(self._database, self._worker).device
 
-    def announce(self, state: WorkerState, *, activity: str, **columns: Any) -> None:
+    def announce(self, state: WorkerState, *, activity: Message, **columns: Any) -> None:
         def store() -> None:
             with self._database.write() as tx:
                 workers.describe(tx, self._worker, state, activity=activity, **columns)

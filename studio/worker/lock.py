@@ -8,6 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 
 POLL_S = 0.02
 
@@ -15,7 +16,7 @@ POLL_S = 0.02
 class AlreadyRunningError(LumeshError):
     """Another process holds the data directory."""
 
-    title = "Already running"
+    title = english("Already running")
 
 
 @contextmanager
@@ -28,8 +29,8 @@ def hold_lock(file: Path, *, who: str, timeout_s: float) -> Iterator[None]:
         lock.acquire(timeout=timeout_s, poll_interval=POLL_S)
     except Timeout as error:
         raise AlreadyRunningError(
-            f"{who} (process {file.read_text('utf-8').strip() or 'unknown'}) already uses {file.parent}.",
-            advice="Stop it first, or choose another --data-dir.",
+            english(f"{who} (process {file.read_text('utf-8').strip() or 'unknown'}) already uses {file.parent}."),
+            advice=english("Stop it first, or choose another --data-dir."),
         ) from error
     try:
         with suppress(OSError):  # a full disk: the number is only for a message

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from pipelines.catalog import Model
 from pipelines.errors import Cancelled, LumeshError
+from pipelines.messages import Message, say
 from pipelines.references import choose_programs, name_programs
 from pipelines.stages import OnProgress, Progress
 from studio.jobs.costs.estimates import Measured
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 class UnknownKindError(LumeshError):
     """The worker has no runner for this kind of job."""
 
-    title = "The worker cannot run this job"
+    title = say("The worker cannot run this job")
 
 
 @dataclass(kw_only=True)
@@ -86,7 +87,7 @@ class Worker(Bench):
         """Loads and warms the default model, unless a job wants another one meanwhile."""
         model = self.default_model
         show = self._show_preparing(model, lambda wanted: wanted not in (None, model.id))
-        self.announce(WorkerState.PREPARING, f"loading {model.title}")
+        self.announce(WorkerState.PREPARING, say("loading {model}", model=model.title))
         error = None
         try:
             family, swap = self.resident.become(model, show)
@@ -102,7 +103,7 @@ class Worker(Bench):
             self._record_warm(str(model.default_shape), warm_s, compiles_before=compiles_before, load_s=load_s)
             if swap:
                 self.resident.end_swap(swap, warm_s=warm_s, compiles=family.compile_count() - compiles_before)
-        self.announce(WorkerState.READY, "ready", error=error)
+        self.announce(WorkerState.READY, say("ready"), error=error)
 
     def _prewarm(self) -> bool:
         """Compiles the next entry of `--prewarm` that is not warm; False when there is none or a job arrived."""
@@ -137,7 +138,7 @@ class Worker(Bench):
             if references is not None:
                 self.resident.references.add((shape, references))
             self._record_warm(name, warm_s, compiles_before=compiles_before, load_s=None)
-        self.announce(WorkerState.READY, "ready", error=error)
+        self.announce(WorkerState.READY, say("ready"), error=error)
         return True
 
     def _show_preparing(self, model: Model, ends: Callable[[str | None], bool]) -> OnProgress:
@@ -169,7 +170,7 @@ class Worker(Bench):
 
     def _run_job(self, job: Job) -> None:
         """Runs a job of any kind to its end."""
-        self.announce(WorkerState.BUSY, "running a job")
+        self.announce(WorkerState.BUSY, say("running a job"))
         started_s = time.perf_counter()
         try:
             self._find_runner(job)(self, job)
@@ -179,7 +180,7 @@ class Worker(Bench):
             log.exception("job %s", job.id)
             self.desk.fail(job, self.explain(error))
         log.info("job %s ended after %.2f s", job.id, time.perf_counter() - started_s)
-        self.announce(WorkerState.READY, "ready")
+        self.announce(WorkerState.READY, say("ready"))
         self.desk.end_turn()
 
     def _find_runner(self, job: Job) -> Runner:
@@ -187,13 +188,15 @@ class Worker(Bench):
         runner = self.runners.get(job.kind)
         if runner is None:
             raise UnknownKindError(
-                f"It is a job of the kind {job.kind}, which the worker does not know.",
-                advice="Another version of Lumesh queued it: run it with that one.",
+                say("It is a job of the kind {kind}, which the worker does not know.", kind=job.kind),
+                advice=say("Another version of Lumesh queued it: run it with that one."),
             )
         return runner
 
 
-def _say(progress: Progress, model: Model) -> str:
+def _say(progress: Progress, model: Model) -> Message:
     if progress.phase == "compiling":
-        return f"compiling {progress.detail or model.default_shape}"
-    return f"{progress.phase} {model.title}"
+        return say("compiling {what}", what=progress.detail or model.default_shape)
+    if progress.phase == "loading":
+        return say("loading {model}", model=model.title)
+    return say("trying {model}", model=model.title)

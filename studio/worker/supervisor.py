@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from pipelines.messages import say
 from studio.database import Database
 from studio.jobs import claims, workers
 from studio.jobs.job import Card
@@ -73,7 +74,7 @@ class Supervisor:
             claims.interrupt_running(self._database)
         with self._database.write() as tx:
             workers.describe(
-                tx, LOCAL, WorkerState.STARTING, activity="starting", pid=None, device="", model="", shapes={}
+                tx, LOCAL, WorkerState.STARTING, activity=say("starting"), pid=None, device="", model="", shapes={}
             )
         self._thread.start()
 
@@ -94,7 +95,7 @@ class Supervisor:
             else:
                 claims.requeue_running(self._database)
             with self._database.write() as tx:
-                workers.describe(tx, LOCAL, WorkerState.STOPPED, activity="stopped", pid=None, model="", shapes={})
+                workers.describe(tx, LOCAL, WorkerState.STOPPED, activity=say("stopped"), pid=None, model="", shapes={})
         except sqlite3.Error as error:
             log.error("the end of the worker is not stored: %s", explain(error) or error)
 
@@ -139,7 +140,7 @@ class Supervisor:
                 tx,
                 LOCAL,
                 WorkerState.RESTARTING,
-                activity=f"restarting in {delay_s:.0f} s" if delay_s >= 1 else "restarting",
+                activity=say("restarting in {count} s", count=round(delay_s)) if delay_s >= 1 else say("restarting"),
                 error=card.to_json(),
                 pid=None,
                 model="",
@@ -161,7 +162,7 @@ class Supervisor:
     def _run_worker(self, *, prepares: bool) -> Card:
         """Runs one worker from start to end; the returned card says how it ended."""
         with self._database.write() as tx:
-            workers.describe(tx, LOCAL, WorkerState.STARTING, activity="starting", pid=None, model="", shapes={})
+            workers.describe(tx, LOCAL, WorkerState.STARTING, activity=say("starting"), pid=None, model="", shapes={})
         flags = self._settings.worker_flags() + ([] if prepares else [IDLE_FLAG])
         with open_log(self._settings.worker_log) as worker_log:
             self._process = process = subprocess.Popen(
@@ -179,7 +180,7 @@ class Supervisor:
                 process.kill()
         error = workers.read_worker(self._database).error
         if process.returncode == CANNOT_START_CODE and error is not None:
-            return Card(**error)
+            return Card.from_json(error)
         if process.returncode > 0 and count_free(self._settings.data_dir) < LOW_BYTES:
             return Card.of(full())
         return _explain_exit(process.returncode, is_silent=is_silent, worker_log=self._settings.worker_log)
@@ -227,19 +228,22 @@ class Supervisor:
 def _explain_exit(code: int, *, is_silent: bool, worker_log: Path) -> Card:
     if is_silent:
         return Card(
-            title="The worker stopped answering",
-            detail="It gave no sign of life for too long and was ended.",
-            advice=f"Retry; if it happens again, {worker_log} shows where it hangs.",
+            title=say("The worker stopped answering"),
+            detail=say("It gave no sign of life for too long and was ended."),
+            advice=say("Retry; if it happens again, {file} shows where it hangs.", file=worker_log),
         )
     if code == -signal.SIGKILL:
         return Card(
-            title="The worker was killed",
-            detail="The system ended its process (signal 9), most likely because memory ran out.",
-            advice="Choose a smaller size or fewer pictures at once, close other programs, then retry.",
+            title=say("The worker was killed"),
+            detail=say("The system ended its process (signal 9), most likely because memory ran out."),
+            advice=say("Choose a smaller size or fewer pictures at once, close other programs, then retry."),
         )
-    how = f"by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"with exit code {code}"
+    if code < 0:
+        detail = say("Its process ended by signal {signal} ({name}).", signal=-code, name=signal.Signals(-code).name)
+    else:
+        detail = say("Its process ended with exit code {code}.", code=code)
     return Card(
-        title="The worker crashed",
-        detail=f"Its process ended {how}.",
-        advice=f"A new worker is starting; retry then. {worker_log} shows what happened.",
+        title=say("The worker crashed"),
+        detail=detail,
+        advice=say("A new worker is starting; retry then. {file} shows what happened.", file=worker_log),
     )

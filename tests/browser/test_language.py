@@ -16,10 +16,10 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
 from pipelines.catalog import load_catalog
+from pipelines.messages import add_codes, english, join, say, say_count
 from studio.ui import catalogues
 from studio.ui.catalogues import ENGLISH, LANGUAGES, Language, Message
 from tests.browser.test_recipes import write_png
-from tests.studio.ui.test_server_messages import list_messages, write_example
 
 pytestmark = pytest.mark.browser
 PHONE = {"width": 390, "height": 844}
@@ -70,10 +70,10 @@ requestAnimationFrame(look);
 """
 
 # What the page makes of the server's messages.
-SAY = """async (texts) => {
-  const main = document.querySelector('script[src$="/js/main.js"]').src;
-  const { said } = await import(new URL("core/translate_server.js", main).href);
-  return texts.map(said);
+SAY = """async (record) => {
+  const { said, saidFields } = await import(document.querySelector('script[type="module"][src*="main.js"]').src
+    .replace("main.js", "core/translate_server.js"));
+  return { reason: said(record, "reason"), own: said(record, "own"), fields: saidFields(record) };
 }"""
 
 OpenPage = Callable[..., Any]
@@ -300,7 +300,7 @@ def test_what_a_file_leaves_out_is_told_in_chinese(chinese: Any, keep: Keep) -> 
 def test_a_refused_preset_is_told_in_chinese(chinese: Any) -> None:
     _show(chinese, "presets")
     for content, told in (
-        (b'{"title": "x", "code": 1, "recipe": {"model": "a", "prompt": "b"}}', "“bad.json”：code: 不是预设中的字段"),
+        (b'{"title": "x", "code": 1, "recipe": {"model": "a", "prompt": "b"}}', "“bad.json”：code：不是预设中的字段"),
         (b"[]", "请选择由 Lumesh 导出的文件。"),
     ):
         file = {"name": "bad.json", "mimeType": "application/json", "buffer": content}
@@ -325,13 +325,19 @@ def test_shipped_presets_are_called_and_found_in_both_languages(chinese: Any, ke
     expect(chinese.locator("#lu-prompt")).to_have_value(re.compile("sailboat"))  # the recipe stays as it is
 
 
-def test_the_page_finds_every_message_of_the_server(chinese: Any) -> None:
-    """As the tests without a browser do (tests/studio/ui/test_server_messages.py)."""
-    texts = sorted({write_example(one.text) for one in list_messages()})
-    told = chinese.evaluate(SAY, texts)
-    same = {"LoRA 7", "LoRAs"}
-    english = [text for text, one in zip(texts, told, strict=True) if not re.search("[\u4e00-\u9fff：]", one)]
-    assert not set(english) - same
+def test_the_page_says_a_sentence_by_its_code(chinese: Any) -> None:
+    waits = say_count("{count} job before it", "{count} jobs before it", count=1200)
+    record = add_codes(
+        {
+            "reason": join((waits, say("loading {model}", model="wan")), ";"),
+            "own": english("words of ffmpeg"),
+            "fields": {"steps": say("is required"), "seed": english("odd")},
+        }
+    )
+    told = chinese.evaluate(SAY, record)
+    assert told["reason"] == "前面有 1,200 个任务；正在加载 wan"
+    assert told["own"] == "words of ffmpeg"
+    assert told["fields"] == {"steps": "为必填项", "seed": "odd"}
 
 
 def test_chinese_fits_on_a_phone(open_page: OpenPage, keep: Keep) -> None:

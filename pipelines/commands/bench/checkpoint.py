@@ -18,6 +18,7 @@ import psutil
 from pipelines.catalog import Model, load_catalog
 from pipelines.commands.bench.process import answer
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 from pipelines.sources import find_configs
 
 LAYERS = (
@@ -167,9 +168,11 @@ def check_room(parameters: int, rooms: list[tuple[str, float, float]]) -> None:
     for place, needed, free in rooms:
         if needed > free:
             raise LumeshError(
-                f"{parameters / 1e9:.1f} billion parameters need {needed / 1e9:.1f} GB of {place}; "
-                f"{free / 1e9:.1f} GB are free.",
-                advice="Use --size mid or a smaller model; TMPDIR names another disk.",
+                english(
+                    f"{parameters / 1e9:.1f} billion parameters need {needed / 1e9:.1f} GB of {place}; "
+                    f"{free / 1e9:.1f} GB are free."
+                ),
+                advice=english("Use --size mid or a smaller model; TMPDIR names another disk."),
             )
 
 

@@ -21,6 +21,7 @@ from pipelines.commands import options
 from pipelines.commands.bench.compare_runner import COMPILED, EAGER, LUMESH, PLATFORMS
 from pipelines.commands.bench.process import measure
 from pipelines.errors import LumeshError, RecipeError
+from pipelines.messages import english
 
 PROMPT = "A red sailboat on the ocean at sunset"
 RUNNER = "pipelines.commands.bench.compare_runner"
@@ -61,7 +62,7 @@ def run(
     if context.invoked_subcommand is not None:
         return
     if vs not in (None, "diffusers"):
-        raise RecipeError({"vs": f"{vs!r} is not known; allowed: diffusers"})
+        raise RecipeError({"vs": english(f"{vs!r} is not known; allowed: diffusers")})
     place = options.DataDirectory(data_dir=data_dir)
     recipe = options.make_recipe(
         place.catalog,
@@ -114,16 +115,20 @@ def check_platforms(ours: str, theirs: str) -> str:
         return ""
     if theirs == "gpu":
         raise LumeshError(
-            f"PyTorch would compute on the GPU, but JAX on the {ours.upper()}.",
-            advice=f'Install JAX\'s CUDA build, pip install "jax[cuda13]=={metadata.version("jax")}" (cuda12 for a '
-            "driver older than 580), and leave JAX_PLATFORMS unset; or measure without GPU: CUDA_VISIBLE_DEVICES= .",
+            english(f"PyTorch would compute on the GPU, but JAX on the {ours.upper()}."),
+            advice=english(
+                f'Install JAX\'s CUDA build, pip install "jax[cuda13]=={metadata.version("jax")}" (cuda12 for a '
+                "driver older than 580), and leave JAX_PLATFORMS unset; or measure without GPU: CUDA_VISIBLE_DEVICES= ."
+            ),
         )
     if ours == "gpu":
         release = metadata.version("torch").partition("+")[0]
         raise LumeshError(
-            "JAX would compute on the GPU, but PyTorch on the CPU.",
-            advice=f"Install PyTorch's CUDA build, pip install torch=={release} --index-url {TORCH_INDEX}, "
-            "or measure without GPU: CUDA_VISIBLE_DEVICES= .",
+            english("JAX would compute on the GPU, but PyTorch on the CPU."),
+            advice=english(
+                f"Install PyTorch's CUDA build, pip install torch=={release} --index-url {TORCH_INDEX}, "
+                "or measure without GPU: CUDA_VISIBLE_DEVICES= ."
+            ),
         )
     return f"Lumesh computed on the {ours.upper()}, diffusers on the {theirs.upper()}: two machines are compared."
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.catalog import PRESETS_DIR
 from pipelines.commands.bench.process import answer
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 
 if TYPE_CHECKING:
     import jax
@@ -80,8 +81,8 @@ def run_loads(folder: Path, *, gigabytes: float, rounds: int, mesh_text: str | N
     load(kept)
     if not any(kept.glob("*.safetensors")):
         raise LumeshError(
-            f"No layout was kept in {folder.parent}: there is no longer room for it, or it cannot be written.",
-            advice="Name a --folder on another disk.",
+            english(f"No layout was kept in {folder.parent}: there is no longer room for it, or it cannot be written."),
+            advice=english("Name a --folder on another disk."),
         )
     measures = (
         lambda: {"plain_s": time_cold(read_plainly, files)},
@@ -114,9 +115,11 @@ def check_room(folder: Path, *, free: float, checkpoint: float, layout: float, s
     needed = checkpoint + layout + spare
     if free < needed:
         raise LumeshError(
-            f"{folder} has {free / 1e9:.1f} GB free; {needed / 1e9:.1f} GB are needed: {checkpoint / 1e9:.1f} for the "
-            f"checkpoint, {layout / 1e9:.1f} for its layout and {spare / 1e9:.1f} that must stay free.",
-            advice="Ask for fewer --gigabytes, or name a --folder on a larger disk.",
+            english(
+                f"{folder} has {free / 1e9:.1f} GB free; {needed / 1e9:.1f} GB are needed: {checkpoint / 1e9:.1f} for "
+                f"the checkpoint, {layout / 1e9:.1f} for its layout and {spare / 1e9:.1f} that must stay free."
+            ),
+            advice=english("Ask for fewer --gigabytes, or name a --folder on a larger disk."),
         )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LumeshError, MeshError
+from pipelines.messages import NOTHING, english
 
 MESH_REFUSED = 2  # the command line's exit code for it
 REFUSED = 3  # exit code of a runner whose last line on stderr is an error message for people
@@ -35,11 +36,11 @@ def measure(runner: str, task: dict[str, Any], *, what: str) -> Any:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         if done.returncode == MESH_REFUSED:
-            raise MeshError(last)
+            raise MeshError(english(last))
         if done.returncode == REFUSED:
-            raise LumeshError(last)
-        advice = "The system ended it: out of memory?" if done.returncode == KILLED else ""
-        raise LumeshError(f"The bench of {what} failed: {last}", advice=advice)
+            raise LumeshError(english(last))
+        advice = english("The system ended it: out of memory?") if done.returncode == KILLED else NOTHING
+        raise LumeshError(english(f"The bench of {what} failed: {last}"), advice=advice)
     return json.loads(done.stdout.splitlines()[-1])
 
 

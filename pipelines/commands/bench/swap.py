@@ -12,6 +12,7 @@ from pipelines.commands import options
 from pipelines.commands.bench.compare import PROMPT
 from pipelines.commands.bench.process import measure
 from pipelines.errors import ModelError, RecipeError
+from pipelines.messages import english
 
 RUNNER = "pipelines.commands.bench.swap_runner"
 STEPS = 2
@@ -32,7 +33,7 @@ def run(
     catalog = options.DataDirectory(data_dir=data_dir).catalog
     models = [_find_model(catalog, name) for name in model or [one.id for one in catalog.models if one.is_demo]]
     if len(models) < 2:
-        raise RecipeError({"model": "a swap takes two models or more: --model ID --model ID"})
+        raise RecipeError({"model": english("a swap takes two models or more: --model ID --model ID")})
     recipes = [
         options.make_recipe(
             catalog,
@@ -59,7 +60,7 @@ def _find_model(catalog: Catalog, model_id: str) -> Model:
     try:
         return catalog.get(model_id)
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
 
 
 def _find_smallest(model: Model) -> Shape:

@@ -22,6 +22,7 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.families.fake.landscape import draw_landscape
+from pipelines.messages import say
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
 from pipelines.runtime.sampling.pictures import open_picture
@@ -116,7 +117,9 @@ class FakeFamily:
         """Returns the pictures that denoising will reveal, one per seed of the batch."""
         if "fail please" in recipe.prompt.lower():
             raise LumeshError(
-                "The prompt asked the fake model to fail.", advice="Write another prompt.", title="Failed as asked"
+                say("The prompt asked the fake model to fail."),
+                advice=say("Write another prompt."),
+                title=say("Failed as asked"),
             )
         shape = recipe.parsed_shape
         pictures = [

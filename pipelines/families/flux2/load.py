@@ -17,6 +17,7 @@ from pipelines.families.flux2.parts import COMPONENTS, STAGES_OF, Parts
 from pipelines.families.flux2.preview import guess_map
 from pipelines.families.flux2.traits import TRAITS
 from pipelines.families.flux2.variants import VARIANT_OF_PIPELINE, Variant, find_guidance
+from pipelines.messages import say
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
 from pipelines.runtime.sampling.preview import PreviewMap
@@ -101,9 +102,16 @@ def _build_modules(folder: Path, variant: Variant) -> tuple[dict[str, TracedModu
     text_width = len(out_layers) * text_config.hidden_size
     if max(out_layers) > text_config.num_hidden_layers or text_width != configs["transformer"]["joint_attention_dim"]:
         raise ModelError(
-            f"{folder} reads hidden states {out_layers} of a text encoder with {text_config.num_hidden_layers} layers "
-            f"of {text_config.hidden_size}; its transformer takes {configs['transformer']['joint_attention_dim']}.",
-            advice='Set "text_encoder_out_layers" in text_encoder/config.json to the layers it was trained with.',
+            say(
+                "{folder} reads hidden states {states} of a text encoder with {layers} layers of {width}; its "
+                "transformer takes {wanted}.",
+                folder=folder,
+                states=out_layers,
+                layers=text_config.num_hidden_layers,
+                width=text_config.hidden_size,
+                wanted=configs["transformer"]["joint_attention_dim"],
+            ),
+            advice=say('Set "text_encoder_out_layers" in text_encoder/config.json to the layers it was trained with.'),
         )
     with parameters_on_meta():
         text_encoder = AutoModel.from_config(text_config)

@@ -21,6 +21,7 @@ from pipelines.catalog import Model
 from pipelines.errors import MeshError
 from pipelines.families.flux2.parts import COMPONENTS, PATCH
 from pipelines.families.flux2.tokens import gather_for_branches, split_tokens, sum_own
+from pipelines.messages import english
 from pipelines.runtime.bridge.modules import TracedModule, scan_if_long
 from pipelines.runtime.devices.sharding import Rules, apply_rules
 from pipelines.runtime.kernels.attention import AttentionAxes
@@ -87,8 +88,8 @@ def check_heads(transformer: Any, mesh: Mesh) -> None:
     parts, heads = mesh.shape["tp"], transformer.config.num_attention_heads
     if heads % parts or _mlp_width(transformer.config) % parts:
         raise MeshError(
-            f"tp={parts} does not divide this model's {heads} attention heads.",
-            advice=f"Use a tp that divides {heads}, or sp=... instead.",
+            english(f"tp={parts} does not divide this model's {heads} attention heads."),
+            advice=english(f"Use a tp that divides {heads}, or sp=... instead."),
         )
 
 

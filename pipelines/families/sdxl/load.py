@@ -14,6 +14,7 @@ from pipelines.errors import ModelError
 from pipelines.families.sdxl import sharding
 from pipelines.families.sdxl.parts import COMPONENTS, STAGES_OF, Parts
 from pipelines.families.sdxl.traits import TRAITS
+from pipelines.messages import say
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, scan_if_long
 from pipelines.runtime.kernels.convolution import has_kernels, list_plain_convolutions
@@ -87,8 +88,8 @@ def _build_modules(folder: Path) -> dict[str, TracedModule]:
         }
     if modules["unet"].config.addition_embed_type != "text_time":
         raise ModelError(
-            f"{folder} holds a UNet without SDXL's size conditioning.",
-            advice="Stable Diffusion 1.x and 2.x are other architectures and cannot run here.",
+            say("{folder} holds a UNet without SDXL's size conditioning.", folder=folder),
+            advice=say("Stable Diffusion 1.x and 2.x are other architectures and cannot run here."),
         )
     split_halvings(modules["vae"])
     for name in ("text_encoder", "text_encoder_2"):

@@ -25,6 +25,7 @@ from pipelines.families.wan.parts import COMPONENTS, EXPERTS, STAGES_OF, Parts
 from pipelines.families.wan.preview import guess_map
 from pipelines.families.wan.tokens import EvenTokens
 from pipelines.families.wan.traits import TRAITS
+from pipelines.messages import say
 from pipelines.runtime.bridge.modules import SCAN_FROM, TracedModule, parameters_on_meta, scan_if_long
 from pipelines.runtime.devices.sharding import Rules
 from pipelines.runtime.sampling.preview import PreviewMap
@@ -102,8 +103,8 @@ def _build_modules(folder: Path, index: Mapping[str, Any], mesh: Mesh) -> dict[s
     configs = {name: read_json(folder / name / "config.json") for name in (*experts, "vae")}
     if len(experts) > 1 and not _are_alike(*(configs[name] for name in experts)):
         raise ModelError(
-            f"The two experts in {folder} differ in size.",
-            advice="Use a checkpoint whose transformer and transformer_2 are of one kind, as Wan 2.2's are.",
+            say("The two experts in {folder} differ in size.", folder=folder),
+            advice=say("Use a checkpoint whose transformer and transformer_2 are of one kind, as Wan 2.2's are."),
         )
     modules: dict[str, Any] = {}
     with parameters_on_meta():
@@ -159,6 +160,12 @@ def _check_shapes(model: Model, parts: Parts) -> None:
     for shape in model.shapes:
         if shape.height % tall or shape.width % wide:
             raise ModelError(
-                f"{model.id} cannot make {shape}: its widths are multiples of {wide}, its heights of {tall}.",
-                advice="Correct the model's shapes in presets/models.toml.",
+                say(
+                    "{model} cannot make {shape}: its widths are multiples of {wide}, its heights of {tall}.",
+                    model=model.id,
+                    shape=shape,
+                    wide=wide,
+                    tall=tall,
+                ),
+                advice=say("Correct the model's shapes in presets/models.toml."),
             )

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from pipelines.errors import MeshError
 from pipelines.mesh_text import AXES, parse_mesh
+from pipelines.messages import english
 
 
 def choose_sizes(device_count: int) -> dict[str, int]:
@@ -41,8 +42,8 @@ def build_mesh(
     wanted = int(np.prod(shape))
     if wanted > len(devices):
         raise MeshError(
-            f"The mesh {text} needs {wanted} devices; there are {len(devices)}.",
-            advice="Ask for a smaller mesh, or leave --mesh out.",
+            english(f"The mesh {text} needs {wanted} devices; there are {len(devices)}."),
+            advice=english("Ask for a smaller mesh, or leave --mesh out."),
         )
     return Mesh(np.asarray(devices[:wanted]).reshape(shape), AXES)
 

@@ -33,6 +33,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from pipelines.messages import english
+
 LANES = 128
 MASKED = -1e30  # finite: a row that has seen masked keys alone must not become nan, and is wiped by its first real key
 # Vector memory of a core, by JAX's name of the chip (pltpu.get_tpu_info).
@@ -79,7 +81,7 @@ class Tiles:
 
     def __post_init__(self) -> None:
         if self.keys % self.step or self.step % LANES or self.queries % LANES:
-            raise ValueError(f"{self}: step is a multiple of {LANES} that divides keys, as queries are")
+            raise ValueError(english(f"{self}: step is a multiple of {LANES} that divides keys, as queries are"))
 
 
 def find_vmem_bytes(device_kind: str) -> int:

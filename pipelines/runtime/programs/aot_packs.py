@@ -29,6 +29,7 @@ from jax.sharding import Mesh
 from pydantic import BaseModel, ConfigDict
 
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.devices.platform import list_flags
 from pipelines.runtime.programs.compiled import Program
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 class PackError(LumeshError):
     """Raised for a file that is no pack, or damaged; `detail` completes a sentence that begins with its name."""
 
-    title = "This pack cannot be used"
+    title = english("This pack cannot be used")
 
 
 class _Facts(BaseModel):
@@ -181,10 +182,10 @@ def read_manifest(file: Path) -> Manifest:
     try:
         with zipfile.ZipFile(file) as archive:
             if archive.getinfo(MANIFEST).file_size > MAX_MANIFEST_BYTES:
-                raise PackError("is no pack: its manifest is too large")
+                raise PackError(english("is no pack: its manifest is too large"))
             return Manifest(**json.loads(archive.read(MANIFEST)))
     except (*UNREADABLE, ValueError, TypeError) as error:  # pydantic and json raise ValueErrors
-        raise PackError("is no pack of this version of Lumesh, or damaged") from error
+        raise PackError(english("is no pack of this version of Lumesh, or damaged")) from error
 
 
 def _read_payload(file: Path, entry: Entry) -> bytes:
@@ -193,9 +194,9 @@ def _read_payload(file: Path, entry: Entry) -> bytes:
         with zipfile.ZipFile(file) as archive:
             payload = archive.read(entry.file)
     except UNREADABLE as error:
-        raise PackError(f"is damaged: {entry.name} cannot be read") from error
+        raise PackError(english(f"is damaged: {entry.name} cannot be read")) from error
     if hashlib.sha256(payload).hexdigest() != entry.sha256:
-        raise PackError(f"is damaged: the checksum of {entry.name} is wrong")
+        raise PackError(english(f"is damaged: the checksum of {entry.name} is wrong"))
     return payload
 
 
@@ -296,8 +297,8 @@ def _explain_missing(program: Program, manifest: Manifest) -> str:
         size = str(program.key[1]) if len(program.key) > 1 else name
         return f"holds {', '.join(manifest.shapes)}, not {name if size in manifest.shapes else size}"
     if named.arguments != _hash_arguments(program):
-        return f"is of another config of {manifest.model}: its {name} takes other arrays"
-    return f"is of another version of the source: its {name} is another program"
+        return english(f"is of another config of {manifest.model}: its {name} takes other arrays")
+    return english(f"is of another version of the source: its {name} is another program")
 
 
 def _hash_arguments(program: Program) -> str:

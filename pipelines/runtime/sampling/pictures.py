@@ -9,6 +9,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from pipelines.catalog import Shape
 from pipelines.errors import RecipeError
+from pipelines.messages import say
 
 SIDEWAYS = (5, 6, 7, 8)  # values of the EXIF orientation that swap width and height
 
@@ -32,7 +33,9 @@ def _told_as_no_picture(file: Path) -> Iterator[None]:
         yield
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
         reason = str(error).replace(str(file), file.name)  # where it lies on a server is nobody's business
-        raise RecipeError({"images": f"{file.name} cannot be read as a picture: {reason}"}) from error
+        raise RecipeError(
+            {"images": say("{file} cannot be read as a picture: {reason}", file=file.name, reason=reason)}
+        ) from error
 
 
 def fit_picture(picture: Image.Image, shape: Shape) -> np.ndarray:

@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from pipelines.errors import ModelError
+from pipelines.messages import say
 
 SUMS_FILE = "SHA256SUMS"
 HASHERS = 4
@@ -40,9 +41,15 @@ def verify_weights(folder: Path, components: Iterable[str], *, on_bytes: Callabl
                     file = hashing[future]
                     if future.result() != wanted[file]:
                         raise ModelError(
-                            f"{file} is damaged: its SHA-256 is {future.result()[:12]}..., not {wanted[file][:12]}...",
-                            advice="Delete it (in the hub's cache also what it links to), then download or copy it "
-                            "again.",
+                            say(
+                                "{file} is damaged: its SHA-256 is {found}..., not {wanted}...",
+                                file=file,
+                                found=future.result()[:12],
+                                wanted=wanted[file][:12],
+                            ),
+                            advice=say(
+                                "Delete it (in the hub's cache also what it links to), then download or copy it again."
+                            ),
                         )
                 on_bytes(progress.done, total)
         except BaseException:
@@ -90,6 +97,10 @@ def _find_sum(file: Path, folder: Path, sums: dict[str, str]) -> str:
     if re.fullmatch(r"[0-9a-f]{64}", blob):
         return blob
     raise ModelError(
-        f"Nothing says what {file} should be, so it cannot be verified.",
-        advice=f"Put a {SUMS_FILE} into {folder} (sha256sum */*.safetensors > {SUMS_FILE}), or do not ask for it.",
+        say("Nothing says what {file} should be, so it cannot be verified.", file=file),
+        advice=say(
+            "Put a {file} into {folder} (sha256sum */*.safetensors > {file}), or do not ask for it.",
+            file=SUMS_FILE,
+            folder=folder,
+        ),
     )

@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
+from pipelines.messages import say
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.devices.sharding import Rules, apply_rules
@@ -52,8 +53,8 @@ def told_as_incomplete(folder: Path, *, title: str, components: Sequence[str]) -
         yield
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
-            f"{folder} is not a complete {title} checkpoint: {error}.",
-            advice=f"It needs model_index.json, {', '.join(components)}.",
+            say("{folder} is not a complete {title} checkpoint: {error}.", folder=folder, title=title, error=error),
+            advice=say("It needs model_index.json, {components}.", components=", ".join(components)),
         ) from error
 
 

@@ -24,6 +24,7 @@ from tqdm.auto import tqdm
 
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
+from pipelines.messages import say
 from pipelines.runtime.weights.online import is_hub_reachable
 
 PRINTED = ("json", "txt", "model", "jinja", "safetensors")  # endings of what a fingerprint covers
@@ -47,8 +48,12 @@ def locate(
     if model.path is not None:
         if not (model.path / "model_index.json").exists():
             raise ModelError(
-                f"{model.id} should be in {model.path}, but there is no model_index.json.",
-                advice="Check that the folder was copied whole.",
+                say(
+                    "{model} should be in {folder}, but there is no model_index.json.",
+                    model=model.id,
+                    folder=model.path,
+                ),
+                advice=say("Check that the folder was copied whole."),
             )
         return model.path
     download = functools.partial(
@@ -69,35 +74,38 @@ def locate(
             return Path(download())
     except GatedRepoError as error:
         raise ModelError(
-            f"{model.repo} is gated: its owner asks you to accept a licence.",
-            advice=f"Accept it at huggingface.co/{model.repo}, then set HF_TOKEN to a token of the same account.",
+            say("{repo} is gated: its owner asks you to accept a licence.", repo=model.repo),
+            advice=say(
+                "Accept it at huggingface.co/{repo}, then set HF_TOKEN to a token of the same account.", repo=model.repo
+            ),
         ) from error
     except RevisionNotFoundError as error:
         raise ModelError(
-            f"{model.repo} has no revision {model.revision}.",
-            advice="Update the revision in presets/models.toml.",
+            say("{repo} has no revision {revision}.", repo=model.repo, revision=model.revision),
+            advice=say("Update the revision in presets/models.toml."),
         ) from error
     except RepositoryNotFoundError as error:
         raise ModelError(
-            f"The hub knows no repository {model.repo}, or it is private.",
-            advice="Check the name; for a private one set HF_TOKEN to a token that may read it.",
+            say("The hub knows no repository {repo}, or it is private.", repo=model.repo),
+            advice=say("Check the name; for a private one set HF_TOKEN to a token that may read it."),
         ) from error
     except (LocalEntryNotFoundError, OfflineModeIsEnabled, httpx2.TransportError, ConnectionError) as error:
         raise ModelError(
-            f"{model.repo} is not on this machine and the hub cannot be reached.",
-            advice="Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or put the diffusers folder into the data "
-            "directory's models/. A broken download goes on where it stopped.",
+            say("{repo} is not on this machine and the hub cannot be reached.", repo=model.repo),
+            advice=say(
+                "Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or put the diffusers folder into the data "
+                "directory's models/. A broken download goes on where it stopped."
+            ),
         ) from error
     except HfHubHTTPError as error:
-        status = error.response.status_code if error.response is not None else "no"
         raise ModelError(
-            f"The hub answered {status} for {model.repo}.",
-            advice="401 or 403: set HF_TOKEN. 429 or 5xx: try again in a few minutes; the download goes on.",
+            say("The hub answered {status} for {repo}.", status=error.response.status_code, repo=model.repo),
+            advice=say("401 or 403: set HF_TOKEN. 429 or 5xx: try again in a few minutes; the download goes on."),
         ) from error
     except OSError as error:
         raise ModelError(
-            f"{model.repo} could not be stored: {error}.",
-            advice="Free some disk space, or set HF_HOME to a larger disk.",
+            say("{repo} could not be stored: {error}.", repo=model.repo, error=error),
+            advice=say("Free some disk space, or set HF_HOME to a larger disk."),
         ) from error
 
 

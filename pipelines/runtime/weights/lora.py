@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.loras import TITLE, LoraFile
+from pipelines.messages import Message, english, say, tell
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.weights.lora_merge import LowRank
 from pipelines.runtime.weights.resolve import split_layers
@@ -74,15 +75,17 @@ def read_updates(
     try:
         converted = rename(_multiply_alphas(tensors), file)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RuntimeError, ZeroDivisionError) as error:
-        raise _unreadable(file, f"its tensors are not named as those of a LoRA ({error!s:.200})") from error
+        raise _unreadable(
+            file, say("its tensors are not named as those of a LoRA ({error})", error=str(tell(error))[:200])
+        ) from error
     pairs: dict[tuple[str, str], Tensors] = {}
     for key, tensor in converted.items():
         match = _CONVERTED.fullmatch(key)
         if match is None or tensor.ndim < (1 if match["kind"] == "bias" else 2):
-            raise _unreadable(file, f"its tensor {key:.120} is no part of a LoRA")
+            raise _unreadable(file, say("its tensor {name} is no part of a LoRA", name=key[:120]))
         pairs.setdefault((match["component"], match["module"]), {})[f"{match['side']}.{match['kind']}"] = tensor
     if not pairs:
-        raise _unreadable(file, "it holds nothing that this model could use")
+        raise _unreadable(file, say("it holds nothing that this model could use"))
     updates: dict[str, dict[str, LowRank]] = {}
     for (component, module), parts in pairs.items():
         factor = scale * _find_factor(settings, component, module, rank=len(parts.get("A.weight", ())))
@@ -91,8 +94,14 @@ def read_updates(
             place = places.get(component, {}).get(name)
             if place is None:
                 raise ModelError(
-                    f"The LoRA {file.ref} changes {component}.{name}, which {model.id} does not have.",
-                    advice="It was made for another model; remove it from the recipe.",
+                    say(
+                        "The LoRA {ref} changes {component}.{name}, which {id} does not have.",
+                        ref=file.ref,
+                        component=component,
+                        name=name,
+                        id=model.id,
+                    ),
+                    advice=say("It was made for another model; remove it from the recipe."),
                     title=TITLE,
                 )
             updates.setdefault(component, {})[name] = _fit(
@@ -109,9 +118,9 @@ def _read(file: LoraFile) -> tuple[Tensors, dict[str, Any]]:
             text = (stored.metadata() or {}).get(_METADATA, "{}")
         settings = json.loads(text)
     except (OSError, SafetensorError, ValueError, RuntimeError) as error:
-        raise _unreadable(file, f"{error!s:.200}") from error
+        raise _unreadable(file, english(str(error)[:200])) from error
     if not all(tensor.isfinite().all() for tensor in tensors.values()):
-        raise _unreadable(file, "it holds values that are not finite")
+        raise _unreadable(file, say("it holds values that are not finite"))
     return tensors, settings if isinstance(settings, dict) else {}
 
 
@@ -128,8 +137,8 @@ def _refuse_other_kinds(file: LoraFile, tensors: Tensors) -> None:
         for mark, kind in _KINDS:
             if mark in name:
                 raise ModelError(
-                    f"{file.ref} is {kind}, not a plain LoRA.",
-                    advice="Only plain LoRAs are applied here; its author may offer one.",
+                    say("{ref} is {kind}, not a plain LoRA.", ref=file.ref, kind=kind),
+                    advice=say("Only plain LoRAs are applied here; its author may offer one."),
                     title=TITLE,
                 )
 
@@ -142,7 +151,7 @@ def _multiply_alphas(tensors: Tensors) -> Tensors:
         pairs = ((f"{module}.{down}.weight", f"{module}.{up}.weight") for down, up in _PAIRS)
         down, up = next((pair for pair in pairs if pair[0] in tensors), ("", ""))
         if not down:
-            raise ValueError(f"{name} stands alone")
+            raise ValueError(say("{name} stands alone", name=name))
         rank = len(tensors[down])
         scaled[up] = tensors[up] * (tensors[name].item() / rank)
         if name.startswith("lora_"):
@@ -171,7 +180,7 @@ def _pair_up(file: LoraFile, module: str, parts: Tensors) -> dict[str, tuple[np.
     """Pairs of matrices (up, down) for `weight` and `bias`, as far as the module has them."""
     pairs: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     if ("A.weight" in parts) != ("B.weight" in parts):
-        raise _unreadable(file, f"of {module} it holds only one half")
+        raise _unreadable(file, say("of {module} it holds only one half", module=module))
     if "A.weight" in parts:
         pairs["weight"] = (parts["B.weight"].numpy(), parts["A.weight"].numpy())
     if "B.bias" in parts:
@@ -188,17 +197,23 @@ def _fit(file: LoraFile, update: LowRank, shape: tuple[int, ...], *, name: str, 
     if rows != shape[0] or update.up.size != rows * rank or update.down.size != rank * math.prod(rest):
         found = (rows, *update.down.shape[1:])
         raise ModelError(
-            f"The LoRA {file.ref} is for a model of another size: {name} has shape {found} in it and {shape} in "
-            f"{model.id}.",
-            advice="Use one that was made for this model, not for a larger or smaller one of its family.",
+            say(
+                "The LoRA {ref} is for a model of another size: {name} has shape {found} in it and {shape} in {model}.",
+                ref=file.ref,
+                name=name,
+                found=found,
+                shape=shape,
+                model=model.id,
+            ),
+            advice=say("Use one that was made for this model, not for a larger or smaller one of its family."),
             title=TITLE,
         )
     return LowRank(up=update.up.reshape(rows, rank), down=update.down.reshape(rank, *rest), scale=update.scale)
 
 
-def _unreadable(file: LoraFile, reason: str) -> ModelError:
+def _unreadable(file: LoraFile, reason: Message) -> ModelError:
     return ModelError(
-        f"The LoRA {file.ref} cannot be read: {reason}.",
-        advice="Download it again, or ask its author for a LoRA as diffusers or kohya's trainer save it.",
+        say("The LoRA {ref} cannot be read: {reason}.", ref=file.ref, reason=reason),
+        advice=say("Download it again, or ask its author for a LoRA as diffusers or kohya's trainer save it."),
         title=TITLE,
     )

@@ -14,6 +14,7 @@ import jax
 from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.loras import TITLE, LoraFile, get_lora
+from pipelines.messages import say
 from pipelines.recipe import Lora
 from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.weights.components import ComponentLoader
@@ -115,8 +116,8 @@ def refuse_on_text_encoder(touching: Collection[Identity]) -> None:
     """Raises ModelError when there is a LoRA `touching` text encoders that run on another machine."""
     if touching:
         raise ModelError(
-            "A LoRA of this recipe changes the text encoder, which is on another machine.",
-            advice="Read prompts on this machine, or leave the LoRA out.",
+            say("A LoRA of this recipe changes the text encoder, which is on another machine."),
+            advice=say("Read prompts on this machine, or leave the LoRA out."),
             title=TITLE,
         )
 

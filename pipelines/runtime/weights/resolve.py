@@ -8,10 +8,11 @@ weights while they are read (lora_merge.py, permuted.py) wraps its tensors and n
 from collections.abc import Mapping, Sequence
 
 from pipelines.errors import ModelError
+from pipelines.messages import say
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.weights.stored import StoredTensor
 
-_ADVICE = "It is of another architecture than its config.json says; check that both belong together."
+_ADVICE = say("It is of another architecture than its config.json says; check that both belong together.")
 
 
 def resolve(
@@ -30,16 +31,27 @@ def resolve(
         if not found:
             missing.append(parameter)
         elif absent := [name for name in layers if name not in found]:
-            raise ModelError(f"The checkpoint lacks {absent[0]}.", advice=_ADVICE)
+            raise ModelError(say("The checkpoint lacks {name}.", name=absent[0]), advice=_ADVICE)
         resolved |= found
     if missing:
         raise ModelError(
-            f"The checkpoint lacks {len(missing)} of {len(shapes)} weights, {missing[0]} first.", advice=_ADVICE
+            say(
+                "The checkpoint lacks {missing} of {count} weights, {name} first.",
+                missing=len(missing),
+                count=len(shapes),
+                name=missing[0],
+            ),
+            advice=_ADVICE,
         )
     for name, shape in (item for layers in weights.values() for item in layers.items()):
         if resolved[name].shape != shape:
             raise ModelError(
-                f"{name} has shape {resolved[name].shape} in the checkpoint; the model expects {shape}.",
+                say(
+                    "{name} has shape {found} in the checkpoint; the model expects {shape}.",
+                    name=name,
+                    found=resolved[name].shape,
+                    shape=shape,
+                ),
                 advice=_ADVICE,
             )
     return resolved

@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from pipelines.errors import ModelError
+from pipelines.messages import say
 
 STEMS = ("diffusion_pytorch_model", "model")
 READ_BYTES = 2**24
@@ -161,8 +162,8 @@ def find_weight_files(folder: Path, *, variant: str = "") -> list[Path]:
             if index.exists():
                 return _files_of_index(index)
     raise ModelError(
-        f"{folder} holds no safetensors weights.",
-        advice="Save the model with save_pretrained(..., safe_serialization=True), or download it again.",
+        say("{folder} holds no safetensors weights.", folder=folder),
+        advice=say("Save the model with save_pretrained(..., safe_serialization=True), or download it again."),
     )
 
 
@@ -172,8 +173,8 @@ def _files_of_index(index: Path) -> list[Path]:
     for file in files:
         if file.parent != index.parent or not file.exists():
             raise ModelError(
-                f"{index} names {file.name}, which is not there.",
-                advice="The download is incomplete: start it again, it goes on where it stopped.",
+                say("{index} names {file}, which is not there.", index=index, file=file.name),
+                advice=say("The download is incomplete: start it again, it goes on where it stopped."),
             )
     return files
 
@@ -199,8 +200,13 @@ def read_headers(files: list[Path]) -> dict[str, StoredTensor]:
                 raise _truncated(file)
             if entry["dtype"] not in DTYPES:
                 raise ModelError(
-                    f"{name} in {file} is stored as {entry['dtype']}, which cannot be read here.",
-                    advice="Use a checkpoint in fp32, fp16 or bf16.",
+                    say(
+                        "{name} in {file} is stored as {dtype}, which cannot be read here.",
+                        name=name,
+                        file=file,
+                        dtype=entry["dtype"],
+                    ),
+                    advice=say("Use a checkpoint in fp32, fp16 or bf16."),
                 )
             dtype = np.dtype(DTYPES[entry["dtype"]])
             shape = tuple(entry["shape"])
@@ -212,6 +218,6 @@ def read_headers(files: list[Path]) -> dict[str, StoredTensor]:
 
 def _truncated(file: Path) -> ModelError:
     return ModelError(
-        f"{file} is truncated or not a safetensors file.",
-        advice="Delete it and download it again; an interrupted copy is the usual cause.",
+        say("{file} is truncated or not a safetensors file.", file=file),
+        advice=say("Delete it and download it again; an interrupted copy is the usual cause."),
     )

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pipelines.errors import LumeshError
+from pipelines.messages import NOTHING, english
 from pipelines.recipe import read_recipe
 from studio import asking
 from studio.api.routes.media import find_output_file
@@ -53,7 +54,7 @@ class _Call:
 class NotDoneError(LumeshError):
     """The job has no result: it has not ended yet, or it failed."""
 
-    title = "There is no result"
+    title = english("There is no result")
 
 
 class McpResponse(Response):
@@ -79,7 +80,9 @@ def make_server(visit: Visit, *, base_url: str) -> Server:
 
     async def call_tool(name: str, arguments: dict[str, Any]) -> Result:
         if name not in _RUN:
-            raise LumeshError(f"There is no tool {name!r}.", advice=f"Known tools: {', '.join(_RUN)}.")
+            raise LumeshError(
+                english(f"There is no tool {name!r}."), advice=english(f"Known tools: {', '.join(_RUN)}.")
+            )
         call = _Call(visit=visit, arguments=arguments, base_url=base_url)
         return await asyncio.to_thread(_RUN[name], call)
 
@@ -120,10 +123,10 @@ def _result(call: _Call) -> Sequence[ContentBlock]:
     """Returns each picture, or a video's poster, then the URLs of the files and the recipe that reproduces them."""
     job = call.find_job()
     if job.error is not None:
-        raise NotDoneError(f"{job.error['title']}: {job.error['detail']}", advice=job.error["advice"])
+        raise NotDoneError(english(f"{job.error['title']}: {job.error['detail']}"), advice=english(job.error["advice"]))
     if job.state is not JobState.DONE:
-        advice = "" if job.state.is_final else "Ask status until its state is done."
-        raise NotDoneError(f"Job {job.id} is {job.state}: it {job.state.meaning}.", advice=advice)
+        advice = NOTHING if job.state.is_final else english("Ask status until its state is done.")
+        raise NotDoneError(english(f"Job {job.id} is {job.state}: it {job.state.meaning}."), advice=advice)
     outputs = [call.visit.get_output(link["id"]) for link in job.outputs]
     pictures = [_show(call.visit, output, max_bytes=MAX_IMAGE_BYTES // len(outputs)) for output in outputs]
     links = [{**link, "url": f"{call.base_url}{link['url']}"} for link in job.outputs]

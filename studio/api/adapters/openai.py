@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError, ModelError, RecipeError
+from pipelines.messages import english
 from pipelines.recipe import Lora, Recipe
 from studio import asking
 from studio.address import name_server
@@ -38,20 +39,20 @@ CLIENT_LEFT = 499  # nobody receives it; logs use this number for a client that 
 class JobFailedError(LumeshError):
     """The job failed while the client waited for it."""
 
-    title = "The job failed"
+    title = english("The job failed")
 
 
 class JobCancelledError(LumeshError):
     """The job was cancelled while the client waited for it."""
 
-    title = "The job was cancelled"
+    title = english("The job was cancelled")
     status = 409
 
 
 class StoppingError(LumeshError):
     """The server stops before the job has ended; the job stays in the queue."""
 
-    title = "The server stops"
+    title = english("The server stops")
     status = 503
 
 
@@ -155,9 +156,9 @@ def _submit(wanted: Generation, visit: Visit) -> list[str]:
     try:
         model = catalog.get(wanted.model) if wanted.model else catalog.default
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
     if model.is_video:
-        raise RecipeError({"model": f"{model.id} makes videos; queue them with POST /api/v1/jobs"})
+        raise RecipeError({"model": english(f"{model.id} makes videos; queue them with POST /api/v1/jobs")})
     recipes = [asking.prepare(visit, recipe) for recipe in wanted.list_recipes(model)]
     return [job.id for job in asking.submit(visit, recipes)]
 
@@ -168,9 +169,9 @@ def _choose_shape(size: str | None, model: Model) -> str | None:
     try:
         wished = Shape.parse(size)
     except ValueError as error:
-        raise RecipeError({"shape": f"{error}; {model.id} makes {model.shape_list()}"}) from error
+        raise RecipeError({"shape": english(f"{error}; {model.id} makes {model.shape_list()}")}) from error
     if not wished.width or not wished.height:
-        raise RecipeError({"shape": f"{size} has no pixels; {model.id} makes {model.shape_list()}"})
+        raise RecipeError({"shape": english(f"{size} has no pixels; {model.id} makes {model.shape_list()}")})
     return str(model.find_nearest_shape(wished.width, wished.height, 1))
 
 
@@ -193,11 +194,15 @@ def _give_up(visit: Visit, jobs: Sequence[Job]) -> None:
     """Cancels the jobs that still wait, and raises the reason why not all of them are done."""
     failed = next((job for job in jobs if job.error), None)
     if failed is None and not have_ended(jobs) and not any(job.state is JobState.CANCELLED for job in jobs):
-        raise StoppingError(f"Job {jobs[0].id} stays in the queue.", advice="Ask for it when the server is back.")
+        raise StoppingError(
+            english(f"Job {jobs[0].id} stays in the queue."), advice=english("Ask for it when the server is back.")
+        )
     asking.withdraw(visit, [job.id for job in jobs])
     if failed is None or failed.error is None:
-        raise JobCancelledError("Somebody cancelled it while it waited or ran.")
-    raise JobFailedError(f"{failed.error['title']}: {failed.error['detail']}", advice=failed.error["advice"])
+        raise JobCancelledError(english("Somebody cancelled it while it waited or ran."))
+    raise JobFailedError(
+        english(f"{failed.error['title']}: {failed.error['detail']}"), advice=english(failed.error["advice"])
+    )
 
 
 def _describe(visit: Visit, jobs: Sequence[Job], form: str | None, base_url: str) -> dict[str, Any]:

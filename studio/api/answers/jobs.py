@@ -3,7 +3,7 @@
 from typing import Any
 
 from pipelines.recipe import Recipe
-from studio.api.answers.answer import Answer, eg
+from studio.api.answers.answer import Answer, Said, eg, said
 from studio.jobs.many.axes import Axes, Axis, AxisField
 from studio.jobs.states import JobState
 
@@ -55,8 +55,11 @@ class Card(Answer):
     """An error for people: what happened, with which value, what to do next."""
 
     title: str = eg("Out of memory")
+    title_said: Said | None = said()
     detail: str = eg("The decoder needs 3.1 GiB, 2.4 are free.")
+    detail_said: Said | None = said()
     advice: str = eg("Choose a smaller size.")
+    advice_said: Said | None = said()
 
 
 class Job(Answer):
@@ -82,6 +85,7 @@ class Job(Answer):
     eta_error_s: float | None = eg(None)
     position: int | None = eg(None)
     reason: str = eg("")
+    reason_said: Said | None = said()
     compiles: int | None = eg(0)
     revision: str = eg("5f0c…")
     timings: dict[str, Any] = eg({"encode_s": 0.02, "denoise_s": 0.15, "step_ms": 12.5, "total_s": 0.2})
@@ -186,6 +190,7 @@ class Webhook(Answer):
     url: str = eg("https://example.com/lumesh")
     told_at: float | None = eg(None)
     told: str = eg("")
+    told_said: Said | None = said()
     attempts: int = eg(0)
 
 
@@ -201,6 +206,7 @@ class NewWebhook(Answer):
 class Ping(Answer):
     is_taken: bool = eg(True)
     told: str = eg("it took the message")
+    told_said: Said | None = said()
 
 
 class WordCount(Answer):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pipelines.recipe import Recipe
-from studio.api.answers.answer import Answer, eg
+from studio.api.answers.answer import Answer, Said, eg, said
 from studio.api.answers.jobs import JOB, NOW, RECIPE, OutputLink
 from studio.jobs.many.axes import Axes
 from studio.library.presets.preset import PresetRecipe
@@ -100,6 +100,7 @@ class MissingModel(Answer):
     title: str = eg("My model")
     repo: str = eg("")
     advice: str = eg("Put the model, as a folder in diffusers layout, at models/my-model in the data directory.")
+    advice_said: Said | None = said()
 
 
 class Preset(Answer):
@@ -129,6 +130,7 @@ class Presets(Answer):
 class RefusedPreset(Answer):
     name: str = eg("broken.json")
     detail: str = eg("It is no preset of Lumesh.")
+    detail_said: Said | None = said()
 
 
 class ImportedPresets(Answer):
@@ -158,7 +160,9 @@ class HubAddress(Answer):
 
 class Unusable(Answer):
     what: str = eg("Clip skip: 2")
+    what_said: Said | None = said()
     why: str = eg("has no counterpart here")
+    why_said: Said | None = said()
 
 
 class ReadRecipe(Answer):
@@ -168,4 +172,5 @@ class ReadRecipe(Answer):
     source: str | None = eg("Lumesh")
     unusable: list[Unusable] = eg([])
     notes: list[str] = eg([])
+    notes_said: list[Said | None] | None = said()
     grid: Axes | None = eg(None)

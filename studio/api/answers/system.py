@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from studio.api.answers.answer import Answer, eg
+from studio.api.answers.answer import Answer, Said, eg, said
 from studio.api.answers.jobs import NOW, OUTPUT, Card
 from studio.jobs.workers import WorkerState
 
@@ -27,8 +27,10 @@ class Engine(Answer):
 
     state: WorkerState = eg("ready")
     activity: str = eg("ready")
+    activity_said: Said | None = said()
     pid: int | None = eg(4711)
     device: str = eg("TPU v6e, 8 chips")
+    device_said: Said | None = said()
     model: str = eg("demo-sdxl")
     shapes: dict[str, str] = eg({"256x256": "warm", "320x192": "disk"})
     phase: str = eg("")
@@ -236,6 +238,7 @@ class PlanRun(PlanQuestion):
     progress: PlanProgress
     plan: dict[str, Any] | None = eg(None)
     error: str = eg("")
+    error_said: Said | None = said()
 
 
 class Plan(OtherPlan):
@@ -249,6 +252,7 @@ class Plan(OtherPlan):
     )
     plan: dict[str, Any] | None = eg(None)
     error: str | None = eg("", default=None, exclude_if=lambda error: error is None)
+    error_said: Said | None = said()
     other: OtherPlan | None = eg(None)
 
 

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pipelines.messages import say
 from studio.access.identify import Door
 from studio.access.people import PERSON, Person
 from studio.access_settings import Mode
@@ -58,9 +59,9 @@ def _ask_to_log_in(scope: Scope, headers: Headers) -> Response:
     if not is_page:
         refusal = make_error(
             401,
-            title="Please log in",
-            detail="This studio must know who asks.",
-            advice="Log in on the page, or send a token: Authorization: Bearer lumesh_...",
+            title=say("Please log in"),
+            detail=say("This studio must know who asks."),
+            advice=say("Log in on the page, or send a token: Authorization: Bearer lumesh_..."),
             path=path,
         )
         refusal.headers["WWW-Authenticate"] = "Bearer"

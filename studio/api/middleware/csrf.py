@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pipelines.messages import say
 from studio.api.errors import make_error
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -27,9 +28,9 @@ class OwnPagesOnly:
         if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and not _is_own(Headers(scope=scope)):
             refusal = make_error(
                 403,
-                title="Refused",
-                detail="This request comes from another site's page.",
-                advice="Use the studio's own page, or a script.",
+                title=say("Refused"),
+                detail=say("This request comes from another site's page."),
+                advice=say("Use the studio's own page, or a script."),
                 path=scope["path"],
             )
             await refusal(scope, receive, send)

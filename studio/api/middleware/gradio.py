@@ -8,6 +8,7 @@ import re
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pipelines.messages import say
 from studio.api.errors import make_error
 
 # Routes of Gradio 6.31, recorded from a browser that uses the page, and from gradio_client's own tests.
@@ -32,8 +33,8 @@ class NeededRoutesOnly:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http" and not is_allowed(scope["method"], scope["path"]):
-            detail = f"There is no {scope['path'][:100]} here."
-            await make_error(404, title="Not found", detail=detail)(scope, receive, send)
+            detail = say("There is no {path} here.", path=scope["path"][:100])
+            await make_error(404, title=say("Not found"), detail=detail)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 

@@ -11,6 +11,7 @@ import re
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pipelines.messages import say
 from studio.api.errors import make_error
 
 
@@ -28,9 +29,11 @@ class OwnNamesOnly:
             return
         refusal = make_error(
             421,
-            title="Unknown name",
-            detail=f"This studio is open to this machine alone, and {host[:100]!r} is no name of it.",
-            advice="Open http://127.0.0.1, or start it with --access proxy, or with --open.",
+            title=say("Unknown name"),
+            detail=say(
+                "This studio is open to this machine alone, and {host} is no name of it.", host=f"{host[:100]!r}"
+            ),
+            advice=say("Open http://127.0.0.1, or start it with --access proxy, or with --open."),
         )
         await refusal(scope, receive, send)
 

@@ -9,6 +9,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipelines.messages import say
 from studio.api.errors import make_error
 from studio.library.loras import MAX_BYTES as MAX_LORA_BYTES
 
@@ -16,7 +17,7 @@ MAX_BYTES = 1_000_000
 MAX_FILE_BYTES = 21_000_000  # the largest file that a route takes has 20 MB, with a form around it
 LORAS_PATH = "/api/v1/loras"
 FILE_PATHS = re.compile(r"/api/v1/(uploads|recipes/read|presets/import|presets/check)$")
-TITLE = "This is too large"
+TITLE = say("This is too large")
 
 
 class LimitedSize:
@@ -33,7 +34,7 @@ class LimitedSize:
         limit = _find_limit(scope["path"])
         promised = Headers(scope=scope).get("content-length", "0")
         if not promised.isdecimal() or int(promised) > limit:
-            detail = f"A request to {scope['path'][:100]} may have {limit // 1_000_000} MB."
+            detail = say("A request to {path} may have {size} MB.", path=scope["path"][:100], size=limit // 1_000_000)
             await make_error(413, title=TITLE, detail=detail, path=scope["path"])(scope, receive, send)
             return
         count = 0

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from pipelines.messages import NOTHING, say
 from studio import events
 from studio.api.answers import system as system_answers
 from studio.api.visitor import Visitor
@@ -18,7 +19,7 @@ from studio.visit import Visit
 
 router = APIRouter(tags=["health"])
 
-ASK = "Ask who runs this studio."
+ASK = say("Ask who runs this studio.")
 
 
 @router.get("/health", response_model=system_answers.Health)
@@ -42,13 +43,17 @@ def show_engine(engine: dict[str, Any], *, is_operator: bool) -> dict[str, Any]:
     """Returns a worker's activity as this visitor may see it."""
     if is_operator:
         return engine
-    error = engine["error"] and {"title": engine["error"]["title"], "detail": "", "advice": ASK}
+    error = engine["error"] and _hide(Card.from_json(engine["error"])).to_json()
     return {**engine, "pid": None, "error": error}
+
+
+def _hide(card: Card) -> Card:
+    return Card(title=card.title, detail=NOTHING, advice=ASK)
 
 
 def _list_problems(visit: Visit) -> list[Card]:
     problems = visit.studio.condition.list_cards()
     if count_free(visit.studio.settings.data_dir) < LOW_BYTES:
         problems.append(Card.of(full()))
-    shown = problems if visit.is_operator else [Card(title=card.title, detail="", advice=ASK) for card in problems]
+    shown = problems if visit.is_operator else [*map(_hide, problems)]
     return list(dict.fromkeys(shown))

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from pipelines.errors import ModelError, RecipeError
 from pipelines.loras import LoraFile
+from pipelines.messages import say
 from studio.api.answers import library as library_answers
 from studio.api.visitor import Visitor, only_operators
 from studio.context import Studio
@@ -30,7 +31,7 @@ FILE_BODY = {
 }
 
 
-Keeper = Annotated[Visit, only_operators("Only admins add and delete LoRAs.")]
+Keeper = Annotated[Visit, only_operators(say("Only admins add and delete LoRAs."))]
 
 
 @router.get("/loras", response_model=library_answers.Loras)
@@ -42,7 +43,7 @@ def list_loras(
     try:
         family = None if model is None else catalog.get(model).family
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
     found = [lora for lora in catalog.find_loras() if family in (None, lora.family)]
     return {"loras": [_describe(lora, visit.studio) for lora in found]}
 
@@ -59,7 +60,9 @@ async def add_lora(
     """
     ref = loras.read_name(name)
     if request.headers.get("content-type", "").lower().startswith("multipart/"):
-        raise LoraError("A form is no LoRA.", advice="Send the file itself as the body, as curl --data-binary does.")
+        raise LoraError(
+            say("A form is no LoRA."), advice=say("Send the file itself as the body, as curl --data-binary does.")
+        )
     folder = keeper.studio.settings.loras_dir
     with loras.arrive(folder) as file:
         await _receive(request, file)
@@ -72,7 +75,9 @@ async def add_lora(
 def delete_lora(ref: str, keeper: Keeper) -> Response:
     """Deletes a LoRA; waiting jobs that name it fail, and its outputs cannot be made again. For admins."""
     if not loras.delete(keeper.studio.settings.loras_dir, ref):
-        raise NotFoundError(f"There is no LoRA {ref[:80]!r}.", advice="GET /api/v1/loras lists them.")
+        raise NotFoundError(
+            say("There is no LoRA {ref}.", ref=f"{ref[:80]!r}"), advice=say("GET /api/v1/loras lists them.")
+        )
     keeper.note("lora.deleted", ref=ref)
     return Response(status_code=204)
 

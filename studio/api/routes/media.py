@@ -11,6 +11,7 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import FileResponse, Response
 
 from pipelines.files.video import encode_animation, read_mp4
+from pipelines.messages import say
 from studio.api.visitor import Visitor
 from studio.library.files import poster_of
 from studio.library.records import Output
@@ -30,7 +31,10 @@ def get_preview(job_id: str, visit: Visitor) -> Response:
     visit.get_job(job_id)
     row = visit.database.read_one("SELECT jpeg FROM previews WHERE job_id = ?", (job_id,))
     if row is None:
-        raise NotFoundError(f"Job {job_id!r} has no preview now.", advice="Previews exist while a job is denoising.")
+        raise NotFoundError(
+            say("Job {id} has no preview now.", id=repr(job_id)),
+            advice=say("Previews exist while a job is denoising."),
+        )
     return Response(row["jpeg"], media_type="image/jpeg", headers={"Cache-Control": "no-store"})
 
 
@@ -98,12 +102,12 @@ def _animate(visit: Visit, output: Output, suffix: str, *, disposition: str) -> 
 
 def _require_video(output: Output) -> None:
     if output.kind != "video":
-        raise NotFoundError(f"Output {output.id!r} is a picture, not a video.")
+        raise NotFoundError(say("Output {id} is a picture, not a video.", id=repr(output.id)))
 
 
 def find_output_file(visit: Visit, output: Output, name: str) -> Path:
     """Finds one of an output's files; raises NotFoundError when somebody deleted it from the folder."""
     file = visit.studio.settings.outputs_dir / name
     if not file.is_file():
-        raise NotFoundError(f"The file of output {output.id!r} is gone from the outputs folder.")
+        raise NotFoundError(say("The file of output {id} is gone from the outputs folder.", id=repr(output.id)))
     return file

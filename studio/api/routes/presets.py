@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict
 
+from pipelines.messages import add_codes, say
 from studio.api.answers import library as library_answers
 from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
 from studio.api.upload_body import read_body
@@ -80,7 +81,9 @@ def list_presets(
 def save_preset(new: NewPreset, visit: Visitor) -> dict[str, Any]:
     """Saves an output, or a recipe, as a preset of yours."""
     if (new.output is None) == (new.recipe is None):
-        raise PresetError("Give either an output or a recipe.", fields={"output": "or a recipe, one of the two"})
+        raise PresetError(
+            say("Give either an output or a recipe."), fields={"output": say("or a recipe, one of the two")}
+        )
     document = new.model_dump(exclude={"output", "keep_seed"})
     if new.output is not None:
         output = visit.get_output(new.output)
@@ -129,7 +132,7 @@ def export_pack(visit: Visitor, ids: Ids = None) -> Response:
     else:
         entries = store.list_own(visit.database, visit.presets_dir, owner=visit.owner)[:100]
     if not entries:
-        raise NotFoundError("You have no presets yet.", advice="Save one from an output, or name some by id.")
+        raise NotFoundError(say("You have no presets yet."), advice=say("Save one from an output, or name some by id."))
     pack = files.write_pack(gallery.complete(entry, catalog) for entry in entries)
     return _download(pack, "lumesh-presets.zip", "application/zip")
 
@@ -157,7 +160,7 @@ def get_thumb(preset_id: str, visit: Visitor, if_none_match: IfNoneMatch = None)
     """Returns the thumbnail, a WebP of at most 384 px; 404 when the preset has no picture."""
     thumb = visit.get_preset(preset_id).thumb
     if thumb is None or not thumb.is_file():
-        raise NotFoundError(f"Preset {preset_id!r} has no picture.")
+        raise NotFoundError(say("Preset {id} has no picture.", id=repr(preset_id)))
     # Revalidated, because shipped thumbnails are redrawn when a model's weights change.
     return send_file(thumb, if_none_match=if_none_match, headers=CHECKED)
 
@@ -174,7 +177,7 @@ def delete_preset(preset_id: str, visit: Visitor) -> Response:
     """Deletes a preset of your own; shipped ones stay."""
     entry = visit.get_own_preset(preset_id)
     if entry.origin == "shipped":
-        raise PresetError(f"{entry.preset.title!r} is shipped with Lumesh and stays.")
+        raise PresetError(say("{title} is shipped with Lumesh and stays.", title=repr(entry.preset.title)))
     store.remove(visit.database, visit.presets_dir, preset_id)
     return Response(status_code=204)
 
@@ -201,8 +204,17 @@ def keep_found(visit: Visit, found: Found, *, origin: Origin, name: str) -> dict
         else:
             entries.append(_keep(visit, preset, origin=origin, name=name))
     if not entries:
-        raise PresetError(f"None of the pack's presets can be used. {refused[0].name}: {refused[0].detail}")
-    return {"presets": [_describe(visit, entry) for entry in entries], "refused": [vars(one) for one in refused]}
+        raise PresetError(
+            say(
+                "None of the pack's presets can be used. {name}: {detail}",
+                name=refused[0].name,
+                detail=refused[0].detail,
+            )
+        )
+    return {
+        "presets": [_describe(visit, entry) for entry in entries],
+        "refused": [add_codes(vars(one)) for one in refused],
+    }
 
 
 def _read_thumbnail(visit: Visit, output: Output) -> str | None:
@@ -212,7 +224,9 @@ def _read_thumbnail(visit: Visit, output: Output) -> str | None:
 
 async def _read_found(request: Request, visit: Visit) -> Found:
     """Reads presets out of the body, one request at a time like uploads, because thumbnails are decoded."""
-    too_long = PresetError(f"It has more than {MAX_PACK_BYTES // 1_000_000} MB.", advice="Split the pack.")
+    too_long = PresetError(
+        say("It has more than {size} MB.", size=MAX_PACK_BYTES // 1_000_000), advice=say("Split the pack.")
+    )
     content = await read_body(request, limit=MAX_PACK_BYTES, too_long=too_long)
     async with visit.studio.upload_turn:
         return await asyncio.to_thread(files.read_file, content)

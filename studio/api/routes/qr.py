@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 from segno import DataOverflowError
 
+from pipelines.messages import say
 from studio.library.presets.preset import PresetError
 
 router = APIRouter(tags=["presets"])
@@ -27,7 +28,9 @@ class Link(BaseModel):
 @router.post("/qr", response_class=Response, responses={200: {"content": {"image/svg+xml": {}}}})
 def draw_qr(link: Link) -> Response:
     """Draws the link as a QR code in SVG; 422 when it is too long for a camera to read."""
-    too_long = PresetError("The link is too long for a QR code.", advice="Share the link itself, or the file.")
+    too_long = PresetError(
+        say("The link is too long for a QR code."), advice=say("Share the link itself, or the file.")
+    )
     if len(link.link) > MAX_LINK_CHARS:
         raise too_long
     try:

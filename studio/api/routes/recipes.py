@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 
 from pipelines.errors import ModelError, RecipeError
+from pipelines.messages import say
 from studio.api.answers import library as library_answers
 from studio.api.upload_body import Expected, read_file_body
 from studio.api.visitor import Visitor
@@ -48,7 +49,7 @@ async def read_recipe(
     try:
         chosen = visit.studio.catalog.get(model) if model else visit.studio.catalog.default
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
     content = await read_file_body(request, FILE)
 
     def is_input(image: str) -> bool:
@@ -64,4 +65,4 @@ def _check_axes(axes: dict[str, Any] | None) -> dict[str, Any] | None:
     try:
         return None if axes is None else Axes.model_validate(axes).model_dump(mode="json")
     except ValidationError as error:
-        raise MetadataError("Its grid is damaged: its axes cannot be read.") from error
+        raise MetadataError(say("Its grid is damaged: its axes cannot be read.")) from error

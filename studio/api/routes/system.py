@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.mesh_text import asks_for_many
+from pipelines.messages import say
 from pipelines.plan.topologies import TOPOLOGIES
 from studio import VERSION
 from studio.api.answers import system as system_answers
@@ -34,20 +35,20 @@ PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transfo
 MAX_LINES = 2000
 
 
-Operator = Annotated[Visit, only_operators("Only admins see the machine.")]
+Operator = Annotated[Visit, only_operators(say("Only admins see the machine."))]
 
 
 class CompilingError(LumeshError):
     """The cache is in use by a compilation."""
 
-    title = "A program is being compiled"
+    title = say("A program is being compiled")
     status = 409
 
 
 class LoadingError(LumeshError):
     """The weights are in use by a model that is loading."""
 
-    title = "A model is being loaded"
+    title = say("A model is being loaded")
     status = 409
 
 
@@ -157,11 +158,11 @@ def clear_cache(clear: Clear, operator: Operator) -> dict[str, Any]:
         "layouts": ([settings.layouts_dir], False),
     }[clear.what]
     if clear.what == "layouts" and workers.is_loading(operator.database):
-        raise LoadingError("It may be reading what would be deleted.", advice="Try again when it is loaded.")
+        raise LoadingError(say("It may be reading what would be deleted."), advice=say("Try again when it is loaded."))
     if was_compiling and not clear.anyway:
         raise CompilingError(
-            "Clearing now may lose what it is about to keep.",
-            advice="Wait until it is done, or clear anyway (`anyway`: true).",
+            say("Clearing now may lose what it is about to keep."),
+            advice=say("Wait until it is done, or clear anyway (`anyway`: true)."),
         )
     freed = [empty_folder(folder) for folder in folders]
     if is_of_programs:
@@ -279,14 +280,25 @@ def _read_question(wanted: Wanted, operator: Visit) -> Question:
     try:
         model: Model = operator.studio.catalog.get(wanted.model)
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
     shape = wanted.shape or str(model.default_shape)
     if shape not in map(str, model.shapes):
-        raise RecipeError({"shape": f"{shape} is not a shape of {model.id}; allowed: {model.shape_list()}"})
+        raise RecipeError(
+            {
+                "shape": say(
+                    "{shape} is not a shape of {model}; allowed: {shapes}",
+                    shape=shape,
+                    model=model.id,
+                    shapes=model.shape_list(),
+                )
+            }
+        )
     machines = list_topologies(operator)
     topology = wanted.topology or machines["default"]
     if topology not in TOPOLOGIES:
-        raise RecipeError({"topology": f"there is no {topology!r}; allowed: {', '.join(TOPOLOGIES)}"})
+        raise RecipeError(
+            {"topology": say("there is no {name}; allowed: {names}", name=repr(topology), names=", ".join(TOPOLOGIES))}
+        )
     here_mode = machines["here_mode"] if topology == machines["here"] else None
     mode = wanted.mode or here_mode or MODES[0]
     mesh = machines["here_mesh"] if mode == here_mode else None

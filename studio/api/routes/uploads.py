@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 
+from pipelines.messages import say
 from studio.api.answers import library as library_answers
 from studio.api.routes.media import IfNoneMatch, send_file
 from studio.api.upload_body import Expected, read_file_body
@@ -68,5 +69,7 @@ def get_upload_thumb(upload_id: str, visit: Visitor, if_none_match: IfNoneMatch 
 def _find(visit: Visit, upload: Upload, name: str) -> Path:
     file = visit.studio.settings.uploads_dir / name
     if not file.is_file():
-        raise NotFoundError(f"The file of {upload.id} is gone from the uploads folder.", advice="Upload it again.")
+        raise NotFoundError(
+            say("The file of {id} is gone from the uploads folder.", id=upload.id), advice=say("Upload it again.")
+        )
     return file

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from pipelines.errors import LumeshError
+from pipelines.messages import add_codes, say
 from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor
 from studio.jobs import webhooks
@@ -19,7 +20,7 @@ router = APIRouter(tags=["webhook"])
 class WebhookError(LumeshError):
     """No message can be sent to the address."""
 
-    title = "Please check the address"
+    title = say("Please check the address")
     status = 422
 
 
@@ -47,7 +48,7 @@ def set_webhook(address: Address, visit: Visitor) -> dict[str, Any]:
     """
     problem = find_url_problem(address.url)
     if problem:
-        raise WebhookError(f"{address.url[:100]!r} {problem}.")
+        raise WebhookError(say("{url} {problem}.", url=f"{address.url[:100]!r}", problem=problem))
     webhook = webhooks.set_webhook(visit.database, owner=visit.owner, url=address.url)
     return {"webhook": webhook.to_json(), "secret": webhook.secret}
 
@@ -64,6 +65,6 @@ async def ping_webhook(visit: Visitor) -> dict[str, Any]:
     """Sends a message of type `ping` now; `is_taken` tells whether it was accepted, `told` what happened."""
     webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
     if webhook is None:
-        raise NotFoundError("There is no webhook yet.", advice="PUT /api/v1/webhook sets one.")
+        raise NotFoundError(say("There is no webhook yet."), advice=say("PUT /api/v1/webhook sets one."))
     problem = await send_ping(webhook, allows_private=visit.studio.settings.allow_private_webhooks)
-    return {"is_taken": not problem, "told": problem or TAKEN}
+    return {"is_taken": not problem, **add_codes({"told": problem or TAKEN})}

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipelines.messages import say
 from pipelines.recipe import MAX_PROMPT_CHARS
 from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor, only_operators
@@ -28,7 +29,7 @@ class Words(BaseModel):
     lines: Annotated[list[Line], Field(min_length=1, max_length=MAX_LINES)]
 
 
-Keeper = Annotated[Visit, only_operators("Only admins change the lists of words.")]
+Keeper = Annotated[Visit, only_operators(say("Only admins change the lists of words."))]
 
 
 @router.get("/wildcards", response_model=jobs_answers.WordLists)
@@ -65,4 +66,6 @@ def delete_list(name: str, visit: Keeper) -> Response:
 
 
 def _not_found(name: str) -> NotFoundError:
-    return NotFoundError(f"There is no list {name[:80]!r}.", advice="GET /api/v1/wildcards lists them.")
+    return NotFoundError(
+        say("There is no list {name}.", name=f"{name[:80]!r}"), advice=say("GET /api/v1/wildcards lists them.")
+    )

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pipelines.messages import NOTHING, Message, say, say_count
 from pipelines.recipe import Recipe
 from studio.jobs.costs.estimates import History, estimate_job_s, read_shape_state
 from studio.jobs.line.batch_join import Company, Share
@@ -25,7 +26,7 @@ class Place:
     """
 
     position: int
-    reason: str
+    reason: Message
     eta_s: float | None
     eta_error_s: float | None
 
@@ -115,7 +116,7 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
     shares = {name: Share.of(job.kind, job.recipe, job.programs) for name, job in asked.items()} if makes_many else {}
     company = Company(shares)
     is_coming_up = all(server.row.state.is_coming_up for server in servers)
-    activity = servers[0].row.activity if is_coming_up else ""
+    activity = servers[0].row.activity if is_coming_up else NOTHING
     is_busy = all(server.running for server in servers)
     before: Counter[str] = Counter()  # owner -> number of that owner's jobs in front
     places: dict[str, Place] = {}
@@ -125,7 +126,7 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
                 continue
             position = len(places) + 1
             if first := places.get(turn.together_with or ""):
-                reason = f"runs together with job {first.position} in line"
+                reason = say("runs together with job {count} in line", count=first.position)
                 places[turn.job_id] = replace(first, position=position, reason=reason)
             else:
                 server.run(job.recipe, job.programs)
@@ -148,16 +149,17 @@ def _find_free(servers: Sequence[Server]) -> Server:
     return min(servers, key=lambda server: (server.free_s is None, server.free_s or 0.0))
 
 
-def _say_place(before: Counter[str], *, owner: str, is_busy: bool) -> str:
+def _say_place(before: Counter[str], *, owner: str, is_busy: bool) -> Message:
     """Words the reason of a job that waits for nothing but its turn."""
     count = before.total()
     if not count:
-        return "next, when the running job ends" if is_busy else "next"
-    jobs = "job" if count == 1 else "jobs"
+        return say("next, when the running job ends") if is_busy else say("next")
     of_others = count - before[owner]
     if of_others == count:
-        return f"{count} {jobs} of others before it"
-    return f"{count} {jobs} before it, {of_others} of others'" if of_others else f"{count} {jobs} before it"
+        return say_count("{count} job of others before it", "{count} jobs of others before it", count=count)
+    if of_others:
+        return say("{count} jobs before it, {of_others} of others'", count=count, of_others=of_others)
+    return say_count("{count} job before it", "{count} jobs before it", count=count)
 
 
 def _add(one: float | None, other: float | None) -> float | None:

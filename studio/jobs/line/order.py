@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from pipelines.messages import NOTHING, Message, join, say, say_count
+
 MAX_OVERTAKES = 4
-PAUSED = "paused"
+PAUSED = say("paused")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class PlaceInLine:
 
     job_id: str
     model: str
-    reason: str
+    reason: Message
     together_with: str | None = None
 
 
@@ -117,7 +119,7 @@ class Plan:
         self._passed.note(chosen, waited, along=len(along))
         for job in sorted(along, key=lambda job: job.owner):  # all are served at the same moment
             _serve(self._own, job)
-        others = [PlaceInLine(job_id=job.id, model=job.model, reason="", together_with=chosen.id) for job in along]
+        others = [PlaceInLine(job_id=job.id, model=job.model, reason=NOTHING, together_with=chosen.id) for job in along]
         return [first, *others]
 
     def list_paused(self) -> list[PlaceInLine]:
@@ -191,21 +193,40 @@ class _Passed:
     def explain(self, job: Waiting, *, switch_s: float | None) -> PlaceInLine:
         """Returns the job's place, with the reason why it is not sooner."""
         for_model = self._for_model[job.id]
-        reasons: list[str] = []
+        reasons: list[Message] = []
         if of_others := self._count_others(job, for_model):
-            reasons.append(f"everybody takes turns: {_count(of_others, 'job')} by others first")
+            reasons.append(
+                say_count(
+                    "everybody takes turns: {count} job by someone else first",
+                    "everybody takes turns: {count} jobs by others first",
+                    count=of_others,
+                )
+            )
         if for_model:
-            saved = f"saves a {switch_s:.0f} s switch" if switch_s and switch_s >= 1 else "saves a model switch"
-            count = len(for_model) + self._along[job.id]
-            reasons.append(f"{_count(count, f'{for_model[0].model} job')} first: {saved}")
-        return PlaceInLine(job_id=job.id, model=job.model, reason="; ".join(reasons))
+            count, model = len(for_model) + self._along[job.id], for_model[0].model
+            if switch_s and switch_s >= 1:
+                reasons.append(
+                    say_count(
+                        "{count} {model} job first: saves a {time} s switch",
+                        "{count} {model} jobs first: saves a {time} s switch",
+                        count=count,
+                        model=model,
+                        time=f"{switch_s:.0f}",
+                    )
+                )
+            else:
+                reasons.append(
+                    say_count(
+                        "{count} {model} job first: saves a model switch",
+                        "{count} {model} jobs first: saves a model switch",
+                        count=count,
+                        model=model,
+                    )
+                )
+        return PlaceInLine(job_id=job.id, model=job.model, reason=join(reasons, ";"))
 
     def _count_others(self, job: Waiting, for_model: Sequence[Waiting]) -> int:
         """Counts other owners' jobs that arrived later but ran before, except those that did so for their model."""
         place, own = self._places[job.id], self._ran_of[job.owner]
         later = len(self._ran) - bisect(self._ran, place) - (len(own) - bisect(own, place))
         return later - sum(one.owner != job.owner and self._places[one.id] > place for one in for_model)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number > 1 else ''}"

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.errors import RecipeError
+from pipelines.messages import Message, say, tell
 from studio.jobs.states import MeaningfulEnum
 
 MAX_VALUES = 100  # the number of jobs that can be queued at a time (sweep.py)
@@ -70,7 +71,7 @@ class Axis(BaseModel):
     def read(self) -> tuple[Value, ...]:
         """Returns every distinct value in order; raises ValueError, worded for people, when one is invalid."""
         if self.lora is not None and self.field is not AxisField.LORA_SCALE:
-            raise ValueError(f"{self.field} is not a LoRA's; leave `lora` out")
+            raise ValueError(say("{field} is not a LoRA's; leave `lora` out", field=self.field))
         texts = _split(self.values)
         if self.field in WHOLE or self.field in FRACTIONS:
             numbers = [number for text in texts for number in self._read_numbers(text)]
@@ -78,11 +79,11 @@ class Axis(BaseModel):
         else:
             found = list(dict.fromkeys(self._read_text(text) for text in texts))
         if not found:
-            raise ValueError("write at least one value")
+            raise ValueError(say("write at least one value"))
         if len(found) > MAX_VALUES:
             raise _too_many(len(found))
         if self.field is AxisField.PROMPT and len(found) < 2:
-            raise ValueError("write what stands in the prompt, a comma, and what to put in its place")
+            raise ValueError(say("write what stands in the prompt, a comma, and what to put in its place"))
         return tuple(found)
 
     def label(self, value: Value) -> str:
@@ -122,16 +123,20 @@ class Axes(BaseModel):
     def read(self) -> dict[str, tuple[Value, ...]]:
         """Returns the values of each axis; raises RecipeError, which names the axis, when one cannot be parsed."""
         found: dict[str, tuple[Value, ...]] = {}
-        problems: dict[str, str] = {}
+        problems: dict[str, Message] = {}
         seen: dict[tuple[AxisField, str | None], str] = {}
         for name, axis in self.named().items():
             try:
                 found[name] = axis.read()
             except ValueError as error:
-                problems[name] = str(error)
+                problems[name] = tell(error)
             what = (axis.field, axis.lora)
             if what in seen and axis.field is not AxisField.PROMPT:
-                problems[name] = f"the axis {seen[what]} has {axis.lora or axis.field} already; take something else"
+                problems[name] = say(
+                    "the axis {axis} has {name} already; take something else",
+                    axis=seen[what],
+                    name=axis.lora or axis.field,
+                )
             seen[what] = name
         if problems:
             raise RecipeError(problems)
@@ -144,7 +149,7 @@ def _split(text: str) -> list[str]:
     try:
         rows = list(csv.reader(text.splitlines(), skipinitialspace=True, strict=True))
     except csv.Error as error:
-        raise ValueError('a double quote has no partner; write "a, b" for one value with a comma') from error
+        raise ValueError(say('a double quote has no partner; write "a, b" for one value with a comma')) from error
     return [value.strip() for row in rows for value in row if value.strip()]
 
 
@@ -156,13 +161,15 @@ def _read_numbers(text: str, *, is_whole: bool) -> list[int] | list[float]:
     if is_whole:
         is_rounded = found is not None and found["count"] is not None
         if not is_rounded and any(number != int(number) for number in numbers):
-            raise ValueError(f"{text[:40]!r} has values that are not whole numbers")
+            raise ValueError(say("{text} has values that are not whole numbers", text=f"{text[:40]!r}"))
         return [round(number) for number in numbers]
     return [round(float(number), 6) for number in numbers]
 
 
 def _no_number(text: str) -> ValueError:
-    return ValueError(f"{text[:40]!r} is neither a number nor a range; write 8, 1-5, 1-9 (+2) or 1-9 [5]")
+    return ValueError(
+        say("{text} is neither a number nor a range; write 8, 1-5, 1-9 (+2) or 1-9 [5]", text=f"{text[:40]!r}")
+    )
 
 
 def _read_range(found: re.Match[str]) -> list[Decimal]:
@@ -171,12 +178,18 @@ def _read_range(found: re.Match[str]) -> list[Decimal]:
     if found["count"]:
         count = int(found["count"])
         if not 2 <= count <= MAX_VALUES:
-            raise ValueError(f"{found[0]!r}: between the brackets stands how many values, 2 to {MAX_VALUES}")
+            raise ValueError(
+                say(
+                    "{text}: between the brackets stands how many values, 2 to {limit}",
+                    text=repr(found[0]),
+                    limit=MAX_VALUES,
+                )
+            )
         step = span / (count - 1)
     else:
         step = Decimal(found["step"] or 1)
         if not step:
-            raise ValueError(f"{found[0]!r} never gets to its end")
+            raise ValueError(say("{text} never gets to its end", text=repr(found[0])))
         if span / step >= MAX_VALUES:
             raise _too_many(int(span / step) + 1)
         count = int(span / step) + 1
@@ -184,4 +197,6 @@ def _read_range(found: re.Match[str]) -> list[Decimal]:
 
 
 def _too_many(count: int) -> ValueError:
-    return ValueError(f"stands for {count:,} values; at most {MAX_VALUES} are made at a time")
+    return ValueError(
+        say("stands for {count} values; at most {limit} are made at a time", count=f"{count:,}", limit=MAX_VALUES)
+    )

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from pipelines.errors import RecipeError
+from pipelines.messages import say
 from pipelines.recipe import Recipe, carry_over
 from studio.jobs.many.axes import Axes, AxisField, Value
 from studio.jobs.many.sweep import MAX_JOBS
@@ -73,7 +74,15 @@ class Expanded:
     def cells(self) -> list[Wanted]:
         """One job for each place, page by page, row by row; raises RecipeError that names the axis at fault."""
         if self.is_too_many:
-            raise RecipeError({"x": f"stands for {self.count:,} jobs; at most {MAX_JOBS} are queued at a time"})
+            raise RecipeError(
+                {
+                    "x": say(
+                        "stands for {count} jobs; at most {limit} are queued at a time",
+                        count=f"{self.count:,}",
+                        limit=MAX_JOBS,
+                    )
+                }
+            )
         names = list(self.values)[::-1]  # the columns change first
         choices = product(*(self.values[name] for name in names))
         return [self._make_cell(dict(zip(names, chosen, strict=True))) for chosen in choices]
@@ -132,7 +141,9 @@ def expand(grid: Grid, prepare: Prepare) -> Expanded:
     for name, axis in grid.named().items():
         words = str(values[name][0])
         if axis.field is AxisField.PROMPT and words not in base.prompt and words not in (base.negative_prompt or ""):
-            raise RecipeError({name: f"{words[:60]!r} does not stand in the prompt; its first value must"})
+            raise RecipeError(
+                {name: say("{text} does not stand in the prompt; its first value must", text=f"{words[:60]!r}")}
+            )
     return Expanded(grid=grid, scaled=_find_scaled(grid), values=values, base=base, prepare=prepare)
 
 
@@ -144,14 +155,22 @@ def _find_scaled(grid: Grid) -> dict[str, str]:
         if axis.field is not AxisField.LORA_SCALE:
             continue
         if not refs:
-            raise RecipeError({name: "the recipe has no LoRA; add one first"})
+            raise RecipeError({name: say("the recipe has no LoRA; add one first")})
         if axis.lora is None and len(refs) > 1:
-            raise RecipeError({name: f"say whose scale with `lora`: {', '.join(refs)}"})
+            raise RecipeError({name: say("say whose scale with `lora`: {names}", names=", ".join(refs))})
         if axis.lora is not None and axis.lora not in refs:
-            raise RecipeError({name: f"{axis.lora[:60]!r} is not among the recipe's LoRAs: {', '.join(refs)}"})
+            raise RecipeError(
+                {
+                    name: say(
+                        "{ref} is not among the recipe's LoRAs: {names}",
+                        ref=f"{axis.lora[:60]!r}",
+                        names=", ".join(refs),
+                    )
+                }
+            )
         ref = axis.lora or refs[0]
         if ref in found.values():
-            raise RecipeError({name: f"{ref!r} has an axis already; take something else"})
+            raise RecipeError({name: say("{ref} has an axis already; take something else", ref=repr(ref))})
         found[name] = ref
     return found
 

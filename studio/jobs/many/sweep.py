@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.errors import RecipeError
+from pipelines.messages import Message, say
 from pipelines.recipe import MAX_SEED, Recipe
 from studio.jobs.many.templates import ReadList, Template, read_template
 
@@ -79,9 +80,19 @@ class Expanded:
             for number in range(seeds)
         ]
 
-    def _refuse_count(self) -> str:
-        what = "prompts" if self.sweep.seeds == 1 else "jobs"
-        return f"stands for {self.count:,} {what}; at most {MAX_JOBS} are queued at a time: draw some at random"
+    def _refuse_count(self) -> Message:
+        count = f"{self.count:,}"
+        if self.sweep.seeds == 1:
+            return say(
+                "stands for {count} prompts; at most {limit} are queued at a time: draw some at random",
+                count=count,
+                limit=MAX_JOBS,
+            )
+        return say(
+            "stands for {count} jobs; at most {limit} are queued at a time: draw some at random",
+            count=count,
+            limit=MAX_JOBS,
+        )
 
 
 def expand(sweep: Sweep, read_list: ReadList) -> Expanded:

@@ -16,6 +16,7 @@ from functools import cached_property
 from math import prod
 
 from pipelines.errors import RecipeError
+from pipelines.messages import Message, say
 
 MANY = 10**9  # counting stops here
 MAX_DEPTH = 8  # levels of lists that name lists
@@ -147,7 +148,7 @@ class _Reader:
                 parts[-1].append(self._open_list(token["list"]))
             elif what == "{":
                 if len(open_braces) == MAX_BRACES:
-                    raise _refuse(f"more than {MAX_BRACES} braces stand inside one another")
+                    raise _refuse(say("more than {limit} braces stand inside one another", limit=MAX_BRACES))
                 open_braces.append(token.start())
                 options.append([])
                 parts.append([])
@@ -156,7 +157,12 @@ class _Reader:
                 parts[-1] = []
             elif what == "}":
                 if not open_braces:
-                    raise _refuse(f"the }} at character {token.start() + 1} was never opened; write \\}} for the sign")
+                    raise _refuse(
+                        say(
+                            "the } at character {count} was never opened; write \\} for the sign",
+                            count=token.start() + 1,
+                        )
+                    )
                 start = open_braces.pop()
                 earlier, last = options.pop(), parts.pop()
                 if earlier:
@@ -168,13 +174,21 @@ class _Reader:
             else:
                 parts[-1].append(Text(what[-1]))
         if open_braces:
-            raise _refuse(f"the {{ at character {open_braces[-1] + 1} is never closed; write \\{{ for the sign")
+            raise _refuse(
+                say("the { at character {count} is never closed; write \\{ for the sign", count=open_braces[-1] + 1)
+            )
         return Row((*parts[0], Text(self._text[end:]))), self._is_plain
 
     def _open_list(self, name: str) -> Choice:
         self._is_plain = False
         if name in self._inside or len(self._inside) >= MAX_DEPTH:
-            raise _refuse(f"the list __{name}__ leads back to itself, or through more than {MAX_DEPTH} others")
+            raise _refuse(
+                say(
+                    "the list __{name}__ leads back to itself, or through more than {limit} others",
+                    name=name,
+                    limit=MAX_DEPTH,
+                )
+            )
         if name not in self._lists:
             inside = (*self._inside, name)
             lines = [_Reader(line, self._read_list, inside=inside, lists=self._lists) for line in self._read_list(name)]
@@ -185,8 +199,14 @@ class _Reader:
 def _refuse_foreign(inner: str) -> None:
     for option in inner.split("|"):
         if found := _FOREIGN.match(option):
-            raise _refuse(f"{found['what'].strip()} in {{{inner[:40]}}} is not known here: write the options alone")
+            raise _refuse(
+                say(
+                    "{what} in {{inner}} is not known here: write the options alone",
+                    what=found["what"].strip(),
+                    inner=inner[:40],
+                )
+            )
 
 
-def _refuse(message: str) -> RecipeError:
+def _refuse(message: Message) -> RecipeError:
     return RecipeError({"prompt": message})

@@ -11,6 +11,7 @@ from typing import Any
 from pipelines.catalog import Catalog, Model
 from pipelines.errors import RecipeError
 from pipelines.files.metadata import GRID_KEY
+from pipelines.messages import say
 from pipelines.recipe import Recipe, read_recipe
 from studio.library.foreign.a1111 import read_a1111
 from studio.library.foreign.bounded import Fields, clean, read_object, shorten
@@ -73,7 +74,7 @@ def _read_any(text: str) -> Recipe | Found | None:
 def _require_object(text: str) -> Fields:
     fields = read_object(text)
     if fields is None:
-        raise MetadataError("Its recipe is damaged: it is not JSON.")
+        raise MetadataError(say("Its recipe is damaged: it is not JSON."))
     return fields
 
 
@@ -81,5 +82,5 @@ def _read_own(fields: Fields) -> Recipe:
     try:
         recipe = read_recipe(fields.values)
     except RecipeError as error:
-        raise MetadataError(f"Its recipe is damaged: {shorten(error.detail)}.") from error
+        raise MetadataError(say("Its recipe is damaged: {reason}.", reason=shorten(error.detail))) from error
     return recipe.model_copy(update={"prompt": clean(recipe.prompt)})

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import limit_text, read_number, read_whole
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import NO_COUNTERPART, Found, FoundLora, Unusable, list_unused
@@ -33,14 +34,14 @@ _READ = frozenset(
 )
 _GROUPS = (SECOND_PASS, "ADetailer", "ControlNet", "Tiled Diffusion", "Variation", "Mask", "Inpaint")
 _WHY = {
-    STRENGTH: "belongs to a second pass, which there is not here",
-    "Clip skip": "the text encoders run as the model was trained",
-    "VAE": "each model brings its own autoencoder",
-    "Refiner": "only one model makes a picture",
-    "Styles": "styles are not known here; their words are not in the prompt",
-    SECOND_PASS: "there is no second pass at a larger size",
-    "ADetailer": "there is no second pass over faces and hands",
-    "ControlNet": "there is no ControlNet here",
+    STRENGTH: say("belongs to a second pass, which there is not here"),
+    "Clip skip": say("the text encoders run as the model was trained"),
+    "VAE": say("each model brings its own autoencoder"),
+    "Refiner": say("only one model makes a picture"),
+    "Styles": say("styles are not known here; their words are not in the prompt"),
+    SECOND_PASS: say("there is no second pass at a larger size"),
+    "ADetailer": say("there is no second pass over faces and hands"),
+    "ControlNet": say("there is no ControlNet here"),
 }
 
 
@@ -79,7 +80,7 @@ def read_a1111(text: str) -> Found | None:
 def _list_settings(line: str) -> Iterator[tuple[str, str]]:
     for number, part in enumerate(_split(line)):
         if number == MAX_SETTINGS:
-            raise MetadataError(f"Its recipe has more than {MAX_SETTINGS} settings.")
+            raise MetadataError(say("Its recipe has more than {limit} settings.", limit=MAX_SETTINGS))
         name, colon, value = part.strip().partition(":")
         if colon and re.fullmatch(r"[A-Za-z][\w \-/.]{0,60}", name):
             yield name, _unquote(value.strip())
@@ -135,7 +136,9 @@ def _read_size(size: str | None) -> tuple[int | None, int | None]:
         return None, None
     match = re.fullmatch(r"(\d{1,6})\s*x\s*(\d{1,6})", size)
     if match is None:
-        raise MetadataError(f"Its recipe is damaged: Size is {size[:40]!r} where a width and a height belong.")
+        raise MetadataError(
+            say("Its recipe is damaged: Size is {text} where a width and a height belong.", text=f"{size[:40]!r}")
+        )
     return int(match[1]), int(match[2])
 
 

@@ -8,6 +8,7 @@ import math
 import re
 from typing import Any, Never, cast
 
+from pipelines.messages import Message, say
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 
 MAX_TEXT_BYTES = 4_000_000  # a ComfyUI workflow of several hundred nodes has about 1 MB
@@ -34,12 +35,12 @@ def shorten(value: object) -> str:
 def parse_json(text: str, *, has_nan: bool = False) -> Any:
     """Parses JSON; with `has_nan`, NaN and Infinity (which ComfyUI writes) become null instead of an error."""
     if len(text) > MAX_TEXT_BYTES:
-        raise MetadataTooLargeError(f"Its recipe has {len(text) / 1e6:.1f} MB.")
+        raise MetadataTooLargeError(say("Its recipe has {size} MB.", size=f"{len(text) / 1e6:.1f}"))
     _check_depth(text)
     try:
         return json.loads(text, parse_constant=_pass_constant if has_nan else _refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise MetadataError("Its recipe is damaged: it is not complete JSON.") from error
+        raise MetadataError(say("Its recipe is damaged: it is not complete JSON.")) from error
 
 
 def _pass_constant(_name: str) -> None:
@@ -47,7 +48,7 @@ def _pass_constant(_name: str) -> None:
 
 
 def _refuse_constant(name: str) -> Never:
-    raise MetadataError(f"Its recipe is damaged: {name} is not a number.")
+    raise MetadataError(say("Its recipe is damaged: {name} is not a number.", name=name))
 
 
 def _check_depth(text: str) -> None:
@@ -55,7 +56,9 @@ def _check_depth(text: str) -> None:
     for match in _BRACKETS.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match[0], 0)
         if depth > MAX_DEPTH:
-            raise MetadataError(f"Its recipe is damaged: it is nested more than {MAX_DEPTH} levels deep.")
+            raise MetadataError(
+                say("Its recipe is damaged: it is nested more than {limit} levels deep.", limit=MAX_DEPTH)
+            )
 
 
 def read_object(text: str, *, has_nan: bool = False) -> "Fields | None":
@@ -75,7 +78,7 @@ class Fields:
     def of(cls, value: object, *, name: str) -> "Fields":
         """Wraps an object; raises MetadataError for any other value."""
         if not isinstance(value, dict):
-            raise _wrong(name, value, "an object")
+            raise _wrong(name, value, say("an object"))
         return cls(cast("dict[str, Any]", value))
 
     def text(self, name: str) -> str | None:
@@ -83,7 +86,7 @@ class Fields:
         if value is None or value == "":
             return None
         if not isinstance(value, str):
-            raise _wrong(name, value, "a text")
+            raise _wrong(name, value, say("a text"))
         return limit_text(value, name)
 
     def number(self, name: str) -> float | None:
@@ -104,7 +107,7 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise _wrong(name, value, "a list")
+            raise _wrong(name, value, say("a list"))
         return cast("list[Any]", value)
 
     def rest(self, known: frozenset[str]) -> dict[str, Any]:
@@ -116,7 +119,7 @@ class Fields:
 def limit_text(text: str, name: str) -> str:
     """Returns the text, cleaned; raises MetadataError when it is too long."""
     if len(text) > MAX_STRING_CHARS:
-        raise MetadataTooLargeError(f"Its {shorten(name)} has {len(text)} characters.")
+        raise MetadataTooLargeError(say("Its {name} has {count} characters.", name=shorten(name), count=len(text)))
     return clean(text)
 
 
@@ -127,9 +130,9 @@ def read_number(value: object, name: str) -> float:
             raise ValueError
         number = float(value)
     except (ValueError, OverflowError) as error:
-        raise _wrong(name, value, "a number") from error
+        raise _wrong(name, value, say("a number")) from error
     if not math.isfinite(number):
-        raise _wrong(name, value, "a number")
+        raise _wrong(name, value, say("a number"))
     return number
 
 
@@ -141,10 +144,17 @@ def read_whole(value: object, name: str) -> int:
         return int(value)
     number = read_number(value, name)
     if number != int(number):
-        raise _wrong(name, value, "a whole number")
+        raise _wrong(name, value, say("a whole number"))
     return int(number)
 
 
-def _wrong(name: str, value: object, wanted: str) -> MetadataError:
+def _wrong(name: str, value: object, wanted: Message) -> MetadataError:
     shown = value if isinstance(value, str | int | float) else f"a {type(value).__name__}"
-    return MetadataError(f"Its recipe is damaged: {shorten(name)} is {shorten(shown)!r} where {wanted} belongs.")
+    return MetadataError(
+        say(
+            "Its recipe is damaged: {name} is {value} where {wanted} belongs.",
+            name=shorten(name),
+            value=repr(shorten(shown)),
+            wanted=wanted,
+        )
+    )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import limit_text, read_number, read_whole, shorten
 from studio.library.foreign.comfyui_graph import Graph, Node, read_graph
 from studio.library.foreign.errors import MetadataError
@@ -55,7 +56,11 @@ class _Chain:
         if denoise is None or not 0 < denoise < 1:
             denoise = None
         elif latent:
-            self.unusable.append(Unusable(f"Denoise: {denoise:g}", "without a picture all noise is taken away here"))
+            self.unusable.append(
+                Unusable(
+                    say("Denoise: {value}", value=f"{denoise:g}"), say("without a picture all noise is taken away here")
+                )
+            )
             denoise = None
         elif steps is not None:
             steps = int(steps / denoise)  # ComfyUI counts the steps that are run, we count those of the full schedule
@@ -90,8 +95,10 @@ class _Chain:
         samplers = [name for name, node in self.graph.items() if node.kind in SAMPLERS]
         if not samplers:
             raise MetadataError(
-                "Its ComfyUI graph has no sampler that is known here.",
-                advice=f"Graphs around {', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]} can be read.",
+                say("Its ComfyUI graph has no sampler that is known here."),
+                advice=say(
+                    "Graphs around {names} or {last} can be read.", names=", ".join(SAMPLERS[:-1]), last=SAMPLERS[-1]
+                ),
             )
         for name in samplers:
             trial = _Chain(self.graph)
@@ -110,7 +117,7 @@ class _Chain:
             return None
         name, slot = cast("list[Any]", value)
         if not isinstance(name, str | int) or str(name) not in self.graph or not isinstance(slot, int):
-            raise MetadataError("Its ComfyUI graph is damaged: a link leads nowhere.")
+            raise MetadataError(say("Its ComfyUI graph is damaged: a link leads nowhere."))
         return self._use(str(name)), slot
 
     def _part(self, node: Node, name: str) -> Node | None:
@@ -138,7 +145,13 @@ class _Chain:
     def _text(self, node: Node, *names: str) -> str | None:
         value = self._value(node, *names)
         if value is not None and not isinstance(value, str):
-            raise MetadataError(f"Its recipe is damaged: {names[0]} is {shorten(value)!r} where a text belongs.")
+            raise MetadataError(
+                say(
+                    "Its recipe is damaged: {name} is {value} where a text belongs.",
+                    name=names[0],
+                    value=repr(shorten(value)),
+                )
+            )
         return None if value is None else limit_text(value, names[0])
 
     def _find_text(self, value: object, *, role: str) -> str:
@@ -201,10 +214,12 @@ class _Chain:
 
     def _list_picture(self, node: Node, *names: str) -> None:
         if any(name in node.inputs for name in names):
-            self.unusable.append(Unusable("Input picture", "the file names it, but does not bring it"))
+            self.unusable.append(Unusable(say("Input picture"), say("the file names it, but does not bring it")))
 
     def _list_node(self, node: Node) -> None:
-        self.unusable.append(Unusable(f"Node {shorten(node.kind)}", "only a basic chain of nodes is read"))
+        self.unusable.append(
+            Unusable(say("Node {kind}", kind=shorten(node.kind)), say("only a basic chain of nodes is read"))
+        )
 
     def _list_left(self) -> None:
         """Lists the nodes outside the chain that do more than decode, save or show."""
@@ -214,7 +229,9 @@ class _Chain:
             if name not in self.used and not node.kind.startswith(_UNREMARKABLE)
         }
         for kind in list(kinds)[:MAX_LISTED_NODES]:
-            self.unusable.append(Unusable(f"Node {shorten(kind)}", "only the chain of the first sampler is read"))
+            self.unusable.append(
+                Unusable(say("Node {kind}", kind=shorten(kind)), say("only the chain of the first sampler is read"))
+            )
 
 
 def _first(node: Node, *names: str) -> object:
@@ -222,4 +239,6 @@ def _first(node: Node, *names: str) -> object:
 
 
 def _endless() -> MetadataError:
-    return MetadataError(f"Its ComfyUI graph is damaged: it runs in a circle, or over more than {MAX_HOPS} nodes.")
+    return MetadataError(
+        say("Its ComfyUI graph is damaged: it runs in a circle, or over more than {limit} nodes.", limit=MAX_HOPS)
+    )

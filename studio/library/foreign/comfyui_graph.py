@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, read_object
 from studio.library.foreign.errors import MetadataError
 
@@ -64,7 +65,9 @@ def read_graph(texts: Mapping[str, str]) -> Graph | None:
     if graph is None and "workflow" in texts:
         graph = _read_drawn(texts["workflow"])
     if graph is not None and len(graph) > MAX_NODES:
-        raise MetadataError(f"Its ComfyUI graph has {len(graph)} nodes; at most {MAX_NODES} are read.")
+        raise MetadataError(
+            say("Its ComfyUI graph has {count} nodes; at most {limit} are read.", count=len(graph), limit=MAX_NODES)
+        )
     return graph
 
 
@@ -110,7 +113,7 @@ def _read_drawn(text: str) -> Graph | None:
 def _name(node: Fields) -> str:
     name = node.values.get("id")
     if not isinstance(name, int | str):
-        raise MetadataError("Its ComfyUI graph is damaged: a node has no id.")
+        raise MetadataError(say("Its ComfyUI graph is damaged: a node has no id."))
     return str(name)[:40]
 
 
@@ -125,7 +128,7 @@ def _read_link(link: object) -> tuple[int | None, tuple[str, int]]:
         case [int(number), int() | str() as origin, int(slot)]:
             return number, (str(origin)[:40], slot)
         case _:
-            raise MetadataError("Its ComfyUI graph is damaged: a link is no link.")
+            raise MetadataError(say("Its ComfyUI graph is damaged: a link is no link."))
 
 
 def _name_widgets(kind: str, values: object) -> dict[str, Any]:

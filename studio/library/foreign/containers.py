@@ -7,6 +7,7 @@ may be recipes are read; lengths are checked before anything is copied or decomp
 import zlib
 from collections.abc import Callable, Iterator
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import MAX_TEXT_BYTES
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 from studio.library.foreign.exif import decode_text, read_exif
@@ -34,25 +35,37 @@ GIF_COMMENT, GIF_EXTENSION, GIF_IMAGE, GIF_END = 0xFE, 0x21, 0x2C, 0x3B
 def read_texts(content: bytes) -> dict[str, str]:
     """Returns texts by keyword; raises MetadataError for another kind of file or a damaged one."""
     if len(content) > MAX_BYTES:
-        raise MetadataTooLargeError(f"It has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES // 1_000_000} are read.")
+        raise MetadataTooLargeError(
+            say(
+                "It has {size} MB; at most {limit} are read.",
+                size=f"{len(content) / 1e6:.1f}",
+                limit=MAX_BYTES // 1_000_000,
+            )
+        )
     for is_kind, read in _KINDS:
         if is_kind(content):
             texts: dict[str, str] = {}
             for keyword, text in read(content):
                 texts.setdefault(keyword, text)
             return texts
-    raise MetadataError("It is not a PNG, JPEG, WebP, GIF or MP4 file.", advice="Choose a picture or a video.")
+    raise MetadataError(
+        say("It is not a PNG, JPEG, WebP, GIF or MP4 file."), advice=say("Choose a picture or a video.")
+    )
 
 
 def _damaged() -> MetadataError:
     return MetadataError(
-        "This file is damaged: a part of it is cut off or changed.", advice="Save or download it again."
+        say("This file is damaged: a part of it is cut off or changed."), advice=say("Save or download it again.")
     )
 
 
 def _too_long(length: int) -> MetadataTooLargeError:
     return MetadataTooLargeError(
-        f"The text in it has {length / 1e6:.1f} MB or more; a recipe has at most {MAX_TEXT_BYTES // 1_000_000}."
+        say(
+            "The text in it has {size} MB or more; a recipe has at most {limit}.",
+            size=f"{length / 1e6:.1f}",
+            limit=MAX_TEXT_BYTES // 1_000_000,
+        )
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import RecipeError
+from pipelines.messages import Message, say
 from pipelines.recipe import (
     MAX_LORA_SCALE,
     MAX_LORAS,
@@ -32,18 +33,18 @@ MAX_IMAGES = 16  # input pictures that are looked up at most; no model takes as 
 MAX_LOOKED_FOR = 100  # LoRAs of one file that are looked up, more than anybody uses
 _LORA_TAG = re.compile(r"<(?:lora|lyco|lycoris):([^:<>\n]{1,200})((?::[^:<>\n]{0,60}){0,6})>", re.IGNORECASE)
 _WEIGHT = re.compile(r"\([^():\n]{1,200}:\s*-?\d+(?:\.\d+)?\)")
-_LABELS = {
-    "seed": "Seed",
-    "steps": "Steps",
-    "guidance_scale": "Guidance",
-    "guidance_scale_2": "Second guidance",
-    "scheduler": "Scheduler",
-    "flow_shift": "Flow shift",
-    "fps": "Frames a second",
-    "batch_size": "Images at once",
-    "strength": "Strength",
-    "loras": "LoRAs",
-    "images": "Input pictures",
+_LABELS: dict[str, Message] = {
+    "seed": say("Seed"),
+    "steps": say("Steps"),
+    "guidance_scale": say("Guidance"),
+    "guidance_scale_2": say("Second guidance"),
+    "scheduler": say("Scheduler"),
+    "flow_shift": say("Flow shift"),
+    "fps": say("Frames a second"),
+    "batch_size": say("Images at once"),
+    "strength": say("Strength"),
+    "loras": say("LoRAs"),
+    "images": say("Input pictures"),
 }
 
 
@@ -52,9 +53,9 @@ class _Remarks:
     """Collects the remarks about a file while its recipe is read."""
 
     unusable: list[Unusable] = field(default_factory=list[Unusable])
-    notes: list[str] = field(default_factory=list[str])
+    notes: list[Message] = field(default_factory=list[Message])
 
-    def drop(self, what: str, why: str) -> None:
+    def drop(self, what: Message, why: Message) -> None:
         self.unusable.append(Unusable(what, why))
 
 
@@ -67,7 +68,7 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
         model=model.id,
         shape=_choose_shape(found, model, remarks),
         prompt=_write_prompt(found, remarks),
-        negative_prompt=_cut(found.negative_prompt, "negative prompt", remarks),
+        negative_prompt=_cut(found.negative_prompt, say("negative prompt"), remarks),
         seed=found.seed,
         steps=found.steps,
         guidance_scale=_choose_guidance(found, model, remarks),
@@ -81,10 +82,13 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
     remarks.unusable += found.unusable
     recipe = _keep_valid(recipe, catalog, model, remarks)
     if recipe.strength is not None:
-        remarks.notes.append("The strength counts as soon as you choose the picture to start from.")
+        remarks.notes.append(say("The strength counts as soon as you choose the picture to start from."))
     if recipe.seed is not None and found.source != OWN:
         remarks.notes.append(
-            f"{found.source} draws its noise in another way: the same seed gives another picture here."
+            say(
+                "{source} draws its noise in another way: the same seed gives another picture here.",
+                source=found.source,
+            )
         )
     return _finish(recipe, found.source, remarks)
 
@@ -93,8 +97,8 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
     """Fits the recipe of one of our own files, which may come from a studio with other models and pictures."""
     if recipe.schema_ != SCHEMA:
         raise MetadataError(
-            f"Its recipe has schema {recipe.schema_}; this studio reads schema {SCHEMA}.",
-            advice="Update Lumesh, or set the controls by hand.",
+            say("Its recipe has schema {found}; this studio reads schema {known}.", found=recipe.schema_, known=SCHEMA),
+            advice=say("Update Lumesh, or set the controls by hand."),
         )
     remarks = _Remarks()
     model = next((one for one in catalog.models if one.id == recipe.model), None)
@@ -105,18 +109,27 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
         try:
             width, height, frames = _sides(Shape.parse(shape))
         except ValueError as error:
-            raise MetadataError(f"Its recipe is damaged: {shorten(shape)!r} is no shape.") from error
+            raise MetadataError(
+                say("Its recipe is damaged: {shape} is no shape.", shape=repr(shorten(shape)))
+            ) from error
         shape = _choose_shape(Found(source="", width=width, height=height, frames=frames), model, remarks)
     images = tuple(image for image in recipe.images[:MAX_IMAGES] if is_input(image))
     if len(images) < len(recipe.images):
-        remarks.drop("Input pictures", f"{len(recipe.images) - len(images)} of {len(recipe.images)} not in this studio")
+        remarks.drop(
+            say("Input pictures"),
+            say(
+                "{missing} of {count} not in this studio",
+                missing=len(recipe.images) - len(images),
+                count=len(recipe.images),
+            ),
+        )
     changes = {
         "model": model.id,
         "shape": shape,
         "images": images,
         "loras": _choose_loras([FoundLora(one.ref, one.scale) for one in recipe.loras], catalog, model, remarks),
-        "prompt": _cut(recipe.prompt, "prompt", remarks),
-        "negative_prompt": recipe.negative_prompt and _cut(recipe.negative_prompt, "negative prompt", remarks),
+        "prompt": _cut(recipe.prompt, say("prompt"), remarks),
+        "negative_prompt": recipe.negative_prompt and _cut(recipe.negative_prompt, say("negative prompt"), remarks),
     }
     recipe = _keep_valid(recipe.model_copy(update=changes), catalog, model, remarks)
     return _finish(recipe, OWN, remarks)
@@ -124,10 +137,12 @@ def fit_own(recipe: Recipe, catalog: Catalog, chosen: Model, is_input: IsInput) 
 
 def _finish(recipe: Recipe, source: str, remarks: _Remarks) -> ReadRecipe:
     if not recipe.prompt.strip():
-        remarks.drop("Prompt", "the file has none")
+        remarks.drop(say("Prompt"), say("the file has none"))
     unusable = list(dict.fromkeys(remarks.unusable))
     if len(unusable) > MAX_LISTED:
-        unusable[MAX_LISTED:] = [Unusable(f"{len(unusable) - MAX_LISTED} more settings", NO_COUNTERPART)]
+        unusable[MAX_LISTED:] = [
+            Unusable(say("{count} more settings", count=len(unusable) - MAX_LISTED), NO_COUNTERPART)
+        ]
     return ReadRecipe(
         recipe=recipe,
         source=source,
@@ -138,11 +153,14 @@ def _finish(recipe: Recipe, source: str, remarks: _Remarks) -> ReadRecipe:
 
 def _choose_model(name: str | None, catalog: Catalog, chosen: Model, remarks: _Remarks) -> Model:
     if name is None:
-        remarks.notes.append(f"The file names no model: {chosen.title} stays.")
+        remarks.notes.append(say("The file names no model: {model} stays.", model=chosen.title))
         return chosen
     model = find_model(name, catalog)
     if model is None:
-        remarks.drop(f"Model {shorten(name)}", f"is not among the models here; {chosen.title} stays")
+        remarks.drop(
+            say("Model {name}", name=shorten(name)),
+            say("is not among the models here; {model} stays", model=chosen.title),
+        )
         return chosen
     return model
 
@@ -151,19 +169,36 @@ def _choose_shape(found: Found, model: Model, remarks: _Remarks) -> str | None:
     if not found.width or not found.height:
         return None
     if found.width < 0 or found.height < 0:
-        raise MetadataError(f"Its recipe is damaged: {shorten(found.width)} x {shorten(found.height)} is no size.")
+        raise MetadataError(
+            say(
+                "Its recipe is damaged: {width} x {height} is no size.",
+                width=shorten(found.width),
+                height=shorten(found.height),
+            )
+        )
     width, height = min(found.width, 10**6), min(found.height, 10**6)
     frames = found.frames or (model.default_shape.frames if model.is_video else 1)
     shape = model.find_nearest_shape(width, height, frames)
     if (shape.width, shape.height) != (width, height):
         remarks.notes.append(
-            f"{width} × {height} is not a size of {model.title}: {shape.width} × {shape.height} is the nearest."
+            say(
+                "{width} × {height} is not a size of {model}: {nearWidth} × {nearHeight} is the nearest.",
+                width=width,
+                height=height,
+                model=model.title,
+                nearWidth=shape.width,
+                nearHeight=shape.height,
+            )
         )
     if found.frames and found.frames != shape.frames:
         if model.is_video:
-            remarks.notes.append(f"{shape.frames} frames instead of {shorten(found.frames)}.")
+            remarks.notes.append(
+                say("{count} frames instead of {found}.", count=shape.frames, found=shorten(found.frames))
+            )
         else:
-            remarks.drop(f"Frames: {shorten(found.frames)}", f"{model.title} makes pictures")
+            remarks.drop(
+                say("Frames: {value}", value=shorten(found.frames)), say("{model} makes pictures", model=model.title)
+            )
     return str(shape)
 
 
@@ -176,8 +211,8 @@ def _write_prompt(found: Found, remarks: _Remarks) -> str:
     if prompt != found.prompt:
         prompt = re.sub(r"[ \t]*,(?:[ \t]*,)+", ",", re.sub(r"[ \t]{2,}", " ", prompt)).strip(" \t,\n")
     if _WEIGHT.search(prompt):
-        remarks.notes.append("Weights such as (word:1.2) stay in the prompt and are read as plain text here.")
-    return _cut(prompt, "prompt", remarks)
+        remarks.notes.append(say("Weights such as (word:1.2) stay in the prompt and are read as plain text here."))
+    return _cut(prompt, say("prompt"), remarks)
 
 
 def _list_tags(prompt: str) -> Iterator[FoundLora]:
@@ -205,26 +240,41 @@ def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, r
     for lora in list(known.values())[:MAX_LOOKED_FOR]:
         file = find_lora(lora.name, files, model)
         scale = 1.0 if lora.weight is None else lora.weight
-        what = f"LoRA {shorten(lora.name)}"
+        what = say("LoRA {name}", name=shorten(lora.name))
         if file is None:
-            remarks.drop(what, "is not among the LoRAs here")
+            remarks.drop(what, say("is not among the LoRAs here"))
         elif file.family != model.family:
-            remarks.drop(what, f"is for another model than {model.title}")
+            remarks.drop(what, say("is for another model than {model}", model=model.title))
         elif not abs(scale) <= MAX_LORA_SCALE:  # also catches nan
-            remarks.drop(what, f"has no weight from {-MAX_LORA_SCALE:g} to {MAX_LORA_SCALE:g}")
+            remarks.drop(
+                what, say("has no weight from {low} to {high}", low=f"{-MAX_LORA_SCALE:g}", high=f"{MAX_LORA_SCALE:g}")
+            )
         elif len(chosen) == MAX_LORAS and file.ref not in chosen:
-            remarks.drop(what, f"at most {MAX_LORAS} are used at a time")
+            remarks.drop(what, say("at most {count} are used at a time", count=MAX_LORAS))
         elif file.ref not in chosen:
             chosen[file.ref] = Lora(ref=file.ref, scale=scale)
             if lora.text_weight not in (None, scale):
-                remarks.notes.append(f"{what} has one weight here, {scale:g}, for picture and words alike.")
+                remarks.notes.append(
+                    say(
+                        "{what} has one weight here, {scale}, for picture and words alike.",
+                        what=what,
+                        scale=f"{scale:g}",
+                    )
+                )
     return tuple(chosen.values())
 
 
-def _cut(text: str, name: str, remarks: _Remarks) -> str:
+def _cut(text: str, name: Message, remarks: _Remarks) -> str:
     text = clean(text).strip()
     if len(text) > MAX_PROMPT_CHARS:
-        remarks.notes.append(f"The {name} has {len(text)} characters: its first {MAX_PROMPT_CHARS} are used.")
+        remarks.notes.append(
+            say(
+                "The {name} has {count} characters: its first {limit} are used.",
+                name=name,
+                count=len(text),
+                limit=MAX_PROMPT_CHARS,
+            )
+        )
     return text[:MAX_PROMPT_CHARS]
 
 
@@ -234,7 +284,10 @@ def _choose_guidance(found: Found, model: Model, remarks: _Remarks) -> float | N
         return found.guidance_scale
     if model.traits.takes_distilled_guidance:
         return found.distilled_guidance
-    remarks.drop(f"Distilled guidance: {found.distilled_guidance:g}", f"{model.title} takes none")
+    remarks.drop(
+        say("Distilled guidance: {value}", value=f"{found.distilled_guidance:g}"),
+        say("{model} takes none", model=model.title),
+    )
     return found.guidance_scale
 
 
@@ -244,12 +297,17 @@ def _choose_scheduler(found: Found, model: Model, remarks: _Remarks) -> str | No
         sampler = ""
     schedule = found.schedule or schedule
     if not is_ordinary_schedule(schedule):
-        remarks.drop(f"Schedule {shorten(schedule)}", "each scheduler here has one way to space its steps")
+        remarks.drop(
+            say("Schedule {name}", name=shorten(schedule)), say("each scheduler here has one way to space its steps")
+        )
     if not sampler:
         return None
     scheduler = find_scheduler(sampler, model)
     if scheduler is None:
-        remarks.drop(f"Sampler {shorten(sampler)}", f"{model.title} has no such scheduler; its default is used")
+        remarks.drop(
+            say("Sampler {name}", name=shorten(sampler)),
+            say("{model} has no such scheduler; its default is used", model=model.title),
+        )
     return scheduler
 
 
@@ -265,8 +323,11 @@ def _keep_valid(recipe: Recipe, catalog: Catalog, model: Model, remarks: _Remark
             if why == NEEDS_PICTURE:
                 continue
             value = getattr(recipe, name)
-            listed = "" if isinstance(value, tuple) else f": {shorten(value)}"
-            remarks.drop(f"{_LABELS[name]}{listed}", shorten(why.removesuffix("; leave it out")))
+            label = _LABELS[name]
+            what = label if isinstance(value, tuple) else say("{name}: {value}", name=label, value=shorten(value))
+            if why.code == "{model} has no {name}; leave it out":  # nobody can leave it out of a file
+                why = say("{model} has no {name}", **why.values)
+            remarks.drop(what, why)
             dropped[name] = Recipe.model_fields[name].default
         return recipe.model_copy(update=dropped)
     return recipe

@@ -5,6 +5,7 @@ The raw prompt is used, as Fooocus itself does when it reads a file: its styles 
 
 import re
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, read_number, shorten
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import Found, FoundLora, list_unused
@@ -56,5 +57,7 @@ def _read_resolution(text: str | None) -> tuple[int | None, int | None]:
         return None, None
     match = re.fullmatch(r"\(\s*'?(\d{1,6})'?\s*,\s*'?(\d{1,6})'?\s*\)", text)
     if match is None:
-        raise MetadataError(f"Its recipe is damaged: resolution is {shorten(text)!r} where two numbers belong.")
+        raise MetadataError(
+            say("Its recipe is damaged: resolution is {text} where two numbers belong.", text=repr(shorten(text)))
+        )
     return int(match[1]), int(match[2])

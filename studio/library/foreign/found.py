@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.messages import Message, add_codes, say
 from pipelines.recipe import Recipe
 from studio.library.foreign.bounded import shorten
 
-NO_COUNTERPART = "has no counterpart here"
+NO_COUNTERPART = say("has no counterpart here")
 MAX_LISTED = 40
 
 
@@ -14,8 +15,8 @@ MAX_LISTED = 40
 class Unusable:
     """Something in the file that is left out: what, and why."""
 
-    what: str
-    why: str
+    what: Message
+    why: Message
 
 
 @dataclass(frozen=True)
@@ -69,20 +70,24 @@ class ReadRecipe:
     recipe: Recipe
     source: str
     unusable: tuple[Unusable, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Message, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        fields = {
             "recipe": self.recipe.to_json(),
             "source": self.source,
-            "unusable": [vars(one) for one in self.unusable],
+            "unusable": [add_codes(vars(one)) for one in self.unusable],
             "notes": list(self.notes),
         }
+        return add_codes(fields)
 
 
-def list_unused(values: dict[str, Any], why: str = NO_COUNTERPART) -> list[Unusable]:
+def list_unused(values: dict[str, Any], why: Message = NO_COUNTERPART) -> list[Unusable]:
     """Returns one entry for each name and value."""
-    return [Unusable(shorten(f"{name}: {_outline(value)}"), why) for name, value in values.items()][:MAX_LISTED]
+    return [
+        Unusable(say("{name}: {value}", name=shorten(name), value=shorten(_outline(value))), why)
+        for name, value in values.items()
+    ][:MAX_LISTED]
 
 
 def _outline(value: object) -> str:

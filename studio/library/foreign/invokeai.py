@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, limit_text, read_number, read_object, read_whole, shorten
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import Found, FoundLora, list_unused
@@ -39,7 +40,7 @@ def read_invokeai(texts: Mapping[str, str]) -> Found | None:
 def _require(text: str) -> Fields:
     fields = read_object(text)
     if fields is None:
-        raise MetadataError("Its recipe is damaged: it is not JSON.")
+        raise MetadataError(say("Its recipe is damaged: it is not JSON."))
     return fields
 
 
@@ -89,7 +90,7 @@ def _split_scheduler(name: str | None) -> tuple[str | None, str | None]:
 def _read_older(outer: Fields) -> Found:
     image = outer.inner("image")
     if image is None:
-        raise MetadataError("Its recipe is damaged: image is missing.")
+        raise MetadataError(say("Its recipe is damaged: image is missing."))
     prompt = image.values.get("prompt")
     if isinstance(prompt, list):
         parts = [Fields.of(part, name="prompt").text("prompt") for part in image.items("prompt")]

@@ -10,11 +10,12 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from PIL import Image
 
+from pipelines.messages import Message, join, say
 from studio.library.files import THUMB_SIDE_PX
 from studio.library.presets.preset import Preset, PresetError, clean_line, read_preset
 from studio.library.uploads import UploadError, decode
@@ -36,7 +37,7 @@ class Refusal:
     """A file of a pack that is not a valid preset, and why."""
 
     name: str
-    detail: str
+    detail: Message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,41 +95,58 @@ def draw_thumbnail(picture: Image.Image) -> bytes:
 
 def _read_document(content: bytes) -> Preset:
     if len(content) > MAX_FILE_BYTES:
-        raise PresetError(f"It has more than {MAX_FILE_BYTES // 1_000_000} MB.", advice="Make its thumbnail smaller.")
+        raise PresetError(
+            say("It has more than {size} MB.", size=MAX_FILE_BYTES // 1_000_000),
+            advice=say("Make its thumbnail smaller."),
+        )
     preset = read_preset(content)
     if preset.thumbnail is None:
         return preset
     try:
         picture = decode(base64.b64decode(preset.thumbnail.partition(",")[2]), max_pixels=MAX_THUMBNAIL_PIXELS)
     except (UploadError, ValueError) as error:
-        message = error.detail if isinstance(error, UploadError) else "it is not base64"
-        raise PresetError(f"Its thumbnail cannot be used: {message}", fields={"thumbnail": message}) from error
+        message = error.detail if isinstance(error, UploadError) else say("it is not base64")
+        raise PresetError(
+            say("Its thumbnail cannot be used: {reason}", reason=message), fields={"thumbnail": message}
+        ) from error
     return preset.model_copy(update={"thumbnail": embed(draw_thumbnail(picture))})
 
 
 def _read_pack(content: bytes) -> Found:
     if len(content) > MAX_PACK_BYTES:
-        raise PresetError(f"The pack has more than {MAX_PACK_BYTES // 1_000_000} MB.", advice="Split it.")
+        raise PresetError(
+            say("The pack has more than {size} MB.", size=MAX_PACK_BYTES // 1_000_000), advice=say("Split it.")
+        )
     # Entries are counted before zipfile reads the directory: 16 MB of directory would take 200 MB of memory.
     if (entries := content.count(_ZIP_ENTRY)) > MAX_PACK_ENTRIES:
-        raise PresetError(f"The pack has {entries} entries; at most {MAX_PACK_FILES} files are taken.")
+        raise PresetError(
+            say("The pack has {count} entries; at most {limit} files are taken.", count=entries, limit=MAX_PACK_FILES)
+        )
     presets: list[Preset] = []
     refused: list[Refusal] = []
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]
             if len(entries) > MAX_PACK_FILES:
-                raise PresetError(f"The pack has {len(entries)} files; at most {MAX_PACK_FILES} are taken.")
+                raise PresetError(
+                    say(
+                        "The pack has {count} files; at most {limit} are taken.",
+                        count=len(entries),
+                        limit=MAX_PACK_FILES,
+                    )
+                )
             for entry in entries:
                 try:
                     presets.append(_read_document(_read_entry(archive, entry)))
                 except PresetError as error:
                     refused.append(Refusal(name=clean_line(entry.filename)[-80:], detail=error.detail))
     except _PACK_ERRORS as error:
-        raise PresetError("The pack is damaged or not a plain zip.", advice="Download it again.") from error
+        raise PresetError(say("The pack is damaged or not a plain zip."), advice=say("Download it again.")) from error
     if not presets:
-        why = f" {refused[0].name}: {refused[0].detail}" if refused else ""
-        raise PresetError(f"There is no preset in this pack.{why}", advice="Choose a pack that Lumesh exported.")
+        raise PresetError(
+            join((say("There is no preset in this pack."), *name_first(refused))),
+            advice=say("Choose a pack that Lumesh exported."),
+        )
     return Found(presets=tuple(presets), refused=tuple(refused))
 
 
@@ -138,6 +156,11 @@ def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     Only stored and deflated entries are accepted: an LZMA header can ask for gigabytes.
     """
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise PresetError("It is packed in a way that is not taken.")
+        raise PresetError(say("It is packed in a way that is not taken."))
     with archive.open(entry) as stream:
         return stream.read(MAX_FILE_BYTES + 1)
+
+
+def name_first(refused: Sequence[Refusal]) -> list[Message]:
+    """Returns the first refusal as a sentence, if there is one."""
+    return [say("{name}: {text}", name=one.name, text=one.detail) for one in refused[:1]]

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.catalog import Catalog, Model
-from pipelines.errors import RecipeError
+from pipelines.errors import RecipeError, join_fields
+from pipelines.messages import add_codes, join, say
 from pipelines.recipe import resolve
 from studio.database import Database
 from studio.library.presets import store
@@ -89,8 +90,8 @@ def require_runnable(preset: Preset, catalog: Catalog) -> None:
         resolve(recipe, without_pictures)
     except RecipeError as error:
         fields = {f"recipe.{name}": message for name, message in error.fields.items()}
-        detail = "; ".join(f"{name}: {message}" for name, message in fields.items())
-        raise PresetError(detail, advice=f"{model.title} cannot run it.", fields=fields) from error
+        advice = say("{model} cannot run it.", model=model.title)
+        raise PresetError(join_fields(fields), advice=advice, fields=fields) from error
 
 
 def _make_shipped(preset_id: str, preset: Preset) -> Entry:
@@ -102,18 +103,21 @@ def _find_model(preset: Preset, catalog: Catalog) -> Model | None:
     return next((model for model in catalog.models if model.id == preset.recipe.model), None)
 
 
-def _explain_missing(preset: Preset) -> dict[str, str]:
+def _explain_missing(preset: Preset) -> dict[str, Any]:
     model, source = preset.recipe.model, preset.source
     folder = f"models/{model}"
-    advice = (
-        f"Put the model, as a folder in diffusers layout, at {folder} in the data directory, and start Lumesh again."
+    advice = say(
+        "Put the model, as a folder in diffusers layout, at {folder} in the data directory, and start Lumesh again.",
+        folder=folder,
     )
     if source.repo:
-        advice += (
-            f" The preset names {source.repo} on the Hugging Face Hub as its source, which nobody here has checked: "
-            f"hf download {source.repo} --local-dir {folder}"
+        hint = say(
+            "The preset names {repo} on the Hugging Face Hub as its source, which nobody here has checked: {command}",
+            repo=source.repo,
+            command=f"hf download {source.repo} --local-dir {folder}",
         )
-    return {"model": model, "title": source.title, "repo": source.repo, "advice": advice}
+        advice = join((advice, hint))
+    return add_codes({"model": model, "title": source.title, "repo": source.repo, "advice": advice})
 
 
 def _text_of(preset: Preset, titles: dict[str, str]) -> str:

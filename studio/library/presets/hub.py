@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.errors import LumeshError
+from pipelines.messages import join, say
 from pipelines.runtime.weights.online import is_hub_reachable
 from studio.library.presets.files import (
     MAX_FILE_BYTES,
@@ -21,6 +22,7 @@ from studio.library.presets.files import (
     Found,
     Refusal,
     name_file,
+    name_first,
     read_file,
     write_document,
 )
@@ -46,14 +48,14 @@ repository's name.
 class HubError(LumeshError):
     """The repository cannot be read or written."""
 
-    title = "The Hub refused this"
+    title = say("The Hub refused this")
     status = 502
 
 
 class HubTokenError(HubError):
     """The action needs a token, and none was given."""
 
-    title = "A token is needed"
+    title = say("A token is needed")
     status = 401
 
 
@@ -87,7 +89,7 @@ class Hub:
         with tempfile.TemporaryDirectory() as folder, self._open(repo) as api:
             for name in names:
                 if name not in known:
-                    refused.append(Refusal(name=name[:80], detail="It is not in this repository."))
+                    refused.append(Refusal(name=name[:80], detail=say("It is not in this repository.")))
                     continue
                 file = api.hf_hub_download(  # pyright: ignore[reportUnknownMemberType] - tqdm has no types
                     repo, FOLDER + name, repo_type="dataset", local_dir=folder
@@ -97,8 +99,7 @@ class Hub:
                 except PresetError as error:
                     refused.append(Refusal(name=name[:80], detail=error.detail))
         if not presets:
-            why = f" {refused[0].name}: {refused[0].detail}" if refused else ""
-            raise PresetError(f"Nothing of {repo} can be used.{why}")
+            raise PresetError(join((say("Nothing of {repo} can be used.", repo=repo), *name_first(refused))))
         return Found(presets=tuple(presets), refused=tuple(refused))
 
     def push(self, repo: str, presets: Iterable[Preset]) -> str:
@@ -107,7 +108,7 @@ class Hub:
 
         if not self.token:
             raise HubTokenError(
-                "Pushing needs a token that may write.", advice="Make one at huggingface.co/settings/tokens."
+                say("Pushing needs a token that may write."), advice=say("Make one at huggingface.co/settings/tokens.")
             )
         documents = [(preset, write_document(preset)) for preset in presets]
         files = {f"{FOLDER}{_name(preset, content)}": content for preset, content in documents}
@@ -128,25 +129,28 @@ class Hub:
         from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
 
         if not is_hub_reachable(self.endpoint):
-            raise HubError("The hub cannot be reached.", advice="Check the network, then try again.")
+            raise HubError(say("The hub cannot be reached."), advice=say("Check the network, then try again."))
         try:
             yield HfApi(endpoint=self.endpoint, token=self.token or False)
         except GatedRepoError as error:
             raise HubError(
-                f"{repo} is gated.", advice="Ask for access on its page, then give a token of that account."
+                say("{repo} is gated.", repo=repo),
+                advice=say("Ask for access on its page, then give a token of that account."),
             ) from error
         except RepositoryNotFoundError as error:
             raise HubError(
-                f"There is no dataset repository {repo}, or it is private.",
-                advice="Check the name; a private one needs a token of an account that may read it.",
+                say("There is no dataset repository {repo}, or it is private.", repo=repo),
+                advice=say("Check the name; a private one needs a token of an account that may read it."),
             ) from error
         except HfHubHTTPError as error:
             raise HubError(
-                f"The hub answered {error.response.status_code} for {repo}.",
-                advice="Check that the token is right and may do this.",
+                say("The hub answered {status} for {repo}.", status=error.response.status_code, repo=repo),
+                advice=say("Check that the token is right and may do this."),
             ) from error
         except (OfflineModeIsEnabled, httpx2.HTTPError, OSError) as error:
-            raise HubError("The hub cannot be reached.", advice="Check the network, then try again.") from error
+            raise HubError(
+                say("The hub cannot be reached."), advice=say("Check the network, then try again.")
+            ) from error
 
 
 def _name(preset: Preset, content: bytes) -> str:

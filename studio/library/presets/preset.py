@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog
-from pipelines.errors import LumeshError
+from pipelines.errors import LumeshError, join_fields
+from pipelines.field_errors import name_field, word_problem
+from pipelines.messages import NOTHING, Message, say
 from pipelines.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, MAX_SEED, Recipe
 
 SCHEMA = 1
@@ -29,10 +31,10 @@ _JOINERS = "\u200c\u200d"  # Persian, Indic scripts and emoji are written with t
 class PresetError(LumeshError):
     """The preset cannot be used; `fields` maps each field at fault to its message."""
 
-    title = "This preset cannot be used"
+    title = say("This preset cannot be used")
     status = 422
 
-    def __init__(self, detail: str, *, advice: str = "", fields: dict[str, str] | None = None) -> None:
+    def __init__(self, detail: Message, *, advice: Message = NOTHING, fields: dict[str, Message] | None = None) -> None:
         super().__init__(detail, advice=advice)
         self.fields = fields or {}
 
@@ -52,13 +54,13 @@ def clean_line(text: str) -> str:
 
 def _require(text: str) -> str:
     if not text:
-        raise ValueError("must not be empty")
+        raise ValueError(say("must not be empty"))
     return text
 
 
 def _require_plain(text: str) -> str:
     if clean_line(text) != text:
-        raise ValueError("has characters that cannot be seen")
+        raise ValueError(say("has characters that cannot be seen"))
     return text
 
 
@@ -153,17 +155,21 @@ def read_preset(content: str | bytes) -> Preset:
     try:
         return Preset.model_validate_json(content)
     except ValidationError as error:
-        problems = {_field_of(one["loc"]): _plain(one) for one in error.errors(include_url=False)}
+        problems = {name_field(one, whole="preset"): word_problem(one) for one in error.errors(include_url=False)}
     if "schema" in problems:
         raise PresetError(
-            f"It was written for another version of the format; this server reads version {SCHEMA}.",
-            advice="Update Lumesh, or ask its author for an older version.",
+            say(
+                "It was written for another version of the format; this server reads version {version}.", version=SCHEMA
+            ),
+            advice=say("Update Lumesh, or ask its author for an older version."),
             fields=problems,
         )
     if "preset" in problems:
-        raise PresetError(f"It is no preset: {problems['preset']}.", advice="Choose a file that Lumesh exported.")
-    detail = "; ".join(f"{name}: {message}" for name, message in problems.items())
-    raise PresetError(detail, fields=problems)
+        raise PresetError(
+            say("It is no preset: {reason}.", reason=problems["preset"]),
+            advice=say("Choose a file that Lumesh exported."),
+        )
+    raise PresetError(join_fields(problems), fields=problems)
 
 
 def name_source(preset: Preset, catalog: Catalog) -> Preset:
@@ -180,12 +186,3 @@ def make_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Preset.model_json_schema(by_alias=True),
     }
-
-
-def _field_of(place: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in place) or "preset"
-
-
-def _plain(problem: Any) -> str:
-    messages = {"missing": "is required", "extra_forbidden": "is not a field of a preset"}
-    return messages.get(str(problem["type"])) or str(problem["msg"]).removeprefix("Value error, ").lower()[:200]

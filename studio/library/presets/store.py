@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from pipelines.files.whole import write_whole
+from pipelines.messages import say
 from studio.database import Database
 from studio.library.presets.files import take_thumbnail, write_document
 from studio.library.presets.preset import Preset, PresetError
@@ -44,7 +45,9 @@ def add(
         if known is not None:
             return _read_row(known, presets_dir)
         if tx.execute("SELECT count(*) FROM presets WHERE owner = ?", (owner,)).fetchone()[0] >= MAX_PRESETS:
-            raise PresetError(f"You have {MAX_PRESETS} presets already.", advice="Delete some first.")
+            raise PresetError(
+                say("You have {count} presets already.", count=MAX_PRESETS), advice=say("Delete some first.")
+            )
         row = tx.execute(
             "INSERT INTO presets (id, owner, sha, document, origin, origin_name, has_thumb, created_at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",

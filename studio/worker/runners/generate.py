@@ -8,6 +8,7 @@ import numpy as np
 
 from pipelines.errors import Cancelled
 from pipelines.generate import find_references, generate_together, uses_cfg
+from pipelines.messages import say
 from pipelines.recipe import Recipe
 from pipelines.references import References
 from pipelines.runtime.sampling.pictures import open_picture
@@ -53,7 +54,7 @@ def _make(bench: Bench, batch: Batch, history: History) -> Outcome:
     recipe = job.recipe.model_copy(update={"images": tuple(map(str, files))})
     family, swap = bench.resident.become(bench.catalog.get(recipe.model), batch.report)
     if swap:
-        bench.announce(WorkerState.BUSY, "running a job")
+        bench.announce(WorkerState.BUSY, say("running a job"))
     for other in bench.desk.claim_others(job, room=family.outputs_at_once - recipe.batch_size):
         batch.add(other, estimate_s=_estimate_s(bench, other, history))
     references = find_references(family.model, recipe)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from pipelines.messages import read_codes
 from studio.api.examples import EXAMPLES
 from studio.api.examples.example import Example
 from studio.api.examples.things import CLIP, DONE, FAILED, GRID, PRESET, UPLOAD, WAITING
@@ -151,7 +152,7 @@ def test_the_examples_are_true(
         assert bool(answer.content) == (is_json or bool(example.saves)), example.path
         if is_json and example.path != "/api/v1/preset.schema.json":
             told = _list_successes(operation)[0]["content"]["application/json"]["example"]
-            assert told.keys() == answer.json().keys(), example.path
+            assert told.keys() == read_codes(answer.json()).keys(), example.path
 
 
 def _send(client: TestClient, example: Example, real: dict[str, str], makers: dict[str, Callable[..., bytes]]) -> Any:

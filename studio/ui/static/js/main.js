@@ -79,7 +79,7 @@ whenPanelsStand(() => {
     }
     // A failed job's card is on the canvas, unless the next job took its place at once.
     else if (shownJob()?.id !== job.id)
-      toast(t("toast.failed", { title: said(job.error?.title) ?? t("notify.failed"), prompt: job.recipe.prompt.slice(0, 60) }));
+      toast(t("toast.failed", { title: said(job.error, "title") || t("notify.failed"), prompt: job.recipe.prompt.slice(0, 60) }));
     noteEnd(job);
   });
   onGrid(({ output, cells, missing }) => {

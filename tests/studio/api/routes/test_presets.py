@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from pipelines.messages import read_codes
 from studio.database import Database
 from studio.jobs.job import Job
 from studio.library.presets import store
@@ -155,7 +156,7 @@ def test_what_is_no_preset_is_refused_in_the_one_shape(
     content = document if isinstance(document, bytes) else json.dumps(document).encode()
     answer = client.post(f"{URL}/{route}", content=content)
     assert answer.status_code == 422
-    assert set(answer.json()["error"]) == {"title", "detail", "advice", "fields"}
+    assert read_codes(answer.json()["error"]).keys() == {"title", "detail", "advice", "fields"}
     assert not settings.presets_dir.exists()
 
 

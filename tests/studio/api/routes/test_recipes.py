@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image, PngImagePlugin
 
+from pipelines.messages import read_codes
 from studio.jobs.job import Job
 from studio.library.foreign.containers import MAX_BYTES
 from studio.settings import Settings
@@ -30,7 +31,7 @@ def test_a_foreign_recipe_comes_out_and_can_be_queued(client: TestClient, settin
     answer = client.post(URL, files={"file": ("boat.png", write_png(parameters=TEXT))})
     assert answer.status_code == 200
     found = answer.json()
-    assert set(found) == {"recipe", "source", "unusable", "notes", "grid"}
+    assert read_codes(found).keys() == {"recipe", "source", "unusable", "notes", "grid"}
     assert (found["source"], found["recipe"]["model"], found["recipe"]["prompt"]) == (
         "A1111",
         "demo-sdxl",
@@ -64,7 +65,9 @@ def test_input_pictures_are_kept_only_where_they_are(
     recipe = make_recipe(model="flux2-klein-4b", images=[mine, hers])
     found = client.post(URL, files={"file": write_png(lumesh=recipe.model_dump_json(by_alias=True))}).json()
     assert found["recipe"]["images"] == [mine]
-    assert found["unusable"] == [{"what": "Input pictures", "why": "1 of 2 not in this studio"}]
+    assert [read_codes(one) for one in found["unusable"]] == [
+        {"what": "Input pictures", "why": "1 of 2 not in this studio"}
+    ]
 
 
 def test_the_chosen_model_stays_where_the_files_is_not_known(client: TestClient) -> None:
@@ -98,7 +101,7 @@ def test_what_cannot_be_read_is_told_in_the_one_shape(client: TestClient, body: 
     answer = client.post(URL, **body)
     assert answer.status_code == 422
     error = answer.json()["error"]
-    assert set(error) == {"title", "detail", "advice", "fields"}
+    assert read_codes(error).keys() == {"title", "detail", "advice", "fields"}
     assert error["title"] == "No recipe can be read from this file"
     assert error["detail"].startswith(detail)
     assert error["advice"]

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from pipelines.messages import read_codes
 from studio.database import Database
 from studio.jobs.job import Job
 from studio.library.uploads import MAX_BYTES, Quota
@@ -62,7 +63,7 @@ def test_what_is_no_picture_is_refused_in_the_one_shape(
 ) -> None:
     answer = client.post(URL, **body)
     assert answer.status_code == 422
-    assert set(answer.json()["error"]) == {"title", "detail", "advice", "fields"}
+    assert read_codes(answer.json()["error"]).keys() == {"title", "detail", "advice", "fields"}
     assert answer.json()["error"]["detail"].startswith(detail)
     assert answer.json()["error"]["advice"]
     assert not settings.uploads_dir.exists()

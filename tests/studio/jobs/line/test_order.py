@@ -76,7 +76,7 @@ def test_whoever_lets_others_go_first_is_told_why() -> None:
     waiting = Line(jobs=[*jobs("aaa", "her"), *jobs("a", "his")], owners=["her", "his"])
     reasons = {turn.job_id: turn.reason for turn in plan_turns(waiting, "a")}
     assert reasons["hera0"] == reasons["hisa0"] == ""
-    assert reasons["hera1"] == "everybody takes turns: 1 job by others first"
+    assert reasons["hera1"] == "everybody takes turns: 1 job by someone else first"
 
 
 def test_a_paused_owners_jobs_stay_and_say_so() -> None:
@@ -129,5 +129,5 @@ def test_only_others_that_came_later_and_ran_before_are_counted() -> None:
     reasons = {turn.job_id: turn.reason for turn in plan_turns(waiting, "a")}
     assert reasons["hera0"] == "everybody takes turns: 2 jobs by others first"
     assert reasons["hera3"] == "everybody takes turns: 3 jobs by others first"
-    assert reasons["hisa1"] == "everybody takes turns: 1 job by others first"
+    assert reasons["hisa1"] == "everybody takes turns: 1 job by someone else first"
     assert reasons["itsa0"] == ""

@@ -83,7 +83,7 @@ def test_every_wait_says_why(database: Database, submit: Submit) -> None:
     assert [(job.position, job.recipe.prompt, job.reason) for job in waiting] == [
         (1, "a", "next"),
         (2, "mine", "1 job of others before it"),
-        (3, "b", "everybody takes turns: 1 job by others first"),
+        (3, "b", "everybody takes turns: 1 job by someone else first"),
         (4, "mine too", "3 jobs before it, 2 of others'"),
     ]
     queue.cancel(database, waiting[0].id)

@@ -7,23 +7,15 @@ export const at = (path) => new URL(path.replace(/^\//, ""), document.baseURI).h
 
 export class ApiError extends Error {
   /** `fields` maps a recipe's field to what is wrong with it. All of it is told in the visitor's language. */
-  constructor({ title, detail: english, advice = "", fields: problems = {}, status = 0 }) {
-    const fields = saidFields(problems);
-    const detail = english && english === list(problems) ? list(fields) : said(english);
-    super(detail);
-    this.title = said(title);
-    this.detail = detail;
-    this.advice = said(advice);
-    this.fields = fields;
-    this.status = status;
+  constructor(error) {
+    super(said(error, "detail"));
+    this.title = said(error, "title");
+    this.detail = this.message;
+    this.advice = said(error, "advice");
+    this.fields = saidFields(error);
+    this.status = error.status ?? 0;
   }
 }
-
-/** As the server puts the messages of fields together where they are the whole detail. */
-const list = (fields) =>
-  Object.entries(fields)
-    .map(([name, message]) => `${name}: ${message}`)
-    .join("; ");
 
 async function call(method, path, body, headers = {}) {
   const { response, text } = await send(method, path, body, headers);
@@ -63,10 +55,9 @@ function read({ status, statusText }, text) {
   if (status >= 200 && status < 300) return json;
   const error = json?.error ?? {};
   throw new ApiError({
+    ...error,
     title: error.title ?? t("api.refused"),
     detail: error.detail ?? `${status} ${statusText}`.trim(),
-    advice: error.advice,
-    fields: error.fields,
     status,
   });
 }

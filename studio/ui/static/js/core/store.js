@@ -53,7 +53,7 @@ const asShown = (job) => ({
   ...job,
   ...(job.outputs ? { outputs: job.outputs.filter((output) => !output.is_trashed) } : {}),
   ...(job.error ? { error: saidCard(job.error) } : {}),
-  ...(job.reason && job.reason !== PAUSED ? { reason: said(job.reason) } : {}),
+  ...(job.reason && job.reason !== PAUSED ? { reason: said(job, "reason") } : {}),
 });
 
 /** @param {Job} job */

@@ -11,7 +11,7 @@ export const language = name;
 /** For numbers and dates: "en-GB" rather than "en" where the browser says so. */
 export const locale = navigator.languages.find((one) => baseOf(one) === baseOf(tag)) ?? tag;
 
-/** [what REST says in English, the same in this language]. */
+/** What the server says, by its code: the English sentence with `{names}`. English itself needs none. */
 export const serverMessages = server;
 
 const names = new Map(Object.entries(shipped));

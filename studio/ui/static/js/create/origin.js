@@ -46,7 +46,7 @@ export function fillFrom(preset, { keepsImages = true } = {}) {
   showView("create");
   if (preset.missing) {
     const name = preset.missing.title ? `${preset.missing.title} (${preset.missing.model})` : preset.missing.model;
-    note(preset, together(origin, t("origin.missing", { model: name }), said(preset.missing.advice)), "bad");
+    note(preset, together(origin, t("origin.missing", { model: name }), said(preset.missing, "advice")), "bad");
     return false;
   }
   usePreset(preset.recipe, { keepsImages });

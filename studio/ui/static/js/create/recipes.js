@@ -8,7 +8,7 @@ import { loraText } from "../core/settings.js";
 import { modelOf } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
-import { said } from "../core/translate_server.js";
+import { said, saidList } from "../core/translate_server.js";
 import { chosenModel, useRecipe } from "./controls.js";
 import { useGrid } from "./griddialog.js";
 import { MAX_BYTES, addFiles, takesPictures } from "./inputs.js";
@@ -109,15 +109,16 @@ function panelOfRecipe(file, found) {
   return { tone: "good", children };
 }
 
-function remarksOf({ unusable, notes }) {
-  const entry = ({ what, why }) => el("li", {}, el("b", {}, said(what)), ` ${said(why)}`);
+function remarksOf(found) {
+  const { unusable, notes } = found;
+  const entry = (one) => el("li", {}, el("b", {}, said(one, "what")), ` ${said(one, "why")}`);
   const list = (title, items) => [
     el("h3", {}, title),
     el("ul.lu-recipe-list", { role: "list", "aria-label": title }, ...items),
   ];
   return [
     ...(unusable.length ? list(t("recipe.unusable"), unusable.map(entry)) : []),
-    ...(notes.length ? list(t("recipe.notes"), notes.map((note) => el("li", {}, said(note)))) : []),
+    ...(notes.length ? list(t("recipe.notes"), saidList(found, "notes").map((note) => el("li", {}, note))) : []),
   ];
 }
 

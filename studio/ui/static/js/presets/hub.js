@@ -84,7 +84,7 @@ async function pull(place) {
   tellPulled();
   toast(t("preset.imported", { count: presets.length, title: presets[0]?.title ?? "" }));
   if (!refused.length) find("lu-hub").close();
-  return refused.map(({ name, detail }) => t("common.file", { name, text: said(detail) })).join(" ");
+  return refused.map((one) => t("common.file", { name: one.name, text: said(one, "detail") })).join(" ");
 }
 
 async function push(place) {

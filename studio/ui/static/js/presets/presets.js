@@ -160,12 +160,12 @@ function art(preset, name) {
   return el("div.lu-preset-art", {}, image);
 }
 
-function howToAdd({ model, title, advice }) {
+function howToAdd(missing) {
   return el(
     "details.lu-preset-missing",
     {},
-    el("summary", {}, t("preset.needs", { model: named(title) || model })),
-    el("p", {}, said(advice)),
+    el("summary", {}, t("preset.needs", { model: named(missing.title) || missing.model })),
+    el("p", {}, said(missing, "advice")),
   );
 }
 
@@ -213,7 +213,7 @@ export async function importFiles(files) {
   load();
 }
 
-const whyRefused = ({ name, detail }) => t("common.file", { name, text: said(detail) });
+const whyRefused = (one) => t("common.file", { name: one.name, text: said(one, "detail") });
 
 function say(error, name = "") {
   const text = error ? together(error.message, error.advice) : "";

@@ -39,8 +39,9 @@ const save = () =>
 
 async function ping() {
   setText(find("lu-hook-told"), t("hook.sending"));
-  const { is_taken, told } = await pingWebhook();
-  setText(find("lu-hook-told"), is_taken ? t("hook.arrived") : t("hook.notArrived", { why: said(told) }));
+  const answer = await pingWebhook();
+  const why = said(answer, "told");
+  setText(find("lu-hook-told"), answer.is_taken ? t("hook.arrived") : t("hook.notArrived", { why }));
 }
 
 function show(webhook, secret = "") {
@@ -55,7 +56,7 @@ function toldLine(webhook) {
   if (!webhook) return "";
   if (!webhook.told_at) return t("hook.set");
   const when = ago(webhook.told_at, Date.now() / 1000);
-  return t(webhook.attempts ? "hook.lastAgain" : "hook.last", { when, told: said(webhook.told) });
+  return t(webhook.attempts ? "hook.lastAgain" : "hook.last", { when, told: said(webhook, "told") });
 }
 
 async function attempt(act) {

@@ -12,7 +12,7 @@ export function drawHeader() {
   const engine = state.engine;
   const place = find("lu-engine-state");
   const box = place.parentElement;
-  setText(find("lu-device"), said(engine?.device ?? ""));
+  setText(find("lu-device"), said(engine, "device"));
   if (state.connection !== "live") {
     box.dataset.state = state.connection === "lost" ? "lost" : "unknown";
     setText(place, t(state.connection === "lost" ? "engine.reconnecting" : "engine.connecting"));
@@ -20,7 +20,7 @@ export function drawHeader() {
   }
   box.dataset.state = TONES[engine?.state] ?? "unknown";
   setText(place, [engine ? t(`engine.${engine.state}`) : "", phaseOf(engine)].filter(Boolean).join(" · "));
-  box.title = [said(engine?.activity), said(engine?.error?.detail)].filter(Boolean).join(" — ");
+  box.title = [said(engine, "activity"), said(engine?.error, "detail")].filter(Boolean).join(" — ");
   drawAlert(engine?.error);
 }
 

@@ -60,11 +60,11 @@ function drawSystem({ engine, machine, models, versions, worker_log }) {
   const now_s = Date.now() / 1000;
   const isStale = now_s - machine.measured_at > STALE_S;
   setText(find("lu-system-note"), isStale ? measuredAt(machine.measured_at, now_s) : "");
-  setText(find("lu-sys-device"), said(engine.device) || t("system.starting"));
+  setText(find("lu-sys-device"), said(engine, "device") || t("system.starting"));
   drawMeters(machine);
   const titleOf = (id) => named(models.find((model) => model.id === id)?.title);
   drawFacts("lu-sys-machine", [
-    [t("system.worker"), engine.activity ? capitalized(said(engine.activity)) : t(`engine.${engine.state}`)],
+    [t("system.worker"), engine.activity ? capitalized(said(engine, "activity")) : t(`engine.${engine.state}`)],
     [t("system.resident"), titleOf(engine.model) ?? t("system.none")],
     ...(engine.swap ? [[t("system.lastSwap"), swapText(engine.swap, titleOf)]] : []),
     [t("made.mesh"), machine.mesh || "–"],
@@ -92,7 +92,7 @@ const drawFacts = (id, rows) =>
 function drawMeters({ devices, host }) {
   const rows = devices.map((device) => ({
     key: `device ${device.id}`,
-    name: `${device.id} · ${said(device.kind)}`,
+    name: `${device.id} · ${said(device, "kind")}`,
     used: device.used_bytes,
     peak: device.peak_bytes,
     limit: device.limit_bytes,

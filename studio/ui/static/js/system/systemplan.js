@@ -126,7 +126,7 @@ function draw(run) {
   find("lu-plan-start").disabled = Boolean(busy) || run.state === "done";
   if (isRunning) drawProgress(run.progress);
   else if (busy) drawOther(busy);
-  say(run.state === "failed" ? new Error(said(run.error)) : null);
+  say(run.state === "failed" ? new Error(said(run, "error")) : null);
   drawResult(run);
   if (busy && isShown("system")) timer = setTimeout(look, ASK_MS);
 }
@@ -177,7 +177,7 @@ function tableOf(plan) {
     total && t("plan.inAll", { time: duration(total) }),
     isMany && total && t("plan.each", { time: duration(total / plan.batch_size) }),
   ];
-  const source = said(plan.source);
+  const source = said(plan, "source");
   return [
     el(
       "p.lu-plan-verdict",
@@ -186,7 +186,7 @@ function tableOf(plan) {
       ` · ${facts.filter(Boolean).join(" · ")}`,
     ),
     el("p.lu-plan-verdict", {}, t("plan.nothingRun", { source })),
-    el("p.lu-model-note", {}, said(plan.placement.advice)),
+    el("p.lu-model-note", {}, said(plan.placement, "advice")),
     el(
       "div.lu-plan-scroll.lu-scroll",
       { tabindex: 0, role: "region", "aria-label": t("plan.byStage") },
@@ -199,7 +199,7 @@ function tableOf(plan) {
       ),
     ),
     ...plan.stages.map(collectivesOf).filter(Boolean),
-    ...plan.stages.filter(({ refusal }) => refusal).map(({ stage, refusal }) => el("p.lu-message", {}, t("common.named", { name: stageName(stage), value: said(refusal) }))),
+    ...plan.stages.filter(({ refusal }) => refusal).map(({ stage, refusal }) => el("p.lu-message", {}, t("common.named", { name: stageName(stage), value: refusal }))),
   ];
 }
 

@@ -1,0 +1,78 @@
+"""pydantic's errors of fields, as sentences for people."""
+
+from typing import Any
+
+from pipelines.messages import Message, say, say_count, tell
+
+
+def name_field(problem: Any, *, whole: str) -> str:
+    """Returns the path of the field at fault, such as `loras.0.scale`; `whole` stands for the object itself."""
+    return ".".join(str(part) for part in problem["loc"]) or whole
+
+
+def word_problem(problem: Any, *, owner: str = "") -> Message:
+    """Words one entry of ValidationError.errors(); `owner` is the kind of object whose field it is, such as a recipe.
+
+    What a validator of ours raised keeps its own sentence. Types that are not listed keep pydantic's words, which
+    have no code.
+    """
+    kind, values = str(problem["type"]), problem.get("ctx", {})
+    match kind:
+        case "value_error":
+            return tell(values["error"])
+        case "missing":
+            return say("is required")
+        case "extra_forbidden":
+            return say("is not a field of a recipe") if owner == "recipe" else say("is not a field of a preset")
+        case "string_unicode":
+            return say("holds half of a character")
+        case "string_too_short":
+            return say_count(
+                "string should have at least {count} character",
+                "string should have at least {count} characters",
+                count=values["min_length"],
+            )
+        case "string_too_long":
+            return say_count(
+                "string should have at most {count} character",
+                "string should have at most {count} characters",
+                count=values["max_length"],
+            )
+        case "greater_than_equal":
+            return say("input should be greater than or equal to {limit}", limit=values["ge"])
+        case "less_than_equal":
+            return say("input should be less than or equal to {limit}", limit=values["le"])
+        case "literal_error" | "enum":
+            return say("input should be {values}", values=values["expected"])
+        case "model_type" | "dataclass_type":
+            return say("input should be a valid dictionary or instance of {name}", name=values["class_name"])
+        case "too_long":
+            return say(
+                "{kind} should have at most {limit} items after validation, not {count}",
+                kind=str(values["field_type"]).lower(),
+                limit=values["max_length"],
+                count=values["actual_length"],
+            )
+        case "json_invalid":
+            return say("invalid json: {reason}", reason=values["error"])
+        case "string_pattern_mismatch":
+            return say("string should match pattern '{pattern}'", pattern=values["pattern"])
+        case _:
+            plain = _PLAIN.get(kind)
+            return plain if plain is not None else Message(str(problem["msg"]).lower()[:200])
+
+
+_PLAIN: dict[str, Message] = {
+    "string_type": say("input should be a valid string"),
+    "int_type": say("input should be a valid integer"),
+    "float_type": say("input should be a valid number"),
+    "list_type": say("input should be a valid list"),
+    "tuple_type": say("input should be a valid tuple"),
+    "bool_type": say("input should be a valid boolean"),
+    "finite_number": say("input should be a finite number"),
+    "dict_type": say("input should be a valid dictionary"),
+    "model_attributes_type": say("input should be a valid dictionary or object to extract fields from"),
+    "int_parsing": say("input should be a valid integer, unable to parse string as an integer"),
+    "float_parsing": say("input should be a valid number, unable to parse string as a number"),
+    "int_from_float": say("input should be a valid integer, got a number with a fractional part"),
+}
