@@ -31,6 +31,7 @@ from studio.access import commands, safety, sessions
 from studio.access.identify import is_loopback
 from studio.access_settings import Mode
 from studio.api.application import create_api
+from studio.api.connections import Connection
 from studio.context import Studio
 from studio.api.middleware.gradio import NeededRoutesOnly
 from studio.api.middleware.hosts import OwnNamesOnly
@@ -153,6 +154,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, settings: Settings, database: Database) -> None:
         # proxy_headers would trust every process of this machine; trusted proxies are a setting (access/identify.py)
         options = {"log_level": "error", "access_log": False, "timeout_graceful_shutdown": 1, "proxy_headers": False}
+        options["http"] = Connection
         super().__init__(uvicorn.Config(app, **options))
         self._studio: Studio = app.state.studio
         self._settings = settings

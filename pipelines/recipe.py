@@ -14,9 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
-from pipelines.field_errors import name_field, word_problem
+from pipelines.field_errors import word_first
 from pipelines.loras import ADVICE, LoraFile
 from pipelines.messages import NOTHING, Message, say
+from pipelines.modest import find_excess
 
 SCHEMA = 1
 MAX_PROMPT_CHARS = 2000
@@ -106,10 +107,12 @@ class Recipe(BaseModel):
 
 def read_recipe(fields: dict[str, Any]) -> Recipe:
     """Turns untrusted JSON into a Recipe; raises RecipeError with a message per field."""
+    if excess := find_excess(fields):
+        raise RecipeError({excess[0] or "recipe": excess[1]})
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
-        problems = {name_field(e, whole="recipe"): word_problem(e, owner="recipe") for e in error.errors()}
+        problems = word_first(error.errors(), whole="recipe", owner="recipe")
         raise RecipeError(problems) from error
 
 

@@ -54,7 +54,7 @@ LAYERS = (
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     ("pipelines.families.traits",),
-    ("pipelines.errors", "pipelines.field_errors"),
+    ("pipelines.errors", "pipelines.field_errors", "pipelines.modest"),
     ("pipelines.messages", "pipelines.files.whole"),
 )
 

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from pipelines.errors import LumeshError, RecipeError
-from pipelines.field_errors import name_field, word_problem
+from pipelines.field_errors import MAX_TOLD, word_first
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 from studio.access.limits import RateError
 from studio.api.adapters.openai_errors import PREFIX, make_openai_error
@@ -75,10 +75,9 @@ def _answer_expected(request: Request, error: Exception) -> JSONResponse:
 
 def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, RequestValidationError)
-    fields: dict[str, Message] = {}
-    for one in problem.errors():
-        inner = {**one, "loc": one["loc"][1:]}  # without the part of the request that holds it
-        fields[name_field(inner, whole="body")] = word_problem(inner, owner="recipe")
+    found = problem.errors()
+    shown = [{**one, "loc": one["loc"][1:]} for one in found[:MAX_TOLD]]  # without the part of the request
+    fields = word_first([*shown, *found[MAX_TOLD:]], whole="body", owner="recipe")
     error = RecipeError(fields)
     return make_error(422, title=error.title, detail=error.detail, fields=fields, path=request.url.path)
 
