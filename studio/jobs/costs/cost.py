@@ -44,13 +44,13 @@ _OUTPUTS = "json_extract(recipe, '$.batch_size')"
 _HELD_S = "held_s + machine_share * max(0, :now - coalesce(held_from_s, :now))"
 
 
-def share_machine(tx: Transaction, worker: str | None) -> None:
+def share_machine(tx: Transaction, worker: str | None, *, now_s: float) -> None:
     """Divides a worker's machine anew among the jobs that it runs as one batch, in proportion to their outputs."""
     running = "state = :running AND worker = :worker"
     tx.execute(
         f"UPDATE jobs SET held_s = {_HELD_S}, held_from_s = :now, "
         f"machine_share = 1.0 * {_OUTPUTS} / (SELECT sum({_OUTPUTS}) FROM jobs WHERE {running}) WHERE {running}",
-        {"now": time.monotonic(), "running": JobState.RUNNING, "worker": worker},
+        {"now": now_s, "running": JobState.RUNNING, "worker": worker},
     )
 
 
@@ -65,7 +65,7 @@ def measure(tx: Transaction, job_id: str, *, until_s: float | None = None) -> Co
     return Cost(chip_seconds=chip_seconds, usd=None if price is None else chip_seconds * price / HOUR_S)
 
 
-def charge(tx: Transaction, job_id: str, to: JobState) -> dict[str, Any]:
+def charge(tx: Transaction, job_id: str, to: JobState, *, now_s: float) -> dict[str, Any]:
     """Returns the cost columns to set when a job ends; empty for a job that never started."""
     row = tx.execute(
         "SELECT jobs.state, chip_seconds, cost_usd, beat_s "
@@ -76,7 +76,7 @@ def charge(tx: Transaction, job_id: str, to: JobState) -> dict[str, Any]:
         return {}
     # An interrupted job is charged until its worker's last heartbeat: the server may have been down for hours since, or
     # the machine started anew, and its monotonic clock with it.
-    cost = measure(tx, job_id, until_s=row["beat_s"] if to is JobState.INTERRUPTED else None)
+    cost = measure(tx, job_id, until_s=row["beat_s"] if to is JobState.INTERRUPTED else now_s)
     usd = row["cost_usd"] if cost.usd is None else (row["cost_usd"] or 0.0) + cost.usd
     return {"chip_seconds": row["chip_seconds"] + cost.chip_seconds, "cost_usd": usd}
 
