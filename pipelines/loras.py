@@ -11,6 +11,7 @@ Not here: a family's tensor names (its traits.py), what the tensors mean and how
 import functools
 import json
 import re
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,8 @@ def read_lora(file: Path) -> LoraFile | None:
     try:
         status = file.stat()
     except OSError:
+        return None
+    if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for without end
         return None
     return _read(file, status.st_mtime_ns, status.st_size)
 

@@ -28,7 +28,7 @@ from studio.database import Database
 from studio.settings import Settings
 
 BEARER = "bearer "
-PROXY_NAME = re.compile(r"[!-~]{1,100}")
+PROXY_NAME = re.compile(r"[!-+\--~]{1,100}")  # no comma: what some proxies make of two headers
 LOGINS_EACH = 5  # wrong passwords for one name from one address, then one a minute
 LOGINS_ADDRESS = 30
 LOGINS_PERIOD_S = 300.0
@@ -166,6 +166,8 @@ class Door:
         if not self.settings.is_trusted(peer) or len(names) != 1 or not PROXY_NAME.fullmatch(names[0]):
             return None
         name = names[0].casefold()
+        if name == LOCAL_OWNER:  # it would own all that was made before anybody logged in
+            return None
         return Person(owner=name, name=names[0], address=address, is_admin=self._is_admin(name))
 
     def _read_session(self, headers: Headers) -> Session | None:

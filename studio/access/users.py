@@ -21,6 +21,7 @@ from pipelines.errors import LumeshError
 from pipelines.files.whole import PRIVATE, write_whole
 from pipelines.messages import english
 from studio.access.passwords import NOBODYS, hash_password, is_password
+from studio.access.people import LOCAL_OWNER
 
 TOKEN_PREFIX = "lumesh_"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
@@ -109,6 +110,11 @@ class Users:
                 english(f"{name[:60]!r} cannot be a name."),
                 advice=english("Use up to 40 small letters, digits, dots, dashes and underscores."),
             )
+        if name == LOCAL_OWNER:
+            raise UsersError(
+                english(f"{name!r} owns what was made before anybody logged in."),
+                advice=english("Choose another name."),
+            )
         with self._change() as users:
             if name in users:
                 raise UsersError(
@@ -118,9 +124,9 @@ class Users:
             users[name] = User(password=hash_password(password) if password else None, is_admin=is_admin)
 
     def set_password(self, name: str, password: str) -> None:
-        """Sets a new password, which ends every session of this user."""
+        """Sets a new password, which ends every session and every token of this user: the old one may be known."""
         with self._change() as users:
-            users[name] = _require(users, name).model_copy(update={"password": hash_password(password)})
+            users[name] = _require(users, name).model_copy(update={"password": hash_password(password), "tokens": ()})
 
     def remove(self, name: str) -> None:
         """Removes a user, whose sessions and tokens end; jobs and files stay."""

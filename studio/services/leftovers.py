@@ -8,6 +8,7 @@ older database was brought back. It stays, and the log says so.
 
 import logging
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from studio.library.files import POSTER_SUFFIX, THUMB_SUFFIX
 from studio.settings import Settings
 
 MARGIN_S = 2.0  # a heartbeat is at most a second old
+_UPLOAD = re.compile(r"[0-9a-f]{64}(\.thumb\.webp|\.png)")
 SUFFIXES = (POSTER_SUFFIX, THUMB_SUFFIX, ".png", ".mp4")
 
 log = logging.getLogger(__name__)
@@ -28,8 +30,9 @@ def sweep(settings: Settings, database: Database) -> None:
     for folder in (settings.data_dir, settings.uploads_dir, settings.presets_dir, settings.plans_dir):
         forget_parts(folder)
     gone, kept = sweep_outputs(settings.outputs_dir, database)
+    gone += sweep_uploads(settings.uploads_dir, database)
     if gone:
-        log.warning("%d files that a killed process left in %s were deleted", gone, settings.outputs_dir)
+        log.warning("%d files that a killed process left in %s were deleted", gone, settings.data_dir)
     if kept:
         log.warning("%d files in %s belong to no job of the database and stay", kept, settings.outputs_dir)
 
@@ -49,6 +52,20 @@ def sweep_outputs(outputs_dir: Path, database: Database) -> tuple[int, int]:
             file.unlink(missing_ok=True)
             gone += 1
     return gone, kept
+
+
+def sweep_uploads(uploads_dir: Path, database: Database) -> int:
+    """Deletes uploaded pictures that no row names: their upload was never answered. Returns how many files went."""
+    named = {row["sha"] for row in database.read("SELECT sha FROM uploads")}
+    newest = database.read_one("SELECT coalesce(max(at), 0) AS at FROM events")
+    gone = 0
+    for file in uploads_dir.iterdir() if uploads_dir.is_dir() else ():
+        is_ours = _UPLOAD.fullmatch(file.name) is not None and file.is_file()
+        # Younger than all that the database knows: it may belong to a newer one, which was lost.
+        if is_ours and file.name.partition(".")[0] not in named and newest and file.stat().st_mtime < newest["at"]:
+            file.unlink(missing_ok=True)
+            gone += 1
+    return gone
 
 
 def _find_last_trace(database: Database, job_id: str) -> float:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Literal, TypedDict
 
 from fastapi import APIRouter, Form, Query, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 
 from studio.access.few import FewAtOnce
 from studio.access.hub_login import STATE_COOKIE, STATE_S, HubLoginError, HubLogins
@@ -58,6 +58,11 @@ def make_router(door: Door) -> APIRouter:
         answer = RedirectResponse("./login", status_code=303)
         answer.delete_cookie(COOKIE, **_cookie_flags(door, request))
         return answer
+
+    @router.get("/logout")
+    def refuse_to_log_out() -> Response:
+        """Gradio has such a route, which ends no session; a link of another site must not end one either."""
+        return PlainTextResponse("Logging out is a POST: use the page's button.", 405, headers={"Allow": "POST"})
 
     if mode is Mode.PASSWORD:
         _add_password(router, door)

@@ -9,6 +9,7 @@ Not here: how long a worker was silent (silence.py).
 
 import contextlib
 import logging
+import os
 import signal
 import sqlite3
 import subprocess
@@ -168,6 +169,7 @@ class Supervisor:
             self._process = process = subprocess.Popen(
                 [sys.executable, "-m", "studio.worker", *flags],
                 cwd=ROOT,
+                env=self._settings.worker_environment(os.environ),
                 stdin=subprocess.PIPE,  # its end tells the worker that the app is gone
                 stdout=worker_log,
                 stderr=subprocess.STDOUT,
