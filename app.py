@@ -11,6 +11,7 @@ import functools
 import os
 import signal
 import socket
+import sqlite3
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -27,19 +28,23 @@ from pipelines.catalog import Catalog
 from pipelines.errors import LumeshError
 from pipelines.messages import english
 from pipelines.runtime.devices.platform import collect_garbage_seldom
-from studio.access import commands, safety
+from studio.access import commands, safety, sessions
 from studio.access.identify import is_loopback
 from studio.access_settings import Mode
 from studio.api.application import create_api
+from studio.api.connections import Connection
 from studio.context import Studio
 from studio.api.middleware.gradio import NeededRoutesOnly
 from studio.api.middleware.hosts import OwnNamesOnly
-from studio.services import background, housekeeping
+from studio.services import background, housekeeping, leftovers
+from studio.services.condition import Condition
 from studio.database import Database, open_database
+from studio.database.care import require_sound
 from studio.hosting import backup
 from studio.jobs.workers import read_worker
 from studio.models import read_catalog
 from studio.settings import Settings, read_settings
+from studio.storage import PRIVATE_UMASK, Reserve, close_to_others, explain
 from studio.worker.lock import hold_lock
 from studio.worker.supervisor import Supervisor
 
@@ -55,6 +60,7 @@ def main() -> int:
     """Runs the studio until interrupted; returns 2, after one message that says why, when it cannot start."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops the studio like Ctrl+C
     collect_garbage_seldom()
+    os.umask(PRIVATE_UMASK)
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
         if command in backup.COMMANDS:
@@ -67,8 +73,13 @@ def main() -> int:
         _make_data_dir(settings)
         with hold_lock(settings.app_lock, who="Another Lumesh", timeout_s=LOCK_TIMEOUT_S):
             _serve(settings)
-    except LumeshError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"{error.title}: {error}", markup=False)
+    except (LumeshError, OSError, sqlite3.Error) as error:
+        said = error if isinstance(error, LumeshError) else explain(error)
+        if said is None:
+            raise
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"{said.title}: {said}", markup=False)
+        if isinstance(error, OSError) and error.filename is not None:
+            Console(stderr=True, highlight=False, soft_wrap=True).print(f"  {error.filename}", markup=False)
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED_CODE if command in (*backup.COMMANDS, commands.COMMAND) else 0
@@ -83,12 +94,20 @@ def _serve(settings: Settings) -> None:
     families = {model.family for model in catalog.models}
     for name in settings.text_encoder_urls.keys() - families:
         catalog.get(name)
-    with _open_port(settings) as port, closing(open_database(settings.database_file)) as database:
-        supervisor = Supervisor(settings, database)
-        supervisor.start()
+    sessions.read_key(settings.secret_file)  # now: a key that is none must refuse the start before anything runs
+    require_sound(settings.database_file, settings.outputs_dir)
+    reserve, condition = Reserve(settings.data_dir), Condition()
+    with (
+        _open_port(settings) as port,
+        closing(reserve.do(lambda: open_database(settings.database_file))) as database,
+    ):
+        _warn_of_readable(settings)
+        leftovers.sweep(settings, database)
+        supervisor = Supervisor(settings, database, condition)
+        reserve.do(supervisor.start)
         server = None
         try:
-            app = create_app(settings, database, catalog, read_catalog=read)
+            app = create_app(settings, database, catalog, condition, read_catalog=read)
             try:
                 server = Server(app, settings, database)
                 server.run(sockets=[port])
@@ -100,7 +119,12 @@ def _serve(settings: Settings) -> None:
 
 
 def create_app(
-    settings: Settings, database: Database, catalog: Catalog, *, read_catalog: Callable[[], Catalog] | None = None
+    settings: Settings,
+    database: Database,
+    catalog: Catalog,
+    condition: Condition | None = None,
+    *,
+    read_catalog: Callable[[], Catalog] | None = None,
 ) -> FastAPI:
     """Creates one application from REST, static files and the page; `read_catalog` reads the catalogue anew."""
     os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1")  # read when gradio is imported
@@ -110,10 +134,13 @@ def create_app(
 
     @asynccontextmanager
     async def work_in_the_background(_: FastAPI) -> AsyncGenerator[None]:
-        async with background.run(housekeeping.list_services(settings, database)):
+        async with background.run(housekeeping.list_services(settings, database), condition):
             yield
 
-    app = create_api(settings, database, catalog, read_catalog=read_catalog, lifespan=work_in_the_background)
+    condition = condition or Condition()
+    app = create_api(
+        settings, database, catalog, read_catalog=read_catalog, lifespan=work_in_the_background, condition=condition
+    )
     if is_loopback(settings.host) and settings.access.mode is Mode.OPEN and not settings.access.is_open:
         app.add_middleware(OwnNamesOnly)
     door = app.state.studio.door
@@ -139,6 +166,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, settings: Settings, database: Database) -> None:
         # proxy_headers would trust every process of this machine; trusted proxies are a setting (access/identify.py)
         options = {"log_level": "error", "access_log": False, "timeout_graceful_shutdown": 1, "proxy_headers": False}
+        options["http"] = Connection
         super().__init__(uvicorn.Config(app, **options))
         self._studio: Studio = app.state.studio
         self._settings = settings
@@ -180,6 +208,14 @@ def _make_data_dir(settings: Settings) -> None:
             advice=english("Choose another --data-dir."),
             title=english("No data directory"),
         ) from error
+
+
+def _warn_of_readable(settings: Settings) -> None:
+    """Closes what older versions, or another umask, left readable for other accounts of the machine."""
+    for path in close_to_others(settings.private_paths):
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"\n  [bold red]WARNING[/]  Other accounts of this machine may read {path}: it is not this account's."
+        )
 
 
 def _open_port(settings: Settings) -> socket.socket:

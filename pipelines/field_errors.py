@@ -1,8 +1,25 @@
 """pydantic's errors of fields, as sentences for people."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.messages import Message, say, say_count, tell
+
+MAX_TOLD = 20  # fields at fault in one answer
+
+
+def word_first(problems: Sequence[Any], *, whole: str, owner: str = "") -> dict[str, Message]:
+    """Words the first entries of ValidationError.errors() by field; "..." says how many more there are."""
+    fields = {name_field(one, whole=whole): word_problem(one, owner=owner) for one in problems[:MAX_TOLD]}
+    return tell_first(fields, more=max(0, len(problems) - MAX_TOLD))
+
+
+def tell_first(fields: Mapping[str, Message], *, more: int = 0) -> dict[str, Message]:
+    """Returns the first fields' messages; "..." says how many others there are, `more` of them not in `fields`."""
+    told = dict([*fields.items()][:MAX_TOLD])
+    if more := more + len(fields) - len(told):
+        told["..."] = say_count("{count} more field is wrong", "{count} more fields are wrong", count=more)
+    return told
 
 
 def name_field(problem: Any, *, whole: str) -> str:

@@ -14,11 +14,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.errors import ModelError, RecipeError
-from pipelines.field_errors import name_field, word_problem
+from pipelines.field_errors import word_first
 from pipelines.fitting import Fit
 from pipelines.lora_fit import find_misfit, list_experts
 from pipelines.loras import ADVICE, HIGH, LOW, LoraFile
 from pipelines.messages import NOTHING, Message, say
+from pipelines.modest import find_excess
 from pipelines.prompts.lora_names import find_lora
 from pipelines.prompts.lora_tags import list_tags, remove_tags
 
@@ -137,10 +138,12 @@ class Recipe(BaseModel):
 
 def read_recipe(fields: dict[str, Any]) -> Recipe:
     """Turns untrusted JSON into a Recipe; raises RecipeError with a message per field."""
+    if excess := find_excess(fields):
+        raise RecipeError({excess[0] or "recipe": excess[1]})
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
-        problems = {name_field(e, whole="recipe"): word_problem(e, owner="recipe") for e in error.errors()}
+        problems = word_first(error.errors(), whole="recipe", owner="recipe")
         raise RecipeError(problems) from error
 
 

@@ -5,12 +5,17 @@ from dataclasses import dataclass, field
 
 from pipelines.catalog import Catalog
 from studio.access.identify import Door
+from studio.access.limits import Limiter
 from studio.database import Database
 from studio.library.uploads import UPLOAD_QUOTA, Quota
 from studio.models import LiveCatalog
+from studio.services.condition import Condition
 from studio.services.feed import Feed
 from studio.services.plans import Planner
 from studio.settings import Settings
+from studio.storage import Reserve
+
+PINGS_EACH = 6  # a minute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +28,13 @@ class Studio:
     feed: Feed
     planner: Planner
     door: Door
+    reserve: Reserve
+    condition: Condition = field(default_factory=Condition)
     upload_quota: Quota = UPLOAD_QUOTA
     hub_endpoint: str | None = None
     """The hub's address, if it is neither the public one nor HF_ENDPOINT."""
+    pings: Limiter = field(default_factory=lambda: Limiter(count=PINGS_EACH, period_s=60.0))
+    """Test messages to webhooks, by owner: they tell what another server answers."""
     upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while an uploaded file is decoded, one at a time: it takes up to 650 MB (pipelines/pictures.py)."""
 

@@ -160,12 +160,19 @@ class Settings:
     def worker_lock(self) -> Path:
         return self.data_dir / "worker.lock"
 
+    @property
+    def private_paths(self) -> tuple[Path, ...]:
+        """Files and folders that hold prompts, pictures or secrets: no other account of the machine may read them."""
+        database = (self.database_file.with_name(f"{self.database_file.name}{end}") for end in ("", "-wal", "-shm"))
+        folders = (self.outputs_dir, self.uploads_dir, self.presets_dir, self.worker_log.parent)
+        return (*database, *folders, self.data_dir / "copies", self.users_file, self.secret_file)
+
     def find_text_encoder(self, model: Model) -> str | None:
         """Returns the URL of this model's text encoder server; None when it runs its own text encoder."""
         return self.text_encoder_urls.get(model.id) or self.text_encoder_urls.get(model.family)
 
     def worker_flags(self) -> list[str]:
-        """Returns the flags that give the worker process these settings, except the token, which it inherits."""
+        """Returns the flags that give the worker process these settings, but for `worker_environment`."""
         flags = ["--data-dir", str(self.data_dir)]
         for name, value in (("--model", self.model), ("--mesh", self.mesh), ("--chip-price", self.chip_price)):
             if value is not None:
@@ -176,14 +183,17 @@ class Settings:
             flags += ["--profile", str(self.profile)]
         if self.prewarm:
             flags += ["--prewarm", ",".join(self.prewarm)]
-        if self.text_encoder_urls:
-            flags += ["--text-encoder-url", ",".join(f"{name}={url}" for name, url in self.text_encoder_urls.items())]
         if self.access.image_hook is not None:
             flags += ["--image-hook", self.access.image_hook]
         flags += ["--verify-weights"] if self.verify_weights else []
         flags += ["--keep-layouts"] if self.keep_layouts else []
         flags += ["--allow-cpu"] if self.allow_cpu else []
         return [*flags, "--fake"] if self.fake else flags
+
+    def worker_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Returns the worker's environment: what may hold a password is not for the list of processes."""
+        urls = ",".join(f"{name}={url}" for name, url in self.text_encoder_urls.items())
+        return {**environment, "LUMESH_TEXT_ENCODER_URL": urls}
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:

@@ -27,7 +27,7 @@ LAYERS = (
     ("studio.events",),
     ("studio.database",),
     ("studio.models",),
-    ("studio.settings", "studio.address"),
+    ("studio.settings", "studio.address", "studio.storage"),
     ("studio.access_settings",),
     ("pipelines.__main__",),
     ("pipelines.commands",),
@@ -64,7 +64,8 @@ LAYERS = (
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     tuple(f"pipelines.families.{family}.lora_traits" for family in FAMILIES),
     ("pipelines.families.traits",),
-    ("pipelines.errors", "pipelines.schedulers"),
+    ("pipelines.errors", "pipelines.schedulers", "pipelines.field_errors", "pipelines.modest"),
+    ("pipelines.messages", "pipelines.files.whole"),
 )
 
 # Downward in spirit: the app starts the worker's supervisor, and the registry reaches the families only when called.

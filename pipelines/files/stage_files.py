@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from pipelines.errors import StageFileError
+from pipelines.files.whole import put_whole, write_whole
 from pipelines.messages import english
 
 EMBEDDINGS_FILE = "stage1_embeddings.safetensors"
@@ -29,8 +30,7 @@ EMBEDDING_NAMES = (
 
 
 def write_config(folder: Path, fields: Mapping[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG_FILE).write_text(json.dumps(dict(fields), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    write_whole(folder / CONFIG_FILE, f"{json.dumps(dict(fields), indent=2, ensure_ascii=False)}\n".encode())
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -53,10 +53,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def write_tensors(file: Path, tensors: Mapping[str, np.ndarray], *, model_id: str) -> None:
     """Writes tensors in their own dtypes (bf16 too), and records the model."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     dtypes = {name: str(value.dtype) for name, value in contiguous.items()}
-    save_file(contiguous, file, metadata={"model_id": model_id, "dtypes": json.dumps(dtypes)})
+    metadata = {"model_id": model_id, "dtypes": json.dumps(dtypes)}
+    put_whole(file, lambda part: save_file(contiguous, part, metadata=metadata))
 
 
 def measure_text(file: Path) -> int | None:

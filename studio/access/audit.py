@@ -1,15 +1,19 @@
 """The audit log: logins, refusals and deletions, one line of JSON each, only ever appended.
 
 The app, the worker and the command line write it concurrently, so each line is one write under a file lock. A full log
-becomes `audit.jsonl.1`, and so on. Prompts are logged only when refused; passwords and tokens never.
+becomes `audit.jsonl.1`, and so on. What a full disk does not take goes to the server's own log. Prompts are logged only
+when refused; passwords and tokens never.
 """
 
 import fcntl
 import json
+import logging
 import os
 import time
 from pathlib import Path
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 MAX_BYTES = 5_000_000
 KEPT_FILES = 5
@@ -28,6 +32,12 @@ class Audit:
         texts = {name: value[:MAX_TEXT_CHARS] if isinstance(value, str) else value for name, value in fields.items()}
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = json.dumps({"at": at, "what": what, **texts}, ensure_ascii=False) + "\n"
+        try:
+            self._append(line)
+        except OSError as error:  # on a full disk people must still be able to log in and make room
+            log.error("not in %s (%s): %s", self._file, error.strerror, line.rstrip())
+
+    def _append(self, line: str) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.with_name(".audit.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -5,16 +5,19 @@ Passwords are prompted for or read from standard input; never from an argument, 
 
 import argparse
 import getpass
+import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from pipelines.messages import english
 from studio.access.audit import Audit
-from studio.access.passwords import MAX_CHARS, MIN_CHARS
+from studio.access.passwords import MAX_CHARS, MIN_CHARS, is_weak
 from studio.access.users import Users, UsersError
 from studio.settings import read_settings
 
@@ -44,12 +47,17 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
                     english(f"There is a user {name!r} already."),
                     advice=english("`users password` gives a new password."),
                 )
-            password = None if found.no_password else _read_password(is_piped=found.password_stdin)
+            password = None if found.no_password else _read_password(name, is_piped=found.password_stdin)
             users.add(name, password=password, is_admin=found.admin)
             said = f"{name} can log in" if password else f"{name} is there; `users token {name}` makes a token"
+            if count := _count_outputs(settings.database_file, name):
+                said += (
+                    f"\nNOTICE  {count} outputs of an earlier {name} are here, and are theirs now; for somebody else "
+                )
+                said += "choose another name"
         case "password":
-            users.set_password(name, _read_password(is_piped=found.password_stdin))
-            said = f"{name} has a new password, and must log in again"
+            users.set_password(name, _read_password(name, is_piped=found.password_stdin))
+            said = f"{name} has a new password, and must log in again; tokens are void (`users token` makes new ones)"
         case "remove":
             users.remove(name)
             said = f"{name} is out; jobs and files stay"
@@ -72,7 +80,15 @@ def _show(users: Users) -> None:
     console.print(table)
 
 
-def _read_password(*, is_piped: bool) -> str:
+def _count_outputs(database: Path, name: str) -> int:
+    """Counts what a user of this name made before; 0 where there is no database yet."""
+    if not database.is_file():
+        return 0
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as opened:
+        return opened.execute("SELECT count(*) FROM outputs WHERE owner = ?", (name,)).fetchone()[0]
+
+
+def _read_password(name: str, *, is_piped: bool) -> str:
     if is_piped:
         password = sys.stdin.readline().rstrip("\n")
     else:
@@ -82,6 +98,10 @@ def _read_password(*, is_piped: bool) -> str:
     if not MIN_CHARS <= len(password) <= MAX_CHARS:
         raise UsersError(
             english(f"A password has {MIN_CHARS} to {MAX_CHARS} characters."), advice=english("Choose another one.")
+        )
+    if is_weak(password, name):
+        raise UsersError(
+            english("This password is among the first that anybody tries."), advice=english("Choose a longer one.")
         )
     return password
 

@@ -6,6 +6,8 @@ client addresses in a proxy's headers are trusted only if the settings list the 
 
 import ipaddress
 import re
+import secrets
+import time
 from collections.abc import Sequence
 
 from starlette.datastructures import Headers
@@ -17,18 +19,23 @@ from studio.access import hooks, sessions
 from studio.access.audit import Audit
 from studio.access.hooks import PromptRefusedError
 from studio.access.limits import Limiter, RateError
+from studio.access.networks import find_network
 from studio.access.people import LOCAL_OWNER, Person
-from studio.access.sessions import COOKIE, Session, Sessions
+from studio.access.sessions import COOKIE, Session, Sessions, Signer
 from studio.access.users import TOKEN_PREFIX, Users
 from studio.access_settings import Mode
 from studio.database import Database
 from studio.settings import Settings
 
 BEARER = "bearer "
-PROXY_NAME = re.compile(r"[!-~]{1,100}")
+PROXY_NAME = re.compile(r"[!-+\--~]{1,100}")  # no comma: what some proxies make of two headers
 LOGINS_EACH = 5  # wrong passwords for one name from one address, then one a minute
 LOGINS_ADDRESS = 30
 LOGINS_PERIOD_S = 300.0
+# For one name, from wherever: then one every 30 s. A browser that this name logged in with before counts for itself.
+LOGINS_ACCOUNT, LOGINS_ACCOUNT_PERIOD_S = 20, 600.0
+KNOWN_S = 180 * 24 * 3600.0  # how long such a browser stays known
+KNOWN_COOKIE = "lumesh-known"
 
 
 class Door:
@@ -44,6 +51,8 @@ class Door:
         self._prompt_hook = hooks.load_hook(self.settings.prompt_hook)
         self._submits = Limiter(count=self.settings.submits_per_minute, period_s=60.0)
         self._logins = Limiter(count=LOGINS_EACH, period_s=LOGINS_PERIOD_S)
+        self._logins_of_account = Limiter(count=LOGINS_ACCOUNT, period_s=LOGINS_ACCOUNT_PERIOD_S)
+        self._known = Signer(self.key, purpose="known browser")
         self._logins_of_address = Limiter(count=LOGINS_ADDRESS, period_s=LOGINS_PERIOD_S)
 
     def identify(self, headers: Headers, peer: str | None) -> Person | None:
@@ -61,11 +70,19 @@ class Door:
             address = hops.pop()[:100] or "unknown"
         return address
 
-    def log_in(self, name: str, password: str, address: str) -> str | None:
-        """Opens a session and returns its cookie; None when name and password do not match. Raises RateError."""
+    def log_in(self, name: str, password: str, address: str, *, known: str = "") -> str | None:
+        """Opens a session and returns its cookie; None when name and password do not match. Raises RateError.
+
+        `known` is the cookie of a browser in which this name logged in before: strangers who guess this name's password
+        from many addresses do not lock its owner out there.
+        """
         name = name.strip().casefold()[:100]
-        key = f"{address} {name}"
-        wait_s = self._logins_of_address.take(address) or self._logins.take(key)
+        network = find_network(address)
+        browser = self._read_known(known, name)
+        key = f"{browser or network} {name}"
+        wait_s = self._logins_of_address.take(network) or self._logins.take(key)
+        if not wait_s and browser is None:
+            wait_s = self._logins_of_account.take(name)
         if wait_s:
             self.audit.note("login.limited", name=self._name_for_log(name), address=address)
             raise RateError(say("Too many attempts to log in."), wait_s=wait_s)
@@ -74,8 +91,20 @@ class Door:
             self.audit.note("login.failed", name=self._name_for_log(name), address=address)
             return None
         self._logins.forgive(key)
+        if browser is None:
+            self._logins_of_account.forgive(name)
         self.audit.note("login", name=name, address=address)
         return self.sessions.open(owner=name, name=name, stamp=user.stamp)
+
+    def make_known(self, name: str) -> str:
+        """Returns the cookie that marks a browser in which this name logged in."""
+        name = name.strip().casefold()[:100]
+        return self._known.sign({"name": name, "id": secrets.token_hex(8), "until": time.time() + KNOWN_S})
+
+    def _read_known(self, cookie: str, name: str) -> str | None:
+        values = self._known.read(cookie) if cookie else None
+        is_own = values is not None and values["name"] == name and values["until"] > time.time()
+        return f"browser {values['id']}" if values is not None and is_own else None
 
     def log_out(self, headers: Headers) -> None:
         """Ends the session of this request, if it has one."""
@@ -87,7 +116,7 @@ class Door:
     def admit(self, person: Person, recipes: Sequence[Recipe]) -> None:
         """Checks rate and prompts before anything is queued: raises RateError, or PromptRefusedError of the hook."""
         if not person.is_alone:
-            key = person.address if self.settings.mode is Mode.OPEN else person.owner
+            key = find_network(person.address) if self.settings.mode is Mode.OPEN else person.owner
             if wait_s := self._submits.take(key):
                 raise RateError(
                     say("At most {count} a minute can be queued.", count=self.settings.submits_per_minute),
@@ -137,6 +166,8 @@ class Door:
         if not self.settings.is_trusted(peer) or len(names) != 1 or not PROXY_NAME.fullmatch(names[0]):
             return None
         name = names[0].casefold()
+        if name == LOCAL_OWNER:  # it would own all that was made before anybody logged in
+            return None
         return Person(owner=name, name=names[0], address=address, is_admin=self._is_admin(name))
 
     def _read_session(self, headers: Headers) -> Session | None:

@@ -16,7 +16,29 @@ MAX_CHARS = 200
 MIN_CHARS = 8
 _ROOM_BYTES = 128 * 1024 * 1024  # OpenSSL refuses scrypt beyond 32 MiB unless told
 
+# The most used of every list of stolen passwords, without digits and signs around them.
+_COMMON = frozenset(
+    ["password", "passwort", "passw0rd", "p@ssword", "p@ssw0rd", "letmein", "welcome", "iloveyou", "qwerty", "qwertyuiop", "qwertz", "azerty", "asdfghjkl", "zxcvbnm", "admin", "administrator", "changeme", "default", "secret", "dragon", "monkey", "sunshine", "princess", "football", "baseball", "superman", "batman", "trustno1", "master", "whatever", "starwars", "computer", "internet", "login", "access", "abc", "abcd", "abcdefgh", "test", "guest", "root", "toor", "lumesh", "studio"]
+)
+_ROWS = ("01234567890", "09876543210", "abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfghjklzxcvbnm", "qwertzuiop")
+
 _turns = threading.BoundedSemaphore(2)
+
+
+def is_weak(password: str, name: str = "") -> bool:
+    """Tells whether a password is among the first that anybody tries: common, a row of keys, few signs, the name."""
+    plain = password.casefold()
+    core = plain.strip("0123456789!?.,;:_-+*#$%&/()= ")
+    half = plain[: len(plain) // 2]
+    return (
+        plain.isdigit()
+        or core in _COMMON
+        or plain in _COMMON
+        or any(plain in row for row in _ROWS)
+        or len(set(plain)) <= 3
+        or (half * 2 == plain and half.strip("0123456789") in _COMMON | {""})
+        or core == name.casefold() != ""
+    )
 
 
 def hash_password(password: str) -> str:

@@ -10,18 +10,28 @@ import binascii
 import hashlib
 import hmac
 import json
-import os
+import re
 import secrets
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pipelines.errors import LumeshError
+from pipelines.files.whole import PRIVATE, write_whole
+from pipelines.messages import english
 from studio.database import Database
 
 COOKIE = "lumesh-session"
 SESSION_S = 7 * 24 * 3600.0
 KEY_BYTES = 32
+_KEY = re.compile(rb"[0-9a-f]{%d}\s*" % (2 * KEY_BYTES))
+
+
+class KeyFileError(LumeshError):
+    """The file of the signing key holds no key."""
+
+    title = english("The signing key cannot be used")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +49,7 @@ class Signer:
     """Signs small JSON objects that clients keep and send back."""
 
     def __init__(self, key: bytes, *, purpose: str) -> None:
+        assert len(key) >= KEY_BYTES, "an empty or short key signs whatever anybody likes"
         self._key = hmac.digest(key, purpose.encode(), hashlib.sha256)
 
     def sign(self, values: dict[str, Any]) -> str:
@@ -91,13 +102,23 @@ class Sessions:
 
 
 def read_key(file: Path) -> bytes:
-    """Reads the signing key; makes it on first use, in a file that only the studio's own account can read."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """Reads the signing key; makes it on first use, in a file that only the studio's own account can read.
+
+    Raises KeyFileError for a file that holds anything but a key: whoever knows the key is whoever they say they are.
+    """
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return bytes.fromhex(file.read_text("ascii"))
-    key = secrets.token_bytes(KEY_BYTES)
-    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-        stream.write(key.hex())
-    return key
+        stored = file.read_bytes()
+    except FileNotFoundError:
+        key = secrets.token_bytes(KEY_BYTES)
+        write_whole(file, key.hex().encode(), mode=PRIVATE)
+        return key
+    if not _KEY.fullmatch(stored):
+        what = f"has {len(stored)} bytes that are no key" if stored else "is empty"
+        raise KeyFileError(
+            english(f"{file} {what}, so nobody's session can be trusted."),
+            advice=english(
+                "Delete the file, or bring it back from a backup, and start again. With a new key everybody logs in "
+                "anew."
+            ),
+        )
+    return bytes.fromhex(stored.decode())

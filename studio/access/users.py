@@ -7,10 +7,8 @@ access at once. A damaged file lets nobody in.
 import fcntl
 import hashlib
 import hmac
-import os
 import re
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Generator, Mapping
@@ -20,8 +18,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipelines.errors import LumeshError
+from pipelines.files.whole import PRIVATE, write_whole
 from pipelines.messages import english
 from studio.access.passwords import NOBODYS, hash_password, is_password
+from studio.access.people import LOCAL_OWNER
 
 TOKEN_PREFIX = "lumesh_"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
@@ -110,6 +110,11 @@ class Users:
                 english(f"{name[:60]!r} cannot be a name."),
                 advice=english("Use up to 40 small letters, digits, dots, dashes and underscores."),
             )
+        if name == LOCAL_OWNER:
+            raise UsersError(
+                english(f"{name!r} owns what was made before anybody logged in."),
+                advice=english("Choose another name."),
+            )
         with self._change() as users:
             if name in users:
                 raise UsersError(
@@ -119,9 +124,9 @@ class Users:
             users[name] = User(password=hash_password(password) if password else None, is_admin=is_admin)
 
     def set_password(self, name: str, password: str) -> None:
-        """Sets a new password, which ends every session of this user."""
+        """Sets a new password, which ends every session and every token of this user: the old one may be known."""
         with self._change() as users:
-            users[name] = _require(users, name).model_copy(update={"password": hash_password(password)})
+            users[name] = _require(users, name).model_copy(update={"password": hash_password(password), "tokens": ()})
 
     def remove(self, name: str) -> None:
         """Removes a user, whose sessions and tokens end; jobs and files stay."""
@@ -152,7 +157,7 @@ class Users:
             fcntl.flock(lock, fcntl.LOCK_EX)
             users = dict(self.read())
             yield users
-            _write_private(self._file, _File(users=users).model_dump_json(indent=1).encode())
+            write_whole(self._file, _File(users=users).model_dump_json(indent=1).encode(), mode=PRIVATE)
 
     def _parse(self, content: bytes) -> Mapping[str, User]:
         try:
@@ -173,17 +178,3 @@ def _require(users: Mapping[str, User], name: str) -> User:
 def _digest(token: str) -> str:
     """Digests a token with plain SHA-256: 256 random bits cannot be guessed, however fast one tries."""
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _write_private(file: Path, content: bytes) -> None:
-    """Writes the file atomically, readable by its owner alone from the first byte on (mkstemp's 0600)."""
-    descriptor, part = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(part).replace(file)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise

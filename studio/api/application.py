@@ -48,9 +48,11 @@ from studio.api.routes import (
 from studio.context import Studio
 from studio.database import Database
 from studio.models import LiveCatalog
+from studio.services.condition import Condition
 from studio.services.feed import Feed
 from studio.services.plans import Planner
 from studio.settings import Settings
+from studio.storage import Reserve
 
 DESCRIPTION = """Queue a recipe, follow its events, fetch its outputs.
 
@@ -80,6 +82,7 @@ def create_api(
     *,
     read_catalog: Callable[[], Catalog] | None = None,
     lifespan: Lifespan[FastAPI] | None = None,
+    condition: Condition | None = None,
 ) -> FastAPI:
     """Creates the application with every REST route; app.py mounts the page onto it.
 
@@ -105,6 +108,8 @@ def create_api(
         feed=Feed(database),
         planner=Planner(settings),
         door=door,
+        reserve=Reserve(settings.data_dir),
+        condition=condition or Condition(),
     )
     of_jobs = (sweeps, prompts, wildcards, grids, jobs, queue, events, webhook)
     for module in (health, me, models, *of_jobs, outputs, media, uploads, loras, recipes, presets, hub, qr, system):

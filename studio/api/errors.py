@@ -6,7 +6,9 @@ its HTTP status (`status`); an error without one is a mistake of the server. Bel
 (adapters/openai_errors.py).
 """
 
+import logging
 import math
+import sqlite3
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,13 +16,16 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from pipelines.errors import LumeshError, RecipeError
-from pipelines.field_errors import name_field, word_problem
+from pipelines.field_errors import MAX_TOLD, word_first
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 from studio.access.limits import RateError
 from studio.api.adapters.openai_errors import PREFIX, make_openai_error
+from studio.storage import explain
 from studio.visit import NotFoundError
 
 MISTAKE = 500
+
+log = logging.getLogger(__name__)
 
 
 def install(app: FastAPI) -> None:
@@ -29,6 +34,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(UnicodeEncodeError, _answer_half_character)
+    app.add_exception_handler(OSError, _answer_storage)
+    app.add_exception_handler(sqlite3.Error, _answer_storage)
     app.add_exception_handler(Exception, _answer_mistake)
     for prefix in ("/api/", PREFIX):
         methods = ["GET", "POST", "PATCH", "DELETE"]
@@ -68,10 +75,9 @@ def _answer_expected(request: Request, error: Exception) -> JSONResponse:
 
 def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, RequestValidationError)
-    fields: dict[str, Message] = {}
-    for one in problem.errors():
-        inner = {**one, "loc": one["loc"][1:]}  # without the part of the request that holds it
-        fields[name_field(inner, whole="body")] = word_problem(inner, owner="recipe")
+    found = problem.errors()
+    shown = [{**one, "loc": one["loc"][1:]} for one in found[:MAX_TOLD]]  # without the part of the request
+    fields = word_first([*shown, *found[MAX_TOLD:]], whole="body", owner="recipe")
     error = RecipeError(fields)
     return make_error(422, title=error.title, detail=error.detail, fields=fields, path=request.url.path)
 
@@ -85,6 +91,15 @@ def _answer_http(request: Request, error: Exception) -> JSONResponse:
         detail=english(f"{request.method} {path}"),
         path=path,
     )
+
+
+def _answer_storage(request: Request, error: Exception) -> JSONResponse:
+    """Answers 507 on a full disk, 503 for a locked or read-only database; another such error is our own mistake."""
+    told = explain(error)
+    if told is None:
+        raise error
+    log.warning("%s %s: %s", request.method, request.url.path, error)
+    return _answer_expected(request, told)
 
 
 def _answer_half_character(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001

@@ -70,10 +70,11 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
+                connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # SQLite has undone some errors itself; a failed commit is still open
+                    connection.execute("ROLLBACK")
                 raise
-            connection.execute("COMMIT")
 
     def close(self) -> None:
         """Closes every thread's connection; no thread may use the database afterwards."""
@@ -86,11 +87,15 @@ class Database:
         if connection is None:
             connection = sqlite3.connect(self.file, isolation_level=None, check_same_thread=False, factory=_Connection)
             connection.row_factory = sqlite3.Row
-            connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")  # safe in WAL: a power cut loses only recent commits
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+            try:
+                connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")  # safe in WAL: a power cut loses only recent commits
+                connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+            except sqlite3.Error:
+                connection.close()
+                raise
             self._local.connection = connection
             with self._lock:
                 self._open.add(connection)

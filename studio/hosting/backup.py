@@ -1,8 +1,10 @@
 """Backs up the data directory to one file, and restores it: `python app.py backup FILE`, `python app.py restore FILE`.
 
 A backup is taken while the studio runs: first a consistent snapshot of the database through SQLite's own backup, then
-the files that its rows name, which never change after they were written. Restoring requires a stopped studio, refuses
-backups of a newer Lumesh, and deletes nothing: existing files are moved aside.
+the files that its rows name, which never change after they were written. A damaged database is refused, and the backup
+that is there already stays. Restoring requires a stopped studio, refuses backups of a newer Lumesh, and deletes
+nothing: existing files are moved aside. `restore --last-copy` brings the last copy of the database back
+(database/care.py).
 Left out: what can be compiled, downloaded or logged again, and models unless requested.
 """
 
@@ -25,7 +27,9 @@ from rich.console import Console
 from pipelines.errors import LumeshError
 from pipelines.messages import english
 from studio.database import MIGRATIONS_DIR
+from studio.database.care import COPIES, find_good_copy, find_problem, take_snapshot
 from studio.settings import Settings, read_settings
+from studio.storage import RESERVE
 from studio.worker.lock import hold_lock
 
 COMMANDS = ("backup", "restore")
@@ -34,7 +38,7 @@ VERSION = 1
 DATABASE = "jobs.db"
 ASIDE = "before-restore-"
 RESTORING = ".restoring-"
-REMADE = frozenset(("cache", "logs", "packs", "app.lock", "worker.lock"))
+REMADE = frozenset(("cache", "logs", "packs", "app.lock", "worker.lock", COPIES, RESERVE))
 MODELS = frozenset(("models", "loras"))
 
 
@@ -56,18 +60,24 @@ class Summary:
 def run(command: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Runs one of COMMANDS from the command line; the other flags are the studio's own."""
     parser = argparse.ArgumentParser(prog=f"app.py {command}", allow_abbrev=False)
-    parser.add_argument("file", type=Path, help="the backup: a tar file")
-    if command == "backup":
+    is_restore = command == "restore"
+    parser.add_argument("file", type=Path, nargs="?" if is_restore else None, help="the backup: a tar file")
+    if is_restore:
+        parser.add_argument("--last-copy", action="store_true", help="bring back the last copy of the database instead")
+    else:
         parser.add_argument("--with-models", action="store_true", help="take models/ and loras/ along, however large")
     found, rest = parser.parse_known_args(arguments)
     settings = read_settings(rest, environment)
-    file = found.file.expanduser().absolute()
     console = Console(highlight=False, soft_wrap=True)
+    if is_restore and found.last_copy == (found.file is not None):
+        parser.error("give the FILE of a backup, or --last-copy")
+    file = None if found.file is None else found.file.expanduser().absolute()
     if command == "backup":
+        assert file is not None, "argparse requires it"
         summary = backup(settings, file, with_models=found.with_models)
         console.print(f"{file}: {summary.files} files, {summary.bytes / 1e6:.1f} MB", markup=False)
         return 0
-    summary = restore(settings, file)
+    summary = restore_copy(settings) if file is None else restore(settings, file)
     console.print(f"{settings.data_dir}: {summary.files} files, {summary.bytes / 1e6:.1f} MB", markup=False)
     if summary.aside is not None:
         console.print(f"What was there is now in {summary.aside}", markup=False)
@@ -75,7 +85,7 @@ def run(command: str, arguments: Sequence[str], environment: Mapping[str, str]) 
 
 
 def backup(settings: Settings, file: Path, *, with_models: bool = False) -> Summary:
-    """Writes the backup atomically, replacing an earlier file of that name."""
+    """Writes the backup atomically, replacing an earlier file of that name; raises DatabaseError for a damaged one."""
     data_dir = settings.data_dir
     if not settings.database_file.is_file():
         raise BackupError(
@@ -87,7 +97,7 @@ def backup(settings: Settings, file: Path, *, with_models: bool = False) -> Summ
         )
     with tempfile.TemporaryDirectory(dir=_require_folder(file.parent), prefix=".lumesh-") as folder:
         snapshot, part = Path(folder) / DATABASE, Path(folder) / file.name
-        schema = _take_snapshot(settings.database_file, snapshot)
+        schema = take_snapshot(settings.database_file, snapshot)
         manifest = Path(folder) / MANIFEST
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         manifest.write_text(json.dumps({"version": VERSION, "schema": schema, "created_at": stamp}), "utf-8")
@@ -132,6 +142,26 @@ def restore(settings: Settings, file: Path) -> Summary:
     return Summary(files=len(files), bytes=total, aside=aside)
 
 
+def restore_copy(settings: Settings) -> Summary:
+    """Puts the newest good copy of the database in the place of the present one, which is moved aside."""
+    data_dir = settings.data_dir
+    with ExitStack() as stack:
+        for lock, who in ((settings.app_lock, "Lumesh"), (settings.worker_lock, "A worker")):
+            stack.enter_context(hold_lock(lock, who=who, timeout_s=0.0))
+        copy = find_good_copy(data_dir)
+        if copy is None:
+            raise BackupError(
+                english(f"There is no good copy in {data_dir / COPIES}."),
+                advice=english("Restore a backup: restore FILE."),
+            )
+        unpacked = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=data_dir, prefix=RESTORING)))
+        shutil.copyfile(copy, unpacked / DATABASE)
+        old = [*data_dir.glob(f"{DATABASE}*")]
+        aside = _move_aside(data_dir, old)
+        (unpacked / DATABASE).rename(data_dir / DATABASE)
+    return Summary(files=1, bytes=copy.stat().st_size, aside=aside)
+
+
 def count_migrations() -> int:
     """Returns the version of the database that this Lumesh writes."""
     return len(list(MIGRATIONS_DIR.glob("[0-9][0-9][0-9]_*.sql")))
@@ -143,14 +173,6 @@ def _require_folder(folder: Path) -> Path:
             english(f"There is no folder {folder}."), advice=english("Make it first, or choose another one.")
         )
     return folder
-
-
-def _take_snapshot(source: Path, target: Path) -> int:
-    """Copies a consistent snapshot of the database, whatever is written meanwhile; returns its version."""
-    with closing(sqlite3.connect(source)) as live, closing(sqlite3.connect(target)) as copy:
-        live.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")  # one file, not three
-        return copy.execute("PRAGMA user_version").fetchone()[0]
 
 
 def _list_files(data_dir: Path, *, skipped: frozenset[str]) -> Iterator[Path]:
@@ -213,10 +235,10 @@ def _check_database(database: Path, file: Path) -> None:
                     english(f"{file} holds the database of a newer Lumesh."),
                     advice=english("Restore it with that one."),
                 )
-            problem = opened.execute("PRAGMA quick_check").fetchone()[0]
+        problem = find_problem(database)
     except sqlite3.DatabaseError as error:
         problem = str(error)
-    if problem != "ok":
+    if problem:
         raise BackupError(
             english(f"The database in {file} is damaged: {problem}."), advice=english("Take another backup.")
         )
@@ -231,11 +253,18 @@ def _put_in_place(data_dir: Path, unpacked: Path) -> Path | None:
         for entry in data_dir.iterdir()
         if entry.name not in kept and not entry.name.startswith((ASIDE, RESTORING))
     ]
-    aside = data_dir / f"{ASIDE}{time.strftime('%Y%m%d-%H%M%S')}"
-    if old:
-        aside.mkdir(exist_ok=True)
-    for entry in old:
-        entry.rename(aside / entry.name)
+    aside = _move_aside(data_dir, old)
     for entry in list(unpacked.iterdir()):
         shutil.move(entry, data_dir / entry.name)
-    return aside if old else None
+    return aside
+
+
+def _move_aside(data_dir: Path, entries: Sequence[Path]) -> Path | None:
+    """Moves entries into a folder of their own, and returns it; None when there are none."""
+    if not entries:
+        return None
+    aside = data_dir / f"{ASIDE}{time.strftime('%Y%m%d-%H%M%S')}"
+    aside.mkdir(mode=0o700, exist_ok=True)
+    for entry in entries:
+        entry.rename(aside / entry.name)
+    return aside

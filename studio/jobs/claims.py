@@ -51,7 +51,7 @@ def claim_next(database: Database, worker: str = LOCAL, *, resident: str | None)
         turns = take_turns(line)
         overtaken = [(job.id,) for job in turns[: turns.index(chosen)]]
         tx.executemany("UPDATE jobs SET overtaken = overtaken + 1 WHERE id = ?", overtaken)
-        return _take(tx, chosen.id, worker, now=time.time())
+        return _take(tx, chosen.id, worker, now_s=time.monotonic())
 
 
 def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
@@ -63,7 +63,7 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
     kind = Share.of(job.kind, job.recipe, job.programs).kind
     if kind is None or room <= 0 or job.worker is None:
         return []
-    now = time.time()
+    now_s = time.monotonic()
     with database.write() as tx:  # the write lock keeps the line unchanged while it is searched
         if not is_held(tx, job):
             return []
@@ -74,9 +74,9 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
 
         first = Waiting(id=job.id, model=job.recipe.model)
         company = choose_company(first, kind, take_turns(read_line(database)), room=room, look=look)
-        taken = [_take(tx, waiting.id, job.worker, now=now) for waiting in company]
+        taken = [_take(tx, waiting.id, job.worker, now_s=now_s) for waiting in company]
         if taken:
-            cost.share_machine(tx, job.worker, since=now)
+            cost.share_machine(tx, job.worker, now_s=now_s)
     return [other for other in taken if other is not None]
 
 
@@ -114,6 +114,12 @@ def report(database: Database, job: Job, progress: Progress, *, eta_s: float | N
         kind = "job.step" if is_step else "job.phase"
         events.append(tx, kind=kind, owner=job.owner, job_id=job.id, data=data)
     return True
+
+
+def is_wanted(database: Database, job: Job) -> bool:
+    """Tells whether the worker still holds the job and nobody cancelled it; reads only."""
+    row = database.read_one(f"SELECT cancel_requested FROM jobs WHERE {HELD}", job.claim)
+    return row is not None and not row["cancel_requested"]
 
 
 def save_preview(database: Database, job: Job, jpeg: bytes) -> None:
@@ -221,10 +227,20 @@ def requeue_running(database: Database, worker: str = LOCAL) -> None:
                 move(tx, row["id"], JobState.QUEUED, position=position, **UNSTARTED)
 
 
-def _take(tx: Transaction, job_id: str, worker: str, *, now: float) -> Job | None:
+def _take(tx: Transaction, job_id: str, worker: str, *, now_s: float) -> Job | None:
+    """Claims a job at `now_s` of the monotonic clock."""
+    now = time.time()
     attempt = tx.execute("SELECT attempt + 1 FROM jobs WHERE id = ?", (job_id,)).fetchone()[0]
-    lease_until = now + LEASE_S
-    return move(tx, job_id, JobState.RUNNING, started_at=now, worker=worker, attempt=attempt, lease_until=lease_until)
+    return move(
+        tx,
+        job_id,
+        JobState.RUNNING,
+        started_at=now,
+        held_from_s=now_s,
+        worker=worker,
+        attempt=attempt,
+        lease_until=now + LEASE_S,
+    )
 
 
 def _end_running(database: Database, worker: str, to: JobState, card: Card) -> None:

@@ -48,7 +48,7 @@ UNSTARTED: dict[str, Any] = {
     "overtaken": 0,
     "machine_share": 1.0,
     "held_s": 0.0,
-    "shared_at": None,
+    "held_from_s": None,
     "cancel_requested": 0,
     "compiles": None,
     "timings": "{}",
@@ -198,19 +198,19 @@ def end(tx: Transaction, job: Job, to: JobState, **columns: Any) -> Job | None:
 
 
 def _move(tx: Transaction, to: JobState, columns: dict[str, Any], *, where: str, values: dict[str, Any]) -> Job | None:
-    job_id = values["_id"]
+    job_id, now_s = values["_id"], time.monotonic()
     if tx.execute(f"SELECT 1 FROM jobs WHERE {where}", values).fetchone() is None:
         return None
     if to.is_final:
         columns = {"finished_at": time.time(), "eta_s": None, "lease_until": None, **columns}
-        columns |= cost.charge(tx, job_id, to, ended_at=columns["finished_at"])
+        columns |= cost.charge(tx, job_id, to, now_s=now_s)
         tx.execute("DELETE FROM previews WHERE job_id = ?", (job_id,))
     assignments = ", ".join(f"{name} = :{name}" for name in ("state", *columns))
     row = tx.execute(
         f"UPDATE jobs SET {assignments} WHERE id = :_id RETURNING *", {**columns, "state": to, "_id": job_id}
     ).fetchone()
     if to in (JobState.CANCELLED, JobState.FAILED):
-        cost.share_machine(tx, row["worker"], since=row["finished_at"])
+        cost.share_machine(tx, row["worker"], now_s=now_s)
     job = Job.from_row(row)
     append_event(tx, job, EVENT_OF_STATE[to])
     return job

@@ -56,6 +56,7 @@ class WorkerRow:
     `model` is the resident one; `shapes` maps its shapes to warm, disk or cold. `outputs_at_once` is the number of
     outputs that it makes in the time of one: similar jobs run as a batch up to that. `swap` is the last model switch:
     `model`, the `previous` one, and the seconds of each part (SwapCost).
+    `beat_s` is the last heartbeat by the monotonic clock of its machine, `heartbeat_at` by the calendar.
     `devices` are as pipelines/runtime/devices/memory.py measures them; `mesh` is the resident model's.
     """
 
@@ -81,6 +82,7 @@ class WorkerRow:
     compiling: int
     measured_at: float
     cache_cleared_at: float
+    beat_s: float
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "WorkerRow":
@@ -128,6 +130,7 @@ def describe(tx: Transaction, worker_id: str, state: WorkerState, *, activity: M
         "phase_done": 0,
         "phase_total": 0,
         "heartbeat_at": time.time(),
+        "beat_s": time.monotonic(),
         **columns,
     }
     for name in _JSON:
@@ -147,8 +150,14 @@ def beat(database: Database, worker_id: str) -> None:
     """Stores a heartbeat, which tells the supervisor that the process is alive, and renews its jobs' leases."""
     now = time.time()
     with database.write() as tx:
-        tx.execute("UPDATE workers SET heartbeat_at = ? WHERE id = ?", (now, worker_id))
+        tx.execute("UPDATE workers SET heartbeat_at = ?, beat_s = ? WHERE id = ?", (now, time.monotonic(), worker_id))
         tx.execute("UPDATE jobs SET lease_until = ? WHERE state = 'running' AND worker = ?", (now + LEASE_S, worker_id))
+
+
+def note_watched(database: Database, worker_id: str) -> None:
+    """Writes a worker's row as it is: whoever can do this could store a heartbeat."""
+    with database.write() as tx:
+        tx.execute("UPDATE workers SET chips = chips WHERE id = ?", (worker_id,))
 
 
 def equip(tx: Transaction, worker_id: str, *, chips: int, chip_price: float | None) -> None:

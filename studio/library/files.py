@@ -1,14 +1,12 @@
-"""Output files, written atomically.
+"""Output files: named here, from a job's id, never by a client; each is written whole or not at all.
 
-A file is written next to its destination, flushed to the disk and renamed, so a crash never leaves half a picture under
-a real name. Names are made here, from a job's id; they never come from a client.
+Not here: how a file becomes whole (pipelines/files/whole.py), which rows name it (records.py).
 """
 
 import io
-import os
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -17,6 +15,7 @@ from PIL import Image
 
 from pipelines.files.metadata import make_png_chunks
 from pipelines.files.video import write_mp4
+from pipelines.files.whole import PART, put_whole, write_whole
 from pipelines.recipe import Recipe
 
 THUMB_SIDE_PX = 384
@@ -25,7 +24,6 @@ THUMB_SIDE_PX = 384
 PNG_LEVEL = 4
 PNG_STRATEGY = zlib.Z_RLE
 THUMB_SUFFIX, POSTER_SUFFIX = ".thumb.webp", ".poster.webp"
-PART = ".part"
 VIDEO_NDIM = 5  # batch, frames, height, width, colours
 
 
@@ -78,33 +76,11 @@ def forget_torn(outputs_dir: Path, *, writing: Collection[str] = ()) -> None:
             part.unlink(missing_ok=True)
 
 
-def write_whole(file: Path, content: bytes) -> None:
-    """Replaces the file's content atomically; on failure the old content stays."""
-
-    def write(part: Path) -> None:
-        part.write_bytes(content)
-
-    _put_whole(file, write)
-
-
 def save_thumb(file: Path, picture: Image.Image) -> None:
     """Saves a small WebP of the picture."""
     small = picture.copy()
     small.thumbnail((THUMB_SIDE_PX, THUMB_SIDE_PX))
     _save_webp(file, small)
-
-
-def _put_whole(file: Path, write: Callable[[Path], None]) -> None:
-    """Lets `write` fill a file in the same folder, with the same suffix; renames it once it is flushed to the disk."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f".{file.stem}{PART}{file.suffix}")
-    try:
-        write(part)
-        with part.open("rb") as stream:
-            os.fsync(stream.fileno())
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _save_picture(outputs_dir: Path, name: str, pixels_HWC: np.ndarray, recipe: Recipe) -> SavedFile:
@@ -122,7 +98,7 @@ def _save_picture(outputs_dir: Path, name: str, pixels_HWC: np.ndarray, recipe: 
 def _save_video(outputs_dir: Path, name: str, frames_FHWC: np.ndarray, recipe: Recipe) -> SavedFile:
     """Saves the MP4, and its middle frame as poster (full size) and as thumbnail."""
     file, count = f"{name}.mp4", len(frames_FHWC)
-    _put_whole(outputs_dir / file, lambda part: write_mp4(part, frames_FHWC, recipe))
+    put_whole(outputs_dir / file, lambda part: write_mp4(part, frames_FHWC, recipe))
     middle = Image.fromarray(frames_FHWC[count // 2])
     _save_webp(outputs_dir / poster_of(file), middle)
     thumb = f"{name}{THUMB_SUFFIX}"

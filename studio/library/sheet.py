@@ -13,8 +13,9 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from pipelines.files.metadata import GRID_KEY, make_png_chunks
+from pipelines.files.whole import write_whole
 from pipelines.recipe import Recipe
-from studio.library.files import PNG_LEVEL, SavedFile, save_thumb, write_whole
+from studio.library.files import PNG_LEVEL, SavedFile, save_thumb
 from studio.library.lettering import Lettering
 
 MAX_PIXELS = 12_000_000  # a photographic PNG of at most about 18 MB; files of up to 20 MB are read

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LumeshError
+from pipelines.files.whole import write_whole
 from pipelines.messages import NOTHING, Message, add_codes, say
 from pipelines.pictures import Picture, PictureError, PictureTooLargeError, read_picture
 from studio.database import Database, Transaction
-from studio.library.files import PNG_LEVEL, save_thumb, write_whole
+from studio.library.files import PNG_LEVEL, save_thumb
 
 MAX_BYTES = 20_000_000
 UNUSED_KEPT_S = 24 * 3600.0
@@ -109,7 +110,8 @@ class Upload:
 def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, quota: Quota = UPLOAD_QUOTA) -> Upload:
     """Checks and stores the picture in `content`; raises UploadError, and UploadQuotaError past the owner's quota.
 
-    The row is written before the file, because it protects the file from `forget_unused`.
+    The files are written before the row, so that no row is ever without them; and once more after it, should
+    `forget_unused` have deleted them between: from then on the row protects them.
     """
     read = decode(content)
     picture = read.image
@@ -117,6 +119,7 @@ def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, qu
     picture.save(stored, "PNG", compress_level=PNG_LEVEL)
     png = stored.getvalue()
     sha = hashlib.sha256(png).hexdigest()
+    _write_missing(uploads_dir, sha, picture, png)
     with database.write() as tx:
         _check_quota(tx, quota, owner=owner, sha=sha, size=len(png))
         row = tx.execute(
@@ -133,10 +136,15 @@ def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, qu
             ),
         ).fetchone()
     upload = replace(Upload.from_row(row), notes=read.notes)
-    if not (uploads_dir / upload.file).is_file():
-        save_thumb(uploads_dir / upload.thumb, picture)
-        write_whole(uploads_dir / upload.file, png)
+    _write_missing(uploads_dir, sha, picture, png)
     return upload
+
+
+def _write_missing(uploads_dir: Path, sha: str, picture: Image.Image, png: bytes) -> None:
+    file = uploads_dir / f"{sha}.png"
+    if not file.is_file():
+        save_thumb(uploads_dir / f"{sha}.thumb.webp", picture)
+        write_whole(file, png)
 
 
 def _check_quota(tx: Transaction, quota: Quota, *, owner: str, sha: str, size: int) -> None:

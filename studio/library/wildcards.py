@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipelines.errors import LumeshError, RecipeError
+from pipelines.files.whole import write_whole
 from pipelines.messages import say
-from studio.library.files import write_whole
 
 MAX_BYTES = 1_000_000
 MAX_NAMED = 8

@@ -1,6 +1,8 @@
 """The event feed: one poller reads new events for any number of followers, and stops when nobody follows."""
 
 import asyncio
+import logging
+import sqlite3
 import time
 from collections.abc import AsyncGenerator
 
@@ -11,6 +13,9 @@ from studio.events import Event
 POLL_S = 0.02
 KEEPALIVE_S = 15.0  # proxies close a stream that is silent for 30 to 60 s
 RECENT_EVENTS = 500
+RETRY_S = 1.0  # after an error of the database
+
+log = logging.getLogger(__name__)
 
 
 class Feed:
@@ -58,7 +63,12 @@ class Feed:
             self._wake()  # followers that read before this moment read again, so none misses an event
             woken_s = time.monotonic()
             while self._followers and not self._is_closed:
-                batch = await asyncio.to_thread(events.read_after, self._database, last_id)
+                try:
+                    batch = await asyncio.to_thread(events.read_after, self._database, last_id)
+                except sqlite3.Error:
+                    log.exception("new events cannot be read now")
+                    await asyncio.sleep(RETRY_S)
+                    continue
                 if batch:
                     last_id = batch[-1].id
                     self._recent = [*self._recent, *batch][-RECENT_EVENTS:]

@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError
+from pipelines.files.whole import write_whole
 from pipelines.messages import NOTHING, Message, add_codes, english, read_codes, say
 from pipelines.plan.topologies import TOPOLOGIES, Topology
 from pipelines.sources import fingerprint_plans
@@ -92,7 +93,7 @@ class Run:
     phase: str = "starting"
     done: int = 0
     total: int = 0
-    started_at: float = field(default_factory=time.time)
+    started_s: float = field(default_factory=time.monotonic)
     plan: dict[str, Any] | None = None
     error: Message = NOTHING
 
@@ -104,7 +105,7 @@ class Run:
                 "phase": self.phase,
                 "done": self.done,
                 "total": self.total,
-                "elapsed_s": round(time.time() - self.started_at, 1) if self.state == "running" else None,
+                "elapsed_s": round(time.monotonic() - self.started_s, 1) if self.state == "running" else None,
             },
             "plan": self.plan,
             **add_codes({"error": self.error}),
@@ -237,12 +238,8 @@ class Planner:
 
     def _keep(self, run: Run) -> None:
         """Caches the plan for the next time; on a full disk it is only shown."""
-        file = self._file(run.question)
-        partial = file.with_suffix(".partial")
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(run.plan), "utf-8")
-            partial.rename(file)
+            write_whole(self._file(run.question), json.dumps(run.plan).encode())
         except OSError:
             log.exception("the plan of %s is not kept", run.question.model)
 

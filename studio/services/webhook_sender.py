@@ -10,6 +10,7 @@ import base64
 import hashlib
 import hmac
 import json
+import logging
 import time
 
 from pipelines.messages import Message, say
@@ -22,20 +23,40 @@ from studio.services.outbound import post
 INTERVAL_S = 1.0
 TAKEN = say("it took the message")
 
+log = logging.getLogger(__name__)
+
 
 def make_service(database: Database, *, allows_private: bool) -> Service:
-    """Makes the service that looks for webhooks with a message due."""
+    """Makes the service that looks for webhooks with a message due, and sends each without waiting for others."""
+    under_way: dict[str, asyncio.Task[None]] = {}
 
     async def work() -> None:
-        await send_due(database, allows_private=allows_private)
+        await start_due(database, under_way, allows_private=allows_private)
 
     return Service(name="telling webhooks", interval_s=INTERVAL_S, work=work)
 
 
+async def start_due(database: Database, under_way: dict[str, asyncio.Task[None]], *, allows_private: bool) -> None:
+    """Starts one message to each webhook that has one due and none `under_way`, by owner.
+
+    A receiver that hangs delays only its own messages. What fails is logged, and due again at the next turn.
+    """
+    for owner, task in [*under_way.items()]:
+        if task.done():
+            del under_way[owner]
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.error("a message to the webhook of %s failed", owner, exc_info=error)
+    for message in await asyncio.to_thread(webhooks.list_due, database, now_s=time.time()):
+        owner = message.webhook.owner
+        if owner not in under_way:
+            under_way[owner] = asyncio.create_task(_send(database, message, allows_private=allows_private))
+
+
 async def send_due(database: Database, *, allows_private: bool) -> None:
-    """Sends one message to each webhook that has one due."""
-    due = await asyncio.to_thread(webhooks.list_due, database, now_s=time.time())
-    await asyncio.gather(*(_send(database, message, allows_private=allows_private) for message in due))
+    """Sends one message to each webhook that has one due, and waits for all of them."""
+    under_way: dict[str, asyncio.Task[None]] = {}
+    await start_due(database, under_way, allows_private=allows_private)
+    await asyncio.gather(*under_way.values())
 
 
 async def send_ping(webhook: Webhook, *, allows_private: bool) -> Message:

@@ -5,19 +5,24 @@ Not here: what the page looks like (login_page.py), who is let in (access/identi
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal, TypedDict
 
 from fastapi import APIRouter, Form, Query, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 
+from studio.access.few import FewAtOnce
 from studio.access.hub_login import STATE_COOKIE, STATE_S, HubLoginError, HubLogins
-from studio.access.identify import Door
+from studio.access.identify import KNOWN_COOKIE, KNOWN_S, Door
 from studio.access.limits import RateError
 from studio.access.passwords import MAX_CHARS
 from studio.access.sessions import COOKIE, SESSION_S
 from studio.access_settings import Mode
 from studio.ui import catalogues
 from studio.ui.login_page import LoginForm, show_login
+
+PASSWORD_THREADS = 2  # each check takes a third of a second of a core and 32 MiB
+PASSWORDS_WAITING = 12
 
 Next = Annotated[str, Query(alias="next", max_length=2000)]
 
@@ -54,6 +59,11 @@ def make_router(door: Door) -> APIRouter:
         answer.delete_cookie(COOKIE, **_cookie_flags(door, request))
         return answer
 
+    @router.get("/logout")
+    def refuse_to_log_out() -> Response:
+        """Gradio has such a route, which ends no session; a link of another site must not end one either."""
+        return PlainTextResponse("Logging out is a POST: use the page's button.", 405, headers={"Allow": "POST"})
+
     if mode is Mode.PASSWORD:
         _add_password(router, door)
     elif door.settings.hub_login is not None:
@@ -62,8 +72,10 @@ def make_router(door: Door) -> APIRouter:
 
 
 def _add_password(router: APIRouter, door: Door) -> None:
+    checks = FewAtOnce("passwords", threads=PASSWORD_THREADS, waiting=PASSWORDS_WAITING)
+
     @router.post("/login")
-    def log_in(
+    async def log_in(
         request: Request,
         name: Annotated[str, Form(max_length=100)] = "",
         password: Annotated[str, Form(max_length=MAX_CHARS)] = "",
@@ -73,7 +85,8 @@ def _add_password(router: APIRouter, door: Door) -> None:
         language = _choose_language(request)
         visit = LoginForm(language=language, onward=onward, name=name)
         try:
-            session = door.log_in(name, password, address)
+            known = request.cookies.get(KNOWN_COOKIE, "")
+            session = await checks.run(partial(door.log_in, name, password, address, known=known))
         except RateError as error:
             wait = str(round(error.wait_s) + 1)
             problem = catalogues.say("login.tooOften", language, seconds=wait)
@@ -83,7 +96,9 @@ def _add_password(router: APIRouter, door: Door) -> None:
         if session is None:
             problem = catalogues.say("login.wrong", language)
             return show_login(Mode.PASSWORD, replace(visit, problem=problem), status=401)
-        return _welcome(door, request, session, onward)
+        answer = _welcome(door, request, session, onward)
+        answer.set_cookie(KNOWN_COOKIE, door.make_known(name), max_age=int(KNOWN_S), **_cookie_flags(door, request))
+        return answer
 
 
 def _add_hub(router: APIRouter, door: Door, logins: HubLogins) -> None:

@@ -27,10 +27,11 @@ from studio.jobs.workers import WorkerState
 from studio.library.files import forget_torn
 from studio.models import read_catalog
 from studio.settings import Settings, read_settings
+from studio.storage import PRIVATE_UMASK
 from studio.worker import CANNOT_START_CODE, IDLE_FLAG, gauges
 from studio.worker.bench import Trace
 from studio.worker.gauges import MeasureDevices
-from studio.worker.local_desk import LocalDesk
+from studio.worker.local_desk import LocalDesk, insist
 from studio.worker.lock import hold_lock
 from studio.worker.loop import Worker
 from studio.worker.resident import Finder, Loader, Resident
@@ -46,7 +47,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     flags = [flag for flag in sys.argv[1:] if flag != IDLE_FLAG]
     settings = read_settings(flags, os.environ)
-    database = open_database(settings.database_file)
+    os.umask(PRIVATE_UMASK)
+    database = insist(lambda: open_database(settings.database_file))
     ending = threading.Event()
     threading.Thread(target=_follow_app, args=(ending,), name="app", daemon=True).start()
     try:

@@ -1,6 +1,5 @@
 """The bench: what a worker provides to jobs of every kind, and the actions that all runners share."""
 
-import errno
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from studio.access.hooks import Hook, ImageRefusedError
 from studio.jobs.job import Card, Job
 from studio.jobs.workers import WorkerState
 from studio.settings import Settings
+from studio.storage import explain
 from studio.worker.desk import Desk
 from studio.worker.resident import Resident
 
@@ -82,12 +82,8 @@ class Bench:
                 detail=say("There is no room for this job: {error}", error=str(error)[:300]),
                 advice=say("Choose a smaller size or fewer pictures at once."),
             )
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return Card(
-                title=say("The disk is full"),
-                detail=say("Nothing can be saved in {folder}.", folder=self.settings.data_dir),
-                advice=say("Make room there, then retry."),
-            )
+        if (told := explain(error)) is not None:
+            return Card.of(told)
         return Card(
             title=say("Something went wrong"),
             detail=english(f"{type(error).__name__}: {error}"[:600]),

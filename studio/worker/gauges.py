@@ -3,6 +3,7 @@
 The heartbeat has another thread, because a device that hangs while it is asked must not make the worker look dead.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -14,6 +15,8 @@ from studio.worker.desk import Desk
 from studio.worker.resident import Resident
 
 INTERVAL_S = 2.0
+
+log = logging.getLogger(__name__)
 
 MeasureDevices = Callable[[], list[dict[str, Any]]]
 """Measures each device's memory, like pipelines/runtime/devices/memory.py."""
@@ -32,7 +35,10 @@ FAKE_DEVICE = {
 def watch(desk: Desk, resident: Resident, measure_devices: MeasureDevices) -> NoReturn:
     """Measures until the process ends; never returns."""
     while True:
-        tell(desk, resident, measure_devices)
+        try:
+            tell(desk, resident, measure_devices)
+        except Exception:
+            log.exception("the machine is measured again at the next turn")
         time.sleep(INTERVAL_S)
 
 

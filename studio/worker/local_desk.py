@@ -1,7 +1,15 @@
-"""The desk of a worker that shares the database and the outputs folder with the app."""
+"""The desk of a worker that shares the database and the outputs folder with the app.
 
+On a full disk, or while another program holds the database, nothing is lost and nothing ends: a job goes on without
+telling its steps, what must be stored is repeated until it is, and no job is claimed before there is room for outputs.
+"""
+
+import logging
+import sqlite3
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pipelines.errors import Cancelled
 from pipelines.messages import Message
@@ -15,7 +23,13 @@ from studio.jobs.job import Card, Job
 from studio.jobs.workers import LOCAL, WorkerState
 from studio.library import files, inputs, records
 from studio.settings import Settings
+from studio.storage import LOW_BYTES, count_free, passes
 from studio.worker.desk import Made
+
+RETRY_S = 1.0
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class LocalDesk:
@@ -31,12 +45,18 @@ class LocalDesk:
         return workers.read_worker(self._database, self._worker).device
 
     def announce(self, state: WorkerState, *, activity: Message, **columns: Any) -> None:
-        with self._database.write() as tx:
-            workers.describe(tx, self._worker, state, activity=activity, **columns)
+        def store() -> None:
+            with self._database.write() as tx:
+                workers.describe(tx, self._worker, state, activity=activity, **columns)
+
+        insist(store)
 
     def equip(self, *, chips: int, chip_price: float | None) -> None:
-        with self._database.write() as tx:
-            workers.equip(tx, self._worker, chips=chips, chip_price=chip_price)
+        def store() -> None:
+            with self._database.write() as tx:
+                workers.equip(tx, self._worker, chips=chips, chip_price=chip_price)
+
+        insist(store)
 
     def forget_disk(self) -> None:
         """Marks shapes on disk as cold, because the compilation cache lost programs."""
@@ -54,13 +74,18 @@ class LocalDesk:
         return estimates.read_history(self._database, self._worker)
 
     def record(self, measured: Measured) -> None:
-        with self._database.write() as tx:
-            estimates.record(tx, measured, self._worker)
+        def store() -> None:
+            with self._database.write() as tx:
+                estimates.record(tx, measured, self._worker)
+
+        insist(store)
 
     def find_next_model(self, *, resident: str | None) -> str | None:
         return claims.find_next_model(self._database, resident=resident)
 
     def claim_next(self, *, resident: str | None) -> Job | None:
+        if count_free(self._settings.data_dir) < LOW_BYTES:
+            return None
         return claims.claim_next(self._database, self._worker, resident=resident)
 
     def claim_others(self, job: Job, *, room: int) -> list[Job]:
@@ -70,7 +95,13 @@ class LocalDesk:
         return inputs.find_files(self._database, self._settings, job.recipe.images, owner=job.owner)
 
     def report(self, job: Job, progress: Progress, *, eta_s: float | None) -> bool:
-        return claims.report(self._database, job, progress, eta_s=eta_s)
+        try:
+            return claims.report(self._database, job, progress, eta_s=eta_s)
+        except sqlite3.Error as error:
+            if not passes(error):
+                raise
+            log.warning("job %s goes on without telling its steps: %s", job.id, error)
+            return claims.is_wanted(self._database, job)
 
     def save_preview(self, job: Job, jpeg: bytes) -> None:
         claims.save_preview(self._database, job, jpeg)
@@ -88,7 +119,7 @@ class LocalDesk:
         with self._database.write() as tx:
             if not claims.is_held(tx, job):  # the claim was lost since the last report
                 raise Cancelled
-            share = cost.measure(tx, job.id, ended_at=made.made_at).share(max(1, len(made.files)))
+            share = cost.measure(tx, job.id).share(max(1, len(made.files)))
             outputs = [
                 records.add(
                     tx,
@@ -116,10 +147,22 @@ class LocalDesk:
             )
 
     def fail(self, job: Job, card: Card) -> None:
-        claims.fail(self._database, job, card)
+        insist(lambda: claims.fail(self._database, job, card))
 
     def end_cancelled(self, job: Job) -> None:
-        claims.end_cancelled(self._database, job)
+        insist(lambda: claims.end_cancelled(self._database, job))
 
     def end_turn(self) -> None:
-        events.forget_old(self._database)
+        insist(lambda: events.forget_old(self._database))
+
+
+def insist(work: Callable[[], T]) -> T:
+    """Repeats work until the database takes it; raises errors that do not pass by themselves."""
+    while True:
+        try:
+            return work()
+        except sqlite3.Error as error:
+            if not passes(error):
+                raise
+            log.warning("the database takes nothing now: %s", error)
+            time.sleep(RETRY_S)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -33,7 +33,8 @@ def hold_lock(file: Path, *, who: str, timeout_s: float) -> Iterator[None]:
             advice=english("Stop it first, or choose another --data-dir."),
         ) from error
     try:
-        file.write_text(str(os.getpid()), "utf-8")
+        with suppress(OSError):  # a full disk: the number is only for a message
+            file.write_text(str(os.getpid()), "utf-8")
         yield
     finally:
         lock.release()

@@ -1,8 +1,9 @@
 """The worker's main loop: claim a job, run it, save its outputs, report.
 
-A job is run by the runner of its kind (runners/). A job that fails gets an error card and the loop goes on; only the
-end of the process ends the loop. While no job waits, the default model is loaded and its default shape compiled, so
-that the first prompt is fast; then the shapes of `--prewarm` are compiled for the resident model, until a job arrives.
+A job is run by the runner of its kind (runners/). A job that fails gets an error card and the loop goes on, whatever
+goes wrong; only the end of the process ends the loop. While no job waits, the default model is loaded and its default
+shape compiled, so that the first prompt is fast; then the shapes of `--prewarm` are compiled for the resident model,
+until a job arrives.
 """
 
 import logging
@@ -26,6 +27,7 @@ from studio.worker.saving import name_warm_s
 
 POLL_S = 0.05
 HEARTBEAT_S = 1.0
+RETRY_S = 1.0
 ENGINE_INTERVAL_S = 0.1
 
 log = logging.getLogger(__name__)
@@ -53,8 +55,13 @@ class Worker(Bench):
         """Runs jobs and returns after the last one; usually the process ends with the app before (__main__.py)."""
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         while not self.ending.is_set():
-            if not self.run_next():
-                time.sleep(POLL_S)
+            try:
+                is_idle = not self.run_next()
+            except Exception:  # of the desk: a full disk, a locked database; the next turn tries again
+                log.exception("the worker goes on")
+                time.sleep(RETRY_S)
+            else:
+                time.sleep(POLL_S if is_idle else 0.0)
 
     def run_next(self) -> bool:
         """Runs the next job, or else prepares the default model once; returns False when there was nothing to do."""
@@ -70,7 +77,10 @@ class Worker(Bench):
 
     def _beat(self) -> NoReturn:
         while True:
-            self.desk.beat()
+            try:
+                self.desk.beat()
+            except Exception:  # a full disk: the supervisor knows that no heartbeat can be stored now
+                log.exception("a heartbeat is not stored")
             time.sleep(HEARTBEAT_S)
 
     def _prepare(self) -> None:

@@ -53,6 +53,11 @@ class JobProgress:
     def __exit__(self, *_error: object) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
+    @property
+    def took_s(self) -> float:
+        """The seconds since the job was claimed."""
+        return time.perf_counter() - self._started_s
+
     def report(self, progress: Progress) -> None:
         """Stores the progress and perhaps a preview; raises Cancelled when the job must end."""
         now_s = time.perf_counter()

@@ -1,5 +1,7 @@
 """Ends a job: writes its outputs as files and hands them to the desk."""
 
+import logging
+import sqlite3
 import time
 from typing import TypedDict
 
@@ -8,9 +10,15 @@ from pipelines.stages import Family, Outcome, Progress
 from studio.jobs.costs.estimates import Measured
 from studio.library import files
 from studio.settings import Settings
+from studio.storage import is_full
 from studio.worker.batch import Member
 from studio.worker.desk import Desk, Made
 from studio.worker.provenance import describe_making
+
+NO_ROOM = "waits for room on the disk"
+ROOM_PAUSE_S = 2.0
+
+log = logging.getLogger(__name__)
 
 
 class WarmSeconds(TypedDict, total=False):
@@ -32,14 +40,39 @@ def save(
 ) -> None:
     """Writes complete files, then has the desk store them with the timings and the job's end; all or nothing.
 
-    `batch_size` is the number of outputs made together; None when another job of the batch records the timings.
+    `batch_size` is the number of outputs made together; None when another job of the batch records the timings. On a
+    full disk it waits for room, until somebody cancels the job: what was made is not thrown away, and the next could
+    not be saved either.
     """
     job = member.job
     member.progress.report(Progress(phase="saving", total=len(outcome.pixels)))
+    while True:
+        try:
+            _save_once(desk, settings, family, member, outcome, load_s=load_s, batch_size=batch_size)
+        except (OSError, sqlite3.Error) as error:
+            if not is_full(error):
+                raise
+            log.warning("job %s is made and waits for room on the disk", job.id)
+            member.progress.report(Progress(phase="saving", total=len(outcome.pixels), detail=NO_ROOM))
+            time.sleep(ROOM_PAUSE_S)
+        else:
+            return
+
+
+def _save_once(
+    desk: Desk,
+    settings: Settings,
+    family: Family,
+    member: Member,
+    outcome: Outcome,
+    *,
+    load_s: float | None,
+    batch_size: int | None,
+) -> None:
+    job = member.job
     clock = time.perf_counter()
     saved = files.save_outputs(settings.outputs_dir, job.id, outcome.pixels, job.recipe.made_with(outcome.revision))
     save_s = time.perf_counter() - clock
-    made_at = time.time()
     measured = None
     if batch_size is not None:
         measured = Measured(
@@ -51,11 +84,11 @@ def save(
             step_s=outcome.timings.step_ms / 1000,
             fixed_s=outcome.timings.encode_s + outcome.timings.decode_s + save_s,
             estimated_s=member.estimate_s,
-            took_s=made_at - job.started_at if job.started_at else None,
+            took_s=member.progress.took_s,
         )
     made = Made(
         files=saved,
-        made_at=made_at,
+        made_at=time.time(),
         made_with=describe_making(desk, settings, family),
         timings=outcome.timings.to_json(),
         compiles=outcome.compiles,

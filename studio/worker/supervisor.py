@@ -2,35 +2,49 @@
 
 The supervisor starts the process, watches its exit and its heartbeat, fails the job that it was running with a card
 that says what happened, and restarts it: at once after the first end, with growing delays (backoff) when it keeps
-ending. The queue waits in the database meanwhile.
+ending. The queue waits in the database meanwhile. Whatever goes wrong, a full disk before all, is logged, noted for
+/health, and tried again: nothing ends the supervisor but `stop`.
+Not here: how long a worker was silent (silence.py).
 """
 
 import contextlib
 import logging
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from pipelines.messages import say
 from studio.database import Database
 from studio.jobs import claims, workers
 from studio.jobs.job import Card
 from studio.jobs.workers import LEASE_S, LOCAL, WorkerState
+from studio.services.condition import Condition, describe_failure
 from studio.settings import Settings
+from studio.storage import BUSY, LOW_BYTES, count_free, explain, full
 from studio.worker import CANNOT_START_CODE, IDLE_FLAG
 from studio.worker.lock import hold_lock
 from studio.worker.logs import open_log, rotate
+from studio.worker.silence import Silence
 
 FIRST_DELAY_S, MAX_DELAY_S = 0.2, 30.0
 HEALTHY_S = 30.0  # a worker that lived this long did start: its end resets the backoff
 ORPHAN_TIMEOUT_S = 10.0
 POLL_S = 0.1
+RETRY_S = 1.0  # between two tries to write what the database did not take
 ROTATE_INTERVAL_S = 30.0
+AT_WORK = (WorkerState.PREPARING, WorkerState.READY, WorkerState.BUSY)
+PART = "worker"  # the supervisor's problems in the condition
 LAST_JOB = b"\n"  # written to the worker to make the running job its last one
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +52,16 @@ log = logging.getLogger(__name__)
 class Supervisor:
     """Supervises one worker. `start` and `stop` are called once each; a thread does the rest."""
 
-    def __init__(self, settings: Settings, database: Database, *, heartbeat_timeout_s: float = LEASE_S) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        condition: Condition | None = None,
+        *,
+        heartbeat_timeout_s: float = LEASE_S,
+    ) -> None:
         self._settings = settings
+        self._condition = condition or Condition()
         self._heartbeat_timeout_s = heartbeat_timeout_s
         self._database = database
         self._stopping = threading.Event()
@@ -60,25 +82,29 @@ class Supervisor:
     def stop(self, *, finish_s: float | None = None) -> None:
         """Ends the worker; a running job becomes `interrupted`.
 
-        With `finish_s` the job has that many seconds to finish; otherwise it is requeued at the front.
+        With `finish_s` the job has that many seconds to finish; otherwise it is requeued at the front. Where the
+        database takes nothing any more, the next start interrupts the job.
         """
         if finish_s is not None:
             with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl+C stops the wait
                 self._let_finish(finish_s)
         self._stopping.set()
         self._thread.join()
-        if finish_s is None:
-            claims.interrupt_running(self._database)
-        else:
-            claims.requeue_running(self._database)
-        with self._database.write() as tx:
-            workers.describe(tx, LOCAL, WorkerState.STOPPED, activity=say("stopped"), pid=None, model="", shapes={})
+        try:
+            if finish_s is None:
+                claims.interrupt_running(self._database)
+            else:
+                claims.requeue_running(self._database)
+            with self._database.write() as tx:
+                workers.describe(tx, LOCAL, WorkerState.STOPPED, activity=say("stopped"), pid=None, model="", shapes={})
+        except sqlite3.Error as error:
+            log.error("the end of the worker is not stored: %s", explain(error) or error)
 
     def _let_finish(self, timeout_s: float) -> None:
         self._finishing.set()
         process = self._process
         if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):  # the process has already ended
+            with contextlib.suppress(OSError, ValueError):  # the process has already ended, and its pipe is closed
                 process.stdin.write(LAST_JOB)
                 process.stdin.flush()
         deadline = time.monotonic() + timeout_s
@@ -90,29 +116,49 @@ class Supervisor:
         prepares = True
         while not self._stopping.is_set():
             started_s = time.monotonic()
-            card = self._run_worker(prepares=prepares)
+            try:
+                card = self._run_worker(prepares=prepares)
+            except Exception as error:
+                log.exception("the worker cannot be started or watched")
+                card = describe_failure(PART, error)
             if self._stopping.is_set() or self._finishing.is_set():
                 return
             log.warning("worker ended: %s", card.detail)
-            # A default model that crashes its worker is not prepared again until a job asks for it.
-            prepares = prepares and workers.read_worker(self._database).state is not WorkerState.PREPARING
             delay_s = FIRST_DELAY_S if time.monotonic() - started_s > HEALTHY_S else delay_s
-            claims.fail_running(self._database, card)
-            with self._database.write() as tx:
-                workers.describe(
-                    tx,
-                    LOCAL,
-                    WorkerState.RESTARTING,
-                    activity=say("restarting in {count} s", count=round(delay_s))
-                    if delay_s >= 1
-                    else say("restarting"),
-                    error=card.to_json(),
-                    pid=None,
-                    model="",
-                    shapes={},
-                )
+            self._condition.note(PART, card)
+            was_preparing = self._insist(lambda card=card, delay_s=delay_s: self._store_end(card, delay_s))
+            # A default model that crashes its worker is not prepared again until a job asks for it.
+            prepares = prepares and not was_preparing
             self._stopping.wait(delay_s)
             delay_s = min(2 * delay_s, MAX_DELAY_S)
+
+    def _store_end(self, card: Card, delay_s: float) -> bool:
+        """Fails the ended worker's jobs, and tells everybody; returns True when it was preparing the default model."""
+        was_preparing = workers.read_worker(self._database).state is WorkerState.PREPARING
+        claims.fail_running(self._database, card)
+        with self._database.write() as tx:
+            workers.describe(
+                tx,
+                LOCAL,
+                WorkerState.RESTARTING,
+                activity=say("restarting in {count} s", count=round(delay_s)) if delay_s >= 1 else say("restarting"),
+                error=card.to_json(),
+                pid=None,
+                model="",
+                shapes={},
+            )
+        return was_preparing
+
+    def _insist(self, work: Callable[[], T]) -> T | None:
+        """Repeats work until the database takes it; returns None when the studio stops first."""
+        while not self._stopping.is_set():
+            try:
+                return work()
+            except Exception as error:
+                log.exception("the end of a worker is not stored yet")
+                self._condition.note(PART, describe_failure(PART, error))
+                self._stopping.wait(RETRY_S)
+        return None
 
     def _run_worker(self, *, prepares: bool) -> Card:
         """Runs one worker from start to end; the returned card says how it ended."""
@@ -123,32 +169,62 @@ class Supervisor:
             self._process = process = subprocess.Popen(
                 [sys.executable, "-m", "studio.worker", *flags],
                 cwd=ROOT,
+                env=self._settings.worker_environment(os.environ),
                 stdin=subprocess.PIPE,  # its end tells the worker that the app is gone
                 stdout=worker_log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl+C in the terminal is for the app, which then ends the worker
             )
         with process:
-            is_silent = self._watch(process)
-            process.kill()
-        if process.returncode == CANNOT_START_CODE:
-            error = workers.read_worker(self._database).error
-            assert error is not None, "the worker stores the reason before it ends with this code"
+            try:
+                is_silent = self._watch(process)
+            finally:
+                process.kill()
+        error = workers.read_worker(self._database).error
+        if process.returncode == CANNOT_START_CODE and error is not None:
             return Card.from_json(error)
+        if process.returncode > 0 and count_free(self._settings.data_dir) < LOW_BYTES:
+            return Card.of(full())
         return _explain_exit(process.returncode, is_silent=is_silent, worker_log=self._settings.worker_log)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> bool:
         """Waits until the process ended, must end, or has no heartbeat; returns True for the last."""
-        started_at = time.time()
-        rotated_s = time.monotonic()
+        silence, rotated_s = Silence(), time.monotonic()
         while process.poll() is None and not self._stopping.wait(POLL_S):
-            heartbeat_at = max(started_at, workers.read_worker(self._database).heartbeat_at)
-            if time.time() - heartbeat_at > self._heartbeat_timeout_s:
-                return True
+            silent_s = silence.listen(self._read_heartbeat(), time.monotonic())
+            if silent_s > self._heartbeat_timeout_s:
+                if self._takes_heartbeats():
+                    return True
+                silence = Silence()
             if time.monotonic() - rotated_s > ROTATE_INTERVAL_S:
-                rotate(self._settings.worker_log)
+                with contextlib.suppress(OSError):  # a full disk: the next turn tries again
+                    rotate(self._settings.worker_log)
                 rotated_s = time.monotonic()
         return False
+
+    def _read_heartbeat(self) -> float | None:
+        """Returns the worker's last heartbeat; None when the database cannot be read now."""
+        try:
+            worker = workers.read_worker(self._database)
+        except sqlite3.Error as error:
+            self._condition.note(PART, describe_failure(PART, error))
+            return None
+        if worker.state in AT_WORK:
+            self._condition.clear(PART)
+        return worker.heartbeat_at
+
+    def _takes_heartbeats(self) -> bool:
+        """Tells whether the worker could have stored a heartbeat: on a full disk it cannot, however well it is.
+
+        A database that is locked for so long counts as able: a worker that hangs in a transaction would hold it.
+        """
+        try:
+            workers.note_watched(self._database, LOCAL)
+        except sqlite3.Error as error:
+            told = explain(error)
+            self._condition.note(PART, describe_failure(PART, error))
+            return told is None or told.title == BUSY
+        return True
 
 
 def _explain_exit(code: int, *, is_silent: bool, worker_log: Path) -> Card:

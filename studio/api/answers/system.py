@@ -44,6 +44,7 @@ class Engine(Answer):
 
 class Health(Answer):
     status: str = eg("ok")
+    problems: list[Card] = eg([])
     engine: Engine
     jobs: dict[str, int] = eg({"queued": 1, "running": 0, "done": 1, "failed": 1, "cancelled": 0, "interrupted": 0})
     last_event_id: int = eg(26)

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pipelines.messages import say
-from studio.access.identify import Door
+from studio.access.identify import Door, is_loopback
 from studio.access.people import PERSON, Person
 from studio.access_settings import Mode
 from studio.api.errors import make_error
@@ -23,6 +23,10 @@ PUBLIC = {
     Mode.PROXY: frozenset({("GET", "/login")}),
 }
 """The routes that are open without a login, by mode of access."""
+
+
+FORWARDED = (b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-prefix", b"x-forwarded-port", b"forwarded")
+"""What a proxy says about the address that the visitor asked for; anybody else's would become the page's address."""
 
 
 class Gate:
@@ -37,8 +41,10 @@ class Gate:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
         client = scope.get("client")
+        if not self._believes(client[0] if client else None):
+            scope = {**scope, "headers": [pair for pair in scope["headers"] if pair[0] not in FORWARDED]}
+        headers = Headers(scope=scope)
         person = self._door.identify(headers, client[0] if client else None)
         refusal = self._refuse(scope, headers, person)
         if refusal is not None and scope["type"] == "websocket":
@@ -47,6 +53,11 @@ class Gate:
             await refusal(scope, receive, send)
         else:
             await self._app({**scope, PERSON: person} if person else scope, receive, send)
+
+    def _believes(self, peer: str | None) -> bool:
+        """Tells whether to believe who says which name the studio was asked by: its proxies, and those of a Space."""
+        settings = self._door.settings
+        return settings.is_space or settings.is_trusted(peer) or is_loopback(peer or "")
 
     def _refuse(self, scope: Scope, headers: Headers, person: Person | None) -> Response | None:
         is_public = (scope.get("method", ""), scope["path"]) in PUBLIC[self._door.settings.mode]

@@ -1,15 +1,29 @@
-"""Limits the size of request bodies before any route reads them: 1 MB, and more for routes that take files.
+"""Limits the bodies of requests before any route reads them: their size, their number, their time, their values.
 
-Bytes are counted as they arrive, whatever the headers claim.
+A body has 1 MB, and more for routes that take files; bytes are counted as they arrive, whatever the headers claim. Of
+large bodies a client may have a few under way, so that their memory is bounded: others wait unread. A body that stops
+arriving is given up. JSON that holds too many values is refused before anything describes them (pipelines/modest.py).
+Not here: connections that never become a request (api/connections.py).
 """
 
+import asyncio
+import json
 import re
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipelines.messages import say
+from pipelines.errors import RecipeError
+from pipelines.messages import english, say
+from pipelines.modest import MAX_VALUES, find_excess
+from studio.access.limits import RateError
+from studio.access.networks import find_network
+from studio.access.people import LOCAL_OWNER, PERSON, Person
 from studio.api.errors import make_error
 from studio.library.loras import MAX_BYTES as MAX_LORA_BYTES
 
@@ -17,37 +31,179 @@ MAX_BYTES = 1_000_000
 MAX_FILE_BYTES = 21_000_000  # the largest file that a route takes has 20 MB, with a form around it
 LORAS_PATH = "/api/v1/loras"
 FILE_PATHS = re.compile(r"(/api/v1/(uploads|recipes/read|presets/import|presets/check)|/v1/images/edits)$")
+WORDS_PATH = "/api/v1/wildcards/"
+MAX_WORDS = 25_000  # a list of words has 20 000 lines
 TITLE = say("This is too large")
+
+LARGE_BYTES = 100_000
+LARGE_EACH = 6  # what a browser sends at once
+LARGE_ALL = 24  # 500 MB of files at most
+LARGE_WAITING = 40  # of one client, unread
+TURN_S = 30.0
+SILENT_S = 20.0  # between two parts of a body
+SLOW_S, SLOW_BYTES_PER_S = 30.0, 4000  # slower than this on the whole, after this long, is no upload
 
 
 class LimitedSize:
-    """ASGI middleware that answers 413 to longer bodies."""
+    """ASGI middleware that answers 413 to longer bodies, 408 to those that stop, 422 to JSON of too many values."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes all other requests on untouched."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = _find_limit(scope["path"])
-        promised = Headers(scope=scope).get("content-length", "0")
+        path: str = scope["path"]
+        limit = _find_limit(path)
+        headers = Headers(scope=scope)
+        promised = headers.get("content-length", "0")
         if not promised.isdecimal() or int(promised) > limit:
-            detail = say("A request to {path} may have {size} MB.", path=scope["path"][:100], size=limit // 1_000_000)
-            await make_error(413, title=TITLE, detail=detail, path=scope["path"])(scope, receive, send)
+            detail = say("A request to {path} may have {size} MB.", path=path[:100], size=limit // 1_000_000)
+            await make_error(413, title=TITLE, detail=detail, path=path)(scope, receive, send)
             return
-        count = 0
+        arriving = _Arriving(receive, limit=limit)
+        try:
+            if int(promised) <= LARGE_BYTES and "transfer-encoding" not in headers:
+                await self._read(scope, arriving, send)
+                return
+            async with self._turns.take(_name_client(scope)):
+                await self._read(scope, arriving, send)
+        except RateError as error:
+            refusal = make_error(429, title=error.title, detail=error.detail, advice=error.advice, path=path)
+            await refusal(scope, receive, send)
 
-        async def receive_counted() -> Message:
-            nonlocal count
-            message = await receive()
-            count += len(message.get("body", b""))
-            if count > limit:
-                raise HTTPException(413, TITLE)
-            return message
+    async def _read(self, scope: Scope, arriving: "_Arriving", send: Send) -> None:
+        path: str = scope["path"]
+        if _is_file(path):
+            await self._app(scope, arriving.receive, send)
+            return
+        try:
+            messages = [await arriving.receive()]
+            while messages[-1]["type"] == "http.request" and messages[-1].get("more_body"):
+                messages.append(await arriving.receive())
+        except HTTPException as error:
+            refusal = make_error(error.status_code, title=english(error.detail), detail=english(path[:100]), path=path)
+            await refusal(scope, receive_nothing, send)
+            return
+        body = b"".join(message.get("body", b"") for message in messages)
+        problem = _find_excess(body, limit=MAX_WORDS if path.startswith(WORDS_PATH) else MAX_VALUES)
+        if problem is not None:
+            refusal = make_error(422, title=problem.title, detail=problem.detail, fields=problem.fields, path=path)
+            await refusal(scope, receive_nothing, send)
+            return
+        waiting = iter(messages)
 
-        await self._app(scope, receive_counted, send)
+        async def receive_again() -> Message:
+            return next(waiting, None) or await arriving.receive()
+
+        await self._app(scope, receive_again, send)
+
+
+async def receive_nothing() -> Message:
+    """Stands for the rest of a body that nobody reads."""
+    return {"type": "http.disconnect"}
+
+
+class Turns:
+    """Lets each client have a few large bodies under way, and all of them together a few more."""
+
+    def __init__(self, *, each: int = LARGE_EACH, all_: int = LARGE_ALL, turn_s: float = TURN_S) -> None:
+        self._each = each
+        self._all = all_
+        self._turn_s = turn_s
+        self._running = Counter[str]()
+        self._waiting = Counter[str]()
+        self._news = asyncio.Condition()
+
+    @asynccontextmanager
+    async def take(self, client: str) -> AsyncGenerator[None]:
+        """Waits for a turn of this client and holds it; raises RateError when that takes too long."""
+        if self._waiting[client] >= LARGE_WAITING:
+            raise _too_many()
+        self._waiting[client] += 1
+        try:
+            async with asyncio.timeout(self._turn_s), self._news:
+                await self._news.wait_for(lambda: self._is_free(client))
+                self._running[client] += 1
+        except TimeoutError:
+            raise _too_many() from None
+        finally:
+            self._forget(self._waiting, client)
+        try:
+            yield
+        finally:
+            self._forget(self._running, client)
+            async with self._news:
+                self._news.notify_all()
+
+    def _is_free(self, client: str) -> bool:
+        return self._running[client] < self._each and self._running.total() < self._all
+
+    @staticmethod
+    def _forget(counts: Counter[str], client: str) -> None:
+        counts[client] -= 1
+        if counts[client] <= 0:
+            del counts[client]
+
+
+class _Arriving:
+    """A body as it arrives: counted, and given up when it stops or creeps."""
+
+    def __init__(self, receive: Receive, *, limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._count = 0
+        self._began_s = time.monotonic()
+        self._is_complete = False
+
+    async def receive(self) -> Message:
+        if self._is_complete:  # from here on it only tells when the client is gone, which may take as long as it likes
+            return await self._receive()
+        try:
+            async with asyncio.timeout(SILENT_S):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408, english("The request did not arrive completely")) from None
+        self._count += len(message.get("body", b""))
+        self._is_complete = not message.get("more_body", False)
+        if self._count > self._limit:
+            raise HTTPException(413, TITLE)
+        took_s = time.monotonic() - self._began_s
+        if not self._is_complete and took_s > SLOW_S and self._count < took_s * SLOW_BYTES_PER_S:
+            raise HTTPException(408, english("The request arrives too slowly"))
+        return message
+
+
+def _find_excess(body: bytes, *, limit: int) -> RecipeError | None:
+    """Counts the values of a body that may be JSON; a body with few commas and colons has few, whatever it is."""
+    if body.count(b",") + body.count(b":") + body.count(b"[") <= limit or body.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        excess = find_excess(json.loads(body), limit=limit)
+    except RecursionError:
+        return RecipeError({"body": say("is nested too deeply")})
+    except ValueError:
+        return None  # the route says what is wrong with it
+    return None if excess is None else RecipeError({excess[0] or "body": excess[1]})
+
+
+def _name_client(scope: Scope) -> str:
+    person: Person | None = scope.get(PERSON)
+    if person is not None and person.owner != LOCAL_OWNER:
+        return person.owner
+    peer = scope.get("client")
+    return find_network(person.address if person else peer[0] if peer else "unknown")
+
+
+def _too_many() -> RateError:
+    return RateError(say("Too many large requests of yours are under way."), wait_s=10.0)
+
+
+def _is_file(path: str) -> bool:
+    return path == LORAS_PATH or FILE_PATHS.match(path) is not None
 
 
 def _find_limit(path: str) -> int:

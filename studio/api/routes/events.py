@@ -8,7 +8,7 @@ Not here: noticing new events (feed.py).
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated
 
 import orjson
@@ -16,6 +16,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from studio.api.answers.events import STREAM
+from studio.api.routes.health import show_engine
 from studio.api.visitor import Visitor, is_still_here
 from studio.events import EVERYBODY, Event
 from studio.services.feed import KEEPALIVE_S, RECENT_EVENTS
@@ -63,10 +64,14 @@ async def _stream(request: Request, visit: Visit, *, after: int | None, whose: s
             mine = [event for event in batch if event.owner in (EVERYBODY, whose or event.owner)]
             if mine or now_s - sent_s >= KEEPALIVE_S / 2:  # batches of only other people's events are not sent
                 sent_s = now_s
-                yield b"".join(map(_encode, mine)) or b": still here\n\n"
+                encode = partial(_encode, is_operator=visit.is_operator)
+                yield b"".join(map(encode, mine)) or b": still here\n\n"
 
 
-@lru_cache(maxsize=RECENT_EVENTS)
-def _encode(event: Event) -> bytes:
+@lru_cache(maxsize=2 * RECENT_EVENTS)
+def _encode(event: Event, *, is_operator: bool) -> bytes:
     """Encodes an event once for all streams: a crowd of viewers gets the same bytes."""
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.kind.encode(), orjson.dumps(event.to_json()))
+    told = event.to_json()
+    if event.kind == "engine.state":
+        told["engine"] = show_engine(told["engine"], is_operator=is_operator)
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.kind.encode(), orjson.dumps(told))

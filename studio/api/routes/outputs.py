@@ -3,6 +3,7 @@
 Only outputs in the trash can be deleted for ever. Not here: the files themselves (media.py).
 """
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query
@@ -124,7 +125,8 @@ def list_filters(visit: Visitor, *, everyone: Everyone = False) -> dict[str, Any
 @router.post("/outputs/trash", response_model=jobs_answers.Ids)
 def throw_away_outputs(chosen: Chosen, visit: Visitor) -> dict[str, list[str]]:
     """Moves outputs to the trash; `ids` are those that were not in it yet."""
-    return {"ids": trash.throw_away(visit.database, chosen.ids, owner=visit.whose_to_change)}
+    throw_away = partial(trash.throw_away, visit.database, chosen.ids, owner=visit.whose_to_change)
+    return {"ids": visit.studio.reserve.do(throw_away)}
 
 
 @router.post("/outputs/restore", response_model=jobs_answers.Ids)
@@ -138,7 +140,7 @@ def purge_outputs(purged: Purged, visit: Visitor) -> dict[str, list[str]]:
     """Deletes outputs in the trash for ever, with their files; `ids` are those that were deleted."""
     outputs_dir = visit.studio.settings.outputs_dir
     owner = visit.owner if purged.ids is None else visit.whose_to_change  # "all of it" is never other people's
-    ids = trash.purge(visit.database, outputs_dir, purged.ids, owner=owner)
+    ids = visit.studio.reserve.do(partial(trash.purge, visit.database, outputs_dir, purged.ids, owner=owner))
     visit.note("outputs.purged", count=len(ids), ids=ids[:NOTED_IDS])
     return {"ids": ids}
 
@@ -186,7 +188,7 @@ def change_output(output_id: str, change: Change, visit: Visitor) -> dict[str, A
 def throw_away_output(output_id: str, visit: Visitor) -> dict[str, Any]:
     """Moves an output to the trash, where it stays until it is restored or purged. Answers with the changed output."""
     output = visit.get_own_output(output_id)
-    trash.throw_away(visit.database, [output_id], owner=output.owner)
+    visit.studio.reserve.do(partial(trash.throw_away, visit.database, [output_id], owner=output.owner))
     return visit.get_output(output_id).to_json()
 
 

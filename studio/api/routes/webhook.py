@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pipelines.errors import LumeshError
 from pipelines.messages import add_codes, say
+from studio.access.limits import RateError
 from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor
 from studio.jobs import webhooks
@@ -46,7 +47,7 @@ def set_webhook(address: Address, visit: Visitor) -> dict[str, Any]:
     signed as in Standard Webhooks, and retried for about three hours. Only public addresses are allowed, unless the
     server was started with `--allow-private-webhooks`.
     """
-    problem = find_url_problem(address.url)
+    problem = find_url_problem(address.url, allows_private=visit.studio.settings.allow_private_webhooks)
     if problem:
         raise WebhookError(say("{url} {problem}.", url=f"{address.url[:100]!r}", problem=problem))
     webhook = webhooks.set_webhook(visit.database, owner=visit.owner, url=address.url)
@@ -66,5 +67,8 @@ async def ping_webhook(visit: Visitor) -> dict[str, Any]:
     webhook = webhooks.read_webhook(visit.database, owner=visit.owner)
     if webhook is None:
         raise NotFoundError(say("There is no webhook yet."), advice=say("PUT /api/v1/webhook sets one."))
+    wait_s = visit.studio.pings.take(visit.owner)
+    if wait_s:
+        raise RateError(say("Too many test messages."), wait_s=wait_s)
     problem = await send_ping(webhook, allows_private=visit.studio.settings.allow_private_webhooks)
     return {"is_taken": not problem, **add_codes({"told": problem or TAKEN})}

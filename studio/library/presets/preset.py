@@ -6,6 +6,7 @@ names to look up here. Text is never markup; it must be displayed as text.
 Not here: whether a model takes the recipe (gallery.py), files and packs (files.py).
 """
 
+import json
 import re
 import unicodedata
 from typing import Annotated, Any, Literal
@@ -14,8 +15,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from pipelines.catalog import Catalog
 from pipelines.errors import LumeshError, join_fields
-from pipelines.field_errors import name_field, word_problem
+from pipelines.field_errors import word_first
 from pipelines.messages import NOTHING, Message, say
+from pipelines.modest import find_excess
 from pipelines.recipe import (
     MAX_LORA_SCALE,
     MAX_LORAS,
@@ -163,9 +165,17 @@ class Preset(BaseModel):
 def read_preset(content: str | bytes) -> Preset:
     """Parses untrusted JSON; raises PresetError with a message per field."""
     try:
+        excess = find_excess(json.loads(content))
+    except (ValueError, RecursionError):
+        excess = None  # told below, as everything that is no JSON
+    if excess is not None:
+        raise PresetError(
+            say("It is no preset: {reason}.", reason=excess[1]), advice=say("Choose a file that Lumesh exported.")
+        )
+    try:
         return Preset.model_validate_json(content)
     except ValidationError as error:
-        problems = {name_field(one, whole="preset"): word_problem(one) for one in error.errors(include_url=False)}
+        problems = word_first(error.errors(include_url=False), whole="preset")
     if "schema" in problems:
         raise PresetError(
             say(

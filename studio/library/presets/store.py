@@ -14,9 +14,9 @@ from typing import Literal, cast
 
 from pydantic import ValidationError
 
+from pipelines.files.whole import write_whole
 from pipelines.messages import say
 from studio.database import Database
-from studio.library.files import write_whole
 from studio.library.presets.files import take_thumbnail, write_document
 from studio.library.presets.preset import Preset, PresetError
 

@@ -77,7 +77,7 @@ def logins(provider: Provider) -> HubLogins:
         scopes="openid profile",
         space_host="me-lumesh.hf.space",
     )
-    return HubLogins(login, b"key")
+    return HubLogins(login, b"key" * 12)
 
 
 def begin(logins: HubLogins, provider: Provider) -> tuple[dict[str, str], str]:

@@ -146,3 +146,32 @@ def test_each_owner_queues_only_so_often(make_door: Make, make_recipe: Callable[
     with pytest.raises(RateError, match="2 a minute"):
         door.admit(ada, [make_recipe()])
     door.admit(bob, [make_recipe()])
+
+
+def test_guesses_of_one_name_from_many_addresses_end_but_not_for_its_owners_browser(
+    make_door: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = make_door(Mode.PASSWORD)
+    door.users.add("ada", password=None, is_admin=False)
+    monkeypatch.setattr(
+        door.users, "check_password", lambda name, word: door.users.read()[name] if word == "right" else None
+    )
+    known = door.make_known("Ada ")
+    for number in range(20):
+        assert door.log_in("ada", "wrong", f"1.2.3.{number}") is None
+    with pytest.raises(RateError):
+        door.log_in("ada", "right", "1.2.3.99")
+    assert door.log_in("ada", "right", "1.2.3.99", known=known), "her own browser"
+    for forged in ("x.y", door.make_known("bob"), f"{known}0"):
+        with pytest.raises(RateError):
+            door.log_in("ada", "right", "1.2.3.99", known=forged)
+
+
+def test_an_ipv6_subscriber_is_one_client(make_door: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    door = make_door(Mode.PASSWORD)
+    monkeypatch.setattr(door.users, "check_password", lambda *_: None)
+    for number in range(5):
+        assert door.log_in("ada", "wrong", f"2001:db8:1:2::{number}") is None
+    with pytest.raises(RateError):
+        door.log_in("ada", "wrong", "2001:db8:1:2:ffff::9")
+    assert door.log_in("ada", "wrong", "2001:db8:1:3::1") is None

@@ -1,10 +1,11 @@
 """Sessions end by time, by logging out, and when anybody changes a letter of them."""
 
 import stat
+from pathlib import Path
 
 import pytest
 
-from studio.access.sessions import Sessions, Signer, read_key
+from studio.access.sessions import KeyFileError, Sessions, Signer, read_key
 from studio.database import Database
 from studio.settings import Settings
 
@@ -48,3 +49,18 @@ def test_the_key_stays_and_is_its_owners_alone(settings: Settings) -> None:
     assert len(key) == 32
     assert read_key(settings.secret_file) == key
     assert stat.S_IMODE(settings.secret_file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("stored", [b"", b"\n", b"ab" * 16, b"zz" * 32, b"\xff" * 64, b"ab" * 33])
+def test_a_file_that_holds_no_key_is_refused_with_what_to_do_and_left_alone(tmp_path: Path, stored: bytes) -> None:
+    file = tmp_path / "secret.key"
+    file.write_bytes(stored)
+    with pytest.raises(KeyFileError, match="Delete the file, or bring it back from a backup"):
+        read_key(file)
+    assert file.read_bytes() == stored
+
+
+def test_nothing_is_ever_signed_with_an_empty_or_short_key() -> None:
+    for key in (b"", b"short"):
+        with pytest.raises(AssertionError):
+            Signer(key, purpose="session")

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipelines.files.metadata import format_parameters, read_recipe_of
 from pipelines.recipe import Recipe
-from studio.library.files import THUMB_SIDE_PX, forget_torn, poster_of, save_outputs, write_whole
+from studio.library.files import THUMB_SIDE_PX, forget_torn, poster_of, save_outputs
 
 
 @pytest.fixture
@@ -45,14 +45,6 @@ def test_thumbnails_are_small(tmp_path: Path, pixels: np.ndarray, make_recipe: C
     saved = save_outputs(tmp_path, "abc", pixels, make_recipe())[0]
     with Image.open(tmp_path / saved.thumb) as thumb:
         assert (thumb.format, max(thumb.size)) == ("WEBP", THUMB_SIDE_PX)
-
-
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
-    file = tmp_path / "picture.png"
-    write_whole(file, b"old")
-    with pytest.raises(TypeError):
-        write_whole(file, "not bytes")  # type: ignore[arg-type]
-    assert file.read_bytes() == b"old"
 
 
 def test_a_picture_without_recipe_has_none(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """How long a body may be, whatever its headers promise."""
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from studio.api.middleware.limits import MAX_BYTES, MAX_FILE_BYTES
+from studio.access.limits import RateError
+from studio.api.middleware import limits
+from studio.api.middleware.limits import MAX_BYTES, MAX_FILE_BYTES, Turns
 
 
 def test_a_body_that_says_it_is_too_long_is_not_read(client: TestClient) -> None:
@@ -30,3 +34,90 @@ def test_a_body_that_does_not_say_so_is_cut_off(client: TestClient, path: str) -
     answer = client.post(path, content=flow(), headers={"Content-Type": kind})
     assert answer.status_code == 413
     assert answer.json()["error"]["title"] == "This is too large"
+
+
+MANY = "[" + ",".join("1" for _ in range(200_000)) + "]"
+ROUTES = (
+    *("jobs", "jobs/many", "estimate", "expand", "grids", "grids/expand", "presets", "outputs/trash"),
+    *("presets/import", "presets/check"),
+)
+
+
+@pytest.mark.parametrize("path", [*(f"/api/v1/{route}" for route in ROUTES), "/v1/images/generations", "/mcp"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"model": "m", "prompt": "p", "recipe": {{"loras": {MANY}}}, "loras": {MANY}}}',
+        "{" + ",".join(f'"a{number}":1' for number in range(80_000)) + "}",
+        '{"loras":[' + ",".join('{"ref":"r","a":1,"b":2,"c":3,"d":4}' for _ in range(20_000)) + "]}",
+        '{"x":' + "[" * 100_000 + "]" * 100_000 + "}",
+    ],
+    ids=["list", "keys", "both", "depth"],
+)
+def test_a_megabyte_of_mistakes_is_told_in_a_few_lines(client: TestClient, path: str, body: str) -> None:
+    answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert 400 <= answer.status_code < 500
+    assert len(answer.content) < 5000
+
+
+def test_of_many_fields_at_fault_the_first_are_told_and_the_others_counted(client: TestClient) -> None:
+    fields = {f"field{number}": 1 for number in range(500)}
+    error = client.post("/api/v1/jobs", json={"model": "demo-sdxl", "prompt": "A boat", **fields}).json()["error"]
+    assert error["fields"]["field0"] == "is not a field of a recipe"
+    assert error["fields"]["..."] == "480 more fields are wrong"
+    assert len(error["fields"]) == 21
+
+
+def test_a_list_of_words_may_be_as_long_as_it_could_before(client: TestClient) -> None:
+    lines = [f"animal {number}" for number in range(20_000)]
+    assert client.put("/api/v1/wildcards/animals", json={"lines": lines}).json()["count"] == 20_000
+
+
+def test_a_client_has_a_few_large_bodies_under_way_and_others_have_theirs() -> None:
+    async def run() -> tuple[list[str], list[str]]:
+        turns, began, refused = Turns(each=2, all_=3, turn_s=0.05), list[str](), list[str]()
+        done = asyncio.Event()
+
+        async def send(client: str) -> None:
+            try:
+                async with turns.take(client):
+                    began.append(client)
+                    await done.wait()
+            except RateError:
+                refused.append(client)
+
+        tasks = [asyncio.create_task(send(client)) for client in ("ann", "ann", "ann", "bob", "eve")]
+        await asyncio.sleep(0.2)
+        done.set()
+        await asyncio.gather(*tasks)
+        async with turns.take("eve"):
+            pass
+        return began, refused
+
+    assert asyncio.run(run()) == (["ann", "ann", "bob"], ["ann", "eve"])
+
+
+def test_a_body_that_stops_arriving_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SILENT_S", 0.05)
+    sent: list[dict[str, Any]] = []
+
+    async def run(path: str) -> None:
+        parts = iter([{"type": "http.request", "body": b'{"a"', "more_body": True}])
+
+        async def receive() -> dict[str, Any]:
+            if (part := next(parts, None)) is not None:
+                return part
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        async def app(*_: object) -> None:
+            raise AssertionError("nothing has arrived for it")
+
+        scope = {"type": "http", "path": path, "method": "POST", "headers": [(b"content-length", b"900000")]}
+        await limits.LimitedSize(app)(scope, receive, send)
+
+    asyncio.run(run("/api/v1/jobs"))
+    assert sent[0]["status"] == 408

@@ -18,10 +18,12 @@ from fastapi.testclient import TestClient
 from pipelines.catalog import Catalog
 from pipelines.messages import read_codes
 from studio.api.application import create_api
+from studio.api.routes import webhook
 from studio.database import Database
 from studio.jobs import queue, webhooks
 from studio.jobs.job import Job
-from studio.services.webhook_sender import send_due
+from studio.services import webhook_sender
+from studio.services.webhook_sender import send_due, start_due
 from studio.settings import Settings
 
 
@@ -100,7 +102,9 @@ def test_a_refusal_is_kept_for_the_next_attempt_and_a_redirect_is_one(
 def test_private_addresses_are_told_nothing_unless_allowed(
     client: TestClient, app: FastAPI, receiver: Receiver
 ) -> None:
-    client.put("/api/v1/webhook", json={"url": receiver.url})
+    refused = client.put("/api/v1/webhook", json={"url": receiver.url})
+    assert (refused.status_code, "is not on the public internet" in refused.text) == (422, True)
+    TestClient(app).put("/api/v1/webhook", json={"url": receiver.url})  # where it is allowed
     told = client.post("/api/v1/webhook/ping").json()
     assert read_codes(told) == {"is_taken": False, "told": "127.0.0.1 is not on the public internet"}
     assert receiver.messages == []
@@ -118,3 +122,42 @@ def test_a_webhook_is_set_once_looked_at_without_its_secret_and_removed(client: 
     refused = client.put("/api/v1/webhook", json={"url": "ftp://example.com"})
     assert refused.status_code == 422
     assert "write https://host/path" in refused.json()["error"]["detail"]
+
+
+def test_test_messages_are_few(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def send(*_: object, **__: object) -> str:
+        return ""
+
+    monkeypatch.setattr(webhook, "send_ping", send)
+    client.put("/api/v1/webhook", json={"url": "https://example.com/told"})
+    answers = [client.post("/api/v1/webhook/ping").status_code for _ in range(8)]
+    assert answers == [200] * 6 + [429] * 2
+
+
+def test_a_receiver_that_hangs_delays_only_its_own_messages(
+    database: Database, submit: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for owner in ("ann", "bob"):
+        webhooks.set_webhook(database, owner=owner, url=f"https://example.com/{owner}")
+        for _ in range(2):
+            queue.cancel(database, submit(owner=owner).id)
+    told: list[str] = []
+
+    async def post(url: str, *_: object, **__: object) -> str:
+        told.append(url)
+        if url.endswith("ann"):
+            await asyncio.Event().wait()
+        return ""
+
+    async def run() -> None:
+        under_way: dict[str, asyncio.Task[None]] = {}
+        for _ in range(3):
+            await start_due(database, under_way, allows_private=False)
+            if "bob" in under_way:
+                await under_way["bob"]
+        for task in under_way.values():
+            task.cancel()
+
+    monkeypatch.setattr(webhook_sender, "post", post)
+    asyncio.run(run())
+    assert told == ["https://example.com/ann", "https://example.com/bob", "https://example.com/bob"]
