@@ -109,7 +109,7 @@ def read_recipe(fields: dict[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
-        problems = {name_field(e, whole="recipe"): word_problem(e, owner="recipe") for e in error.errors()}
+        problems = {name_field(e, whole="recipe"): word_problem(e) for e in error.errors()}
         raise RecipeError(problems) from error
 
 

@@ -71,7 +71,7 @@ def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:
     fields: dict[str, Message] = {}
     for one in problem.errors():
         inner = {**one, "loc": one["loc"][1:]}  # without the part of the request that holds it
-        fields[name_field(inner, whole="body")] = word_problem(inner, owner="recipe")
+        fields[name_field(inner, whole="body")] = word_problem(inner)
     error = RecipeError(fields)
     return make_error(422, title=error.title, detail=error.detail, fields=fields, path=request.url.path)
 

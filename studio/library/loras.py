@@ -56,7 +56,7 @@ def read_name(name: str) -> str:
     ref = name.strip().removesuffix(SUFFIX).strip()
     if len(ref) > MAX_NAME_CHARS or not _NAME.fullmatch(ref):
         raise LoraError(
-            say("{name} cannot name a LoRA.", name=f"{name[:MAX_NAME_CHARS]!r}"),
+            say("{name} cannot name a LoRA.", name=repr(name[:MAX_NAME_CHARS])),
             advice=say(
                 "Use up to {count} letters, digits, spaces, - and _; it begins with a letter or digit.",
                 count=MAX_NAME_CHARS,

@@ -137,7 +137,7 @@ def _read_size(size: str | None) -> tuple[int | None, int | None]:
     match = re.fullmatch(r"(\d{1,6})\s*x\s*(\d{1,6})", size)
     if match is None:
         raise MetadataError(
-            say("Its recipe is damaged: Size is {text} where a width and a height belong.", text=f"{size[:40]!r}")
+            say("Its recipe is damaged: Size is {text} where a width and a height belong.", text=repr(size[:40]))
         )
     return int(match[1]), int(match[2])
 
