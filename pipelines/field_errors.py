@@ -27,8 +27,8 @@ def name_field(problem: Any, *, whole: str) -> str:
     return ".".join(str(part) for part in problem["loc"]) or whole
 
 
-def word_problem(problem: Any, *, owner: str = "") -> Message:
-    """Words one entry of ValidationError.errors(); `owner` is the kind of object whose field it is, such as a recipe.
+def word_problem(problem: Any) -> Message:
+    """Words one entry of ValidationError.errors().
 
     What a validator of ours raised keeps its own sentence. Types that are not listed keep pydantic's words, which
     have no code.
@@ -40,7 +40,7 @@ def word_problem(problem: Any, *, owner: str = "") -> Message:
         case "missing":
             return say("is required")
         case "extra_forbidden":
-            return say("is not a field of a recipe") if owner == "recipe" else say("is not a field of a preset")
+            return say("is not a known field")
         case "string_unicode":
             return say("holds half of a character")
         case "string_too_short":
@@ -56,19 +56,20 @@ def word_problem(problem: Any, *, owner: str = "") -> Message:
                 count=values["max_length"],
             )
         case "greater_than_equal":
-            return say("input should be greater than or equal to {limit}", limit=values["ge"])
+            return say("input should be greater than or equal to {limit}", limit=_shorten(values["ge"]))
         case "less_than_equal":
-            return say("input should be less than or equal to {limit}", limit=values["le"])
+            return say("input should be less than or equal to {limit}", limit=_shorten(values["le"]))
         case "literal_error" | "enum":
             return say("input should be {values}", values=values["expected"])
         case "model_type" | "dataclass_type":
             return say("input should be a valid dictionary or instance of {name}", name=values["class_name"])
         case "too_long":
-            return say(
-                "{kind} should have at most {limit} items after validation, not {count}",
+            return say_count(
+                "{kind} should have at most {count} item after validation, not {found}",
+                "{kind} should have at most {count} items after validation, not {found}",
                 kind=str(values["field_type"]).lower(),
-                limit=values["max_length"],
-                count=values["actual_length"],
+                count=values["max_length"],
+                found=values["actual_length"],
             )
         case "json_invalid":
             return say("invalid json: {reason}", reason=values["error"])
@@ -93,3 +94,8 @@ _PLAIN: dict[str, Message] = {
     "float_parsing": say("input should be a valid number, unable to parse string as a number"),
     "int_from_float": say("input should be a valid integer, got a number with a fractional part"),
 }
+
+
+def _shorten(limit: float) -> float:
+    """Returns a whole number without its `.0`, as pydantic shows it."""
+    return int(limit) if limit == int(limit) else limit

@@ -72,6 +72,11 @@ def join(parts: Iterable[str], separator: Literal["", ";"] = "") -> Message:
     return whole
 
 
+def tell(error: BaseException) -> Message:
+    """Returns the sentence that an exception was raised with, or else its text as it is."""
+    return english(error.args[0] if error.args and isinstance(error.args[0], Message) else str(error))
+
+
 def add_codes(record: dict[str, Any]) -> dict[str, Any]:
     """Returns a JSON object with the codes of the sentences in its fields, in lists and in objects of texts."""
     told = {name + SUFFIX: code for name, value in record.items() if (code := _find_codes(value)) is not None}
@@ -129,8 +134,3 @@ def _value_of_json(value: Any) -> Value:
     if not isinstance(value, dict):
         return value
     return say(value["code"], **{name: _value_of_json(one) for name, one in value["values"].items()})
-
-
-def tell(error: BaseException) -> Message:
-    """Returns the sentence that an exception was raised with, or else its text as it is."""
-    return english(error.args[0] if error.args and isinstance(error.args[0], Message) else str(error))

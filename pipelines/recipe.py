@@ -143,7 +143,7 @@ def read_recipe(fields: dict[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
-        problems = word_first(error.errors(), whole="recipe", owner="recipe")
+        problems = word_first(error.errors(), whole="recipe")
         raise RecipeError(problems) from error
 
 

@@ -77,7 +77,7 @@ def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, RequestValidationError)
     found = problem.errors()
     shown = [{**one, "loc": one["loc"][1:]} for one in found[:MAX_TOLD]]  # without the part of the request
-    fields = word_first([*shown, *found[MAX_TOLD:]], whole="body", owner="recipe")
+    fields = word_first([*shown, *found[MAX_TOLD:]], whole="body")
     error = RecipeError(fields)
     return make_error(422, title=error.title, detail=error.detail, fields=fields, path=request.url.path)
 

@@ -273,5 +273,5 @@ def _require_images(tx: Transaction, recipe: Recipe, *, owner: str) -> None:
     for image in recipe.images:
         if tx.execute("SELECT 1 FROM inputs WHERE id = ? AND owner = ?", (image, owner)).fetchone() is None:
             raise RecipeError(
-                {"images": say("there is no picture {name}; add it again, or take another one", name=f"{image[:60]!r}")}
+                {"images": say("there is no picture {name}; add it again, or take another one", name=repr(image[:60]))}
             )

@@ -68,7 +68,7 @@ def clean_name(name: str) -> str:
     ref = ref.rstrip(". ")
     if not ref:
         raise LoraError(
-            say("{name} cannot name a LoRA.", name=f"{name[:MAX_NAME_CHARS]!r}"),
+            say("{name} cannot name a LoRA.", name=repr(name[:MAX_NAME_CHARS])),
             advice=say("Give the file a name with a letter or a digit."),
         )
     return ref

@@ -74,13 +74,13 @@ def save_wildcard(folder: Path, name: str, lines: Sequence[str]) -> int:
     """Writes a list atomically; returns its number of options; raises WildcardError."""
     if not _is_name(name):
         raise WildcardError(
-            say("{name} cannot name a list.", name=f"{name[:MAX_NAME_CHARS]!r}"),
+            say("{name} cannot name a list.", name=repr(name[:MAX_NAME_CHARS])),
             advice=say("Use up to {count} letters, digits, - and _, with / between folders.", count=MAX_NAME_CHARS),
         )
     for line in lines:
         if not line.isprintable():
             raise WildcardError(
-                say("{line} is not one line of plain text.", line=f"{line[:60]!r}"),
+                say("{line} is not one line of plain text.", line=repr(line[:60])),
                 advice=say("Give each option by itself."),
             )
     content = "".join(f"{line.strip()}\n" for line in lines).encode("utf-8", "replace")

@@ -300,7 +300,7 @@ def test_what_a_file_leaves_out_is_told_in_chinese(chinese: Any, keep: Keep) -> 
 def test_a_refused_preset_is_told_in_chinese(chinese: Any) -> None:
     _show(chinese, "presets")
     for content, told in (
-        (b'{"title": "x", "code": 1, "recipe": {"model": "a", "prompt": "b"}}', "“bad.json”：code：不是预设中的字段"),
+        (b'{"title": "x", "code": 1, "recipe": {"model": "a", "prompt": "b"}}', "“bad.json”：code：不是已知的字段"),
         (b"[]", "请选择由 Lumesh 导出的文件。"),
     ):
         file = {"name": "bad.json", "mimeType": "application/json", "buffer": content}

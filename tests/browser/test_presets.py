@@ -175,7 +175,7 @@ def test_files_are_imported_with_their_origin_and_refused_with_a_reason(open_pag
     page = open_page()
     _open_gallery(page)
     _import(page, ("hers.json", _document(title=EVIL, description=EVIL)), ("bad.json", _document(code="import os")))
-    expect(page.locator("#lu-presets-message")).to_contain_text("“bad.json”: code: is not a field of a preset")
+    expect(page.locator("#lu-presets-message")).to_contain_text("“bad.json”: code: is not a known field")
     expect(page.locator(CARD).first).to_contain_text("Imported from hers.json, by Ada")
     expect(page.locator(f"{CARD} h3").first).to_have_text(EVIL)
     page.get_by_role("link", name="Create").click()

@@ -110,7 +110,7 @@ def test_all_problems_are_told_at_once(catalog: Catalog) -> None:
     ("fields", "problems"),
     [
         ({}, {"model": "is required", "prompt": "is required"}),
-        ({"model": "m", "prompt": "p", "colour": 1}, {"colour": "is not a field of a recipe"}),
+        ({"model": "m", "prompt": "p", "colour": 1}, {"colour": "is not a known field"}),
     ],
 )
 def test_untrusted_json_is_refused_field_by_field(fields: dict[str, Any], problems: dict[str, str]) -> None:

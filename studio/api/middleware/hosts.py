@@ -31,7 +31,7 @@ class OwnNamesOnly:
             421,
             title=say("Unknown name"),
             detail=say(
-                "This studio is open to this machine alone, and {host} is no name of it.", host=f"{host[:100]!r}"
+                "This studio is open to this machine alone, and {host} is no name of it.", host=repr(host[:100])
             ),
             advice=say("Open http://127.0.0.1, or start it with --access proxy, or with --open."),
         )

@@ -88,7 +88,7 @@ def delete_lora(ref: str, keeper: Keeper) -> Response:
     """Deletes a LoRA; waiting jobs that name it fail, and its outputs cannot be made again. For admins."""
     if not loras.delete(keeper.studio.settings.loras_dir, ref):
         raise NotFoundError(
-            say("There is no LoRA {ref}.", ref=f"{ref[:80]!r}"), advice=say("GET /api/v1/loras lists them.")
+            say("There is no LoRA {ref}.", ref=repr(ref[:80])), advice=say("GET /api/v1/loras lists them.")
         )
     keeper.note("lora.deleted", ref=ref)
     return Response(status_code=204)

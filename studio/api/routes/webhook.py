@@ -49,7 +49,7 @@ def set_webhook(address: Address, visit: Visitor) -> dict[str, Any]:
     """
     problem = find_url_problem(address.url, allows_private=visit.studio.settings.allow_private_webhooks)
     if problem:
-        raise WebhookError(say("{url} {problem}.", url=f"{address.url[:100]!r}", problem=problem))
+        raise WebhookError(say("{url} {problem}.", url=repr(address.url[:100]), problem=problem))
     webhook = webhooks.set_webhook(visit.database, owner=visit.owner, url=address.url)
     return {"webhook": webhook.to_json(), "secret": webhook.secret}
 

@@ -67,5 +67,5 @@ def delete_list(name: str, visit: Keeper) -> Response:
 
 def _not_found(name: str) -> NotFoundError:
     return NotFoundError(
-        say("There is no list {name}.", name=f"{name[:80]!r}"), advice=say("GET /api/v1/wildcards lists them.")
+        say("There is no list {name}.", name=repr(name[:80])), advice=say("GET /api/v1/wildcards lists them.")
     )

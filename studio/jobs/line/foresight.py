@@ -126,7 +126,7 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
                 continue
             position = len(places) + 1
             if first := places.get(turn.together_with or ""):
-                reason = say("runs together with job {count} in line", count=first.position)
+                reason = say("runs together with job {place} in line", place=first.position)
                 places[turn.job_id] = replace(first, position=position, reason=reason)
             else:
                 server.run(job.recipe, job.programs)

@@ -161,14 +161,14 @@ def _read_numbers(text: str, *, is_whole: bool) -> list[int] | list[float]:
     if is_whole:
         is_rounded = found is not None and found["count"] is not None
         if not is_rounded and any(number != int(number) for number in numbers):
-            raise ValueError(say("{text} has values that are not whole numbers", text=f"{text[:40]!r}"))
+            raise ValueError(say("{text} has values that are not whole numbers", text=repr(text[:40])))
         return [round(number) for number in numbers]
     return [round(float(number), 6) for number in numbers]
 
 
 def _no_number(text: str) -> ValueError:
     return ValueError(
-        say("{text} is neither a number nor a range; write 8, 1-5, 1-9 (+2) or 1-9 [5]", text=f"{text[:40]!r}")
+        say("{text} is neither a number nor a range; write 8, 1-5, 1-9 (+2) or 1-9 [5]", text=repr(text[:40]))
     )
 
 

@@ -142,7 +142,7 @@ def expand(grid: Grid, prepare: Prepare) -> Expanded:
         words = str(values[name][0])
         if axis.field is AxisField.PROMPT and words not in base.prompt and words not in (base.negative_prompt or ""):
             raise RecipeError(
-                {name: say("{text} does not stand in the prompt; its first value must", text=f"{words[:60]!r}")}
+                {name: say("{text} does not stand in the prompt; its first value must", text=repr(words[:60]))}
             )
     return Expanded(grid=grid, scaled=_find_scaled(grid), values=values, base=base, prepare=prepare)
 
@@ -163,7 +163,7 @@ def _find_scaled(grid: Grid) -> dict[str, str]:
                 {
                     name: say(
                         "{ref} is not among the recipe's LoRAs: {names}",
-                        ref=f"{axis.lora[:60]!r}",
+                        ref=repr(axis.lora[:60]),
                         names=", ".join(refs),
                     )
                 }

@@ -1,0 +1,86 @@
+"""pydantic's errors of fields say in code and values what pydantic says in English."""
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from pipelines.field_errors import name_field, word_problem
+from pipelines.messages import say
+
+
+class Inner(BaseModel):
+    a: int
+
+
+class Fields(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    text: Annotated[str, Field(min_length=2, max_length=3, pattern="^[a-z]+$")] = "abc"
+    one: Annotated[str, Field(min_length=1)] = "a"
+    whole: int = 1
+    number: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
+    flag: bool = True
+    kind: Literal["a", "b"] = "a"
+    inner: Inner | None = None
+    names: Annotated[list[str], Field(max_length=1)] = []
+    table: dict[str, int] = {}
+    pair: tuple[int, ...] = ()
+    own: str = ""
+
+    @field_validator("own")
+    @classmethod
+    def _refuse(cls, value: str) -> str:
+        if value == "odd":
+            raise ValueError(say("must not be {value}", value=value))
+        return value
+
+
+def find_problem(**fields: Any) -> Any:
+    with pytest.raises(ValidationError) as caught:
+        Fields.model_validate(fields)
+    return caught.value.errors()[0]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"text": 1},
+        {"text": "a"},
+        {"one": ""},
+        {"text": "abcd"},
+        {"text": "AB"},
+        {"whole": "x"},
+        {"whole": 1.5},
+        {"whole": []},
+        {"number": "x"},
+        {"number": []},
+        {"number": -1},
+        {"number": 2},
+        {"number": float("nan")},
+        {"kind": "c"},
+        {"inner": 3},
+        {"names": "x"},
+        {"names": ["a", "b"]},
+        {"table": 1},
+        {"pair": 1},
+    ],
+)
+def test_the_words_are_pydantics_and_have_a_code(fields: dict[str, Any]) -> None:
+    problem = find_problem(**fields)
+    told = word_problem(problem)
+    assert told.lower() == problem["msg"].lower()
+    assert told.code, problem["type"]
+
+
+def test_our_own_sentences_are_kept() -> None:
+    assert word_problem(find_problem(own="odd")).code == "must not be {value}"
+    assert word_problem(find_problem(colour=1)) == "is not a known field"
+    assert word_problem(find_problem(inner={})) == "is required"
+    assert name_field(find_problem(inner={}), whole="body") == "inner.a"
+    assert name_field({"loc": ()}, whole="body") == "body"
+
+
+def test_what_is_not_listed_keeps_pydantics_words_without_a_code() -> None:
+    problem = find_problem(flag="maybe")
+    assert word_problem(problem) == problem["msg"].lower()
+    assert word_problem(problem).code == ""
