@@ -8,9 +8,9 @@ from pipelines.messages import Message, say, say_count, tell
 MAX_TOLD = 20  # fields at fault in one answer
 
 
-def word_first(problems: Sequence[Any], *, whole: str, owner: str = "") -> dict[str, Message]:
+def word_first(problems: Sequence[Any], *, whole: str) -> dict[str, Message]:
     """Words the first entries of ValidationError.errors() by field; "..." says how many more there are."""
-    fields = {name_field(one, whole=whole): word_problem(one, owner=owner) for one in problems[:MAX_TOLD]}
+    fields = {name_field(one, whole=whole): word_problem(one) for one in problems[:MAX_TOLD]}
     return tell_first(fields, more=max(0, len(problems) - MAX_TOLD))
 
 

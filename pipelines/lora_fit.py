@@ -18,7 +18,7 @@ from pipelines.sources import find_configs
 
 def find_misfit(lora: LoraFile, model: Model) -> Message | None:
     """Returns why the model cannot use this LoRA, as a clause about it; None if nothing speaks against it."""
-    if lora.problem:
+    if lora.problem is not None:
         return lora.problem
     if lora.family != model.family:
         return say("it is for {family} models, not for {id}", family=lora.family, id=model.id)

@@ -30,7 +30,7 @@ PARTS = tuple(
 ALONE = frozenset(("diff", "diff_b", "w_norm", "b_norm"))  # parts that are a whole update
 
 # Adapters that are not applied, by what only their tensors are called.
-OTHER_KINDS = (("oft_", "an OFT"), ("boft_", "a BOFT"), ("glora_", "a GLoRA"), (".a1.weight", "a GLoRA"))
+OTHER_KINDS = (("oft_", "OFT"), ("boft_", "BOFT"), ("glora_", "GLoRA"), (".a1.weight", "GLoRA"))
 
 EMBEDDINGS = ("bundle_emb.", "emb_params")  # textual inversion, which some trainers put beside the pairs
 

@@ -23,7 +23,7 @@ from pipelines.errors import ModelError
 from pipelines.families import list_traits, name_families
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, Sizes
 from pipelines.lora_tensors import OTHER_KINDS, measure, name_kind, split_name
-from pipelines.messages import say
+from pipelines.messages import Message, say
 
 SUFFIX = ".safetensors"
 MAX_HEADER_BYTES = 2**24  # a LoRA of every layer of Wan 14B has some 200 KB
@@ -70,16 +70,20 @@ class LoraFile:
     expert: str = ""
     kind: str = "LoRA"
     sizes: Sizes = field(default_factory=dict[str, int])
-    problem: str = ""
+    problem: Message | None = None
 
 
 class _UnusableError(ValueError):
-    """A file that is no LoRA of a supported family; its message is a sentence about the file, begun with `it`."""
+    """A file that is no LoRA of a supported family; `problem` is a clause about the file, begun with `it`."""
+
+    def __init__(self, problem: Message) -> None:
+        super().__init__(problem)
+        self.problem = problem
 
 
 def find_loras(folder: Path) -> tuple[LoraFile, ...]:
     """Lists a folder's LoRAs of the supported families by name, leaving out other and damaged files."""
-    return tuple(lora for lora in list_lora_files(folder) if not lora.problem)
+    return tuple(lora for lora in list_lora_files(folder) if lora.problem is None)
 
 
 def list_lora_files(folder: Path) -> tuple[LoraFile, ...]:
@@ -89,7 +93,9 @@ def list_lora_files(folder: Path) -> tuple[LoraFile, ...]:
         ref = file.relative_to(folder).as_posix()[: -len(SUFFIX)]
         lora = inspect_lora(file, ref=ref)
         if ref in found:
-            lora = replace(lora, ref=file.relative_to(folder).as_posix(), problem="it has the name of another file")
+            lora = replace(
+                lora, ref=file.relative_to(folder).as_posix(), problem=say("it has the name of another file")
+            )
         found[lora.ref] = lora
     return tuple(found[ref] for ref in sorted(found))
 
@@ -97,7 +103,7 @@ def list_lora_files(folder: Path) -> tuple[LoraFile, ...]:
 def read_lora(file: Path, *, ref: str = "") -> LoraFile | None:
     """Reads a file's header; returns None if it is not a LoRA of a supported family, or not readable."""
     lora = inspect_lora(file, ref=ref)
-    return None if lora.problem else lora
+    return lora if lora.problem is None else None
 
 
 def inspect_lora(file: Path, *, ref: str = "") -> LoraFile:
@@ -109,12 +115,12 @@ def inspect_lora(file: Path, *, ref: str = "") -> LoraFile:
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise _UnusableError("it is no regular file")
+            raise _UnusableError(say("it is no regular file"))
         return _read(file, ref, status.st_mtime_ns, status.st_size)
     except OSError as error:
-        return _refuse(file, ref, f"it cannot be read: {error.strerror}")
+        return _refuse(file, ref, say("it cannot be read: {reason}", reason=error.strerror or type(error).__name__))
     except _UnusableError as error:
-        return _refuse(file, ref, str(error))
+        return _refuse(file, ref, error.problem)
 
 
 def get_lora(ref: str, folder: Path | None) -> LoraFile:
@@ -167,7 +173,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _refuse(file: Path, ref: str, problem: str) -> LoraFile:
+def _refuse(file: Path, ref: str, problem: Message) -> LoraFile:
     return LoraFile(ref=ref, title=ref, family="", path=file, size=0, problem=problem)
 
 
@@ -181,9 +187,9 @@ def _read(file: Path, ref: str, _mtime_ns: int, size: int) -> LoraFile:
         layers = _read_layers(header)
         family = find_family(header)
         if family is None:
-            raise _UnusableError(f"it is for another kind of model than {name_families()}")
+            raise _UnusableError(say("it is for another kind of model than {families}", families=name_families()))
     except _UnusableError as error:
-        return replace(lora, problem=str(error))
+        return replace(lora, problem=error.problem)
     traits = dict(list_traits())[family].loras
     titles = _list_titles(metadata)
     return replace(
@@ -198,7 +204,7 @@ def _read(file: Path, ref: str, _mtime_ns: int, size: int) -> LoraFile:
 
 def _read_header(file: Path, size: int) -> dict[str, Any]:
     """Reads a safetensors header, in which every tensor lies within the file; raises _UnusableError for any other."""
-    no_header = _UnusableError("it is no safetensors file, or its download was cut off")
+    no_header = _UnusableError(say("it is no safetensors file, or its download was cut off"))
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
@@ -226,13 +232,13 @@ def _check_tensor(name: str, entry: Any, *, room: int) -> None:
     except (TypeError, KeyError, ValueError):
         is_whole, begin, end, dtype, shape = False, 0, 0, "", ()
     if not is_whole or begin > end:
-        raise _UnusableError(f"its header says nothing that can be about the tensor {name[:80]}")
+        raise _UnusableError(say("its header says nothing that can be about the tensor {name}", name=name[:80]))
     if end > room:
-        raise _UnusableError(f"its tensor {name[:80]} ends behind the file, whose download was cut off")
+        raise _UnusableError(say("its tensor {name} ends behind the file, whose download was cut off", name=name[:80]))
     if dtype not in DTYPE_BITS:
-        raise _UnusableError(f"its tensor {name[:80]} has a number format that is not known here")
+        raise _UnusableError(say("its tensor {name} has a number format that is not known here", name=name[:80]))
     if (end - begin) * 8 != math.prod(shape) * DTYPE_BITS[dtype]:
-        raise _UnusableError(f"its tensor {name[:80]} has another size than its shape says")
+        raise _UnusableError(say("its tensor {name} has another size than its shape says", name=name[:80]))
 
 
 def _read_layers(header: Mapping[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
@@ -241,12 +247,12 @@ def _read_layers(header: Mapping[str, Any]) -> dict[str, dict[str, tuple[int, ..
     for name, entry in header.items():
         kind = next((kind for mark, kind in OTHER_KINDS if mark in name), None)
         if kind is not None:
-            raise _UnusableError(f"it is {kind}, which is not applied here")
+            raise _UnusableError(say("it is an adapter of the kind {kind}, which is not applied here", kind=kind))
         split = split_name(name)
         if split is not None:
             layers.setdefault(split.module, {})[split.part] = tuple(entry["shape"])
     if not any(parts.keys() - {"alpha"} for parts in layers.values()):
-        raise _UnusableError("it holds nothing of a LoRA; a whole model belongs into the models folder")
+        raise _UnusableError(say("it holds nothing of a LoRA; a whole model belongs into the models folder"))
     return layers
 
 

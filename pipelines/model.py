@@ -12,7 +12,7 @@ from pathlib import Path
 from pipelines.errors import ModelError
 from pipelines.families import find_traits, list_traits
 from pipelines.families.traits import Traits
-from pipelines.messages import say
+from pipelines.messages import Message, say
 
 VIDEO_STRIDE = 4  # frames per latent frame after the first
 
@@ -116,26 +116,39 @@ class Model:
     loras_dir: Path | None = None
 
     def __post_init__(self) -> None:
-        self._check(self.shapes, "it has no shapes")
-        self._check(self.default_shape in self.shapes, f"{self.default_shape} is not one of its shapes")
-        self._check(self.scheduler in self.schedulers, f"{self.scheduler} is not one of its schedulers")
+        self._check(self.shapes, say("it has no shapes"))
+        self._check(
+            self.default_shape in self.shapes, say("{shape} is not one of its shapes", shape=str(self.default_shape))
+        )
+        self._check(
+            self.scheduler in self.schedulers, say("{scheduler} is not one of its schedulers", scheduler=self.scheduler)
+        )
         unknown = sorted(self.flow_shifts.keys() - set(map(str, self.shapes)))
-        self._check(not unknown, f"flow_shifts names {', '.join(unknown)}, which are not among its shapes")
+        names = ", ".join(unknown)
+        self._check(not unknown, say("flow_shifts names {names}, which are not among its shapes", names=names))
         if self.attention != AttentionOptions() and not self.traits.takes_attention_options:
             takers = ", ".join(family for family, traits in list_traits() if traits.takes_attention_options)
             raise ModelError(
                 say(
-                    "{id}: attention options are for models of the family {takers}: elsewhere tokens of the text stand before those of the picture, or lie in two dimensions, so that a window would cut across both.",
-                    id=self.id,
-                    takers=takers,
+                    "{model}: attention options are for models of the family {families}: elsewhere tokens of the text stand "
+                    "before those of the picture, or lie in two dimensions, and a window would cut across both.",
+                    model=self.id,
+                    families=takers,
                 ),
                 advice=say("Remove the model's attention from presets/models.toml."),
             )
         for shape in self.shapes:
             fits = shape.frames % VIDEO_STRIDE == 1 if self.is_video else shape.frames == 1
-            self._check(fits, f"{shape} has {shape.frames} frames; videos have 4n + 1 and pictures 1")
+            self._check(
+                fits,
+                say(
+                    "{shape} has {frames} frames; videos have 4n + 1 and pictures 1",
+                    shape=str(shape),
+                    frames=shape.frames,
+                ),
+            )
 
-    def _check(self, is_so: object, problem: str) -> None:
+    def _check(self, is_so: object, problem: Message) -> None:
         if not is_so:
             raise ModelError(
                 say("{id}: {problem}.", id=self.id, problem=problem), advice=say("Correct its entry in models.toml.")

@@ -206,7 +206,7 @@ def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[Messa
                 )
             )
     notes += [
-        f"LoRA {tag.name[:80]} stands in the negative prompt: its tag is left out."
+        say("LoRA {name} stands in the negative prompt: its tag is left out.", name=tag.name[:80])
         for tag in list_tags(recipe.negative_prompt or "")
     ]
     changes = {"prompt": remove_tags(recipe.prompt), "negative_prompt": negative_prompt, "loras": (*loras,)}

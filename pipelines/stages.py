@@ -202,7 +202,7 @@ class Family(Protocol):
         """
         ...
 
-    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[str]:
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[Message]:
         """Makes the weights the checkpoint's with exactly these LoRAs merged in; compiles nothing.
 
         Returns notes for people: what of the files was left out, and what of their scales was read from headers.

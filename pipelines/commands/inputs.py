@@ -7,13 +7,13 @@ import typer
 
 from pipelines.catalog import Model
 from pipelines.fitting import TOLD_SHARE, Fit, choose_nearest, find_outside
-from pipelines.messages import Message, english
+from pipelines.messages import Message, english, say
 from pipelines.pictures import read_file
 from pipelines.recipe import Recipe
 from pipelines.references import choose_references
 
 
-def check_pictures(recipe: Recipe, model: Model) -> list[str]:
+def check_pictures(recipe: Recipe, model: Model) -> list[Message]:
     """Reads the recipe's pictures before a large model is loaded; returns what is changed and cut off, in sentences.
 
     Raises RecipeError for a file that is no picture.
@@ -23,7 +23,7 @@ def check_pictures(recipe: Recipe, model: Model) -> list[str]:
     references = choose_references(model, [picture.image.size for _, picture in read])
     shape = references.size if references else recipe.parsed_shape
     for name, picture in read:
-        notes += [f"{name}: {note}" for note in picture.notes]
+        notes += [say("{name}: {note}", name=name, note=note) for note in picture.notes]
         size = picture.image.size
         outside = find_outside(size, shape)
         if outside < TOLD_SHARE:

@@ -18,6 +18,7 @@ from pipelines.families.embedding_cache import EmbeddingCache
 from pipelines.families.layout import Layout
 from pipelines.families.protocol import FamilyPrograms
 from pipelines.families.remote_encoder import RemoteEncoder
+from pipelines.messages import Message
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
 from pipelines.runtime.bridge.modules import TracedModule
@@ -117,7 +118,7 @@ class LoadedModel(abc.ABC):
         self._offloader = loader.offloader
         self._loras = LoraState(self.model, self._weights, modules=modules, loader=loader, spell=spell)
 
-    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[str]:
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[Message]:
         if self._loras is not None:
             return self._loras.become(loras, on_progress=on_progress)
         assert not loras, "a model that was not loaded from files has none to read again"

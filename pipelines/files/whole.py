@@ -31,7 +31,7 @@ def write_whole(file: Path, content: bytes, *, mode: int | None = None) -> None:
     put_whole(file, write)
 
 
-def put_whole(file: Path, write: Callable[[Path], None]) -> None:
+def put_whole(file: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a file in the same folder, with the same suffix; renames it once it is flushed to the disk."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.stem}.{secrets.token_hex(4)}{PART}{file.suffix}")

@@ -18,7 +18,52 @@ _ROOM_BYTES = 128 * 1024 * 1024  # OpenSSL refuses scrypt beyond 32 MiB unless t
 
 # The most used of every list of stolen passwords, without digits and signs around them.
 _COMMON = frozenset(
-    ["password", "passwort", "passw0rd", "p@ssword", "p@ssw0rd", "letmein", "welcome", "iloveyou", "qwerty", "qwertyuiop", "qwertz", "azerty", "asdfghjkl", "zxcvbnm", "admin", "administrator", "changeme", "default", "secret", "dragon", "monkey", "sunshine", "princess", "football", "baseball", "superman", "batman", "trustno1", "master", "whatever", "starwars", "computer", "internet", "login", "access", "abc", "abcd", "abcdefgh", "test", "guest", "root", "toor", "lumesh", "studio"]
+    [
+        "password",
+        "passwort",
+        "passw0rd",
+        "p@ssword",
+        "p@ssw0rd",
+        "letmein",
+        "welcome",
+        "iloveyou",
+        "qwerty",
+        "qwertyuiop",
+        "qwertz",
+        "azerty",
+        "asdfghjkl",
+        "zxcvbnm",
+        "admin",
+        "administrator",
+        "changeme",
+        "default",
+        "secret",
+        "dragon",
+        "monkey",
+        "sunshine",
+        "princess",
+        "football",
+        "baseball",
+        "superman",
+        "batman",
+        "trustno1",
+        "master",
+        "whatever",
+        "starwars",
+        "computer",
+        "internet",
+        "login",
+        "access",
+        "abc",
+        "abcd",
+        "abcdefgh",
+        "test",
+        "guest",
+        "root",
+        "toor",
+        "lumesh",
+        "studio",
+    ]
 )
 _ROWS = ("01234567890", "09876543210", "abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfghjklzxcvbnm", "qwertzuiop")
 

@@ -53,17 +53,17 @@ def take_snapshot(source: Path, target: Path) -> int:
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, not three
             version = copy.execute("PRAGMA user_version").fetchone()[0]
         problem = find_problem(target, is_thorough=True)
+        if not problem:
+            return version
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
             raise
         problem = str(error)
-    if problem:
-        target.unlink(missing_ok=True)
-        raise DatabaseError(
-            english(f"{source} is damaged: {problem}."),
-            advice=english("Earlier backups were left as they are; restore the last one, or --last-copy."),
-        )
-    return version
+    target.unlink(missing_ok=True)
+    raise DatabaseError(
+        english(f"{source} is damaged: {problem}."),
+        advice=english("Earlier backups were left as they are; restore the last one, or --last-copy."),
+    )
 
 
 def list_copies(data_dir: Path) -> list[Path]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.messages import say
+from pipelines.messages import Message, say
 from pipelines.recipe import Recipe
 from pipelines.stages import Progress
 from studio import events
@@ -157,7 +157,7 @@ def finish(
     timings: dict[str, Any],
     compiles: int,
     revision: str,
-    notes: Sequence[str] = (),
+    notes: Sequence[Message] = (),
 ) -> Job | None:
     """Marks a job as done, in the transaction that stores its outputs; None when the claim was lost: store nothing.
 
@@ -171,7 +171,7 @@ def finish(
         timings=json.dumps(timings),
         compiles=compiles,
         revision=revision,
-        notes=json.dumps(list(dict.fromkeys((*job.notes, *notes)))),
+        notes=write_notes((*job.notes, *notes)),
     )
 
 

@@ -165,7 +165,7 @@ class Job:
             is_cleared=bool(row["is_cleared"]),
             chip_seconds=row["chip_seconds"],
             cost_usd=row["cost_usd"],
-            notes=json.loads(row["notes"]),
+            notes=read_codes(json.loads(row["notes"]))["notes"],
         )
 
     @property
@@ -179,7 +179,16 @@ class Job:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the Job of the REST contract."""
-        return {**vars(self), "recipe": self.recipe.to_json(), **add_codes({"reason": self.reason})}
+        return {
+            **vars(self),
+            "recipe": self.recipe.to_json(),
+            **add_codes({"reason": self.reason, "notes": self.notes}),
+        }
+
+
+def write_notes(notes: Iterable[Message]) -> str:
+    """Returns notes, each once, as the column `notes` keeps them."""
+    return json.dumps(add_codes({"notes": [*dict.fromkeys(notes)]}))
 
 
 def move(tx: Transaction, job_id: str, to: JobState, **columns: Any) -> Job | None:

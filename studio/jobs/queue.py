@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.errors import LumeshError, RecipeError
-from pipelines.messages import say
+from pipelines.messages import Message, say
 from pipelines.recipe import Recipe
 from studio.database import Database, Transaction
 from studio.jobs.job import GENERATE, UNSTARTED, Job, append_event, move
@@ -53,7 +53,7 @@ class Wanted:
     programs: str
     preset: str | None = None
     kind: str = GENERATE
-    notes: Sequence[str] = ()
+    notes: Sequence[Message] = ()
 
 
 def submit(
@@ -128,7 +128,7 @@ def edit(database: Database, job_id: str, wanted: Wanted) -> None:
             "RETURNING *",
             (
                 *(json.dumps(recipe.to_json()), recipe.model, recipe.shape, recipe.denoising_steps, wanted.programs),
-                *(json.dumps(list(wanted.notes)), job_id, JobState.QUEUED),
+                *(write_notes(wanted.notes), job_id, JobState.QUEUED),
             ),
         ).fetchone()
         if row is None:
@@ -248,7 +248,7 @@ def _insert(tx: Transaction, wanted: Wanted, *, owner: str) -> Job:
             recipe.denoising_steps,
             wanted.programs,
             wanted.preset,
-            json.dumps(list(wanted.notes)),
+            write_notes(wanted.notes),
         ),
     ).fetchone()
     job = Job.from_row(row)

@@ -97,7 +97,7 @@ def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
     file.flush()
     part = Path(file.name)
     problem = inspect_lora(part).problem
-    if problem:
+    if problem is not None:
         families = name_families()
         raise LoraError(
             say("This file cannot be used as a LoRA: {problem}.", problem=problem),

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from pipelines.errors import LumeshError
 from pipelines.files.whole import write_whole
 from pipelines.messages import NOTHING, Message, add_codes, say

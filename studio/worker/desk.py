@@ -33,7 +33,7 @@ class Made:
     compiles: int
     revision: str
     measured: Measured | None
-    notes: Sequence[str] = ()
+    notes: Sequence[Message] = ()
 
 
 class Desk(Protocol):

@@ -139,7 +139,7 @@ def test_what_cannot_be_used_is_listed_with_the_reason(write: Callable[..., Path
     assert {lora.ref: lora.problem for lora in list_lora_files(tmp_path)} == {
         "checkpoint": "it holds nothing of a LoRA; a whole model belongs into the models folder",
         "sd15": "it is for another kind of model than SDXL, FLUX.2 or Wan",
-        "oft": "it is an OFT, which is not applied here",
+        "oft": "it is an adapter of the kind OFT, which is not applied here",
         "folder": "it is no regular file",
         "pipe": "it is no regular file",
         "gone": "it cannot be read: No such file or directory",

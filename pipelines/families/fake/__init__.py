@@ -22,7 +22,7 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.errors import LumeshError
 from pipelines.families.fake.landscape import draw_landscape
-from pipelines.messages import say
+from pipelines.messages import Message, say
 from pipelines.pictures import open_picture
 from pipelines.prompts.reading import count_chunks
 from pipelines.recipe import Lora, Recipe
@@ -111,7 +111,7 @@ class FakeFamily:
     ) -> str:
         return "warm" if name_programs(shape, references, text_chunks) in self._warm else "cold"
 
-    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[str]:
+    def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[Message]:
         if tuple(loras) != self._loras:
             on_progress(Progress(phase="loading", detail=f"LoRA {', '.join(lora.ref for lora in loras)}"))
             self._loras = tuple(loras)

@@ -7,7 +7,7 @@ from pipelines.runtime.weights.lora_spelling import Layers, Spellings
 
 TRANSFORMER = "transformer"
 
-PREFIXES = dict.fromkeys(
+PREFIXES: Mapping[str, str] = dict.fromkeys(
     (
         "",
         "transformer.",

@@ -1,4 +1,4 @@
-"""How SDXL's LoRAs are recognised, and told from those of Stable Diffusion 1 and 2, whose layers have the same names."""
+"""How SDXL's LoRAs are recognised, and told from those of Stable Diffusion 1 and 2, whose layers are named alike."""
 
 import json
 import re

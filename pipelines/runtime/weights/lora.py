@@ -170,7 +170,7 @@ def _read(file: LoraFile) -> _Contents:
         kind = next((kind for mark, kind in OTHER_KINDS if mark in name), None)
         if kind is not None:
             raise ModelError(
-                say("{ref} is {kind}, not a plain LoRA.", ref=file.ref, kind=kind),
+                say("{ref} is an adapter of the kind {kind}, which is not applied here.", ref=file.ref, kind=kind),
                 advice=say("LoRA, LoHa, LoKr and DoRA are applied here; its author may offer one."),
                 title=TITLE,
             )
@@ -253,21 +253,40 @@ class _LayerReader:
 
 def _write_notes(
     file: LoraFile, model: Model, contents: _Contents, strangers: Sequence[str], factors: Counter[float]
-) -> Iterable[str]:
+) -> Iterable[Message]:
     ref = file.ref
     if strangers:
         names = _list_names(strangers)
-        yield f"LoRA {ref}: {len(strangers)} of its layers are not in {model.id} and were left out: {names}."
+        yield say(
+            "LoRA {ref}: {count} of its layers are not in {model} and were left out: {names}.",
+            ref=ref,
+            count=len(strangers),
+            model=model.id,
+            names=names,
+        )
     embeddings = [name for name in contents.others if name.startswith(EMBEDDINGS)]
     if embeddings:
-        yield f"LoRA {ref}: it brings {len(embeddings)} tensors of embeddings, which are not used here."
+        yield say(
+            "LoRA {ref}: it brings {count} tensors of embeddings, which are not used here.",
+            ref=ref,
+            count=len(embeddings),
+        )
     unknown = [name for name in contents.others if not name.startswith(EMBEDDINGS)]
     if unknown:
         names = _list_names(unknown)
-        yield f"LoRA {ref}: {len(unknown)} of its tensors are of no known kind and were left out: {names}."
+        yield say(
+            "LoRA {ref}: {count} of its tensors are of no known kind and were left out: {names}.",
+            ref=ref,
+            count=len(unknown),
+            names=names,
+        )
     factor, _ = factors.most_common(1)[0] if factors else (1.0, 0)
     if factor != 1:
-        yield f"LoRA {ref}: its header says alpha and rank, so it counts {factor:g} times its strength."
+        yield say(
+            "LoRA {ref}: its header says alpha and rank, so it counts {factor} times its strength.",
+            ref=ref,
+            factor=f"{factor:g}",
+        )
 
 
 def _list_names(names: Sequence[str]) -> str:

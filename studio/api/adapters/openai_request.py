@@ -96,7 +96,7 @@ def read_form(fields: Mapping[str, str], images: Sequence[str]) -> Generation:
         return Generation.model_validate({**given, "images": images})
     except ValidationError as error:
         problems = {
-            name_field(one, whole="prompt"): word_problem(one, owner="recipe")
+            name_field(one, whole="prompt"): word_problem(one)
             for one in error.errors(include_url=False, include_input=False)
         }
     raise RecipeError(problems)

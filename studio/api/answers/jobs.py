@@ -92,6 +92,7 @@ class Job(Answer):
     error: Card | None = eg(None)
     outputs: list[JobOutput]
     notes: list[str] = eg(["SDXL reads 300 of the 342 word pieces of the prompt. Not read: at night"])
+    notes_said: list[Said | None] | None = said()
     overtaken: int = eg(0)
     cancel_requested: bool = eg(False)
     programs: str = eg("256x256")
@@ -152,6 +153,7 @@ class PromptReading(Answer):
     prompt: Reading | None
     negative_prompt: Reading | None
     notes: list[str] = eg(["SDXL reads 300 of the 342 word pieces of the prompt. Not read: a lighthouse at night"])
+    notes_said: list[Said | None] | None = said()
 
 
 class Load(Answer):

@@ -86,6 +86,7 @@ class LoraFile(Answer):
 class UnusableLora(Answer):
     ref: str = eg("sketch")
     reason: str = eg("it is no safetensors file, or its download was cut off")
+    reason_said: Said | None = said()
 
 
 class Loras(Answer):

@@ -111,7 +111,9 @@ class UnusableModel(Answer):
 
     name: str = eg("author/my-model")
     reason: str = eg("Its model_index.json is not there.")
+    reason_said: Said | None = said()
     advice: str = eg("Wait if its download is under way; else copy the whole folder.")
+    advice_said: Said | None = said()
 
 
 class Models(Answer):

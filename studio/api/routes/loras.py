@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pipelines.errors import ModelError, RecipeError
 from pipelines.lora_fit import find_misfit
 from pipelines.loras import LoraFile
-from pipelines.messages import say
+from pipelines.messages import add_codes, say
 from studio.api.answers import library as library_answers
 from studio.api.visitor import Visitor, only_operators
 from studio.context import Studio
@@ -55,7 +55,7 @@ def list_loras(
     ]
     return {
         "loras": [_describe(lora, visit.studio) for lora, problem in judged if not problem],
-        "unusable": [{"ref": lora.ref, "reason": problem} for lora, problem in judged if problem],
+        "unusable": [add_codes({"ref": lora.ref, "reason": problem}) for lora, problem in judged if problem],
     }
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from pipelines.messages import add_codes
 from pipelines.runtime.weights.hub import is_here
 from studio.api.answers import system as system_answers
 from studio.api.visitor import Visitor
@@ -23,5 +24,5 @@ def list_models(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
     models = describe_models(catalog, visit.database)
     return {
         "models": [model | {"is_here": studio.settings.fake or is_here(catalog.get(model["id"]))} for model in models],
-        "unusable": [vars(one) for one in catalog.unusable],
+        "unusable": [add_codes(vars(one)) for one in catalog.unusable],
     }

@@ -42,7 +42,7 @@ def read_prompts(question: Question, visit: Visitor) -> dict[str, Any]:
     try:
         model = visit.studio.catalog.get(question.model) if question.model else visit.studio.catalog.default
     except ModelError as error:
-        raise RecipeError({"model": str(error)}) from error
+        raise RecipeError({"model": error.whole}) from error
     recipe = Recipe(model=model.id, prompt=question.prompt, negative_prompt=question.negative_prompt)
     if question.has_choices:
         recipe = recipe.model_copy(update={"prompt": _choose_longest(visit, recipe)})

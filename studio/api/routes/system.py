@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.mesh_text import asks_for_many
-from pipelines.messages import say
+from pipelines.messages import add_codes, say
 from pipelines.plan.topologies import TOPOLOGIES
 from studio import VERSION
 from studio.api.answers import system as system_answers
@@ -102,7 +102,7 @@ def get_system(operator: Operator) -> dict[str, Any]:
             }
             for model in describe_models(catalog, operator.database)
         ],
-        "unusable": [vars(one) for one in catalog.unusable],
+        "unusable": [add_codes(vars(one)) for one in catalog.unusable],
         "versions": read_versions(),
         "data_dir": str(operator.studio.settings.data_dir),
         "worker_log": str(operator.studio.settings.worker_log),

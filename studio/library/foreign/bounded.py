@@ -75,8 +75,8 @@ def read_object(text: str, *, has_nan: bool = False) -> "Fields | None":
 class Odd(NamedTuple):
     """A field that cannot be read: what it is, and why."""
 
-    what: str
-    why: str
+    what: Message
+    why: Message
 
 
 class Fields:
@@ -101,9 +101,9 @@ class Fields:
         if value is None or value == "":
             return None
         if not isinstance(value, str):
-            return self._leave_out(name, value, "is no text")
+            return self._leave_out(name, value, say("is no text"))
         if len(value) > MAX_STRING_CHARS:
-            return self._leave_out(name, value, f"is longer than {MAX_STRING_CHARS} characters")
+            return self._leave_out(name, value, say("is longer than {limit} characters", limit=MAX_STRING_CHARS))
         return clean(value)
 
     def number(self, name: str) -> float | None:
@@ -117,7 +117,7 @@ class Fields:
         try:
             return read_number(value, name)
         except MetadataError:
-            return self._leave_out(name, value, "is no number")
+            return self._leave_out(name, value, say("is no number"))
 
     def whole(self, name: str) -> int | None:
         return self.to_whole(name, self.values.get(name))
@@ -129,7 +129,7 @@ class Fields:
         try:
             return read_whole(value, name)
         except MetadataError:
-            return self._leave_out(name, value, "is no whole number")
+            return self._leave_out(name, value, say("is no whole number"))
 
     def size(self, name: str) -> tuple[int | None, int | None]:
         """Returns width and height: `832x1216`, `(832, 1216)` or a list of two numbers."""
@@ -139,7 +139,7 @@ class Fields:
         text = " x ".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value)
         match = _SIZE.fullmatch(text[:60])
         if match is None:
-            self._leave_out(name, cast("object", value), "is no width and height")
+            self._leave_out(name, cast("object", value), say("is no width and height"))
             return None, None
         return int(match[1]), int(match[2])
 
@@ -150,7 +150,7 @@ class Fields:
     def to_object(self, name: str, value: object) -> "Fields | None":
         """Returns a value as an object; None for another one, which is noted."""
         if not isinstance(value, dict):
-            return self._leave_out(name, value, "is no object")
+            return self._leave_out(name, value, say("is no object"))
         return Fields(cast("dict[str, Any]", value), self.odd)
 
     def objects(self, name: str) -> "list[Fields]":
@@ -165,13 +165,13 @@ class Fields:
         if isinstance(value, str) and len(value) <= MAX_STRING_CHARS and value[0] not in "[{":
             return [part.strip() for part in value.split(",") if part.strip()]
         if not isinstance(value, list):
-            self._leave_out(name, cast("object", value), "is no list")
+            self._leave_out(name, cast("object", value), say("is no list"))
             return []
         return cast("list[Any]", value)
 
-    def _leave_out(self, name: str, value: object, why: str) -> None:
+    def _leave_out(self, name: str, value: object, why: Message) -> None:
         shown = value if isinstance(value, str | int | float) else f"a {type(value).__name__}"
-        self.odd.append(Odd(shorten(f"{name}: {shorten(shown)}"), why))
+        self.odd.append(Odd(say("{name}: {value}", name=shorten(name), value=shorten(shown)), why))
 
     def rest(self, known: frozenset[str]) -> dict[str, Any]:
         """Returns the fields that are set besides the known ones."""

@@ -150,7 +150,9 @@ class _Chain:
             link = self._follow(value)
             if link is None:
                 if value is not None and not accept(value):
-                    self._note(say("{name}: {value}", name=names[0], value=_show(value)), say("is not what belongs there"))
+                    self._note(
+                        say("{name}: {value}", name=names[0], value=_show(value)), say("is not what belongs there")
+                    )
                     return None
                 return value
             origin = link[0]

@@ -177,7 +177,9 @@ def _choose_shape(found: Found, model: Model, remarks: _Remarks) -> str | None:
     if not found.width or not found.height:
         return None
     if found.width < 0 or found.height < 0:
-        remarks.drop(say("Size: {width} x {height}", width=shorten(found.width), height=shorten(found.height)), say("is no size"))
+        remarks.drop(
+            say("Size: {width} x {height}", width=shorten(found.width), height=shorten(found.height)), say("is no size")
+        )
         return None
     width, height = min(found.width, 10**6), min(found.height, 10**6)
     frames = found.frames or (model.default_shape.frames if model.is_video else 1)

@@ -192,7 +192,7 @@ def test_what_the_model_has_no_use_for_is_left_out_with_a_note(
     [
         (
             PAIR | {f"{NAME}.oft_blocks": UP},
-            "x is an OFT, not a plain LoRA. LoRA, LoHa, LoKr and DoRA are applied here",
+            "x is an adapter of the kind OFT, which is not applied here. LoRA, LoHa, LoKr and DoRA are applied here",
         ),
         ({f"{NAME}.dora_scale": UP}, "of transformer.blocks.0.attn1.to_q it holds only one half"),
         ({f"{NAME}.hada_w1_a": UP}, "it holds only one half"),

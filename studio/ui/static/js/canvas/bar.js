@@ -5,7 +5,7 @@ import { costText, schedulerName, seconds, shapeName, swapParts } from "../core/
 import { fractionOf, phaseText, progressLine, waitingLine } from "../core/progress.js";
 import { PAUSED, isFocused, modelOf, placeOf, show, state } from "../core/store.js";
 import { t } from "../core/text.js";
-import { said } from "../core/translate_server.js";
+import { saidList } from "../core/translate_server.js";
 import { cancel, copyPrompt, download, downloadAs, reuseSeed, useAsInput, useSettings } from "../create/actions.js";
 import { whyNoInput } from "../create/inputs.js";
 import { openSavePreset } from "../presets/savepreset.js";
@@ -120,7 +120,7 @@ function factsOf(job, output, isOne) {
   const took = timings?.total_s ?? job.finished_at - job.started_at;
   const guidance = [recipe.guidance_scale, recipe.guidance_scale_2].filter((scale) => scale !== null);
   const facts = [
-    ...job.notes.map(said), // what of the prompt was not followed comes first
+    ...saidList(job, "notes"), // what of the prompt was not followed comes first
     isOne
       ? t("bar.seedOf", { seed: String(output.seed) })
       : t("bar.seedsFrom", { count: job.outputs.length, seed: String(job.outputs[0].seed) }),

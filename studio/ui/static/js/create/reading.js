@@ -4,7 +4,7 @@
 import { readPrompt } from "../core/api.js";
 import { el, find, keyed, setText } from "../core/dom.js";
 import { t } from "../core/text.js";
-import { said } from "../core/translate_server.js";
+import { saidList } from "../core/translate_server.js";
 
 const ASK_AFTER_MS = 300; // of quiet: not at every letter
 const NOTHING = { prompt: null, negative_prompt: null, notes: [] };
@@ -43,8 +43,8 @@ function draw() {
   count.dataset.wrong = String(Boolean(reading?.unread));
   const notes = find("lu-prompt-notes");
   notes.hidden = !answer.notes.length;
-  keyed(notes, answer.notes, {
+  keyed(notes, saidList(answer, "notes"), {
     key: (note) => note,
-    create: (note) => el("li", {}, said(note)),
+    create: (note) => el("li", {}, note),
   });
 }

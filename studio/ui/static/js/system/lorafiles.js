@@ -68,7 +68,7 @@ function draw() {
         {},
         el("td", {}, name(lora)),
         lora.reason
-          ? el("td.lu-lora-reason", { colspan: 2 }, together(t("loras.unusable"), said(lora.reason)))
+          ? el("td.lu-lora-reason", { colspan: 2 }, together(t("loras.unusable"), said(lora, "reason")))
           : el("td", {}, familyOf(lora)),
         ...(lora.reason ? [] : [el("td.lu-num", {}, bytes(lora.size))]),
         el(

@@ -156,7 +156,7 @@ function drawUnusable(unusable) {
   keyed(find("lu-sys-unusable-list"), unusable, {
     key: (one) => one.name,
     create: (one) => el("li", {}, el("strong", {}, one.name), el("span")),
-    update: (item, one) => setText(item.querySelector("span"), together(said(one.reason), said(one.advice))),
+    update: (item, one) => setText(item.querySelector("span"), together(said(one, "reason"), said(one, "advice"))),
   });
 }
 
