@@ -170,7 +170,7 @@ def _read_checkpoint(folder: Path, name: str) -> OwnModel:
             try:
                 likeness = traits.read_local(folder, index)
             except Unsupported as found:
-                raise _refuse(str(found)) from found
+                raise _refuse(found.kind) from found
             text_length = index.get("_max_sequence_length")
             return OwnModel(
                 name=name,

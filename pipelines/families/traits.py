@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipelines.messages import Message
+
 # Prefixes that trainers put before a transformer's tensor names in a LoRA.
 LORA_PREFIX = (
     r"^(transformer\.|transformer_2\.|(model\.)?diffusion_model\.|base_model\.model\.(transformer\.|unet\.)?)?"
@@ -32,7 +34,11 @@ class Likeness(NamedTuple):
 
 
 class Unsupported(Exception):  # noqa: N818 - a finding about a folder; the catalogue makes an error of it
-    """Raised by a `ReadLocal` for a whole checkpoint that no code here runs; its text says what it is: `a Wan VACE`."""
+    """Raised by a `ReadLocal` for a whole checkpoint that no code here runs; `kind` says what it is: `a Wan VACE`."""
+
+    def __init__(self, kind: Message) -> None:
+        super().__init__(kind)
+        self.kind = kind
 
 
 ReadLocal = Callable[[Path, Mapping[str, Any]], Likeness]
@@ -78,7 +84,7 @@ class Traits:
 
     title: str
     pipeline_classes: tuple[str, ...] = ()
-    unsupported: Mapping[str, str] = field(default_factory=dict[str, str])
+    unsupported: Mapping[str, Message] = field(default_factory=dict[str, Message])
     read_local: ReadLocal | None = None
     loras: LoraTraits = LoraTraits()
     has_references: bool = False

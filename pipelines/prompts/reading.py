@@ -52,7 +52,7 @@ def count_chunks(model: Model, prompt: str, negative_prompt: str | None) -> int:
 def list_notes(model: Model, prompt: str, negative_prompt: str | None) -> list[Message]:
     """Lists what a person should know of how the model reads these prompts, as sentences; none when all is read."""
     notes: list[Message] = []
-    for name, text in (("prompt", prompt), ("negative prompt", negative_prompt or "")):
+    for name, text in ((say("prompt"), prompt), (say("negative prompt"), negative_prompt or "")):
         reading = read_prompt(model, text) if text else None
         if reading is not None and reading.unread:
             notes.append(

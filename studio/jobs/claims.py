@@ -16,7 +16,7 @@ from pipelines.stages import Progress
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.costs import cost
-from studio.jobs.job import HELD, UNSTARTED, Card, Job, end, move
+from studio.jobs.job import HELD, UNSTARTED, Card, Job, end, move, write_notes
 from studio.jobs.line.batch_join import Share, choose_company
 from studio.jobs.line.order import Waiting, choose_next, take_turns
 from studio.jobs.line.waiting_rows import read_line

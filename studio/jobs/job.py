@@ -6,6 +6,7 @@ Not here: who may ask for a move (queue.py for people, claims.py for the worker)
 import json
 import sqlite3
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -14,7 +14,7 @@ from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, say
 from pipelines.recipe import Recipe
 from studio.database import Database, Transaction
-from studio.jobs.job import GENERATE, UNSTARTED, Job, append_event, move
+from studio.jobs.job import GENERATE, UNSTARTED, Job, append_event, move, write_notes
 from studio.jobs.line.places import in_line, with_places
 from studio.jobs.states import JobState
 from studio.settings import QUEUE_QUOTA

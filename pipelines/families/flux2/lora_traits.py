@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, LoraTraits, Sizes
+from pipelines.messages import say
 
-WIDTH, ROWS = "width", "rows of linear1"  # the second tells FLUX.2 from FLUX.1, whose width may be the same
+WIDTH, ROWS = say("width"), say("rows of linear1")  # the second tells FLUX.2 from FLUX.1, whose width may be the same
 _SINGLE = re.compile(r"(to_qkv_mlp_proj|single_blocks[._]\d+[._]linear1)$")
 _READS_WIDTH = re.compile(r"attn[._](qkv|to_[qkv]|add_[qkv]_proj|to_qkv_mlp_proj)$|linear1$")
 

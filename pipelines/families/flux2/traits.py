@@ -7,6 +7,7 @@ from typing import Any
 
 from pipelines.families.flux2.lora_traits import LORA_TRAITS
 from pipelines.families.traits import Likeness, Traits
+from pipelines.messages import say
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
@@ -20,12 +21,12 @@ TRAITS = Traits(
     title="FLUX.2",
     pipeline_classes=("Flux2KleinPipeline", "Flux2KleinInpaintPipeline", "Flux2Pipeline"),
     unsupported={
-        "Flux2KleinKVPipeline": "a FLUX.2 klein that keeps the keys and values of its reference pictures",
-        "FluxPipeline": "a FLUX.1",
-        "FluxImg2ImgPipeline": "a FLUX.1",
-        "FluxInpaintPipeline": "a FLUX.1",
-        "FluxKontextPipeline": "a FLUX.1",
-        "FluxFillPipeline": "a FLUX.1",
+        "Flux2KleinKVPipeline": say("a FLUX.2 klein that keeps the keys and values of its reference pictures"),
+        "FluxPipeline": say("a FLUX.1"),
+        "FluxImg2ImgPipeline": say("a FLUX.1"),
+        "FluxInpaintPipeline": say("a FLUX.1"),
+        "FluxKontextPipeline": say("a FLUX.1"),
+        "FluxFillPipeline": say("a FLUX.1"),
     },
     read_local=_read_local,
     loras=LORA_TRAITS,

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, LoraTraits, Sizes
+from pipelines.messages import say
 
 _UNET = r"(input_blocks|middle_block|output_blocks|down_blocks|mid_block|up_blocks)"
-TEXT_WIDTH = "width of texts"
+TEXT_WIDTH = say("width of texts")
 # Of the cross-attention, keys and values are projections of the texts.
 _READS_TEXT = re.compile(r"attn2[._]to_[kv]$")
 

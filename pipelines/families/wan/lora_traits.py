@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, LoraTraits, Sizes
+from pipelines.messages import say
 
-WIDTH = "width"
+WIDTH = say("width")
 _READS_WIDTH = re.compile(r"blocks[._]\d+[._]((self|cross)_attn|attn[12])[._](to_)?[qkvo](_img|ut[._]0)?$")
 
 # Words in file names: `HIGH`, `high_noise`, `HighNoise`, `HN`, and the same of the other expert.

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipelines.families.traits import Likeness, Traits, Unsupported
 from pipelines.families.wan.lora_traits import LORA_TRAITS
+from pipelines.messages import say
 from pipelines.schedulers import read_shift
 
 _PIXELS_480P = 832 * 480
@@ -27,12 +28,14 @@ def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
     transformer = json.loads((folder / "transformer" / "config.json").read_text("utf-8"))
     vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
     if transformer.get("pos_embed_seq_len") is not None:
-        raise Unsupported("a Wan that goes from a first picture to a last one (FLF2V)")
+        raise Unsupported(say("a Wan that goes from a first picture to a last one (FLF2V)"))
     if index.get("expand_timesteps"):
         return Likeness("wan2.2-ti2v-5b")
     channels, latents = transformer["in_channels"], vae["z_dim"]
     if channels not in (latents, 2 * latents + _MASK_CHANNELS):
-        raise Unsupported(f"a Wan that follows more than a first picture (its transformer takes {channels} channels)")
+        raise Unsupported(
+            say("a Wan that follows more than a first picture (its transformer takes {count} channels)", count=channels)
+        )
     # Two traits that have nothing to do with each other: Wan 2.2 I2V A14B has both.
     takes_picture = channels != latents
     model_id = _SHIPPED[index.get("boundary_ratio") is not None, takes_picture]
@@ -58,8 +61,8 @@ TRAITS = Traits(
     title="Wan",
     pipeline_classes=("WanPipeline", "WanImageToVideoPipeline"),
     unsupported={
-        "WanVACEPipeline": "a Wan VACE, which edits videos and follows reference pictures",
-        "WanAnimatePipeline": "a Wan Animate, which moves a person as another video does",
+        "WanVACEPipeline": say("a Wan VACE, which edits videos and follows reference pictures"),
+        "WanAnimatePipeline": say("a Wan Animate, which moves a person as another video does"),
     },
     read_local=_read_local,
     loras=LORA_TRAITS,

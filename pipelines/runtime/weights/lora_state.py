@@ -63,7 +63,7 @@ class LoraState:
         self._touched: dict[Identity, frozenset[str]] = {}
         self._merged: dict[tuple[str, str], tuple[Identity, ...]] = {}
 
-    def become(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> tuple[str, ...]:
+    def become(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> tuple[Message, ...]:
         """Merges just these LoRAs; returns notes on what of them was left out or guessed.
 
         Raises ModelError, before any weight changes, for one that is gone or misfits.
