@@ -13,7 +13,8 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from pipelines.errors import ModelError
-from pipelines.messages import say
+from pipelines.field_errors import name_field, word_problem
+from pipelines.messages import say, tell
 from pipelines.model import AttentionOptions, Model, Shape
 from pipelines.own_models import UnusableModel, make_id
 
@@ -73,10 +74,10 @@ def check_entry(entry: Mapping[str, Any], entry_type: type[BaseModel]) -> dict[s
         fields = entry_type.model_validate(dict(entry)).model_dump(exclude_unset=True)
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
+        name = name_field(first, whole="entry")
         if first["type"] == "extra_forbidden":
             raise ModelError(say("There is no field {name}.", name=name), advice=_MANUAL) from error
-        raise ModelError(say("{name}: {lower}.", name=name, lower=first["msg"].lower()), advice=_MANUAL) from error
+        raise ModelError(say("{name}: {problem}.", name=name, problem=word_problem(first)), advice=_MANUAL) from error
     model_id = fields.get("id", "")
     if not model_id or make_id(model_id) != model_id:
         raise ModelError(
@@ -97,7 +98,7 @@ def read_fields(entry: Mapping[str, Any], *, base: Path = Path()) -> dict[str, A
             fields["default_shape"] = Shape.parse(fields["default_shape"])
     except ValueError as error:
         raise ModelError(
-            say("{error}.", error=error),
+            say("{reason}.", reason=tell(error)),
             advice=say("Correct the sizes of {model} in models.toml.", model=entry.get("id")),
         ) from error
     for name in ("schedulers", "examples"):

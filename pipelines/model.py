@@ -130,8 +130,8 @@ class Model:
             takers = ", ".join(family for family, traits in list_traits() if traits.takes_attention_options)
             raise ModelError(
                 say(
-                    "{model}: attention options are for models of the family {families}: elsewhere tokens of the text stand "
-                    "before those of the picture, or lie in two dimensions, and a window would cut across both.",
+                    "{model}: attention options are for models of the family {families}: elsewhere tokens of the text "
+                    "stand before those of the picture, or lie in two dimensions, and a window would cut across both.",
                     model=self.id,
                     families=takers,
                 ),

@@ -166,7 +166,7 @@ def _hold(needs: Sequence[Need], weights: Mapping[str, int]) -> int:
 
 
 def _tell_moves(moves: Moves) -> Message:
-    time = say("{seconds} s", seconds=f"{moves.seconds:.2g}")
+    time = f"{moves.seconds:.2g} s"
     match tuple(dict.fromkeys(moves.components)):
         case ():
             return say("Components wait in the host's memory while others need their room.")

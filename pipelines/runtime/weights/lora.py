@@ -238,7 +238,8 @@ class _LayerReader:
             name = f"{component}.{self.modules[0]}.weight"
             raise ModelError(
                 say(
-                    "The LoRA {ref} is for a model of another size: {name} has shape {found} in it and {shape} in {model}.",
+                    "The LoRA {ref} is for a model of another size: {name} has shape {found} in it and "
+                    "{shape} in {model}.",
                     ref=self.file.ref,
                     name=name,
                     found=error.found,
