@@ -250,6 +250,7 @@ def test_only_settings_and_start_up_read_the_environment() -> None:
         "pipelines/commands/bench/process.py",  # hands it on to the measured processes
         "studio/settings.py",
         "studio/worker/__main__.py",  # hands it to settings
+        "studio/worker/supervisor.py",  # hands it on to the worker
     }
     readers = {file.relative_to(ROOT).as_posix() for file in list_sources() if "os.environ" in file.read_text("utf-8")}
     assert readers <= allowed

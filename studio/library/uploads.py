@@ -112,8 +112,9 @@ class Upload:
 def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, quota: Quota = UPLOAD_QUOTA) -> Upload:
     """Checks and stores the picture in `content`; raises UploadError, and UploadQuotaError past the owner's quota.
 
-    The files are written before the row, so that no row is ever without them; and once more after it, should
-    `forget_unused` have deleted them between: from then on the row protects them.
+    The quota is checked first, so that nothing of a refused picture is kept. The files are written before the row, so
+    that no row is ever without them; and once more after it, should `forget_unused` have deleted them between: from
+    then on the row protects them.
     """
     read = decode(content)
     picture = read.image
@@ -121,6 +122,8 @@ def add(database: Database, uploads_dir: Path, content: bytes, *, owner: str, qu
     picture.save(stored, "PNG", compress_level=PNG_LEVEL)
     png = stored.getvalue()
     sha = hashlib.sha256(png).hexdigest()
+    with database.write() as tx:
+        _check_quota(tx, quota, owner=owner, sha=sha, size=len(png))
     _write_missing(uploads_dir, sha, picture, png)
     with database.write() as tx:
         _check_quota(tx, quota, owner=owner, sha=sha, size=len(png))

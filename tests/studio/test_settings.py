@@ -68,7 +68,10 @@ def test_a_text_encoder_alone_is_for_flux2_and_a_named_one_for_its_model() -> No
         "https://two/predict?a=b",
         "http://three:1",
     ]
-    assert read_settings(settings.worker_flags(), {}).text_encoder_urls == settings.text_encoder_urls
+    assert (
+        read_settings(settings.worker_flags(), settings.worker_environment({})).text_encoder_urls
+        == settings.text_encoder_urls
+    )
 
 
 def test_packs_are_files_and_folders_and_the_data_directorys_own(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ Importable without jax.
 
 import json
 import logging
-import os
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from pipelines.files.whole import write_whole
 
 SUFFIX = "-cache"  # jax's LRUCache adds it to an entry's key
 LEDGER = "lumesh-checked.json"
@@ -90,11 +91,8 @@ def _read_ledger(folder: Path) -> dict[str, Mark]:
 
 
 def _write(file: Path, marks: dict[str, Mark]) -> None:
-    """Writes the ledger whole, as processes may share the folder; on a full disk it stays as it was."""
-    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
+    """Writes the ledger; on a full disk it stays as it was."""
     try:
-        partial.write_text(json.dumps(marks), "utf-8")
-        partial.replace(file)
+        write_whole(file, json.dumps(marks).encode())
     except OSError as error:
         log.warning("%s is not written: %s", file, error.strerror)
-        partial.unlink(missing_ok=True)

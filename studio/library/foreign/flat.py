@@ -92,7 +92,10 @@ def read_novelai(text: str) -> Found | None:
         return None
     sampler = (found.sampler or "").removeprefix("k_") or None
     braces = [
-        Unusable(say("Braces such as {word}"), say("NovelAI weighs words by them; they are read as they are written"))
+        Unusable(
+            say("Braces such as {example}", example="{word}"),
+            say("NovelAI weighs words by them; they are read as they are written"),
+        )
     ]
     has_braces = _BRACES.search(found.prompt) is not None
     return replace(

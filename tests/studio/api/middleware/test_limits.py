@@ -63,7 +63,7 @@ def test_a_megabyte_of_mistakes_is_told_in_a_few_lines(client: TestClient, path:
 def test_of_many_fields_at_fault_the_first_are_told_and_the_others_counted(client: TestClient) -> None:
     fields = {f"field{number}": 1 for number in range(500)}
     error = client.post("/api/v1/jobs", json={"model": "demo-sdxl", "prompt": "A boat", **fields}).json()["error"]
-    assert error["fields"]["field0"] == "is not a field of a recipe"
+    assert error["fields"]["field0"] == "is not a known field"
     assert error["fields"]["..."] == "480 more fields are wrong"
     assert len(error["fields"]) == 21
 

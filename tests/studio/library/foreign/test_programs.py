@@ -237,7 +237,7 @@ def test_a1111_in_a_jpeg_with_other_alphabets(read: Read, write_exif: Write) -> 
 def test_one_odd_field_is_listed_and_costs_no_other(read: Read, write_png: Write, keyword: str, values: Any) -> None:
     found = read(write_png(**{keyword: json.dumps(values)}))
     assert found.recipe.prompt
-    assert any(one.why.startswith(("is no ", "input should", "is not a field")) for one in found.unusable)
+    assert any(one.why.startswith(("is no ", "input should", "is not a known field")) for one in found.unusable)
 
 
 @pytest.mark.parametrize(
