@@ -97,10 +97,8 @@ def _serve(settings: Settings) -> None:
     sessions.read_key(settings.secret_file)  # now: a key that is none must refuse the start before anything runs
     require_sound(settings.database_file, settings.outputs_dir)
     reserve, condition = Reserve(settings.data_dir), Condition()
-    with (
-        _open_port(settings) as port,
-        closing(reserve.do(lambda: open_database(settings.database_file))) as database,
-    ):
+    open_it = functools.partial(open_database, settings.database_file)
+    with _open_port(settings) as port, closing(reserve.do(open_it)) as database:
         _warn_of_readable(settings)
         leftovers.sweep(settings, database)
         supervisor = Supervisor(settings, database, condition)

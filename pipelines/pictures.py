@@ -19,6 +19,7 @@ from typing import BinaryIO
 import numpy as np
 from PIL import ExifTags, Image, ImageCms, ImageOps
 
+from pipelines import gif_blocks
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.messages import Message, say
 
@@ -148,6 +149,10 @@ def _open(stream: BinaryIO) -> Image.Image:
     Image.init()
     begin = stream.read(64)
     stream.seek(0)
+    if begin.startswith(b"GIF8") and gif_blocks.holds_too_much(stream):
+        raise PictureError(
+            say("It holds more text than a picture has."), advice=say("Save it again without its comments.")
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # `_choose_factor` has limits of its own

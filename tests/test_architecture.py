@@ -65,7 +65,7 @@ LAYERS = (
     tuple(f"pipelines.families.{family}.lora_traits" for family in FAMILIES),
     ("pipelines.families.traits",),
     ("pipelines.errors", "pipelines.schedulers", "pipelines.field_errors", "pipelines.modest"),
-    ("pipelines.messages", "pipelines.files.whole"),
+    ("pipelines.messages", "pipelines.files.whole", "pipelines.gif_blocks"),
 )
 
 # Downward in spirit: the app starts the worker's supervisor, and the registry reaches the families only when called.

@@ -7,7 +7,8 @@ from pipelines.catalog import Model, Shape
 from pipelines.plan.topologies import TOPOLOGIES, Topology
 
 MODES = ("latency", "throughput")
-LARGEST = "v6e-8"  # every shape is planned for it
+LARGEST = "v6e-8"  # every kind of shape is planned for it
+_ALIKE = 0.25  # shapes of as many frames whose pixels differ by less take about the same time and memory
 _CROWDS = ("v5e-8", "v6e-8")  # machines that people share, which are also planned for throughput of pictures
 _MEMORY = "cpu-8"
 
@@ -23,13 +24,28 @@ class Question:
 
 
 def list_matrix(catalogue: Sequence[Model]) -> Iterator[Question]:
-    """Yields, for shipped models: default shapes on every topology, every shape on one, and pictures for throughput."""
+    """Yields, for shipped models: default shapes on every topology, all kinds on one, and pictures for throughput."""
     models = [model for model in catalogue if model.is_demo or model.path is None]
     for topology in TOPOLOGIES.values():
         if topology.chip is None and topology.name != _MEMORY:
             continue
         for model in models:
-            shapes = model.shapes if topology.name == LARGEST else (model.default_shape,)
+            shapes = list_kinds(model) if topology.name == LARGEST else [model.default_shape]
             yield from (Question(model=model, shape=shape, topology=topology) for shape in shapes)
             if topology.name in _CROWDS and not model.is_video and not model.is_demo:
                 yield Question(model=model, shape=model.default_shape, topology=topology, mode="throughput")
+
+
+def list_kinds(model: Model) -> list[Shape]:
+    """Returns one shape of each kind, the default first: the others need about as much as one of these."""
+    kinds: list[Shape] = []
+    for shape in (model.default_shape, *model.shapes):
+        if not any(is_alike(shape, kind) for kind in kinds):
+            kinds.append(shape)
+    return kinds
+
+
+def is_alike(shape: Shape, other: Shape) -> bool:
+    """Tells whether two shapes have as many frames, and nearly as many pixels."""
+    pixels, others = shape.width * shape.height, other.width * other.height
+    return shape.frames == other.frames and abs(pixels - others) <= _ALIKE * max(pixels, others)

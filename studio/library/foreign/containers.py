@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from PIL import Image
 
+from pipelines.gif_blocks import size_of_palette
 from pipelines.messages import say
 from studio.library.foreign.bounded import MAX_TEXT_BYTES
 from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
@@ -226,7 +227,7 @@ def _read_avif(content: bytes) -> Parts:
 
 def _read_gif(content: bytes) -> Parts:
     """Reads only the first comment: recipes are before the image data."""
-    place = 13 + _size_of_palette(content[10:11])
+    place = 13 + size_of_palette(content[10:11])
     for _ in range(MAX_PARTS):
         kind = content[place : place + 1]
         if kind == bytes([GIF_EXTENSION]):
@@ -236,17 +237,13 @@ def _read_gif(content: bytes) -> Parts:
                 yield "comment", decode_text(body)
                 return
         elif kind == bytes([GIF_IMAGE]):
-            palette = _size_of_palette(content[place + 9 : place + 10])
+            palette = size_of_palette(content[place + 9 : place + 10])
             _, place = _join_blocks(content, place + 10 + palette + 1, is_kept=False)
         elif kind == bytes([GIF_END]):
             return
         else:
             raise _damaged()
     raise _damaged()
-
-
-def _size_of_palette(flags: bytes) -> int:
-    return 3 << (1 + (flags[0] & 7)) if flags and flags[0] & 0x80 else 0
 
 
 def _join_blocks(content: bytes, place: int, *, is_kept: bool) -> tuple[bytes, int]:

@@ -7,7 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from pipelines.runtime.kernels.conv3x3 import block_taps, find_flat_shape
-from pipelines.runtime.weights.lora_merge import LowRank, adapt
+from pipelines.runtime.weights.lora_merge import adapt
+from pipelines.runtime.weights.lora_update import LowRank
 from pipelines.runtime.weights.permuted import PermutedTensor, TapsTensor, stack_layers, turn_convolutions
 from pipelines.runtime.weights.stored import Destination, StoredTensor, WeightSource, read_headers
 

@@ -19,7 +19,7 @@ from pipelines.runtime.bridge.modules import TracedModule
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights import sharded_copies, stored
 from pipelines.runtime.weights.components import load_component
-from pipelines.runtime.weights.lora_merge import LowRank
+from pipelines.runtime.weights.lora_update import LowRank
 from pipelines.runtime.weights.permuted import PermutedTensor
 from pipelines.stages import ignore_progress
 
