@@ -21,7 +21,7 @@ from pipelines.loras import ADVICE, HIGH, LOW, LoraFile
 from pipelines.messages import NOTHING, Message, say
 from pipelines.modest import find_excess
 from pipelines.prompts.lora_names import find_lora
-from pipelines.prompts.lora_tags import list_tags, remove_tags
+from pipelines.prompts.lora_tags import list_tags, list_unfollowed, remove_tags
 
 SCHEMA = 1
 # OpenAI's limit. An encoder reads far fewer, and what it does not read is said (prompts/reading.py).
@@ -205,6 +205,8 @@ def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[Messa
                     weight=f"{tag.weight:g}",
                 )
             )
+            what = say("LoRA {name}", name=file.ref)
+            notes += list_unfollowed(what, scale=tag.weight, text_weight=tag.text_weight, rest=tag.rest)
     notes += [
         say("LoRA {name} stands in the negative prompt: its tag is left out.", name=tag.name[:80])
         for tag in list_tags(recipe.negative_prompt or "")

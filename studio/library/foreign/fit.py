@@ -12,7 +12,7 @@ from pipelines.errors import RecipeError
 from pipelines.lora_fit import find_misfit, list_experts
 from pipelines.messages import Message, say
 from pipelines.prompts.lora_names import find_lora
-from pipelines.prompts.lora_tags import list_tags, remove_tags
+from pipelines.prompts.lora_tags import LoraTag, list_tags, list_unfollowed, remove_tags
 from pipelines.prompts.reading import list_notes
 from pipelines.recipe import (
     MAX_LORA_SCALE,
@@ -64,7 +64,7 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
     remarks = _Remarks()
     model = _choose_model(found.model, catalog, chosen, remarks)
     loras = _choose_loras(
-        (*found.loras, *(FoundLora(shorten(tag.name), tag.weight, tag.text_weight) for tag in list_tags(found.prompt))),
+        (*found.loras, *(_read_tag(tag) for tag in list_tags(found.prompt))),
         catalog,
         model,
         remarks,
@@ -215,6 +215,10 @@ def _write_prompt(found: Found, remarks: _Remarks) -> str:
     return _cut(remove_tags(found.prompt), say("prompt"), remarks)
 
 
+def _read_tag(tag: LoraTag) -> FoundLora:
+    return FoundLora(shorten(tag.name), tag.weight, tag.text_weight, rest=tag.rest)
+
+
 def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, remarks: _Remarks) -> tuple[Lora, ...]:
     """Chooses the LoRAs that exist here and fit the model, each once, with the file's weight."""
     # A program may list a LoRA twice, as tag and as setting; ours may name it once for each expert.
@@ -249,14 +253,7 @@ def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, r
                 remarks.notes.append(
                     say("{what} is applied as a whole: {title} has no experts.", what=what, title=model.title)
                 )
-            if lora.text_weight not in (None, scale):
-                remarks.notes.append(
-                    say(
-                        "{what} has one weight here, {scale}, for picture and words alike.",
-                        what=what,
-                        scale=f"{scale:g}",
-                    )
-                )
+            remarks.notes += list_unfollowed(what, scale=scale, text_weight=lora.text_weight, rest=lora.rest)
     return tuple(chosen.values())
 
 

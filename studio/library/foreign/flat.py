@@ -16,7 +16,7 @@ from studio.library.foreign.found import Found, FoundLora, Unusable, list_odd, l
 _NAMES: dict[str, tuple[str, ...]] = {
     "prompt": ("prompt", "Prompt", "c"),
     "negative_prompt": ("negative_prompt", "Negative", "negativePrompt", "negative", "uc"),
-    "model": ("base_model_name", "model", "model_name", "sd_model_name"),
+    "model": ("base_model_name", "model", "model_name", "sd_model_name", "use_stable_diffusion_model"),
     "seed": ("seed",),
     "steps": ("steps", "num_inference_steps"),
     "guidance_scale": ("cfg", "cfg_scale", "guidance_scale", "scale"),
@@ -33,9 +33,10 @@ _SILENT = frozenset(
         *("start_step", "denoise", "base_model_hash", "metadata_version", "app"),
     )
 )
+MAX_CHARACTERS = 20
 _SETTINGS = {"seed", "steps", "guidance_scale", "sampler", "width"}
 _XMP = re.compile(r"UserComment>(.{0,400}?)<rdf:li[^>]{0,200}>(.*?)</rdf:li>", re.DOTALL)
-_BRACES = re.compile(r"\{[^{}]{0,200}\}")
+_BRACES = re.compile(r"\{[^{}]{0,200}\}|-?\d+(?:\.\d+)?::")
 
 
 def read_flat(fields: Fields) -> Found | None:
@@ -84,23 +85,47 @@ def _list_loras(fields: Fields) -> Iterator[FoundLora]:
             yield FoundLora(shorten(name), weight)
 
 
-def read_novelai(text: str) -> Found | None:
-    """Reads NovelAI's comment; None when it is another one's."""
+def read_novelai(text: str, *, source: str = "") -> Found | None:
+    """Reads NovelAI's comment; None when it is another one's. `source` names its model, and a hash behind it."""
     fields = read_object(text)
     found = read_flat(fields) if fields else None
-    if found is None:
+    if found is None or fields is None:
         return None
-    sampler = (found.sampler or "").removeprefix("k_") or None
-    braces = [
-        Unusable(
-            say("Braces such as {example}", example="{word}"),
-            say("NovelAI weighs words by them; they are read as they are written"),
+    remarks: list[Unusable] = []
+    prompt, count = _add_characters(found.prompt, fields, "v4_prompt")
+    negative_prompt, _ = _add_characters(found.negative_prompt, fields, "v4_negative_prompt")
+    if count:
+        remarks.append(
+            Unusable(
+                say("Characters: {count}", count=count),
+                say("NovelAI reads each apart; their words stand at the end of the prompt here"),
+            )
         )
-    ]
-    has_braces = _BRACES.search(found.prompt) is not None
+    if _BRACES.search(prompt):
+        remarks.append(
+            Unusable(
+                say("Braces such as {example}", example="{word}"),
+                say("NovelAI weighs words by them; they are read as they are written"),
+            )
+        )
     return replace(
-        found, source="NovelAI", sampler=sampler, unusable=(*found.unusable, *(braces if has_braces else ()))
+        found,
+        source="NovelAI",
+        prompt=prompt,
+        negative_prompt=negative_prompt,
+        model=found.model or re.sub(r" [0-9A-F]{8}$", "", source.strip()) or None,
+        sampler=(found.sampler or "").removeprefix("k_") or None,
+        unusable=(*list_odd(fields), *found.unusable, *remarks),
     )
+
+
+def _add_characters(prompt: str, fields: Fields, name: str) -> tuple[str, int]:
+    """Returns a prompt with those of its characters, which NovelAI keeps beside it, and their number."""
+    whole = fields.inner(name)
+    caption = whole.inner("caption") if whole else None
+    entries = caption.objects("char_captions")[:MAX_CHARACTERS] if caption else []
+    texts = [text for entry in entries if (text := entry.text("char_caption"))]
+    return ", ".join(filter(None, (prompt.rstrip(" ,"), *texts))) if texts else prompt, len(texts)
 
 
 def read_draw_things(xmp: str) -> Found | None:

@@ -23,13 +23,15 @@ class Unusable:
 class FoundLora:
     """A LoRA by the program's own name for its file; None stands for what the file does not say.
 
-    `text_weight` is the text encoder's weight, if the program stores it separately; `expert` is our own recipes'.
+    `text_weight` is the text encoder's weight, if the program stores it separately; `rest` is what else its tag in the
+    prompt says; `expert` is our own recipes'.
     """
 
     name: str
     weight: float | None = None
     text_weight: float | None = None
     expert: LoraExpert | None = None
+    rest: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,7 @@ def test_flags_take_dashes_and_underscores_and_sizes_both_ways(run: Run) -> None
 
 def test_the_stages_give_the_picture_of_generate(run: Run, encoded: Path) -> None:
     denoised = run(f"denoise --input_dir {encoded} {SETTINGS} --seed 7 --json").json
-    assert denoised == {"output": str(encoded / "stage2_latents.safetensors")}
+    assert denoised == {"output": str(encoded / "stage2_latents.safetensors"), "notes": []}
     assert run(f"decode --input_dir {encoded} --mesh dp=1").out.strip() == str(encoded / "output_image.png")
     assert {file.name for file in encoded.iterdir()} == {
         "stage1_embeddings.safetensors", "stage2_latents.safetensors", "generation_config.json", "output_image.png"
