@@ -1,4 +1,4 @@
-"""Kinds of files that people bring and that are not read here, by their first bytes, so that a refusal can name them."""
+"""Kinds of files that people bring and that are not read here, by their first bytes, so that a refusal names them."""
 
 import re
 

@@ -96,7 +96,7 @@ def _list_readers(texts: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], 
     for keyword in ("invokeai_metadata", "sd-metadata", "dream"):
         if keyword in texts:
             yield keyword, lambda keyword=keyword: read_invokeai({keyword: texts[keyword]})
-    for keyword in ("parameters", "comment", TEXT):
+    for keyword in ("parameters", "comment", "metadata", TEXT):
         if keyword in texts:
             yield keyword, lambda keyword=keyword: _read_any(texts[keyword], needs_settings=keyword != "parameters")
     if XMP in texts:

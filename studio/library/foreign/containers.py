@@ -37,6 +37,7 @@ KEYWORDS = frozenset(
         "prompt",
         "workflow",
         "comment",
+        "metadata",
         "software",
         "source",
         "xml:com.adobe.xmp",
@@ -281,6 +282,9 @@ def _read_mp4(content: bytes) -> Parts:
     """Reads the metadata below `moov`: the comment that ffmpeg and most others write, and named texts, as ComfyUI's."""
     moov = _find_box(content, (0, len(content)), b"moov")
     udta = moov and _find_box(content, moov, b"udta")
+    comment = udta and _find_box(content, udta, b"\xa9cmt")
+    if comment:  # of a MOV, behind its length and language
+        yield "comment", decode_text(content[comment[0] + 4 : min(comment[1], comment[0] + MAX_TEXT_BYTES)])
     for parent in filter(None, (udta, moov)):
         meta = _find_box(content, parent, b"meta")
         if meta is None:

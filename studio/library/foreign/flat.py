@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, read_object, shorten
-from studio.library.foreign.found import Found, FoundLora, Unusable, list_odd, list_unused
+from studio.library.foreign.found import Found, FoundLora, Unusable, list_odd, list_unused, weigh_in_vain
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "prompt": ("prompt", "Prompt", "c"),
@@ -36,7 +36,10 @@ _SILENT = frozenset(
 MAX_CHARACTERS = 20
 _SETTINGS = {"seed", "steps", "guidance_scale", "sampler", "width"}
 _XMP = re.compile(r"UserComment>(.{0,400}?)<rdf:li[^>]{0,200}>(.*?)</rdf:li>", re.DOTALL)
-_BRACES = re.compile(r"\{[^{}]{0,200}\}|-?\d+(?:\.\d+)?::")
+_NUMBER = re.compile(r"-?\d{0,3}\.?\d{1,6}")
+_WEIGHT_AND_NAME = re.compile(r"(-?\d{0,3}\.?\d{1,6}) - (.+)")
+_TAG = re.compile(r"(?:Loras:)?<(.+):([^:<>]+)>")
+_WEIGHT = re.compile(r"\{[^{}]{0,200}\}|-?\d+(?:\.\d+)?::")
 
 
 def read_flat(fields: Fields) -> Found | None:
@@ -68,21 +71,31 @@ def read_flat(fields: Fields) -> Found | None:
 
 
 def _list_loras(fields: Fields) -> Iterator[FoundLora]:
-    """Yields LoRAs: `["0.5", "x.safetensors"]` in either order, or objects with a file and a weight."""
+    """Yields LoRAs: objects with a file and a weight, and RuinedFooocus' three forms.
+
+    Those are a hash and `0.5 - x.safetensors`, weight and name apart, and before them `Loras:<x:0.5>,<y:1>`.
+    """
     for entry in [*fields.items("loras"), *fields.items("lora")]:
+        weight: object = None
         if isinstance(entry, dict):
             inner = Fields(cast("dict[str, Any]", entry), fields.odd)
             name = next((text for key in ("file", "model", "name", "lora") if (text := inner.text(key))), None)
             weight = next((number for key in ("weight", "strength") if (number := inner.number(key)) is not None), None)
         elif isinstance(entry, list):
-            parts = [str(part) for part in cast("list[Any]", entry)[:2]]
-            weights = [part for part in parts if re.fullmatch(r"-?\d{0,3}\.?\d{1,6}", part)]
-            name = next((part for part in parts if part not in weights), None)
-            weight = fields.to_number("loras", weights[0]) if weights else None
+            parts = [str(part) for part in cast("list[Any]", entry)[:3]]
+            whole = next(filter(None, map(_WEIGHT_AND_NAME.fullmatch, parts)), None)
+            weight, name = whole.groups() if whole else _tell_apart(parts)
         else:
-            name, weight = str(entry), None
+            tag = _TAG.fullmatch(str(entry))
+            name, weight = tag.groups() if tag else (str(entry).removeprefix("Loras:"), None)
         if name and name != "None":
-            yield FoundLora(shorten(name), weight)
+            yield FoundLora(shorten(name), fields.to_number("loras", weight))
+
+
+def _tell_apart(parts: list[str]) -> tuple[str | None, str | None]:
+    """Returns weight and name, whichever of the parts they are."""
+    weight = next((part for part in parts if _NUMBER.fullmatch(part)), None)
+    return weight, next((part for part in parts if part != weight), None)
 
 
 def read_novelai(text: str, *, source: str = "") -> Found | None:
@@ -101,13 +114,8 @@ def read_novelai(text: str, *, source: str = "") -> Found | None:
                 say("NovelAI reads each apart; their words stand at the end of the prompt here"),
             )
         )
-    if _BRACES.search(prompt):
-        remarks.append(
-            Unusable(
-                say("Braces such as {example}", example="{word}"),
-                say("NovelAI weighs words by them; they are read as they are written"),
-            )
-        )
+    if weight := _WEIGHT.search(prompt):
+        remarks.append(weigh_in_vain(weight[0], program="NovelAI"))
     return replace(
         found,
         source="NovelAI",

@@ -90,6 +90,14 @@ def list_odd(fields: Fields) -> list[Unusable]:
     return [Unusable(*odd) for odd in fields.odd][:MAX_LISTED]
 
 
+def weigh_in_vain(example: str, *, program: str) -> Unusable:
+    """Returns the entry for weights in a prompt that only their own program understands."""
+    return Unusable(
+        say("Weights such as {example}", example=shorten(example)),
+        say("{program} weighs words by them; they are read as they are written", program=program),
+    )
+
+
 def list_unused(values: dict[str, Any], why: Message = NO_COUNTERPART) -> list[Unusable]:
     """Returns one entry for each name and value."""
     return [

@@ -34,6 +34,7 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"(?=[ \t]*(?:,|\n|\Z))', re.DOTALL)
 _LINE = re.compile(r"[^,\n]*")
 _NAMES = "|".join(sorted(map(re.escape, KNOWN), key=len, reverse=True))
 _INLINE = re.compile(rf"(?<=[\s,.])(?:{_NAMES}): ")
+_WITHIN = re.compile(rf"(?:^|[\s.])(?:Negative prompt|{_NAMES})$")  # of a name: words of the prompt stand before it
 _STEPS = re.compile(r"Steps: *\d")
 _JSON = json.JSONDecoder()
 
@@ -75,8 +76,10 @@ def _begins_with_name(line: str) -> bool:
         return False
     if name[1].lower() in _SPELLINGS:
         return True
-    parts = line.split(", ")
-    return name[1] != "Negative prompt" and all(map(_NAME.match, parts)) and len(_read(line, 0)[0].keys() & KNOWN) >= 2
+    names = [found and found[1] for found in map(_NAME.match, line.split(", "))]
+    if any(name is None or (name not in KNOWN and _WITHIN.search(name)) for name in names):
+        return False
+    return len(_read(line, 0)[0].keys() & KNOWN) >= 2
 
 
 def _find_first(lines: list[str], last: int) -> int:
