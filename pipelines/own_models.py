@@ -93,8 +93,12 @@ def find_own_models(models_dir: Path) -> Iterator[OwnModel | UnusableModel]:
         yield from _look_into(models_dir, name="", depth=0)
 
 
-def _look_into(folder: Path, *, name: str, depth: int) -> Iterator[OwnModel | UnusableModel]:
+def _look_into(
+    folder: Path, *, name: str, depth: int, seen: frozenset[Path] = frozenset()
+) -> Iterator[OwnModel | UnusableModel]:
+    """Yields what lies in a folder; links are followed, but never into a folder that they are in (`seen`)."""
     try:
+        real = folder.resolve()
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         yield _tell(
@@ -110,7 +114,19 @@ def _look_into(folder: Path, *, name: str, depth: int) -> Iterator[OwnModel | Un
         if entry.name.startswith((".", "__")):
             continue
         path, below = Path(entry.path), f"{name}/{entry.name}".removeprefix("/")
-        if not entry.is_dir():
+        if entry.is_symlink() and not path.exists():
+            found = [
+                _tell(
+                    below,
+                    ModelError(
+                        say("It is a link to {target}, which is not there.", target=os.readlink(path)),
+                        advice=say("Mount its disk, or make the link anew."),
+                    ),
+                )
+            ]
+        elif entry.is_symlink() and path.resolve() in seen | {real}:
+            continue
+        elif not entry.is_dir():
             found = _read_file(path, below)
         elif (path / INDEX).exists():
             found = [read_own_model(path, below)]
@@ -119,7 +135,8 @@ def _look_into(folder: Path, *, name: str, depth: int) -> Iterator[OwnModel | Un
         elif depth == 0 and (match := _HUB_FOLDER.fullmatch(entry.name)) and (path / "snapshots").is_dir():
             found = _read_hub_folder(path / "snapshots", match[1].replace("--", "/"))
         else:
-            found = _look_into(path, name=below, depth=depth + 1) if depth + 1 < MAX_DEPTH else ()
+            inner = seen | {real}
+            found = _look_into(path, name=below, depth=depth + 1, seen=inner) if depth + 1 < MAX_DEPTH else ()
         for one in found:
             is_empty = False
             yield one

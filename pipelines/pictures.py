@@ -163,7 +163,7 @@ def _open(stream: BinaryIO) -> Image.Image:
     except DECODING_ERRORS as error:
         if kind := name_kind(begin):
             raise PictureError(
-                say("This is a {kind} file, which cannot be read here.", kind=kind),
+                say("{kind} files cannot be read here.", kind=kind),
                 advice=HEIC_ADVICE if kind == "HEIC" else say("Export it as PNG, JPEG or WebP."),
             ) from error
         raise PictureError(

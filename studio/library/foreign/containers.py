@@ -74,7 +74,7 @@ def read_texts(content: bytes) -> Texts:
         )
     if kind := name_kind(content):
         raise MetadataError(
-            say("This is a {kind} file, which cannot be read here.", kind=kind),
+            say("{kind} files cannot be read here.", kind=kind),
             advice=say("Choose the PNG, JPEG, WebP or MP4 that the program saved, or its settings as text."),
         )
     for is_kind, read in _KINDS:

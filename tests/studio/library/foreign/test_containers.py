@@ -105,7 +105,7 @@ def test_other_files_are_told(content: bytes) -> None:
     ],
 )
 def test_kinds_that_are_not_read_are_named(content: bytes, kind: str) -> None:
-    with pytest.raises(MetadataError, match=f"This is a {kind} file, which cannot be read here"):
+    with pytest.raises(MetadataError, match=f"{kind} files cannot be read here"):
         read_texts(content)
 
 
