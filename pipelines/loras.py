@@ -24,6 +24,7 @@ from pipelines.families import list_traits, name_families
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, Sizes
 from pipelines.lora_tensors import OTHER_KINDS, measure, name_kind, split_name
 from pipelines.messages import Message, say
+from pipelines.weight_files import ARCHIVES, OTHER_WEIGHTS, UNFINISHED
 
 SUFFIX = ".safetensors"
 MAX_HEADER_BYTES = 2**24  # a LoRA of every layer of Wan 14B has some 200 KB
@@ -34,6 +35,7 @@ MAX_FILES = 10_000
 TITLE_FIELDS = ("modelspec.title", "ss_output_name")
 TITLE = say("This LoRA cannot be used")
 ADVICE = say("Put the file into the loras folder of the data directory.")
+_ENDINGS = (SUFFIX, *OTHER_WEIGHTS, *UNFINISHED, *ARCHIVES)
 HIGH, LOW = "high", "low"  # the noise level of a model's first and second expert
 
 DTYPE_BITS = {
@@ -87,15 +89,17 @@ def find_loras(folder: Path) -> tuple[LoraFile, ...]:
 
 
 def list_lora_files(folder: Path) -> tuple[LoraFile, ...]:
-    """Lists all `.safetensors` files of a folder and its sub-folders by name, those that cannot be used with why."""
+    """Lists all files of weights of a folder and its sub-folders by name, those that cannot be used with why."""
     found: dict[str, LoraFile] = {}
     for file in sorted(_walk(folder)):
-        ref = file.relative_to(folder).as_posix()[: -len(SUFFIX)]
+        name = file.relative_to(folder).as_posix()
+        if (problem := _explain_other(file)) is not None:
+            found[name] = _refuse(file, name, problem)
+            continue
+        ref = name[: -len(SUFFIX)]
         lora = inspect_lora(file, ref=ref)
         if ref in found:
-            lora = replace(
-                lora, ref=file.relative_to(folder).as_posix(), problem=say("it has the name of another file")
-            )
+            lora = replace(lora, ref=name, problem=say("it has the name of another file"))
         found[lora.ref] = lora
     return tuple(found[ref] for ref in sorted(found))
 
@@ -160,10 +164,24 @@ def _walk(folder: Path, depth: int = 0, seen: frozenset[Path] = frozenset()) -> 
     for entry in entries[:MAX_FILES]:
         if entry.name.startswith("."):
             continue
-        if entry.name.lower().endswith(SUFFIX):
+        if entry.name.lower().endswith(_ENDINGS):
             yield Path(entry.path)
         elif depth < MAX_DEPTH and _is_folder(entry):
             yield from _walk(Path(entry.path), depth + 1, seen | {real})
+
+
+def _explain_other(file: Path) -> Message | None:
+    """Returns why a file of another ending cannot be used, as a clause about it; None for `.safetensors`."""
+    ending = file.suffix.lower()
+    if ending in UNFINISHED:
+        return say("its download is not finished")
+    if ending in ARCHIVES:
+        return say("it is an archive; unpack it")
+    return (
+        None
+        if ending == SUFFIX
+        else say("it is a {ending} file; only {suffix} files are read", ending=ending, suffix=SUFFIX)
+    )
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

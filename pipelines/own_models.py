@@ -20,7 +20,7 @@ from pipelines.families import list_traits, name_families
 from pipelines.families.traits import Likeness, Unsupported
 from pipelines.loras import find_family
 from pipelines.messages import Message, english, join, say
-from pipelines.weight_files import SUFFIX, check_weights, read_header
+from pipelines.weight_files import ARCHIVES, OTHER_WEIGHTS, SUFFIX, UNFINISHED, check_weights, read_header
 
 INDEX = "model_index.json"
 MAX_DEPTH = 4  # levels of folders below models/ that are looked into
@@ -30,9 +30,6 @@ WEIGHTED = ("unet", "transformer", "transformer_2", "vae", "text_encoder", "text
 UNWEIGHTED = ("tokenizer", "tokenizer_2", "scheduler", "image_processor")
 TEXT_ENCODERS = frozenset({"text_encoder", "text_encoder_2"})
 
-_WEIGHTS = (SUFFIX, ".ckpt", ".gguf", ".pt", ".pth", ".bin", ".sft")
-_UNFINISHED = (".part", ".partial", ".incomplete", ".crdownload", ".aria2", ".download", ".tmp")
-_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".7z", ".rar")
 _HUB_FOLDER = re.compile(r"models--(.+)")  # of huggingface_hub's cache
 _WHOLE = say("A model is a folder in diffusers layout, with a model_index.json and safetensors weights.")
 
@@ -96,8 +93,12 @@ def find_own_models(models_dir: Path) -> Iterator[OwnModel | UnusableModel]:
         yield from _look_into(models_dir, name="", depth=0)
 
 
-def _look_into(folder: Path, *, name: str, depth: int) -> Iterator[OwnModel | UnusableModel]:
+def _look_into(
+    folder: Path, *, name: str, depth: int, seen: frozenset[Path] = frozenset()
+) -> Iterator[OwnModel | UnusableModel]:
+    """Yields what lies in a folder; links are followed, but never into a folder that they are in (`seen`)."""
     try:
+        real = folder.resolve()
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         yield _tell(
@@ -113,7 +114,19 @@ def _look_into(folder: Path, *, name: str, depth: int) -> Iterator[OwnModel | Un
         if entry.name.startswith((".", "__")):
             continue
         path, below = Path(entry.path), f"{name}/{entry.name}".removeprefix("/")
-        if not entry.is_dir():
+        if entry.is_symlink() and not path.exists():
+            found = [
+                _tell(
+                    below,
+                    ModelError(
+                        say("It is a link to {target}, which is not there.", target=os.readlink(path)),
+                        advice=say("Mount its disk, or make the link anew."),
+                    ),
+                )
+            ]
+        elif entry.is_symlink() and path.resolve() in seen | {real}:
+            continue
+        elif not entry.is_dir():
             found = _read_file(path, below)
         elif (path / INDEX).exists():
             found = [read_own_model(path, below)]
@@ -122,7 +135,8 @@ def _look_into(folder: Path, *, name: str, depth: int) -> Iterator[OwnModel | Un
         elif depth == 0 and (match := _HUB_FOLDER.fullmatch(entry.name)) and (path / "snapshots").is_dir():
             found = _read_hub_folder(path / "snapshots", match[1].replace("--", "/"))
         else:
-            found = _look_into(path, name=below, depth=depth + 1) if depth + 1 < MAX_DEPTH else ()
+            inner = seen | {real}
+            found = _look_into(path, name=below, depth=depth + 1, seen=inner) if depth + 1 < MAX_DEPTH else ()
         for one in found:
             is_empty = False
             yield one
@@ -241,15 +255,15 @@ def _read_file(file: Path, name: str) -> Iterator[UnusableModel]:
     """Yields why a file is no model; nothing for files that nobody takes for one."""
     ending = file.suffix.lower()
     try:
-        if ending in _UNFINISHED:
+        if ending in UNFINISHED:
             raise ModelError(
                 say("Its download is not finished."), advice=say("Wait until it is, or start it again; else delete it.")
             )
-        if ending in _ARCHIVES:
+        if ending in ARCHIVES:
             raise ModelError(say("It is an archive."), advice=join((say("Unpack it."), _WHOLE)))
         if ending == SUFFIX:
             raise _explain_single_file(file)
-        if ending in _WEIGHTS:
+        if ending in OTHER_WEIGHTS:
             raise ModelError(say("{ending} files are not read.", ending=ending), advice=_WHOLE)
     except ModelError as error:
         yield _tell(name, error)

@@ -21,6 +21,7 @@ from PIL import ExifTags, Image, ImageCms, ImageOps
 
 from pipelines import gif_blocks
 from pipelines.errors import LumeshError, RecipeError
+from pipelines.files.unread import BEGIN_BYTES, name_kind
 from pipelines.messages import Message, say
 
 # MPO is a JPEG with a second picture behind it, as phones write it; HEIF is known to Pillow only with a plugin.
@@ -33,7 +34,7 @@ MAX_SIDE_PX = 32_768  # Pillow takes about 40 bytes more for each row, however s
 SIDEWAYS = (5, 6, 7, 8)  # values of the EXIF orientation that swap width and height
 BACKGROUND = "white"  # of transparent parts: most such pictures were drawn for a page
 KINDS = "PNG, JPEG, WebP, AVIF, GIF, BMP and TIFF"
-HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+HEIC_ADVICE = say("Export it as JPEG; an iPhone keeps JPEGs with Settings, Camera, Formats, Most Compatible.")
 SAME_COLOUR = 2  # levels of 255 by which two implementations of sRGB may differ
 # What Pillow raises for damaged or malicious files, found by changing bytes of good ones.
 DECODING_ERRORS = (OSError, ValueError, SyntaxError, EOFError, TypeError, IndexError, struct.error, zlib.error)
@@ -147,7 +148,7 @@ def _told_as_damaged() -> Iterator[None]:
 def _open(stream: BinaryIO) -> Image.Image:
     """Opens the file's header; raises PictureError."""
     Image.init()
-    begin = stream.read(64)
+    begin = stream.read(BEGIN_BYTES)
     stream.seek(0)
     if begin.startswith(b"GIF8") and gif_blocks.holds_too_much(stream):
         raise PictureError(
@@ -160,10 +161,10 @@ def _open(stream: BinaryIO) -> Image.Image:
     except Image.DecompressionBombError as error:
         raise PictureTooLargeError(say("It has far too many pixels."), advice=_advise_smaller()) from error
     except DECODING_ERRORS as error:
-        if begin[4:8] == b"ftyp" and any(brand in begin[8:] for brand in HEIC_BRANDS):
+        if kind := name_kind(begin):
             raise PictureError(
-                say("This is a HEIC picture, which cannot be read here."),
-                advice=say("Export it as JPEG; an iPhone keeps JPEGs with Settings, Camera, Formats, Most Compatible."),
+                say("{kind} files cannot be read here.", kind=kind),
+                advice=HEIC_ADVICE if kind == "HEIC" else say("Export it as PNG, JPEG or WebP."),
             ) from error
         raise PictureError(
             say("This file is not a picture of a known kind."), advice=say("{kinds} are read.", kinds=KINDS)

@@ -21,7 +21,7 @@ from pipelines.loras import ADVICE, HIGH, LOW, LoraFile
 from pipelines.messages import NOTHING, Message, say
 from pipelines.modest import find_excess
 from pipelines.prompts.lora_names import find_lora
-from pipelines.prompts.lora_tags import list_tags, remove_tags
+from pipelines.prompts.lora_tags import list_tags, list_unfollowed, remove_tags
 
 SCHEMA = 1
 # OpenAI's limit. An encoder reads far fewer, and what it does not read is said (prompts/reading.py).
@@ -162,7 +162,7 @@ def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[Messa
     negative_prompt = recipe.negative_prompt and remove_tags(recipe.negative_prompt)
     if not tags and negative_prompt == recipe.negative_prompt:
         return recipe, []
-    model, files = _get_model(recipe, catalog), catalog.find_loras()
+    model, files = _get_model(recipe, catalog), catalog.list_lora_files()
     loras = list(recipe.loras)
     given = {lora.ref: lora for lora in loras}
     notes: list[Message] = []
@@ -170,7 +170,7 @@ def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[Messa
         name, file = tag.name[:80], find_lora(tag.name, files, model)
         if file is None:
             notes.append(say("LoRA {name} is not here: its tag is left out.", name=name))
-        elif file.family != model.family:
+        elif file.family and file.family != model.family:
             notes.append(
                 say("LoRA {name} is for another model than {title}: its tag is left out.", name=name, title=model.title)
             )
@@ -205,6 +205,8 @@ def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[Messa
                     weight=f"{tag.weight:g}",
                 )
             )
+            what = say("LoRA {name}", name=file.ref)
+            notes += list_unfollowed(what, scale=tag.weight, text_weight=tag.text_weight, rest=tag.rest)
     notes += [
         say("LoRA {name} stands in the negative prompt: its tag is left out.", name=tag.name[:80])
         for tag in list_tags(recipe.negative_prompt or "")
@@ -370,7 +372,8 @@ def _find_lora_problem(loras: Sequence[Lora], model: Model, known: Sequence[Lora
                 low=-MAX_LORA_SCALE,
                 high=MAX_LORA_SCALE,
             )
-        if ref not in files:
+        file = files.get(ref) or find_lora(ref, [one for one in known if one.problem], model)
+        if file is None:
             return say(
                 "there is no LoRA {ref} here. {advice} Those that fit {model}: {names}",
                 ref=repr(ref[:80]),
@@ -378,7 +381,6 @@ def _find_lora_problem(loras: Sequence[Lora], model: Model, known: Sequence[Lora
                 model=model.id,
                 names=named,
             )
-        file = files[ref]
         if file.family and file.family != model.family:
             return say(
                 "{ref} is for {family} models, not for {model}. Those that fit: {names}",

@@ -19,6 +19,10 @@ from pipelines.messages import say
 STEMS = ("diffusion_pytorch_model", "model")
 SUFFIX = ".safetensors"
 MAX_HEADER_BYTES = 100_000_000
+# Endings of files that people take for weights, and that are none that can be read.
+OTHER_WEIGHTS = (".ckpt", ".gguf", ".pt", ".pth", ".bin", ".sft")
+UNFINISHED = (".part", ".partial", ".incomplete", ".crdownload", ".aria2", ".download", ".tmp")
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".7z", ".rar")
 PREFERRED = ("bf16", "fp16")  # of several variants without a plain one; others come after these, by name
 
 _STEM = rf"(?:{'|'.join(STEMS)})"

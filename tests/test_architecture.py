@@ -58,14 +58,15 @@ LAYERS = (
     ("pipelines.catalog",),
     ("pipelines.catalog_entries",),
     ("pipelines.own_models", "pipelines.model"),
-    ("pipelines.loras", "pipelines.weight_files"),
+    ("pipelines.loras",),
+    ("pipelines.weight_files",),
     ("pipelines.lora_tensors", "pipelines.lora_settings"),
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     tuple(f"pipelines.families.{family}.lora_traits" for family in FAMILIES),
     ("pipelines.families.traits",),
     ("pipelines.errors", "pipelines.schedulers", "pipelines.field_errors", "pipelines.modest"),
-    ("pipelines.messages", "pipelines.files.whole", "pipelines.gif_blocks"),
+    ("pipelines.messages", "pipelines.files.whole", "pipelines.files.unread", "pipelines.gif_blocks"),
 )
 
 # Downward in spirit: the app starts the worker's supervisor, and the registry reaches the families only when called.

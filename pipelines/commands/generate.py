@@ -10,6 +10,7 @@ from PIL import Image
 
 from pipelines.catalog import Model
 from pipelines.commands import inputs, options
+from pipelines.commands.notes import Notes
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.files.metadata import make_png_chunks
@@ -76,7 +77,8 @@ def make(
     place = options.DataDirectory(data_dir=data_dir)
     if remote_encoder and text_encoder_url is None:
         raise RecipeError({"remote_encoder": english("needs --remote_url http://host:port too")})
-    recipe, notes = options.make_recipe_with_notes(
+    notes = Notes(is_silent=as_json)
+    recipe, said = options.make_recipe_with_notes(
         place.catalog,
         {
             "model": model,
@@ -97,6 +99,7 @@ def make(
             "loras": options.read_loras(lora),
         },
     )
+    notes.add(said)
     shipped = place.catalog.get(recipe.model)
     chosen = options.limit_text(shipped, max_sequence_length)
     chosen = options.limit_attention(chosen, window_size=window_size, smooths_keys=use_k_smooth)
@@ -108,9 +111,7 @@ def make(
     from pipelines import registry
     from pipelines.families.remote_encoder import RemoteEncoder
 
-    notes = inputs.check_pictures(recipe, place.catalog.get(recipe.model))
-    if not as_json:
-        inputs.tell(notes)
+    notes.add(inputs.check_pictures(recipe, place.catalog.get(recipe.model)))
     remote = RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None
     with TerminalProgress(is_silent=as_json) as on_progress:
         family = registry.load(
@@ -124,7 +125,6 @@ def make(
             keep_layouts=keep_layouts,
             allow_cpu=allow_cpu,
         )
-        notes += list_notes(family.model, recipe.prompt, recipe.negative_prompt)  # the tokenizer is here by now
         if warmup_steps:
             warmup = recipe.model_copy(update={"steps": warmup_steps})
             generate(family, warmup, on_progress=on_progress)
@@ -132,7 +132,7 @@ def make(
             outcome = generate(family, recipe, on_progress=on_progress)
         else:
             outcome = _generate_traced(family, recipe, profile, on_progress=on_progress)
-    notes += outcome.notes
+    notes.add((*list_notes(family.model, recipe.prompt, recipe.negative_prompt), *outcome.notes))
     made = recipe.made_with(outcome.revision)
     files = save_outputs(outcome.pixels, made, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
     if as_json:
@@ -144,7 +144,7 @@ def make(
                 "revision": outcome.revision,
                 "shape": recipe.shape,
                 "seed": recipe.seed,
-                "notes": notes,
+                "notes": notes.all,
                 "compiles": outcome.compiles,
                 "timings": outcome.timings.to_json(),
             }
@@ -152,8 +152,6 @@ def make(
         return
     for file in files:
         typer.echo(file)
-    for note in notes:
-        typer.echo(note, err=True)
     typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
 
 

@@ -301,11 +301,5 @@ def _read_own_lora(ref: str) -> LoraFile:
     return lora
 
 
-def tell(notes: Sequence[str]) -> None:
-    """Prints notes on stderr, beside what a command prints for scripts."""
-    for note in notes:
-        typer.echo(note, err=True)
-
-
 def print_json(value: Any) -> None:
     typer.echo(json.dumps(value))

@@ -16,11 +16,13 @@ from pipelines import finite
 from pipelines.catalog import Model
 from pipelines.commands import inputs, options
 from pipelines.commands.generate import WarmupSteps, check_output, save_outputs, suffix_of
+from pipelines.commands.notes import Notes
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.files import stage_files
 from pipelines.generate import find_references, uses_cfg
 from pipelines.messages import english
+from pipelines.prompts.reading import list_notes
 from pipelines.recipe import Recipe, read_recipe
 
 STAGE_DIR = Path("stage_outputs")
@@ -90,7 +92,9 @@ def encode(
         "fit": fit,
         "loras": options.read_loras(lora),
     }
-    recipe = options.make_recipe(place.catalog, fields)
+    notes = Notes(is_silent=as_json)
+    recipe, said = options.make_recipe_with_notes(place.catalog, fields)
+    notes.add(said)
     from pipelines.families.remote_encoder import RemoteEncoder
 
     family = _load(
@@ -107,13 +111,13 @@ def encode(
         is_silent=as_json,
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
-        notes = family.apply_loras(recipe.loras, on_progress=on_progress)
-    options.tell(notes)
+        said = family.apply_loras(recipe.loras, on_progress=on_progress)
+    notes.add((*list_notes(family.model, recipe.prompt, recipe.negative_prompt), *said))
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
     stage_files.write_tensors(file, embeddings, model_id=recipe.model)
     stage_files.write_config(output_dir, _to_config(recipe))
-    _report(file, as_json=as_json)
+    _report(file, notes, as_json=as_json)
 
 
 def denoise(
@@ -168,16 +172,16 @@ def denoise(
         "fit": fit,
         "loras": options.read_loras(lora),
     }
-    recipe = options.make_recipe(place.catalog, choose_fields(config, given))
+    notes = Notes(is_silent=as_json)
+    recipe, said = options.make_recipe_with_notes(place.catalog, choose_fields(config, given))
+    notes.add(said)
     shipped = place.catalog.get(recipe.model)
     model = options.limit_attention(shipped, window_size=window_size, smooths_keys=use_k_smooth)
     options.tell_changes(shipped, model)
     length = stage_files.measure_text(input_dir / stage_files.EMBEDDINGS_FILE)
     if length is not None and not model.traits.has_fixed_text_length:
         model = replace(model, text_length=length)  # older scripts encoded 226 tokens
-    notes = inputs.check_pictures(recipe, place.catalog.get(recipe.model))
-    if not as_json:
-        inputs.tell(notes)
+    notes.add(inputs.check_pictures(recipe, place.catalog.get(recipe.model)))
     family = _load(
         place,
         recipe,
@@ -198,18 +202,18 @@ def denoise(
         stage="encode",
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
-        notes = family.apply_loras(recipe.loras, on_progress=on_progress)
+        said = family.apply_loras(recipe.loras, on_progress=on_progress)
         if warmup_steps:
             family.denoise(recipe.model_copy(update={"steps": warmup_steps}), embeddings, on_progress=on_progress)
         latents = family.denoise(recipe, embeddings, on_progress=on_progress)
-    options.tell(notes)
+    notes.add(said)
     target = output_dir or input_dir
     file = target / stage_files.LATENTS_FILE
     finite.refuse(finite.find_not_finite(latents, rows=recipe.batch_size), recipe)
     kept = np.asarray(latents)[: recipe.batch_size]
     stage_files.write_tensors(file, {"latents": kept}, model_id=recipe.model)
     stage_files.write_config(target, _to_config(recipe))
-    _report(file, as_json=as_json)
+    _report(file, notes, as_json=as_json)
 
 
 def decode(
@@ -266,7 +270,7 @@ def decode(
     finite.refuse(finite.find_black(pixels, recipe.model_copy(update={"images": ()})), recipe)
     files = save_outputs(pixels, recipe.made_with(family.revision), file)
     for file in files:
-        _report(file, as_json=as_json)
+        _report(file, Notes(is_silent=as_json), as_json=as_json)
 
 
 def choose_fields(config: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -355,8 +359,8 @@ def _from_config(config: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _report(file: Path, *, as_json: bool) -> None:
+def _report(file: Path, notes: Notes, *, as_json: bool) -> None:
     if as_json:
-        options.print_json({"output": str(file)})
+        options.print_json({"output": str(file), "notes": notes.all})
     else:
         typer.echo(file)

@@ -19,7 +19,11 @@ _SIGN = re.compile(r"\\[()\[\]\\]|\\|[(\[\])]")
 _CLOSING_WEIGHT = re.compile(r"(?P<text>[^()\[\]\\]*?):\s*(?P<weight>[+-]?(?:\d+\.?\d*|\.\d+))\s*\Z")
 _BREAK = re.compile(r"\s*\bBREAK\b\s*")
 _EXPLICIT = re.compile(r"(?<!\\)\([^()\n]{1,400}:\s*[+-]?(?:\d+\.?\d*|\.\d+)\s*\)")
-_EDITED = re.compile(r"(?<!\\)\[[^\[\]\n]{0,400}:\s*(?:\d+\.?\d*|\.\d+)\s*\]")
+_EDITED = re.compile(r"(?<!\\)\[(?:[^\[\]\n]{0,400}:\s*(?:\d+\.?\d*|\.\d+)\s*|[^\[\]|\n]{1,400}\|[^\[\]\n]{0,400})\]")
+# `<segment:face>`, `<hypernet:x:1>`, `embedding:x`: LoRA tags are taken from a prompt before this is asked.
+_COMMAND = re.compile(
+    r"<[a-z]{2,20}(?:\[[^\[\]<>\n]{0,40}\])?:[^<>\n]{1,200}>|\bembedding:[\w.\-]{1,100}", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,13 @@ def has_explicit_weights(prompt: str) -> bool:
 
 
 def has_edits(prompt: str) -> bool:
-    """Tells whether words are to change midway, such as [cat:dog:0.5], which no model here does."""
+    """Tells whether words are to change midway, such as [cat:dog:0.5] or [cat|dog], which no model here does."""
     return _EDITED.search(prompt) is not None
+
+
+def list_commands(prompt: str) -> list[str]:
+    """Lists what other programs do not read as words: names of embeddings, and tags such as <segment:face>."""
+    return list(dict.fromkeys(found[0] for found in _COMMAND.finditer(prompt)))
 
 
 def has_breaks(prompt: str) -> bool:

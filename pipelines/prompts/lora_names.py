@@ -9,15 +9,18 @@ from pathlib import PurePosixPath
 
 from pipelines.catalog import Model
 from pipelines.loras import LoraFile
+from pipelines.weight_files import ARCHIVES, OTHER_WEIGHTS, SUFFIX, UNFINISHED
 
 MAX_NAME_CHARS = 200
-SUFFIXES = frozenset((".safetensors", ".ckpt", ".gguf", ".sft", ".pt", ".pth", ".bin"))
+SUFFIXES = frozenset((SUFFIX, *OTHER_WEIGHTS, *UNFINISHED, *ARCHIVES))
 
 
 def read_stem(name: str) -> str:
-    """Returns a file's name without folders and without the suffix of a file of weights."""
+    """Returns a file's name without folders and without the suffixes of a file of weights, or of its download."""
     path = PurePosixPath(name[-MAX_NAME_CHARS:].replace("\\", "/"))
-    return path.name.removesuffix(path.suffix) if path.suffix.lower() in SUFFIXES else path.name
+    while path.suffix.lower() in SUFFIXES:
+        path = path.with_suffix("")
+    return path.name
 
 
 def find_lora(name: str, loras: Sequence[LoraFile], model: Model) -> LoraFile | None:
@@ -30,9 +33,10 @@ def find_lora(name: str, loras: Sequence[LoraFile], model: Model) -> LoraFile | 
 
     def rank(lora: LoraFile) -> tuple[bool, bool, bool, str]:
         own_folder, _, own = lora.ref.rpartition("/")
-        return lora.family != model.family, _join(own_folder) != _join(folder), own != stem, lora.ref
+        is_unfit = lora.family != model.family or lora.problem is not None
+        return is_unfit, _join(own_folder) != _join(folder), own != stem, lora.ref
 
-    alike = [lora for lora in loras if _join(lora.ref.rpartition("/")[2]) == _join(stem)]
+    alike = [lora for lora in loras if _join(read_stem(lora.ref)) == _join(stem)]
     return min(alike, key=rank, default=None)
 
 

@@ -10,10 +10,11 @@ from typing import Any
 from pipelines.catalog import Model
 from pipelines.messages import Message, say
 from pipelines.prompts.chunks import cut_into_chunks
-from pipelines.prompts.emphasis import has_breaks, has_edits, has_explicit_weights, split_by_weight
+from pipelines.prompts.emphasis import has_breaks, has_edits, has_explicit_weights, list_commands, split_by_weight
 from pipelines.prompts.pieces import Pieces, find_pieces
 
 MAX_SHOWN_CHARS = 120
+MAX_NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,9 @@ def list_notes(model: Model, prompt: str, negative_prompt: str | None) -> list[M
         notes.append(say("{title} reads BREAK as a word.", title=model.title))
     if has_edits(texts):
         notes.append(say("Words do not change midway here: [cat:dog:0.5] is read as it is written."))
+    if commands := list_commands(texts):
+        names = ", ".join([*(shorten(one) for one in commands[:MAX_NAMED]), *["…"] * (len(commands) > MAX_NAMED)])
+        notes.append(say("Other programs do something with {names}; here it is read as words.", names=names))
     return notes
 
 

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from pipelines.errors import ModelError
+from pipelines.catalog import load_catalog
+from pipelines.errors import ModelError, RecipeError
 from pipelines.families import find_traits
 from pipelines.loras import find_family, find_loras, get_lora, list_lora_files, read_lora
+from pipelines.recipe import Lora, Recipe, resolve, take_lora_tags
 
 WAN = "diffusion_model.blocks.0.self_attn.q.lora_down.weight"
 BAD_LENGTH = (2**40).to_bytes(8, "little") + b"{}"
@@ -126,6 +128,31 @@ def test_tensors_that_cannot_be_are_found_in_the_header(
     (lora,) = list_lora_files(tmp_path)
     assert problem in lora.problem
     assert find_loras(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("ink.pt", "it is a .pt file; only .safetensors files are read"),
+        ("styles/ink.CKPT", "it is a .ckpt file; only .safetensors files are read"),
+        ("ink.safetensors.part", "its download is not finished"),
+        ("ink.zip", "it is an archive; unpack it"),
+    ],
+)
+def test_other_endings_are_listed_with_the_reason(
+    write: Callable[..., Path], tmp_path: Path, name: str, problem: str
+) -> None:
+    write("boats", "unet.down_blocks.1.attentions.0.proj_in.lora_A.weight")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b"anything")
+    (tmp_path / "read me.txt").write_bytes(b"anything")
+    assert [(lora.ref, lora.problem) for lora in list_lora_files(tmp_path)] == [("boats", None), (name, problem)]
+    assert get_lora("boats", tmp_path)
+    catalog = load_catalog(loras_dir=tmp_path)
+    _, notes = take_lora_tags(Recipe(model="demo-sdxl", prompt="a <lora:ink:1>"), catalog)
+    assert notes == [f"LoRA ink is left out: {problem}."]
+    with pytest.raises(RecipeError, match=problem):
+        resolve(Recipe(model="demo-sdxl", prompt="a", loras=(Lora(ref="ink"),)), catalog)
 
 
 def test_what_cannot_be_used_is_listed_with_the_reason(write: Callable[..., Path], tmp_path: Path) -> None:

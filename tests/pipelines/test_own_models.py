@@ -145,5 +145,19 @@ def test_what_is_no_folder_in_diffusers_layout_is_told(tmp_path: Path) -> None:
     assert not {name for name, words in expected.items() if words not in found[name]}
 
 
+def test_links_are_followed_but_never_in_a_circle(tmp_path: Path) -> None:
+    write_sdxl(tmp_path / "elsewhere")
+    models = tmp_path / "models"
+    (models / "author").mkdir(parents=True)
+    (models / "mine").symlink_to(tmp_path / "elsewhere")
+    (models / "author" / "all").symlink_to(models)
+    (models / "author" / "again").symlink_to(".")
+    (models / "gone").symlink_to("/mnt/disk/gone")
+    found = find(models)
+    assert found.keys() == {"author", "mine", "gone"}
+    assert found["mine"] == ""
+    assert "a link to /mnt/disk/gone, which is not there" in found["gone"]
+
+
 def test_no_folder_is_no_models(tmp_path: Path) -> None:
     assert not find(tmp_path / "nothing")

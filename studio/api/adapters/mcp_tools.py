@@ -34,7 +34,7 @@ from studio.visit import Visit
 
 INSTRUCTIONS = "submit answers with a job's id at once; ask status until its state is done, then fetch the result."
 MAX_IMAGE_BYTES = 700_000  # for all pictures of a result: clients drop answers above 1 MB, and base64 adds a third
-TOLD_OF_JOB = ("id", "state", "position", "reason", "phase", "step", "steps", "eta_s", "error")
+TOLD_OF_JOB = ("id", "state", "position", "reason", "phase", "step", "steps", "eta_s", "error", "notes")
 TOLD_OF_MODEL = ("id", "title", "description", "knows", "licence", "is_resident", "defaults", "limits")
 
 Result = dict[str, Any] | Sequence[ContentBlock]
@@ -130,7 +130,7 @@ def _result(call: _Call) -> Sequence[ContentBlock]:
     outputs = [call.visit.get_output(link["id"]) for link in job.outputs]
     pictures = [_show(call.visit, output, max_bytes=MAX_IMAGE_BYTES // len(outputs)) for output in outputs]
     links = [{**link, "url": f"{call.base_url}{link['url']}"} for link in job.outputs]
-    told = {"job_id": job.id, "outputs": links, "recipe": job.recipe.to_json()}
+    told = {"job_id": job.id, "outputs": links, "recipe": job.recipe.to_json(), "notes": list(job.notes)}
     return [*pictures, TextContent(type="text", text=json.dumps(told, indent=2))]
 
 

@@ -201,13 +201,14 @@ def _give_up(visit: Visit, jobs: Sequence[Job]) -> None:
 
 def _describe(visit: Visit, asked: Asked, jobs: Sequence[Job], base_url: str) -> dict[str, Any]:
     links = [link for job in jobs for link in job.outputs]
+    notes = dict.fromkeys((*asked.notes, *(str(note) for job in jobs for note in job.notes)))
     return {
         "created": int(max(job.finished_at or 0 for job in jobs)),
         "model": asked.model.id,
         "size": f"{links[0]['width']}x{links[0]['height']}",
         "output_format": asked.wanted.output_format or "png",
         "background": "opaque",
-        "notes": list(asked.notes),
+        "notes": list(notes),
         "data": [_describe_picture(visit, asked.wanted, link, base_url) for link in links],
     }
 

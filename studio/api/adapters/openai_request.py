@@ -128,7 +128,7 @@ def choose_shape(size: str | None, model: Model) -> str | None:
     if not size or size == "auto":
         return None
     try:
-        wished = Shape.parse(size)
+        wished = Shape.parse(re.sub(r"\s*[*×xX]\s*", "x", size))
     except ValueError as error:
         raise RecipeError({"shape": english(f"{error}; {model.id} makes {model.shape_list()}")}) from error
     if not wished.width or not wished.height:

@@ -145,7 +145,7 @@ class _Reader:
             parts[-1].append(Text(self._text[end : token.start()]))
             end = token.end()
             what = token.group()
-            if token["list"]:
+            if token["list"] and not self._is_within_word(token):
                 parts[-1].append(self._open_list(token["list"]))
             elif what == "{":
                 if len(open_braces) == MAX_BRACES:
@@ -178,12 +178,17 @@ class _Reader:
                 else:
                     parts[-1] += [Text("{"), *last, Text("}")]
             else:
-                parts[-1].append(Text(what[-1]))
+                parts[-1].append(Text(what if token["list"] else what[-1]))
         if open_braces:
             raise _refuse(
                 say("the { at character {count} is never closed; write \\{ for the sign", count=open_braces[-1] + 1)
             )
         return Row((*parts[0], Text(self._text[end:]))), self._is_plain
+
+    def _is_within_word(self, token: re.Match[str]) -> bool:
+        """Tells whether letters stand on both sides, as in `foo__bar__baz`: then it is a name, as in programs."""
+        before, after = self._text[: token.start()][-1:], self._text[token.end() :][:1]
+        return before.isalnum() and after.isalnum()
 
     def _open_list(self, name: str) -> Choice:
         self._is_plain = False

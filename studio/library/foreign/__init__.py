@@ -6,6 +6,8 @@ No file is trusted: it yields a recipe, has none, or ends as MetadataError. A fi
 and some of them broken: each is tried, the one that says most is used, and what could not be read is listed.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,6 +33,7 @@ from studio.library.foreign.swarmui import read_swarmui
 Own = tuple[Recipe, tuple[Unusable, ...]]
 """A recipe of our own, and what of it could not be read."""
 NEEDED = {"schema", "model", "prompt"}  # fields without which there is no recipe of our own
+_GRAPH = re.compile(r'"(class_type|nodes)"\s*:')
 NEARLY = 1  # facts that a text may lack and still be preferred to a later one
 
 
@@ -89,11 +92,11 @@ def _list_readers(texts: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], 
     if KEY in texts:
         yield KEY, lambda: _read_own(_require_object(texts[KEY]))
     if "NovelAI" in texts.get("software", ""):
-        yield "comment", lambda: read_novelai(texts.get("comment", ""))
+        yield "comment", lambda: read_novelai(texts.get("comment", ""), source=texts.get("source", ""))
     for keyword in ("invokeai_metadata", "sd-metadata", "dream"):
         if keyword in texts:
             yield keyword, lambda keyword=keyword: read_invokeai({keyword: texts[keyword]})
-    for keyword in ("parameters", "comment", TEXT):
+    for keyword in ("parameters", "comment", "metadata", TEXT):
         if keyword in texts:
             yield keyword, lambda keyword=keyword: _read_any(texts[keyword], needs_settings=keyword != "parameters")
     if XMP in texts:
@@ -137,7 +140,17 @@ def _read_any(text: str, *, needs_settings: bool) -> Own | Found | None:
         return read_comfyui({"prompt": text})
     if isinstance(fields.values.get("nodes"), list):
         return read_comfyui({"workflow": text})
-    return read_swarmui(fields) or read_flat(fields)
+    return read_swarmui(fields) or read_flat(fields) or _read_graphs(fields)
+
+
+def _read_graphs(fields: Fields) -> Found | None:
+    """Parses ComfyUI's graphs where an object holds them, as objects or as texts; its nodes for videos write such."""
+    for keyword in ("prompt", "workflow"):
+        value = fields.values.get(keyword)
+        text = json.dumps(value) if isinstance(value, dict) else value
+        if isinstance(text, str) and _GRAPH.search(text):
+            return read_comfyui({keyword: text})
+    return None
 
 
 def _require_object(text: str) -> Fields:

@@ -13,7 +13,9 @@ from studio.library.foreign.found import NO_COUNTERPART, Found, FoundLora, Unusa
 from studio.library.foreign.resources import read_resources
 from studio.library.foreign.settings_line import find_settings
 
-NEGATIVE = "Negative prompt:"
+_NEGATIVE = re.compile(r"^Negative prompt:", re.IGNORECASE | re.MULTILINE)
+_DRAW_THINGS_NEGATIVE = re.compile(r"^-", re.MULTILINE)
+_NEGATIVE_WITHIN = re.compile(r"(?<=[\s,.])Negative prompt:")  # of programs that write one line
 STRENGTH = "Denoising strength"  # the input picture's, or the second pass's where the text describes one
 SECOND_PASS = "Hires"
 
@@ -28,7 +30,17 @@ _SILENT = frozenset(
 _READ = frozenset(
     (
         *("Steps", "Sampler", "Schedule type", "Scheduler", "CFG scale", "Distilled CFG Scale", "Seed", "Size"),
-        *("Model", "Raw prompt", "Raw negative prompt", "Lora weights", "Batch size", "Batch pos", "Shift"),
+        *(
+            "Width",
+            "Height",
+            "Model",
+            "Raw prompt",
+            "Raw negative prompt",
+            "Lora weights",
+            "Batch size",
+            "Batch pos",
+            "Shift",
+        ),
     )
 )
 _GROUPS = (SECOND_PASS, "ADetailer", "ControlNet", "Tiled Diffusion", "Variation", "Mask", "Inpaint")
@@ -51,14 +63,19 @@ def read_a1111(text: str, *, needs_settings: bool = True) -> Found | None:
     if found is None and (needs_settings or not text):
         return None
     settings, head = found or ({}, text)
-    before, mark, after = ("\n" + head).partition("\n" + NEGATIVE)
+    mark = _NEGATIVE.search(head) or _NEGATIVE_WITHIN.search(head)
+    if mark is None and "Seed Mode" in settings:
+        mark = _DRAW_THINGS_NEGATIVE.search(head)
+    before, after = (head[: mark.start()], head[mark.end() :]) if mark else (head, "")
     fields = Fields(dict(settings))
     width, height = fields.size("Size")
+    if "Size" not in settings:
+        width, height = fields.whole("Width"), fields.whole("Height")
     resources = read_resources(settings)
     return Found(
         source=_name_source(settings),
         prompt=settings.get("Raw prompt", before.strip()),
-        negative_prompt=settings.get("Raw negative prompt", after.strip() if mark else ""),
+        negative_prompt=settings.get("Raw negative prompt", after.strip()),
         model=settings.get("Model") or resources.model,
         seed=fields.whole("Seed"),
         steps=fields.whole("Steps"),

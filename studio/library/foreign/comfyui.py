@@ -25,11 +25,20 @@ MAX_LISTED_NODES = 15
 MAX_JOINED = 500  # texts that one graph's prompts are joined from
 
 SAMPLERS = ("KSampler", "KSamplerAdvanced", "SamplerCustom", "SamplerCustomAdvanced")
-_SAMPLER_INPUTS = {"steps", "cfg", "sampler_name"}  # of samplers of other makers, beside a seed
+_SAMPLER_INPUTS = {"steps", "cfg"}  # of samplers of other makers, beside a seed and one of these
+_SAMPLER_NAMES = ("sampler_name", "scheduler")
+# Links that carry all parts of a chain at once, in the order of their age: pipes, contexts, scripts.
+_BUNDLES = ("pipe", "basic_pipe", "context", "base_ctx", "ctx", "detailer_pipe", "pipe_opt", "opt_pipe")
+_SIZE = re.compile(r"\b(\d{2,5})\s*[x×]\s*(\d{2,5})\b")
 _SEEDS = ("seed", "noise_seed")
 _VALUE_NAMES = ("value", "text", "string", "int", "float", "number", "Number")
 _COMPUTING = re.compile(r"math|calc|expression|random|switch", re.IGNORECASE)
-_MODEL_NAMES = ("ckpt_name", "unet_name", "model_name", "base_ckpt_name", "gguf_name")
+_MODEL_NAMES = ("ckpt_name", "unet_name", "model_name", "base_ckpt_name", "gguf_name", "model_path", "model")
+_LATENTS = ("latent_image", "image_embeds", *_BUNDLES)
+_TEXTS = ("text_embeds", *_BUNDLES)
+_NO_STYLE = ("", "base", "none", "no style")
+_STACKS = ("lora_stack", "optional_lora_stack", "prev_lora", "lora")
+_ENCODED = ("text", "text_g", "t5xxl", "text_l", "clip_l", "clip_g")  # of several encoders the one that reads most
 # Class name prefixes of nodes that need no remark when the chain does not use them.
 _UNREMARKABLE = (
     *("Note", "MarkdownNote", "Reroute", "Primitive", "Save", "Preview", "CreateVideo", "VHS_VideoCombine"),
@@ -60,6 +69,7 @@ class _Chain:
     unusable: list[Unusable] = field(default_factory=list[Unusable])
     distilled_guidance: float | None = None
     flow_shift: float | None = None
+    has_picture: bool = False
     joined: int = 0
 
     def read(self) -> Found:
@@ -68,7 +78,7 @@ class _Chain:
         timed = self._part(sampler, "sigmas") or sampler
         noisy = self._part(sampler, "noise") or sampler
         stepped = self._part(sampler, "sampler") or sampler
-        latent = self.find_latent(sampler.inputs.get("latent_image"))
+        latent = self.find_latent(_first(sampler, *_LATENTS))
         steps, denoise = self._whole(timed, "steps"), self._number(timed, "denoise")
         if denoise is None or not 0 < denoise < 1:
             denoise = None
@@ -82,9 +92,14 @@ class _Chain:
         elif steps is not None:
             steps = int(steps / denoise)  # ComfyUI counts the steps that are run, we count those of the full schedule
         sized = latent or Node(kind="", inputs={})
-        prompt = self._find_text(_first(guided, "positive", "conditioning"), role="positive")
-        negative_prompt = self._find_text(guided.inputs.get("negative"), role="negative")
-        model = self._find_model(_first(guided, "model") or _first(timed, "model"))
+        prompt = self._find_text(_first(guided, "positive", "conditioning", *_TEXTS), role="positive")
+        negative_prompt = self._find_text(_first(guided, "negative", *_TEXTS), role="negative")
+        model = self._find_model(_first(guided, "model", *_BUNDLES) or _first(timed, "model"))
+        width = self._whole(sized, "width", "empty_latent_width")
+        if not width and denoise is None and not self.has_picture:
+            self._note(say("Size"), say("none can be read from the file"))
+        if "steps" not in timed.inputs:
+            self._note(say("Steps"), say("none can be read from the file"))
         found = Found(
             source=SOURCE,
             prompt=prompt,
@@ -94,18 +109,24 @@ class _Chain:
             steps=steps,
             guidance_scale=self._number(guided, "cfg", "guidance"),
             distilled_guidance=self.distilled_guidance,
-            sampler=self._text(stepped, "sampler_name"),
-            schedule=self._text(timed, "scheduler"),
-            width=self._whole(sized, "width", "empty_latent_width"),
+            sampler=self._name_sampler(stepped),
+            schedule=self._text(timed, "scheduler") if timed is not sampler or "sampler_name" in timed.inputs else None,
+            width=width,
             height=self._whole(sized, "height", "empty_latent_height"),
-            frames=self._whole(sized, "length"),
-            flow_shift=self.flow_shift,
+            frames=self._whole(sized, "length", "num_frames"),
+            flow_shift=self.flow_shift if self.flow_shift is not None else self._number(sampler, "shift"),
             strength=denoise,
             batch_size=self._whole(sized, "batch_size"),
             loras=tuple(self.loras),
         )
         self._list_left()
         return replace(found, unusable=tuple(self.unusable))
+
+    def _name_sampler(self, node: Node) -> str | None:
+        """Returns the sampler's name, which of some nodes is their class, and of some in place of the schedule's."""
+        if node.kind.startswith("Sampler") and node.kind not in SAMPLERS and "sampler_name" not in node.inputs:
+            return node.kind.removeprefix("Sampler")
+        return self._text(node, *_SAMPLER_NAMES)
 
     def _choose_sampler(self) -> str:
         """Chooses the first pass, which starts from an empty latent; later ones only refine its picture."""
@@ -120,7 +141,7 @@ class _Chain:
             )
         for name in samplers:
             trial = _Chain(self.graph)
-            latent = trial.find_latent(self.graph[name].inputs.get("latent_image"))
+            latent = trial.find_latent(_first(self.graph[name], *_LATENTS))
             if latent and trial.used.isdisjoint(samplers):
                 return name
         return samplers[0]
@@ -140,12 +161,20 @@ class _Chain:
         return self._use(str(name)), slot
 
     def _part(self, node: Node, name: str) -> Node | None:
-        found = self._follow(node.inputs.get(name))
-        return found[0] if found else None
+        """Returns the node that a part of a sampler comes from, behind those that take one and give another."""
+        part: Node | None = None
+        for _ in range(MAX_HOPS):
+            found = self._follow((part or node).inputs.get(name))
+            if found is None:
+                return part
+            if part is not None:
+                self._list_node(part)
+            part = found[0]
+        return self._stop()
 
     def _value(self, node: Node, *names: str, accept: Accept) -> object:
         """Returns a setting, from the node or from a linked node that holds a value; notes a computed one."""
-        value = next((node.inputs[name] for name in names if name in node.inputs), None)
+        value = _unwrap(next((node.inputs[name] for name in names if name in node.inputs), None))
         for _ in range(MAX_HOPS):
             link = self._follow(value)
             if link is None:
@@ -192,18 +221,33 @@ class _Chain:
             if link is None or link[0].kind == "ConditioningZeroOut":
                 return ""
             node, _slot = link
-            for name in ("text", "text_g", "clip_l", "t5xxl", "prompt", f"text_{role}", f"{role}_prompt", role):
+            for name in (*_ENCODED, "prompt", f"text_{role}", f"{role}_prompt", role):
                 if name in node.inputs and (name != role or _is_text(node.inputs[name])):
-                    return self._join_texts(node.inputs[name], node)
+                    if "guidance" in node.inputs:
+                        self.distilled_guidance = self._number(node, "guidance")
+                    text = self._join_texts(node.inputs[name], node, role)
+                    self._list_other_texts(node, name, text, role)
+                    return text
             if node.kind == "FluxGuidance":
                 self.distilled_guidance = self._number(node, "guidance")
             elif node.kind not in ("Reroute", "WanImageToVideo") and not _is_sampler(node):
                 self._list_node(node)
-            value = _first(node, role, "conditioning", "conditioning_1", "conditioning_to", "")
+            value = _first(node, role, "conditioning", "conditioning_1", "conditioning_to", "", *_BUNDLES)
         self._stop()
         return ""
 
-    def _join_texts(self, value: object, node: Node, hops: int = 0) -> str:
+    def _list_other_texts(self, node: Node, name: str, text: str, role: str) -> None:
+        """Lists the texts for a node's other encoders, where they are not the same."""
+        for other in _ENCODED:
+            if other != name and other in node.inputs:
+                words = self._join_texts(node.inputs[other], node, role)
+                if words and words != text:
+                    self._note(
+                        say("Text {name}: {text}", name=other, text=shorten(words)),
+                        say("all encoders read the same words here"),
+                    )
+
+    def _join_texts(self, value: object, node: Node, role: str, hops: int = 0) -> str:
         """Returns a text that is written in the node, or joined from texts of others."""
         self.joined += 1
         if hops > MAX_HOPS or self.joined > MAX_JOINED:
@@ -219,14 +263,20 @@ class _Chain:
             return ""
         origin = link[0]
         if origin.kind == "Reroute":
-            return self._join_texts(_first(origin, ""), origin, hops + 1)
-        texts = find_texts(origin)
+            return self._join_texts(_first(origin, ""), origin, role, hops + 1)
+        texts = find_texts(origin, role)
         if texts is None:
             self._note(
                 say("Text from node {kind}", kind=shorten(origin.kind)), say("what the node gives is not in the file")
             )
             return ""
-        parts = [self._join_texts(part, origin, hops + 1) for part in texts.parts]
+        style = origin.inputs.get("style")
+        if isinstance(style, str) and style.lower() not in _NO_STYLE:
+            self._note(
+                say("{name}: {value}", name="style", value=shorten(style)),
+                say("styles are not known here; their words are not in the prompt"),
+            )
+        parts = [self._join_texts(part, origin, role, hops + 1) for part in texts.parts]
         return self._limit(texts.delimiter.join(filter(None, parts)), "text")
 
     def _find_model(self, value: object) -> str | None:
@@ -238,7 +288,7 @@ class _Chain:
             own = list_loras(node)
             self.loras += own
             for name in _MODEL_NAMES:
-                if name in node.inputs:
+                if name in node.inputs and (name != "model" or _is_text(node.inputs[name])):
                     self._read_stack(node)
                     return self._text(node, name)
             if own:
@@ -247,18 +297,18 @@ class _Chain:
                 self.flow_shift = self._number(node, "shift")
             elif node.kind != "Reroute":
                 self._list_node(node)
-            value = _first(node, "model", "", "model1")
+            value = _first(node, "model", "", "model1", *_BUNDLES)
         return self._stop()
 
     def _read_stack(self, node: Node) -> None:
         """Reads the LoRAs of a stack that a loader takes."""
-        value = _first(node, "lora_stack")
+        value = _first(node, *_STACKS)
         for _ in range(MAX_HOPS):
             link = self._follow(value)
             if link is None:
                 return None
             self.loras += list_loras(link[0])
-            value = _first(link[0], "lora_stack")
+            value = _first(link[0], *_STACKS)
         return self._stop()
 
     def _stop(self) -> None:
@@ -276,17 +326,20 @@ class _Chain:
             node, _slot = link
             if node.kind.startswith("Empty") or "empty_latent_width" in node.inputs:
                 return node
-            if "width" in node.inputs and "height" in node.inputs and "length" in node.inputs:
+            if (size := _find_size(node)) is not None:
+                return Node(kind=node.kind, inputs={**node.inputs, "width": size[0], "height": size[1]})
+            if {"width", "height"} <= node.inputs.keys() and node.inputs.keys() & {"length", "num_frames"}:
                 self._list_picture(node, "start_image", "image")
                 return node
             if "pixels" in node.inputs:
                 self._list_picture(node, "pixels")
                 return None
-            value = _first(node, "samples", "latent", "latent_image", "latent_1", "")
+            value = _first(node, "samples", "latent", "latent_image", "latent_1", "", *_BUNDLES)
         return self._stop()
 
     def _list_picture(self, node: Node, *names: str) -> None:
         if any(name in node.inputs for name in names):
+            self.has_picture = True
             self.unusable.append(Unusable(say("Input picture"), say("the file names it, but does not bring it")))
 
     def _list_node(self, node: Node) -> None:
@@ -309,6 +362,18 @@ class _Chain:
 
 def _first(node: Node, *names: str) -> object:
     return next((node.inputs[name] for name in names if name in node.inputs), None)
+
+
+def _unwrap(value: object) -> object:
+    """Returns the name of a file that a list of pictures shows, of an object that holds it and its picture."""
+    return cast("dict[str, Any]", value).get("content") if isinstance(value, dict) else value
+
+
+def _find_size(node: Node) -> tuple[int, int] | None:
+    """Returns the size that a node without links names as one text, such as `1024 x 1024 (square)`."""
+    texts = [node.inputs.get(name) for name in ("dimensions", "resolution", "size")]
+    found = next((_SIZE.search(text) for text in texts if isinstance(text, str)), None)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def _choose_value(node: Node, names: tuple[str, ...], accept: Accept) -> object:
@@ -338,7 +403,8 @@ def _can(read: Callable[[object, str], object]) -> Accept:
 
 def _is_sampler(node: Node) -> bool:
     """Tells whether a node samples, whoever made it: it has steps, guidance, a sampler and a seed."""
-    return node.inputs.keys() >= _SAMPLER_INPUTS and bool(node.inputs.keys() & {*_SEEDS})
+    keys = node.inputs.keys()
+    return keys >= _SAMPLER_INPUTS and bool(keys & {*_SEEDS}) and bool(keys & {*_SAMPLER_NAMES})
 
 
 def _show(value: object) -> str:

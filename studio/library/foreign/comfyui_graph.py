@@ -16,6 +16,7 @@ from studio.library.foreign.errors import MetadataError
 MAX_NODES = 3000
 MAX_DEPTH = 8  # of subgraphs in subgraphs
 MUTED, BYPASSED = 2, 4
+_AFTER_SEED = ("fixed", "increment", "decrement", "randomize")  # what a seed becomes next time, which is no input
 INPUT_NODE = "-10"  # within a subgraph, the node that its inputs come from
 
 _SEED = ("noise_seed", "control_after_generate")
@@ -135,7 +136,7 @@ class _Drawing:
         for name, node in present.items():
             kind, own = node.text("type") or "", f"{prefix}{name}"
             is_bypassed = node.whole("mode") == BYPASSED
-            widgets = {} if is_bypassed else _name_widgets(kind, node.values.get("widgets_values"))
+            widgets = {} if is_bypassed else _name_widgets(kind, node)
             inputs: dict[str, Any] = dict(widgets)
             for socket in node.objects("inputs"):
                 number = socket.whole("link")
@@ -216,10 +217,22 @@ def _read_link(link: object) -> tuple[int, _Origin] | None:
             return None
 
 
-def _name_widgets(kind: str, values: object) -> dict[str, Any]:
-    """Maps widget names to values; some nodes store the names themselves."""
+def _name_widgets(kind: str, node: Fields) -> dict[str, Any]:
+    """Maps widget names to values; some nodes store the names themselves.
+
+    Newer editors list each widget among the inputs, in the order of the values.
+    """
+    values = node.values.get("widgets_values")
     if isinstance(values, dict):
         return dict(cast("dict[str, Any]", values))
     if not isinstance(values, list):
         return {}
-    return dict(zip(_WIDGETS.get(kind, ()), cast("list[Any]", values), strict=False))
+    if kind in _WIDGETS:
+        return dict(zip(_WIDGETS[kind], cast("list[Any]", values), strict=False))
+    rest = iter(cast("list[Any]", values))
+    named: dict[str, Any] = {}
+    for socket in node.objects("inputs"):
+        if "widget" in socket.values:
+            value = next((one for one in rest if one not in _AFTER_SEED), None)
+            named[socket.text("name") or ""] = value
+    return named

@@ -14,17 +14,19 @@ MAX_PARTS = 50
 MAX_LORAS = 100
 
 _JOINING = re.compile(r"concat|join|combine|append|merge", re.IGNORECASE)
+_ASKING = re.compile(r"llm|ollama|gpt|gemini|chat|caption|interrogat|tagger|florence|vision|translat", re.IGNORECASE)
 _PART = re.compile(r"(string|text|prompt|str|input|source)?_?([a-z]|\d{1,2})|prefix|suffix|source_text|addition")
 _DELIMITERS = ("delimiter", "separator", "join_with", "sep")
 _WRITTEN = (
     "populated_text",
     "processed_text",
+    "result",
+    "text_0",
     "text",
     "string",
     "value",
     "prompt",
     "positive",
-    "text_0",
     "wildcard_text",
 )
 _NUMBERED = re.compile(r"(?:lora_name|lora|lora_name_|lora_)_?(\d{1,2})(?:_name)?")
@@ -46,14 +48,19 @@ def is_link(value: object) -> bool:
     return isinstance(name, str | int) and not isinstance(name, bool) and type(slot) is int
 
 
-def find_texts(node: Node) -> Texts | None:
-    """Returns the text that a node holds or joins; None for one that makes it otherwise."""
+def find_texts(node: Node, role: str) -> Texts | None:
+    """Returns the text that a node holds or joins; None for one that makes it otherwise.
+
+    `role` chooses between the two texts of a node that has a positive and a negative one.
+    """
+    if _ASKING.search(node.kind):
+        return None
     if _JOINING.search(node.kind):
         names = [name for name in node.inputs if _PART.fullmatch(name) and name not in _DELIMITERS]
         parts = [node.inputs[name] for name in sorted(names) if _is_text_or_link(node.inputs[name])]
         delimiter = next((node.inputs[name] for name in _DELIMITERS if isinstance(node.inputs.get(name), str)), "")
         return Texts(parts[:MAX_PARTS], delimiter.replace("\\n", "\n")) if parts else None
-    for name in _WRITTEN:
+    for name in (*_WRITTEN, f"text_{role}", f"{role}_prompt", f"prompt_{role}", role):
         if _is_text_or_link(node.inputs.get(name)):
             return Texts([node.inputs[name]], "")
     own = [value for value in node.inputs.values() if isinstance(value, str)]
@@ -68,26 +75,33 @@ def list_loras(node: Node) -> list[FoundLora]:
     """Lists a node's LoRAs that are switched on: one by name, several numbered, or entries with name and strength."""
     fields = Fields(node.inputs)
     found: list[FoundLora] = []
-    if isinstance(node.inputs.get("lora_name"), str):
-        weight = _first_number(fields, "strength_model", "lora_model_strength", "strength", "lora_strength")
-        found.append(
-            _name(node.inputs["lora_name"], weight, _first_number(fields, "strength_clip", "lora_clip_strength"))
-        )
+    for key in ("lora_name", "lora"):
+        name = node.inputs.get(key)
+        name = cast("dict[str, Any]", name).get("content") if isinstance(name, dict) else name
+        if isinstance(name, str):
+            weight = _first_number(fields, "strength_model", "lora_model_strength", "strength", "lora_strength")
+            found.append(_name(name, weight, _first_number(fields, "strength_clip", "lora_clip_strength")))
     for name, value in node.inputs.items():
         if isinstance(value, dict):
             found += _read_entry(Fields(cast("dict[str, Any]", value)))
         elif (number := _NUMBERED.fullmatch(name)) and isinstance(value, str) and _is_on(node, number[1]):
-            found.append(_name(value, _first_number(fields, *_name_weights(number[1]))))
+            found.append(_name(value, _first_number(fields, *_name_weights(node, number[1]))))
     found = [lora for lora in found if lora.name not in _NO_LORA]
     return found[:MAX_LORAS]
 
 
 def _is_on(node: Node, number: str) -> bool:
+    count = node.inputs.get("lora_count")
+    if isinstance(count, int) and int(number) > count:  # hidden, though they keep their values
+        return False
     return str(node.inputs.get(f"switch_{number}", "On")).lower() not in ("off", "false")
 
 
-def _name_weights(number: str) -> list[str]:
+def _name_weights(node: Node, number: str) -> list[str]:
+    """Lists the names that a numbered LoRA's strength may have, first the one that counts."""
     names = ("model_weight", "model_str", "lora_wt", "strength", "weight", "strength_model", "lora_strength")
+    if node.inputs.get("input_mode") == "simple":  # then the node has one strength a LoRA, and hides the two others
+        names = ("lora_wt", *names)
     return [f"{name}_{number}" for name in names] + [f"lora_{number}_strength"]
 
 

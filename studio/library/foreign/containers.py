@@ -7,11 +7,14 @@ read; lengths are checked before anything is copied or decompressed. A broken te
 
 import codecs
 import io
+import itertools
+import re
 import zlib
 from collections.abc import Callable, Iterator
 
 from PIL import Image
 
+from pipelines.files.unread import name_kind
 from pipelines.gif_blocks import size_of_palette
 from pipelines.messages import say
 from studio.library.foreign.bounded import MAX_TEXT_BYTES
@@ -19,6 +22,7 @@ from studio.library.foreign.errors import MetadataError, MetadataTooLargeError
 from studio.library.foreign.exif import decode_text, read_exif
 
 MAX_BYTES = 20_000_000  # the same limit as for uploads
+MAX_NAMES = 1000  # of texts in a video
 MAX_PARTS = 200_000  # chunks of one file: GIFs of that length are cut into blocks of 255 bytes
 
 # PNG keywords under which programs store recipes, in lower case
@@ -33,7 +37,9 @@ KEYWORDS = frozenset(
         "prompt",
         "workflow",
         "comment",
+        "metadata",
         "software",
+        "source",
         "xml:com.adobe.xmp",
     )
 )
@@ -41,6 +47,8 @@ TEXT = "text"  # the keyword of a file that is nothing but text
 XMP = "xml:com.adobe.xmp"
 XMP_HEAD = b"http://ns.adobe.com/xap/1.0/\0"
 GIF_COMMENT, GIF_EXTENSION, GIF_IMAGE, GIF_END = 0xFE, 0x21, 0x2C, 0x3B
+
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")  # letters that no text has
 
 
 class Texts(dict[str, str]):
@@ -63,6 +71,11 @@ def read_texts(content: bytes) -> Texts:
                 size=f"{len(content) / 1e6:.1f}",
                 limit=MAX_BYTES // 1_000_000,
             )
+        )
+    if kind := name_kind(content):
+        raise MetadataError(
+            say("{kind} files cannot be read here.", kind=kind),
+            advice=say("Choose the PNG, JPEG, WebP or MP4 that the program saved, or its settings as text."),
         )
     for is_kind, read in _KINDS:
         if is_kind(content):
@@ -101,7 +114,7 @@ def _decode_file(content: bytes) -> str | None:
         text = content.decode(encoding)
     except UnicodeDecodeError:
         return None
-    return text if all(letter.isprintable() or letter in "\r\n\t" for letter in text[:2000]) else None
+    return None if _CONTROL.search(text[:2000]) else text
 
 
 def _damaged() -> MetadataError:
@@ -130,7 +143,9 @@ def _read_png(content: bytes) -> Parts:
             return
         if end > len(content):
             raise _damaged()
-        if kind in (b"tEXt", b"zTXt", b"iTXt"):
+        if kind == b"eXIf":
+            yield from read_exif(content[place + 8 : end - 4]).items()
+        elif kind in (b"tEXt", b"zTXt", b"iTXt"):
             name = content[place + 8 : min(place + 8 + 80, end - 4)].partition(b"\0")[0]
             keyword = decode_text(name).lower()
             if keyword in KEYWORDS and keyword not in seen:
@@ -264,20 +279,44 @@ def _join_blocks(content: bytes, place: int, *, is_kept: bool) -> tuple[bytes, i
 
 
 def _read_mp4(content: bytes) -> Parts:
-    """Follows the path moov / udta / meta / ilst / (c)cmt / data, where ffmpeg and most others put the comment."""
-    path = (b"moov", b"udta", b"meta", b"ilst", b"\xa9cmt", b"data")
-    start, end = 0, len(content)
-    for name in path:
-        found = next((box for box in _list_boxes(content, start, end) if box[0] == name), None)
-        if found is None:
-            return
-        _, start, end = found
-        if name == b"meta":
-            start += 4  # skips version and flags
-    start += 8  # skips type and language
-    if end - start > MAX_TEXT_BYTES:
-        raise _too_long(end - start)
-    yield "comment", decode_text(content[start:end])
+    """Reads the metadata below `moov`: the comment that ffmpeg and most others write, and named texts, as ComfyUI's."""
+    moov = _find_box(content, (0, len(content)), b"moov")
+    udta = moov and _find_box(content, moov, b"udta")
+    comment = udta and _find_box(content, udta, b"\xa9cmt")
+    if comment:  # of a MOV, behind its length and language
+        yield "comment", decode_text(content[comment[0] + 4 : min(comment[1], comment[0] + MAX_TEXT_BYTES)])
+    for parent in filter(None, (udta, moov)):
+        meta = _find_box(content, parent, b"meta")
+        if meta is None:
+            continue
+        start, end = meta
+        start += 0 if content[start + 4 : start + 8] == b"hdlr" else 4  # MP4 has version and flags here, MOV does not
+        names = _read_mp4_names(content, (start, end))
+        texts = _find_box(content, (start, end), b"ilst")
+        for box, inner, inner_end in _list_boxes(content, *texts) if texts else ():
+            keyword = "comment" if box == b"\xa9cmt" else names.get(int.from_bytes(box), "")
+            data = _find_box(content, (inner, inner_end), b"data") if keyword in KEYWORDS else None
+            if data is None:
+                continue
+            text = content[data[0] + 8 : data[1]]  # without type and language
+            yield keyword, _too_long(len(text)) if len(text) > MAX_TEXT_BYTES else decode_text(text)
+
+
+def _read_mp4_names(content: bytes, meta: tuple[int, int]) -> dict[int, str]:
+    """Reads the names of texts that have a number in place of a name; ffmpeg's `use_metadata_tags` writes such."""
+    keys = _find_box(content, meta, b"keys")
+    if keys is None:
+        return {}
+    boxes = itertools.islice(_list_boxes(content, keys[0] + 8, keys[1]), MAX_NAMES)
+    return {
+        number: decode_text(content[start : min(end, start + 80)]).rpartition(".")[2].lower()
+        for number, (_, start, end) in enumerate(boxes, 1)
+    }
+
+
+def _find_box(content: bytes, place: tuple[int, int], name: bytes) -> tuple[int, int] | None:
+    """Returns where the first box of this name begins and ends within another."""
+    return next(((start, end) for box, start, end in _list_boxes(content, *place) if box == name), None)
 
 
 def _list_boxes(content: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
@@ -313,7 +352,7 @@ def _is_gif(content: bytes) -> bool:
 
 
 def _is_avif(content: bytes) -> bool:
-    return content[4:12] in (b"ftypavif", b"ftypavis")
+    return _is_mp4(content) and re.search(rb"avi[fs]", content[8:64]) is not None
 
 
 def _is_mp4(content: bytes) -> bool:

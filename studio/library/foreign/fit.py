@@ -12,7 +12,7 @@ from pipelines.errors import RecipeError
 from pipelines.lora_fit import find_misfit, list_experts
 from pipelines.messages import Message, say
 from pipelines.prompts.lora_names import find_lora
-from pipelines.prompts.lora_tags import list_tags, remove_tags
+from pipelines.prompts.lora_tags import LoraTag, list_tags, list_unfollowed, remove_tags
 from pipelines.prompts.reading import list_notes
 from pipelines.recipe import (
     MAX_LORA_SCALE,
@@ -64,7 +64,7 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
     remarks = _Remarks()
     model = _choose_model(found.model, catalog, chosen, remarks)
     loras = _choose_loras(
-        (*found.loras, *(FoundLora(shorten(tag.name), tag.weight, tag.text_weight) for tag in list_tags(found.prompt))),
+        (*found.loras, *(_read_tag(tag) for tag in list_tags(found.prompt))),
         catalog,
         model,
         remarks,
@@ -73,7 +73,7 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
         model=model.id,
         shape=_choose_shape(found, model, remarks),
         prompt=_write_prompt(found, remarks),
-        negative_prompt=_cut(found.negative_prompt, say("negative prompt"), remarks),
+        negative_prompt=_cut(_take_tags(found.negative_prompt, remarks), say("negative prompt"), remarks),
         seed=found.seed,
         steps=found.steps,
         guidance_scale=_choose_guidance(found, model, remarks),
@@ -174,9 +174,9 @@ def _choose_model(name: str | None, catalog: Catalog, chosen: Model, remarks: _R
 
 
 def _choose_shape(found: Found, model: Model, remarks: _Remarks) -> str | None:
-    if not found.width or not found.height:
+    if found.width is None or found.height is None:
         return None
-    if found.width < 0 or found.height < 0:
+    if found.width <= 0 or found.height <= 0:
         remarks.drop(
             say("Size: {width} x {height}", width=shorten(found.width), height=shorten(found.height)), say("is no size")
         )
@@ -215,6 +215,16 @@ def _write_prompt(found: Found, remarks: _Remarks) -> str:
     return _cut(remove_tags(found.prompt), say("prompt"), remarks)
 
 
+def _take_tags(negative_prompt: str, remarks: _Remarks) -> str:
+    for tag in list_tags(negative_prompt):
+        remarks.drop(say("LoRA {name}", name=shorten(tag.name)), say("stands in the negative prompt"))
+    return remove_tags(negative_prompt)
+
+
+def _read_tag(tag: LoraTag) -> FoundLora:
+    return FoundLora(shorten(tag.name), tag.weight, tag.text_weight, rest=tag.rest)
+
+
 def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, remarks: _Remarks) -> tuple[Lora, ...]:
     """Chooses the LoRAs that exist here and fit the model, each once, with the file's weight."""
     # A program may list a LoRA twice, as tag and as setting; ours may name it once for each expert.
@@ -223,7 +233,7 @@ def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, r
         key = (lora.name, lora.expert)
         if key not in known or known[key].weight is None:
             known[key] = lora
-    files, chosen = catalog.find_loras() if known else (), dict[tuple[str, str | None], Lora]()
+    files, chosen = catalog.list_lora_files() if known else (), dict[tuple[str, str | None], Lora]()
     for lora in list(known.values())[:MAX_LOOKED_FOR]:
         file = find_lora(lora.name, files, model)
         scale = 1.0 if lora.weight is None else lora.weight
@@ -231,7 +241,7 @@ def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, r
         what = say("LoRA {name}", name=shorten(lora.name))
         if file is None:
             remarks.drop(what, say("is not among the LoRAs here"))
-        elif file.family != model.family:
+        elif file.family and file.family != model.family:
             remarks.drop(what, say("is for another model than {model}", model=model.title))
         elif misfit := find_misfit(file, model):
             remarks.drop(what, misfit)
@@ -249,14 +259,7 @@ def _choose_loras(wanted: Iterable[FoundLora], catalog: Catalog, model: Model, r
                 remarks.notes.append(
                     say("{what} is applied as a whole: {title} has no experts.", what=what, title=model.title)
                 )
-            if lora.text_weight not in (None, scale):
-                remarks.notes.append(
-                    say(
-                        "{what} has one weight here, {scale}, for picture and words alike.",
-                        what=what,
-                        scale=f"{scale:g}",
-                    )
-                )
+            remarks.notes += list_unfollowed(what, scale=scale, text_weight=lora.text_weight, rest=lora.rest)
     return tuple(chosen.values())
 
 

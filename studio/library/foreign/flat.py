@@ -11,12 +11,12 @@ from typing import Any, cast
 
 from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, read_object, shorten
-from studio.library.foreign.found import Found, FoundLora, Unusable, list_odd, list_unused
+from studio.library.foreign.found import Found, FoundLora, Unusable, list_odd, list_unused, weigh_in_vain
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "prompt": ("prompt", "Prompt", "c"),
     "negative_prompt": ("negative_prompt", "Negative", "negativePrompt", "negative", "uc"),
-    "model": ("base_model_name", "model", "model_name", "sd_model_name"),
+    "model": ("base_model_name", "model", "model_name", "sd_model_name", "use_stable_diffusion_model"),
     "seed": ("seed",),
     "steps": ("steps", "num_inference_steps"),
     "guidance_scale": ("cfg", "cfg_scale", "guidance_scale", "scale"),
@@ -33,9 +33,13 @@ _SILENT = frozenset(
         *("start_step", "denoise", "base_model_hash", "metadata_version", "app"),
     )
 )
+MAX_CHARACTERS = 20
 _SETTINGS = {"seed", "steps", "guidance_scale", "sampler", "width"}
 _XMP = re.compile(r"UserComment>(.{0,400}?)<rdf:li[^>]{0,200}>(.*?)</rdf:li>", re.DOTALL)
-_BRACES = re.compile(r"\{[^{}]{0,200}\}")
+_NUMBER = re.compile(r"-?\d{0,3}\.?\d{1,6}")
+_WEIGHT_AND_NAME = re.compile(r"(-?\d{0,3}\.?\d{1,6}) - (.+)")
+_TAG = re.compile(r"(?:Loras:)?<(.+):([^:<>]+)>")
+_WEIGHT = re.compile(r"\{[^{}]{0,200}\}|-?\d+(?:\.\d+)?::")
 
 
 def read_flat(fields: Fields) -> Found | None:
@@ -67,40 +71,69 @@ def read_flat(fields: Fields) -> Found | None:
 
 
 def _list_loras(fields: Fields) -> Iterator[FoundLora]:
-    """Yields LoRAs: `["0.5", "x.safetensors"]` in either order, or objects with a file and a weight."""
+    """Yields LoRAs: objects with a file and a weight, and RuinedFooocus' three forms.
+
+    Those are a hash and `0.5 - x.safetensors`, weight and name apart, and before them `Loras:<x:0.5>,<y:1>`.
+    """
     for entry in [*fields.items("loras"), *fields.items("lora")]:
+        weight: object = None
         if isinstance(entry, dict):
             inner = Fields(cast("dict[str, Any]", entry), fields.odd)
             name = next((text for key in ("file", "model", "name", "lora") if (text := inner.text(key))), None)
             weight = next((number for key in ("weight", "strength") if (number := inner.number(key)) is not None), None)
         elif isinstance(entry, list):
-            parts = [str(part) for part in cast("list[Any]", entry)[:2]]
-            weights = [part for part in parts if re.fullmatch(r"-?\d{0,3}\.?\d{1,6}", part)]
-            name = next((part for part in parts if part not in weights), None)
-            weight = fields.to_number("loras", weights[0]) if weights else None
+            parts = [str(part) for part in cast("list[Any]", entry)[:3]]
+            whole = next(filter(None, map(_WEIGHT_AND_NAME.fullmatch, parts)), None)
+            weight, name = whole.groups() if whole else _tell_apart(parts)
         else:
-            name, weight = str(entry), None
+            tag = _TAG.fullmatch(str(entry))
+            name, weight = tag.groups() if tag else (str(entry).removeprefix("Loras:"), None)
         if name and name != "None":
-            yield FoundLora(shorten(name), weight)
+            yield FoundLora(shorten(name), fields.to_number("loras", weight))
 
 
-def read_novelai(text: str) -> Found | None:
-    """Reads NovelAI's comment; None when it is another one's."""
+def _tell_apart(parts: list[str]) -> tuple[str | None, str | None]:
+    """Returns weight and name, whichever of the parts they are."""
+    weight = next((part for part in parts if _NUMBER.fullmatch(part)), None)
+    return weight, next((part for part in parts if part != weight), None)
+
+
+def read_novelai(text: str, *, source: str = "") -> Found | None:
+    """Reads NovelAI's comment; None when it is another one's. `source` names its model, and a hash behind it."""
     fields = read_object(text)
     found = read_flat(fields) if fields else None
-    if found is None:
+    if found is None or fields is None:
         return None
-    sampler = (found.sampler or "").removeprefix("k_") or None
-    braces = [
-        Unusable(
-            say("Braces such as {example}", example="{word}"),
-            say("NovelAI weighs words by them; they are read as they are written"),
+    remarks: list[Unusable] = []
+    prompt, count = _add_characters(found.prompt, fields, "v4_prompt")
+    negative_prompt, _ = _add_characters(found.negative_prompt, fields, "v4_negative_prompt")
+    if count:
+        remarks.append(
+            Unusable(
+                say("Characters: {count}", count=count),
+                say("NovelAI reads each apart; their words stand at the end of the prompt here"),
+            )
         )
-    ]
-    has_braces = _BRACES.search(found.prompt) is not None
+    if weight := _WEIGHT.search(prompt):
+        remarks.append(weigh_in_vain(weight[0], program="NovelAI"))
     return replace(
-        found, source="NovelAI", sampler=sampler, unusable=(*found.unusable, *(braces if has_braces else ()))
+        found,
+        source="NovelAI",
+        prompt=prompt,
+        negative_prompt=negative_prompt,
+        model=found.model or re.sub(r" [0-9A-F]{8}$", "", source.strip()) or None,
+        sampler=(found.sampler or "").removeprefix("k_") or None,
+        unusable=(*list_odd(fields), *found.unusable, *remarks),
     )
+
+
+def _add_characters(prompt: str, fields: Fields, name: str) -> tuple[str, int]:
+    """Returns a prompt with those of its characters, which NovelAI keeps beside it, and their number."""
+    whole = fields.inner(name)
+    caption = whole.inner("caption") if whole else None
+    entries = caption.objects("char_captions")[:MAX_CHARACTERS] if caption else []
+    texts = [text for entry in entries if (text := entry.text("char_caption"))]
+    return ", ".join(filter(None, (prompt.rstrip(" ,"), *texts))) if texts else prompt, len(texts)
 
 
 def read_draw_things(xmp: str) -> Found | None:

@@ -23,13 +23,15 @@ class Unusable:
 class FoundLora:
     """A LoRA by the program's own name for its file; None stands for what the file does not say.
 
-    `text_weight` is the text encoder's weight, if the program stores it separately; `expert` is our own recipes'.
+    `text_weight` is the text encoder's weight, if the program stores it separately; `rest` is what else its tag in the
+    prompt says; `expert` is our own recipes'.
     """
 
     name: str
     weight: float | None = None
     text_weight: float | None = None
     expert: LoraExpert | None = None
+    rest: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,14 @@ class ReadRecipe:
 def list_odd(fields: Fields) -> list[Unusable]:
     """Returns one entry for each field that could not be read."""
     return [Unusable(*odd) for odd in fields.odd][:MAX_LISTED]
+
+
+def weigh_in_vain(example: str, *, program: str) -> Unusable:
+    """Returns the entry for weights in a prompt that only their own program understands."""
+    return Unusable(
+        say("Weights such as {example}", example=shorten(example)),
+        say("{program} weighs words by them; they are read as they are written", program=program),
+    )
 
 
 def list_unused(values: dict[str, Any], why: Message = NO_COUNTERPART) -> list[Unusable]:

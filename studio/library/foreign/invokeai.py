@@ -7,7 +7,7 @@ from typing import Any
 from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, limit_text, read_object, shorten
 from studio.library.foreign.errors import MetadataError
-from studio.library.foreign.found import Found, FoundLora, list_odd, list_unused
+from studio.library.foreign.found import Found, FoundLora, Unusable, list_odd, list_unused, weigh_in_vain
 
 SOURCE = "InvokeAI"
 _KNOWN = frozenset(
@@ -24,6 +24,7 @@ _KNOWN_IMAGE = frozenset(
         *("image_hash", "threshold", "perlin", "extra", "orig_hash", "strength"),
     )
 )
+_WEIGHT = re.compile(r"[\w)]{1,30}(?:\+{1,9}|(?<=\))(?:-{1,9}|\d?\.?\d+))(?=[\s,.)]|\Z)|\)\.(?:and|blend|swap)\(")
 _SEPARATE_STYLE = "positive_style_prompt"
 _OPTIONS = {"-s": "steps", "-S": "seed", "-W": "width", "-H": "height", "-C": "cfg_scale", "-A": "sampler"}
 
@@ -67,8 +68,14 @@ def _read_newest(fields: Fields) -> Found:
         height=fields.whole("height"),
         strength=_read_strength(fields, mode=fields.text("generation_mode")),
         loras=loras,
-        unusable=(*list_odd(fields), *list_unused(rest)),
+        unusable=(*list_odd(fields), *list_unused(rest), *_list_weights(fields.text("positive_prompt") or "")),
     )
+
+
+def _list_weights(prompt: str) -> list[Unusable]:
+    """Lists weights as Compel writes them: `word++`, `(some words)1.3`, `("a", "b").blend(1, 2)`."""
+    found = _WEIGHT.search(prompt)
+    return [weigh_in_vain(found[0], program=SOURCE)] if found else []
 
 
 def _read_strength(fields: Fields, *, mode: str | None) -> float | None:

@@ -19,7 +19,7 @@ _SAMPLERS = {
     "unipcbh2": "unipc",
     "unipcmultistep": "unipc",
 }
-_SCHEDULES = ("karras", "exponential", "sgmuniform", "polyexponential")
+_SCHEDULES = ("karras", "exponential", "sgmuniform", "polyexponential", "trailing", "ays", "substep")
 _ORDINARY_SCHEDULES = ("", "automatic", "normal", "simple", "default", "discrete")
 
 

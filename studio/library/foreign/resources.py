@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from pipelines.messages import say
 from studio.library.foreign.bounded import Fields, shorten
-from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, FoundLora, Unusable
+from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, FoundLora, Unusable, list_unused
 
 EMBEDDING = say("embeddings are not used here; its name is read as words")
 _HASH = re.compile(r"([^:,]{1,200}):\s*[0-9a-fA-F]{4,64}(?:,|\Z)")
@@ -33,6 +33,9 @@ class Resources:
 def read_resources(settings: Mapping[str, str]) -> Resources:
     """Reads `Lora hashes`, `TI hashes`, `Hashes`, `Civitai resources` and `Model hash`."""
     found = Resources()
+    for name, kind in (("Hashes", dict), ("Civitai resources", list)):
+        if settings.get(name) and not isinstance(_parse(settings[name]), kind):
+            found.unusable += list_unused({name: settings[name]}, say("is damaged or cut off"))
     found.loras += [FoundLora(shorten(name)) for name in _list_names(settings.get("Lora hashes", ""))]
     for name in _list_names(settings.get("TI hashes", "")):
         found.drop_embedding(name)
@@ -63,11 +66,15 @@ def _list_names(text: str) -> Iterator[str]:
 
 
 def _read_json(text: str, kind: type) -> Any:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return kind()
+    value = _parse(text)
     return value if isinstance(value, kind) else kind()
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _list_objects(text: str) -> list[Fields]:

@@ -28,11 +28,13 @@ KNOWN = frozenset(
         *("Hires upscaler", "Face restoration", "Eta", "ENSD", "RNG", "Civitai resources", "Created Date", "Backend"),
     )
 )
+_SPELLINGS = {name.lower(): name for name in KNOWN} | {"guidance scale": "CFG scale", "cfg": "CFG scale"}
 _NAME = re.compile(r"[ \t]*([A-Za-z][\w \-/.]{0,60}):[ \t]*")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"(?=[ \t]*(?:,|\n|\Z))', re.DOTALL)
 _LINE = re.compile(r"[^,\n]*")
 _NAMES = "|".join(sorted(map(re.escape, KNOWN), key=len, reverse=True))
 _INLINE = re.compile(rf"(?<=[\s,.])(?:{_NAMES}): ")
+_WITHIN = re.compile(rf"(?:^|[\s.])(?:Negative prompt|{_NAMES})$")  # of a name: words of the prompt stand before it
 _STEPS = re.compile(r"Steps: *\d")
 _JSON = json.JSONDecoder()
 
@@ -72,10 +74,12 @@ def _begins_with_name(line: str) -> bool:
     name = _NAME.match(line)
     if name is None or line[:1].isspace():
         return False
-    if name[1] in KNOWN:
+    if name[1].lower() in _SPELLINGS:
         return True
-    parts = line.split(", ")
-    return name[1] != "Negative prompt" and all(map(_NAME.match, parts)) and len(_read(line, 0)[0].keys() & KNOWN) >= 2
+    names = [found and found[1] for found in map(_NAME.match, line.split(", "))]
+    if any(name is None or (name not in KNOWN and _WITHIN.search(name)) for name in names):
+        return False
+    return len(_read(line, 0)[0].keys() & KNOWN) >= 2
 
 
 def _find_first(lines: list[str], last: int) -> int:
@@ -114,7 +118,7 @@ def _read(text: str, start: int) -> tuple[dict[str, str], int]:
             place = rest.end()
         else:
             value, place = _read_value(text, name.end())
-            last = name[1].strip()
+            last = _SPELLINGS.get(name[1].strip().lower(), name[1].strip())
             values.setdefault(last, limit_text(value, last))
             if len(values) > MAX_SETTINGS:
                 raise MetadataError(say("Its recipe has more than {limit} settings.", limit=MAX_SETTINGS))
@@ -126,7 +130,7 @@ def _read(text: str, start: int) -> tuple[dict[str, str], int]:
 
 def _goes_on(text: str, place: int) -> bool:
     name = _NAME.match(text, place)
-    return name is not None and text[place : place + 1].isalpha() and name[1] in KNOWN
+    return name is not None and text[place : place + 1].isalpha() and name[1].lower() in _SPELLINGS
 
 
 def _read_value(text: str, place: int) -> tuple[str, int]:

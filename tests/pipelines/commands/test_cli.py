@@ -90,13 +90,18 @@ def test_models_shows_a_table_to_people(run: Run) -> None:
 
 def test_generate_reports_its_work_as_one_object(run: Run, tmp_path: Path) -> None:
     found = run(
-        f"generate --model tiny --prompt 'a red boat' {SETTINGS} --seed 7 --batch_size 2 --output {{out}}/a.png --json"
+        f"generate --model tiny --prompt 'a boat <lora:gone:1> [a|b]' {SETTINGS} --seed 7 --batch_size 2 "
+        "--output {out}/a.png --json"
     )
     report = found.json
     assert report.keys() == {
         "output", "outputs", "model", "revision", "shape", "seed", "notes", "compiles", "timings"
     }  # fmt: skip
     assert (report["model"], report["shape"], report["seed"]) == ("tiny", "64x64", 7)
+    assert report["notes"] == [
+        "LoRA gone is not here: its tag is left out.",
+        "Words do not change midway here: [cat:dog:0.5] is read as it is written.",
+    ]
     assert report["outputs"] == [str(tmp_path / f"a-{index}.png") for index in range(2)]
     assert report["output"] == report["outputs"][0]
     assert re.fullmatch(r"local-[0-9a-f]{16}", report["revision"])
@@ -142,7 +147,7 @@ def test_flags_take_dashes_and_underscores_and_sizes_both_ways(run: Run) -> None
 
 def test_the_stages_give_the_picture_of_generate(run: Run, encoded: Path) -> None:
     denoised = run(f"denoise --input_dir {encoded} {SETTINGS} --seed 7 --json").json
-    assert denoised == {"output": str(encoded / "stage2_latents.safetensors")}
+    assert denoised == {"output": str(encoded / "stage2_latents.safetensors"), "notes": []}
     assert run(f"decode --input_dir {encoded} --mesh dp=1").out.strip() == str(encoded / "output_image.png")
     assert {file.name for file in encoded.iterdir()} == {
         "stage1_embeddings.safetensors", "stage2_latents.safetensors", "generation_config.json", "output_image.png"

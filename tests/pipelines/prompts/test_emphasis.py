@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pipelines.prompts.emphasis import has_edits, has_explicit_weights, split_by_weight
+from pipelines.prompts.emphasis import has_edits, has_explicit_weights, list_commands, split_by_weight
 
 
 def read(prompt: str) -> list[tuple[str, float]]:
@@ -61,7 +61,24 @@ def test_a_weight_in_numbers_is_noticed(prompt: str, weighs: bool) -> None:  # n
 
 @pytest.mark.parametrize(
     ("prompt", "edits"),
-    [("[cat:dog:0.5]", True), ("[cat:10]", True), ("[::3]", True), ("[a: b]", False), ("[a]", False)],
+    [("[cat:dog:0.5]", True), ("[cat:10]", True), ("[::3]", True), ("[a: b]", False), ("[a]", False)]
+    + [("[cat|dog] in a hat", True), (r"\[cat|dog]", False), ("a | b [c]", False)],
 )
 def test_words_that_are_to_change_midway_are_noticed(prompt: str, edits: bool) -> None:  # noqa: FBT001
     assert has_edits(prompt) == edits
+
+
+@pytest.mark.parametrize(
+    ("prompt", "commands"),
+    [
+        (
+            "a cat, embedding:EasyNegative.pt, (embedding:bad-hands:1.2)",
+            ["embedding:EasyNegative.pt", "embedding:bad-hands"],
+        ),
+        ("a cat <segment:face,0.6> smiling <hypernet:x:1>", ["<segment:face,0.6>", "<hypernet:x:1>"]),
+        ("<random[2]:red|blue> cat <break>, 2 < 3: true > false", ["<random[2]:red|blue>"]),
+        ("embedding a flower", []),
+    ],
+)
+def test_what_other_programs_act_on_is_noticed(prompt: str, commands: list[str]) -> None:
+    assert list_commands(prompt) == commands

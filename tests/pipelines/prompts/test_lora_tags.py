@@ -39,7 +39,7 @@ def take(folder: Path, prompt: str, **fields: object) -> tuple[Recipe, list[str]
     ],
 )
 def test_a_tag_is_read_in_each_spelling(tag: str, weights: tuple[float, float]) -> None:
-    assert list(list_tags(f"a boat {tag}, at sea")) == [("a", *weights)]
+    assert list(list_tags(f"a boat {tag}, at sea")) == [("a", *weights, ())]
     assert remove_tags(f"a boat, {tag}, at sea {tag}") == "a boat, at sea"
 
 
@@ -51,6 +51,21 @@ def test_a_tag_is_applied_and_said(loras: Path) -> None:
     assert (
         resolve(Recipe(model="demo-sdxl", prompt="a <lora:ink:2>"), load_catalog(loras_dir=loras)).loras[0].scale == 2
     )
+
+
+@pytest.mark.parametrize(
+    ("tag", "told"),
+    [
+        ("<lora:ink:0.5:0.8>", ["LoRA ink has one weight here, 0.8, for picture and words alike."]),
+        ("<lora:ink:1:lbw=OUTALL:stop=10>", ["LoRA ink: lbw=OUTALL:stop=10 in its tag means nothing here."]),
+        ("<lora:ink:1:1:8>", ["LoRA ink: 8 in its tag means nothing here."]),
+        ("<lora:ink:0.8>", []),
+    ],
+)
+def test_what_of_a_tag_is_not_followed_is_said(loras: Path, tag: str, told: list[str]) -> None:
+    recipe, notes = take(loras, f"a boat {tag}")
+    assert [lora.ref for lora in recipe.loras] == ["ink"]
+    assert notes[1:] == told
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,16 @@ def test_models_name_the_loras_that_fit_them(
     studio.client.delete(f"{path}/pixel").raise_for_status()
 
 
+NOTES = ["Words do not change midway here: [cat:dog:0.5] is read as it is written."]
+
+
 def test_from_the_models_to_the_picture(use: Callable[..., Any], studio: Studio) -> None:
     async def talk(session: ClientSession) -> CallToolResult:
         models = (await session.call_tool("list_models", {})).structuredContent["models"]
-        recipe = {"model": models[0]["id"], "prompt": "A red sailboat", "shape": models[0]["shapes"][1], "seed": 4}
+        recipe = {"model": models[0]["id"], "prompt": "A red [sail|boat]", "shape": models[0]["shapes"][1], "seed": 4}
         submitted = await session.call_tool("submit", {**recipe, "steps": 2, "batch_size": 2})
         job_id = submitted.structuredContent["id"]
+        assert submitted.structuredContent["notes"] == NOTES
         await asyncio.to_thread(studio.wait_for_state, job_id, "done")
         assert (await session.call_tool("status", {"job_id": job_id})).structuredContent["state"] == "done"
         return await session.call_tool("result", {"job_id": job_id})
@@ -86,6 +90,7 @@ def test_from_the_models_to_the_picture(use: Callable[..., Any], studio: Studio)
     assert not result.isError
     *pictures, text = result.content
     told = json.loads(text.text)
+    assert told["notes"] == NOTES
     assert (told["recipe"]["seed"], [output["seed"] for output in told["outputs"]]) == (4, [4, 5])
     for picture, output in zip(pictures, told["outputs"], strict=True):
         content = base64.b64decode(picture.data)

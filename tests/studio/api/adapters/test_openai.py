@@ -68,13 +68,14 @@ def test_unless_asked_a_picture_comes_in_both_forms(client: openai.OpenAI, studi
 def test_what_clients_for_openai_always_send_makes_a_picture_and_says_of_which_model(
     client: openai.OpenAI, name: str
 ) -> None:
-    """What LibreChat's tool sends, word for word."""
+    """What LibreChat's tool sends, word for word, with a tag in the prompt."""
     fields: dict[str, Any] = {"model": name, "n": 1, "background": "auto", "output_format": "png", "quality": "auto"}
-    answer = client.images.generate(prompt="x", size="auto", **fields, extra_body={"steps": 1})
+    answer = client.images.generate(prompt="x <lora:gone:1>", size="auto", **fields, extra_body={"steps": 1})
     assert answer.model == "demo-sdxl"
     assert answer.notes == [
         f"There is no {name} here; demo-sdxl was used.",
         "Ignored, as it means nothing here: quality.",
+        "LoRA gone is not here: its tag is left out.",
     ]
 
 

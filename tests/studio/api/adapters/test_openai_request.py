@@ -36,6 +36,11 @@ def test_the_default_for_pictures_takes_pictures(catalog: Catalog) -> None:
     assert found == ["demo-flux2", "demo-sdxl"]
 
 
+@pytest.mark.parametrize("size", ["256x256", "256*256", " 256 × 256", "256X256"])
+def test_a_size_is_read_however_its_sign_is_written(catalog: Catalog, size: str) -> None:
+    assert choose_shape(size, catalog.get("demo-sdxl")) == "256x256"
+
+
 @pytest.mark.parametrize("size", [None, "", "auto"])
 def test_no_size_is_the_models_own(catalog: Catalog, size: str | None) -> None:
     assert choose_shape(size, catalog.default) is None

@@ -52,6 +52,8 @@ def read(prompt: str) -> Template:
         ('A {red|blue} {"lens": "35|50"}', ['A red {"lens": "35|50"}', 'A blue {"lens": "35|50"}']),
         ('{"a": "{x|y}|z"}', ['{"a": "x|z"}', '{"a": "y|z"}']),
         ("snake_case and __ alone", ["snake_case and __ alone"]),
+        ("foo__boats__bar", ["foo__boats__bar"]),
+        ("(__sea_birds__)s", ["(gull)s", "(tern)s"]),
     ],
 )
 def test_a_prompt_stands_for_these(prompt: str, prompts: list[str]) -> None:

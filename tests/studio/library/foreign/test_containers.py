@@ -95,6 +95,55 @@ def test_other_files_are_told(content: bytes) -> None:
         read_texts(content)
 
 
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"\xff\x0a" + bytes(20), "JPEG XL"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(20), "HEIC"),
+        (b"\x1a\x45\xdf\xa3" + bytes(20), "WebM or Matroska"),
+        (b'<?xml version="1.0"?>\n<svg></svg>', "SVG"),
+    ],
+)
+def test_kinds_that_are_not_read_are_named(content: bytes, kind: str) -> None:
+    with pytest.raises(MetadataError, match=f"{kind} files cannot be read here"):
+        read_texts(content)
+
+
+@pytest.mark.parametrize(
+    "words", ["a\u00a0boat", "\u5e06\u8239\u3000\u6d77", "a \U0001f468\u200d\U0001f469 boat", "\u200fa boat"]
+)
+def test_texts_may_have_any_letters(words: str) -> None:
+    assert read_texts(f"{words}\n{TEXT}".encode()) == {"text": f"{words}\n{TEXT}"}
+
+
+def test_exif_in_a_png_is_read(read: Read) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 1
+    exif.get_ifd(0x8769)[0x9286] = b"UNICODE\0" + TEXT.encode("utf-16-be")
+    assert read(save(Image.new("RGB", (8, 8)), "PNG", exif=exif)).recipe.seed == 4
+
+
+def write_box(name: bytes, *bodies: bytes) -> bytes:
+    body = b"".join(bodies)
+    return (8 + len(body)).to_bytes(4) + name + body
+
+
+@pytest.mark.parametrize("is_mov", [False, True])
+def test_named_texts_of_a_video_are_read(is_mov: bool) -> None:  # noqa: FBT001
+    """As ffmpeg writes them with `-movflags use_metadata_tags`, which ComfyUI's own node for videos does."""
+    names = (b"encoder", b"prompt", b"com.example.workflow")
+    keys = write_box(b"keys", bytes(4), len(names).to_bytes(4), *(write_box(b"mdta", name) for name in names))
+    texts = [
+        write_box(number.to_bytes(4), write_box(b"data", (1).to_bytes(4), bytes(4), b"%d" % number))
+        for number in range(1, 5)
+    ]
+    meta = write_box(
+        b"meta", *([] if is_mov else [bytes(4)]), write_box(b"hdlr", bytes(25)), keys, write_box(b"ilst", *texts)
+    )
+    moov = write_box(b"moov", meta if is_mov else write_box(b"udta", meta))
+    assert read_texts(write_box(b"ftyp", b"isom") + moov) == {"prompt": "2", "workflow": "3"}
+
+
 def test_a_packed_bomb_is_not_unpacked(write_png: Write) -> None:
     with pytest.raises(MetadataTooLargeError, match="The text in it has 4.0 MB or more"):
         read_texts(write_png(parameters=zlib.compress(bytes(10_000_000))))

@@ -47,7 +47,10 @@ def test_one_odd_setting(read_parameters: Read, text: str, odd: str) -> None:
     [
         f"a boat\nNegative prompt: blurry\n{SETTINGS}",
         f"a boat\nNegative prompt: blurry {SETTINGS}",
-        f"a boat Negative prompt: blurry\n{SETTINGS}".replace(" Negative", "\nNegative"),
+        f"a boat Negative prompt: blurry\n{SETTINGS}",
+        f"a boat Negative prompt: blurry {SETTINGS}",
+        f"a boat\nNegative Prompt: blurry\n{SETTINGS.replace('CFG scale', 'Cfg Scale').replace('Steps', 'steps')}",
+        f"a boat\n-blurry\n{SETTINGS.replace('CFG scale', 'Guidance Scale')}, Seed Mode: Scale Alike",
         f"a boat\nNegative prompt: blurry\nVersion: aa62f6d, Pipeline: Original, {SETTINGS}",
         f"a boat\nNegative prompt: blurry\nApp: SD.Next, Backend: Diffusers, Odd name: 5, {SETTINGS}",
         f"a boat\nNegative prompt: blurry\n{REST}, Steps: 20",
@@ -64,6 +67,40 @@ def test_one_odd_setting(read_parameters: Read, text: str, odd: str) -> None:
 )
 def test_settings_wherever_they_stand(read_parameters: Read, text: str) -> None:
     assert facts(read_parameters(text)) == ("a boat", "blurry", 20, 6.5, 12345)
+
+
+def test_a_size_may_stand_in_two_settings(read_parameters: Read) -> None:
+    text = "a boat\nSteps: 20, Sampler: Euler, CFG scale: 7, Seed: 5, Model: sd_xl_base_1.0"
+    found = read_parameters(f"{text}, Width: 832, Height: 1216")
+    assert (found.recipe.shape, listed(found)) == ("832x1216", [])
+    assert "Size: 0 x 0" in listed(read_parameters(f"{text}, Size: 0x0"))
+
+
+@pytest.mark.parametrize("seed", [2**63 - 1, 2**53 + 1])
+def test_a_seed_of_64_bits_arrives_exactly(read_parameters: Read, seed: int) -> None:
+    assert read_parameters(f"a boat\nSteps: 20, Sampler: Euler, Seed: {seed}, Size: 832x1216").recipe.seed == seed
+
+
+def test_a_seed_beyond_is_listed(read_parameters: Read) -> None:
+    found = read_parameters(f"a boat\nSteps: 20, Sampler: Euler, Seed: {2**64 - 1}, Size: 832x1216")
+    assert (found.recipe.seed, found.recipe.steps) == (None, 20)
+    assert f"Seed: {2**64 - 1}" in listed(found)
+
+
+@pytest.mark.parametrize("extra", ['Hashes: {"lora:ink": ', 'Civitai resources: [{"type": "lora", "modelName": "In'])
+def test_a_list_of_files_that_was_cut_off_is_listed(read_parameters: Read, extra: str) -> None:
+    found = read_parameters(f"a boat\n{SETTINGS}, {extra}")
+    assert "is damaged or cut off" in [one.why for one in found.unusable]
+    assert facts(found)[2:] == (20, 6.5, 12345)
+
+
+def test_a_tag_in_the_negative_prompt_is_listed(read_parameters: Read) -> None:
+    found = read_parameters(
+        f"a boat <lora:ink:1:lbw=ALL>\nNegative prompt: bad <lora:ink:1>\n{SETTINGS}", loras=("ink",)
+    )
+    assert found.recipe.negative_prompt == "bad"
+    assert "stands in the negative prompt" in [one.why for one in found.unusable]
+    assert "LoRA ink: lbw=ALL in its tag means nothing here." in found.notes
 
 
 @pytest.mark.parametrize(
@@ -146,7 +183,7 @@ RUINED = FLAT | {
     "Prompt": "a boat",
     "Negative": "blurry",
     "base_model_name": "sd_xl_base_1.0.safetensors",
-    "loras": [["0.5", "ink.safetensors"], ["other.safetensors", "1.0"]],
+    "loras": [["4852686128", "0.5 - styles\\ink.safetensors"], ["3A", "1.0 - other.safetensors"]],
     "denoise": None,
     "software": "RuinedFooocus",
 }
@@ -160,19 +197,58 @@ XMP = (
 )
 
 
-def test_ruinedfooocus(read: Read, write_png: Write) -> None:
-    found = read(write_png(parameters=json.dumps(RUINED)), loras=("ink",))
+@pytest.mark.parametrize(
+    "loras",
+    [
+        RUINED["loras"],
+        "Loras:<styles\\ink.safetensors:0.5>,<other.safetensors:1.0>",
+        [["0.5", "ink.safetensors"], ["other.safetensors", "1.0"]],
+        [{"name": "ink.safetensors", "weight": 0.5}, {"name": "other.safetensors", "weight": "1.0"}],
+    ],
+)
+def test_ruinedfooocus(read: Read, write_png: Write, loras: Any) -> None:
+    found = read(write_png(parameters=json.dumps(RUINED | {"loras": loras})), loras=("ink",))
     assert found.source == "RuinedFooocus"
     assert facts(found) == ("a boat", "blurry", 30, 7.0, 55)
     assert [(lora.ref, lora.scale) for lora in found.recipe.loras] == [("ink", 0.5)]
-    assert "LoRA other.safetensors" in listed(found)
+    assert [what for what in listed(found) if what.startswith("LoRA")] == ["LoRA other.safetensors"]
 
 
 def test_novelai(read: Read, write_png: Write) -> None:
     found = read(write_png(Software="NovelAI", Description=NOVEL["prompt"], Comment=json.dumps(NOVEL)))
     assert (found.source, found.recipe.scheduler) == ("NovelAI", "euler_ancestral")
     assert facts(found) == ("a boat, {{sea}}", "blurry", 28, 5.0, 123)
-    assert "Braces such as {word}" in listed(found)
+    assert "Weights such as {sea}" in listed(found)
+
+
+def test_novelais_characters_are_read_with_the_prompt(read: Read, write_png: Write) -> None:
+    def caption(*texts: str) -> dict[str, Any]:
+        return {"caption": {"base_caption": "x", "char_captions": [{"char_caption": text} for text in texts]}}
+
+    fields = NOVEL | {"v4_prompt": caption("girl, red hair", "1.3::boy::"), "v4_negative_prompt": caption("hat", "")}
+    content = write_png(Software="NovelAI", Source="NovelAI Diffusion V4.5 4BDE2A90", Comment=json.dumps(fields))
+    found = read(content)
+    assert facts(found)[:2] == ("a boat, {{sea}}, girl, red hair, 1.3::boy::", "blurry, hat")
+    assert {"Characters: 2", "Model NovelAI Diffusion V4.5"} <= set(listed(found))
+    for odd in ("x", [1], {"caption": 5}, {"caption": {"char_captions": ["x"]}}):
+        assert facts(read(write_png(Software="NovelAI", Comment=json.dumps(fields | {"v4_prompt": odd}))))[4] == 123
+
+
+@pytest.mark.parametrize(
+    ("prompt", "example"),
+    [
+        ("a cat++ at sea", "cat++"),
+        ("(big boat)1.3, sea", "boat)1.3"),
+        ('("a", "b").blend(1, 1)', ").blend("),
+        ("f(x)", ""),
+    ],
+)
+def test_weights_that_only_invokeai_knows_are_listed(read: Read, write_png: Write, prompt: str, example: str) -> None:
+    found = read(write_png(invokeai_metadata=json.dumps({"positive_prompt": prompt, "seed": 5, "steps": 20})))
+    assert found.recipe.prompt == prompt
+    assert [what for what in listed(found) if what.startswith("Weights")] == (
+        [f"Weights such as {example}"] * bool(example)
+    )
 
 
 @pytest.mark.parametrize("escape", [str, lambda text: text.replace('"', "&quot;")])

@@ -24,11 +24,22 @@ from studio.library.foreign.found import MAX_LISTED, Found, FoundLora
 
 LORAS = tuple(LoraFile(ref, ref, family, Path(ref), 1) for ref, family in (("x", "sdxl"), ("y", "wan"), ("z", "flux2")))
 CATALOG: Catalog = replace(load_catalog(), own_loras=LORAS)
-KEYWORDS = ("lumesh", "parameters", "invokeai_metadata", "sd-metadata", "dream", "prompt", "workflow", "comment")
+KEYWORDS = (
+    "lumesh",
+    "parameters",
+    "invokeai_metadata",
+    "sd-metadata",
+    "dream",
+    "prompt",
+    "workflow",
+    "comment",
+    "metadata",
+)
 FIELDS = (
     *("schema", "model", "prompt", "shape", "steps", "seed", "guidance_scale", "loras", "images", "batch_size"),
     *("negative_prompt", "positive_prompt", "cfg_scale", "scheduler", "sampler", "width", "height", "image"),
     *("sui_image_params", "base_model", "styles", "resolution", "negativeprompt", "cfgscale", "name", "model_weights"),
+    *("v4_prompt", "caption", "char_captions", "char_caption", "uc", "cfg", "software", "sampler_name", "Prompt"),
     *("nodes", "links", "id", "type", "inputs", "widgets_values", "mode", "class_type", "link", "weight", "lora"),
 )
 quick = settings(
@@ -58,6 +69,8 @@ inputs = st.dictionaries(
         (
             *("model", "positive", "negative", "latent_image", "conditioning", "text", "seed", "steps", "cfg", "width"),
             *("height", "sampler_name", "scheduler", "ckpt_name", "lora_name", "samples", "noise", "guider", "sigmas"),
+            *("pipe", "base_ctx", "text_g", "text_l", "t5xxl", "style", "lora_stack", "lora", "sampler", "text_embeds"),
+            *("image_embeds", "dimensions", "guidance", "num_frames", "lora_count", "lora_name_1", "input_mode"),
         )
     ),
     links | leaves,
@@ -65,6 +78,7 @@ inputs = st.dictionaries(
 )
 kinds = st.sampled_from(
     ["KSampler", "SamplerCustomAdvanced", "CLIPTextEncode", "EmptyLatentImage", "LoraLoader", "FluxGuidance", "Other"]
+    + ["WanVideoSampler", "SamplerOdd", "Text Concatenate", "OllamaGenerate"]
 )
 graphs = st.fixed_dictionaries(
     {number: st.fixed_dictionaries({"class_type": kinds, "inputs": inputs}) for number in "1234"}
@@ -84,6 +98,9 @@ words = st.sampled_from(
         "x",
         "1024x",
         "<lora:",
+        ":lbw=",
+        "Hashes: {",
+        "Seed Mode: ",
     ]
 )
 parameters = st.lists(words | st.text(max_size=6) | st.integers().map(str), max_size=30).map("".join)
