@@ -76,13 +76,14 @@ def make(
     place = options.DataDirectory(data_dir=data_dir)
     if remote_encoder and text_encoder_url is None:
         raise RecipeError({"remote_encoder": english("needs --remote_url http://host:port too")})
+    catalog = place.catalog
     recipe, notes = options.make_recipe_with_notes(
-        place.catalog,
+        catalog,
         {
             "model": model,
             "prompt": prompt,
             "negative_prompt": negative_prompt,
-            "shape": options.choose_shape(shape, width, height, frames),
+            "shape": options.Size(shape=shape, width=width, height=height, frames=frames).choose(catalog, model),
             "steps": num_inference_steps,
             "guidance_scale": guidance_scale,
             "guidance_scale_2": guidance_scale_2,
@@ -97,7 +98,7 @@ def make(
             "loras": options.read_loras(lora),
         },
     )
-    shipped = place.catalog.get(recipe.model)
+    shipped = catalog.get(recipe.model)
     chosen = options.limit_text(shipped, max_sequence_length)
     chosen = options.limit_attention(chosen, window_size=window_size, smooths_keys=use_k_smooth)
     options.tell_changes(shipped, chosen)
@@ -108,9 +109,10 @@ def make(
     from pipelines import registry
     from pipelines.families.remote_encoder import RemoteEncoder
 
-    notes = inputs.check_pictures(recipe, place.catalog.get(recipe.model))
+    notes += inputs.check_pictures(recipe, shipped)
+    told = len(notes)
     if not as_json:
-        inputs.tell(notes)
+        options.tell(notes)
     remote = RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None
     with TerminalProgress(is_silent=as_json) as on_progress:
         family = registry.load(
@@ -152,8 +154,7 @@ def make(
         return
     for file in files:
         typer.echo(file)
-    for note in notes:
-        typer.echo(note, err=True)
+    options.tell(notes[told:])
     typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
 
 

@@ -1,9 +1,6 @@
 """What is said of the pictures that a command starts from, before a large model is loaded."""
 
-from collections.abc import Sequence
 from pathlib import Path
-
-import typer
 
 from pipelines.catalog import Model
 from pipelines.fitting import TOLD_SHARE, Fit, choose_nearest, find_outside
@@ -40,9 +37,3 @@ def check_pictures(recipe: Recipe, model: Model) -> list[Message]:
             if find_outside(size, nearest) < outside and not references:
                 notes.append(english(f"{name}: --shape {nearest} cuts off {find_outside(size, nearest):.0%}."))
     return notes
-
-
-def tell(notes: Sequence[str]) -> None:
-    """Prints notes beside the output."""
-    for note in notes:
-        typer.echo(note, err=True)

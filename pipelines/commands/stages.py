@@ -21,6 +21,7 @@ from pipelines.errors import RecipeError
 from pipelines.files import stage_files
 from pipelines.generate import find_references, uses_cfg
 from pipelines.messages import english
+from pipelines.prompts.reading import list_notes
 from pipelines.recipe import Recipe, read_recipe
 
 STAGE_DIR = Path("stage_outputs")
@@ -71,13 +72,14 @@ def encode(
     Example: python -m pipelines encode --model demo-sdxl --prompt "A lighthouse at night" --output_dir out
     """
     place = options.DataDirectory(data_dir=data_dir)
+    catalog = place.catalog
     if remote_encoder and text_encoder_url is None:
         raise RecipeError({"remote_encoder": english("needs --remote_url http://host:port too")})
     fields = {
         "model": model,
         "prompt": prompt,
         "negative_prompt": negative_prompt,
-        "shape": options.choose_shape(shape, width, height, frames),
+        "shape": options.Size(shape=shape, width=width, height=height, frames=frames).choose(catalog, model),
         "steps": num_inference_steps,
         "guidance_scale": guidance_scale,
         "guidance_scale_2": guidance_scale_2,
@@ -90,13 +92,13 @@ def encode(
         "fit": fit,
         "loras": options.read_loras(lora),
     }
-    recipe = options.make_recipe(place.catalog, fields)
+    recipe = options.make_recipe(catalog, fields)
     from pipelines.families.remote_encoder import RemoteEncoder
 
     family = _load(
         place,
         recipe,
-        options.limit_text(place.catalog.get(recipe.model), max_sequence_length),
+        options.limit_text(catalog.get(recipe.model), max_sequence_length),
         "encode",
         remote=RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None,
         mesh=mesh,
@@ -108,7 +110,7 @@ def encode(
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
         notes = family.apply_loras(recipe.loras, on_progress=on_progress)
-    options.tell(notes)
+    options.tell([*notes, *list_notes(family.model, recipe.prompt, recipe.negative_prompt)])
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
     stage_files.write_tensors(file, embeddings, model_id=recipe.model)
@@ -152,9 +154,11 @@ def denoise(
     Example: python -m pipelines denoise --input_dir out --seed 7 --num_inference_steps 20
     """
     place = options.DataDirectory(data_dir=data_dir)
-    config = stage_files.read_config(input_dir)
+    catalog = place.catalog
+    earlier = from_config(stage_files.read_config(input_dir))
+    size = options.Size(shape=shape, width=width, height=height, frames=frames)
     given = {
-        "shape": options.choose_shape(shape, width, height, frames),
+        "shape": size.choose(catalog, earlier["model"], earlier=earlier.get("shape")),
         "steps": num_inference_steps,
         "guidance_scale": guidance_scale,
         "guidance_scale_2": guidance_scale_2,
@@ -168,16 +172,16 @@ def denoise(
         "fit": fit,
         "loras": options.read_loras(lora),
     }
-    recipe = options.make_recipe(place.catalog, choose_fields(config, given))
-    shipped = place.catalog.get(recipe.model)
+    recipe = options.make_recipe(catalog, choose_fields(earlier, given))
+    shipped = catalog.get(recipe.model)
     model = options.limit_attention(shipped, window_size=window_size, smooths_keys=use_k_smooth)
     options.tell_changes(shipped, model)
     length = stage_files.measure_text(input_dir / stage_files.EMBEDDINGS_FILE)
     if length is not None and not model.traits.has_fixed_text_length:
         model = replace(model, text_length=length)  # older scripts encoded 226 tokens
-    notes = inputs.check_pictures(recipe, place.catalog.get(recipe.model))
+    notes = inputs.check_pictures(recipe, shipped)
     if not as_json:
-        inputs.tell(notes)
+        options.tell(notes)
     family = _load(
         place,
         recipe,
@@ -234,7 +238,7 @@ def decode(
     Example: python -m pipelines decode --input_dir out --output lighthouse.png
     """
     place = options.DataDirectory(data_dir=data_dir)
-    fields = _from_config(stage_files.read_config(input_dir))
+    fields = from_config(stage_files.read_config(input_dir))
     loras = fields.pop("loras", [])  # they only affected the latents, and need not be on this machine
     recipe = options.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
     recipe = recipe.model_copy(update={"loras": read_recipe({"model": "", "prompt": "", "loras": loras}).loras})
@@ -269,10 +273,10 @@ def decode(
         _report(file, as_json=as_json)
 
 
-def choose_fields(config: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Returns a recipe's fields: the `given` ones that are not None, else those that an earlier stage wrote."""
+def choose_fields(earlier: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Returns a recipe's fields: the `given` ones that are not None, else those of an `earlier` stage."""
     given = {name: value for name, value in given.items() if value is not None}
-    return {name: value for name, value in _from_config(config).items() if FOLLOWS.get(name) not in given} | given
+    return {name: value for name, value in earlier.items() if FOLLOWS.get(name) not in given} | given
 
 
 def _load(
@@ -342,7 +346,8 @@ def _name_images(images: list[Path] | None) -> list[str] | None:
     return [str(image.resolve()) for image in images] if images else None
 
 
-def _from_config(config: dict[str, Any]) -> dict[str, Any]:
+def from_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns the recipe's fields in a file of settings, and says which of the others mean nothing."""
     names = {"num_inference_steps": "steps", "model_id": "model"}
     sizes = ("width", "height", "frames")
     known = {*names, *Recipe.model_fields}

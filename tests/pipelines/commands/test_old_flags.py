@@ -41,6 +41,7 @@ FLAGS = (
     "--use_dp",
     "--use_fsdp",
     "--sp_num 4",
+    "--model_id Wan-AI/Wan2.1-T2V-14B-Diffusers",
 )
 NEEDED = {"generate": ["--model", "wan2.1-14b", "--prompt", "x"], "encode": ["--model", "wan2.1-14b", "--prompt", "x"]}
 
@@ -68,7 +69,8 @@ def test_every_flag_is_taken_by_every_command_and_a_lost_one_is_told(command: st
     name = words[0].removeprefix("--")
     is_kept = bool(found.arguments)
     assert is_kept or any(name in note for note in found.notes)
-    assert not is_kept or name == "sp_num" or values.get({"remote_url": "text_encoder_url"}.get(name, name)) is not None
+    taken_as = {"remote_url": "text_encoder_url", "model_id": "model", "sp_num": "mesh"}.get(name, name)
+    assert not is_kept or values.get(taken_as) is not None
 
 
 @pytest.mark.parametrize("command", old_flags.COMMANDS)
