@@ -90,9 +90,11 @@ def test_models_shows_a_table_to_people(run: Run) -> None:
 
 def test_generate_reports_its_work_as_one_object(run: Run, tmp_path: Path) -> None:
     found = run(
-        f"generate --model tiny --prompt 'a red boat' {SETTINGS} --seed 7 --batch_size 2 --output {{out}}/a.png --json"
+        f"generate --model tiny --prompt 'a red boat <lora:gone:1>' {SETTINGS} --seed 7 --batch_size 2 "
+        "--output {out}/a.png --json"
     )
     report = found.json
+    assert report["notes"] == ["LoRA gone is not here: its tag is left out."]
     assert report.keys() == {
         "output", "outputs", "model", "revision", "shape", "seed", "notes", "compiles", "timings"
     }  # fmt: skip
