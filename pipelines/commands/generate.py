@@ -110,7 +110,6 @@ def make(
     from pipelines.families.remote_encoder import RemoteEncoder
 
     notes += inputs.check_pictures(recipe, shipped)
-    told = len(notes)
     if not as_json:
         options.tell(notes)
     remote = RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None
@@ -126,7 +125,9 @@ def make(
             keep_layouts=keep_layouts,
             allow_cpu=allow_cpu,
         )
-        notes += list_notes(family.model, recipe.prompt, recipe.negative_prompt)  # the tokenizer is here by now
+        unread = list_notes(family.model, recipe.prompt, recipe.negative_prompt)  # the tokenizer is here by now
+        if not as_json:
+            options.tell(unread)
         if warmup_steps:
             warmup = recipe.model_copy(update={"steps": warmup_steps})
             generate(family, warmup, on_progress=on_progress)
@@ -134,7 +135,7 @@ def make(
             outcome = generate(family, recipe, on_progress=on_progress)
         else:
             outcome = _generate_traced(family, recipe, profile, on_progress=on_progress)
-    notes += outcome.notes
+    notes += [*unread, *outcome.notes]
     made = recipe.made_with(outcome.revision)
     files = save_outputs(outcome.pixels, made, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
     if as_json:
@@ -154,7 +155,7 @@ def make(
         return
     for file in files:
         typer.echo(file)
-    options.tell(notes[told:])
+    options.tell(outcome.notes)
     typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
 
 

@@ -183,6 +183,11 @@ class DataDirectory:
         return read_data_dir(self.data_dir).with_partial(lambda _model, lacking: not {*UNWEIGHTED} & {*lacking})
 
 
+def read_topology(name: str) -> str:
+    """Returns a machine's name here: what the cloud lists as `v5litepod-8` is a v5e-8."""
+    return name.replace("v5litepod-", "v5e-")
+
+
 def make_folder(option: str, folder: Path) -> None:
     """Makes a folder that is written to after minutes of work; raises RecipeError if that cannot work."""
     try:

@@ -109,6 +109,12 @@ def test_a_number_that_is_none_is_refused(words: str) -> None:
         translate("generate", words.split(), known=know("generate"))
 
 
+@pytest.mark.parametrize("line", ["plan --topology", "compile --model demo-sdxl --topology"])
+def test_a_machine_may_have_the_clouds_name(line: str) -> None:
+    command, *arguments = line.split()
+    assert parse(command, [*arguments, "v5litepod-8"])["topology"] == "v5e-8"
+
+
 def test_what_has_no_effect_is_told_before_the_work(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "--model", "nope", "--prompt", "x", "--bqsize", "3328", "--use_fsdp"]) == 2
     lines = capsys.readouterr().err.splitlines()
