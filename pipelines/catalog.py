@@ -7,18 +7,26 @@ Not here: a model's fields (model.py), what a folder in `models/` is (own_models
 (catalog_entries.py), loading weights (runtime/weights/stored.py), which programs are warm (the worker knows).
 """
 
-import contextlib
 import functools
+import itertools
 import math
 import tomllib
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel
 
-from pipelines.catalog_entries import change, check_entry, make_entry_type, read_entries, read_fields
+from pipelines.catalog_entries import (
+    change,
+    check_entry,
+    check_limits,
+    check_size,
+    make_entry_type,
+    read_entries,
+    read_fields,
+)
 from pipelines.errors import ModelError
 from pipelines.families import FAMILIES
 from pipelines.loras import LoraFile, find_loras, list_lora_files
@@ -26,7 +34,7 @@ from pipelines.messages import Message, say
 from pipelines.model import VIDEO_STRIDE as VIDEO_STRIDE
 from pipelines.model import AttentionOptions as AttentionOptions
 from pipelines.model import Model, Shape
-from pipelines.own_models import OwnModel, UnusableModel, find_own_models, read_own_model
+from pipelines.own_models import OwnModel, UnusableModel, find_own_models, read_own_model, telling
 from pipelines.schedulers import read_shift, recognise
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
@@ -156,12 +164,13 @@ class _Reading:
         if isinstance(one, UnusableModel):
             self.unusable.append(one)
             return
-        with self._telling(one.name):
+        with telling(self.unusable, one.name, one.folder):
             if one.id in self.models or one.id in self.partial:
                 raise ModelError(
                     say("Another model is called {id} already.", id=one.id), advice=say("Give the folder another name.")
                 )
             model = replace(_adopt(one, self.shipped), loras_dir=self._loras_dir)
+            check_limits(model)
             if not one.lacking:
                 self.models[model.id] = model
                 return
@@ -170,11 +179,12 @@ class _Reading:
 
     def add_entry(self, name: str, entry: Mapping[str, Any], models_dir: Path) -> None:
         """Adds a model from a user's models.toml, or changes one that is there."""
-        with self._telling(name):
+        with telling(self.unusable, name, models_dir):
             fields = check_entry(entry, _entry_type())
             model_id, partial = fields["id"], self.partial.get(fields["id"])
             known = partial.model if partial else self.models.get(model_id)
             model = change(known, fields) if known else self._make(fields, models_dir)
+            check_limits(model)
             if partial is not None:
                 self.partial[model_id] = replace(partial, model=model)
             else:
@@ -208,7 +218,10 @@ class _Reading:
             template = replace(self.models[like], repo="", revision="", variant="", path=None, is_demo=False)
         if template is not None:
             words = {"title": fields["id"], "licence": "", "file_names": "", "description": "", "examples": ()}
-            return replace(template, **(words | read_fields(fields)))
+            changes = read_fields(fields)
+            for shape in changes.get("shapes", ()):
+                check_size(shape, fields["id"], like=template.shapes)
+            return replace(template, **(words | changes))
         fields.setdefault("title", fields["id"])
         fields.setdefault("default_shape", next(iter(fields.get("shapes", ())), ""))
         missing = [name for name in _REQUIRED if name not in fields]
@@ -222,15 +235,11 @@ class _Reading:
                 say("There is no family {fields}.", fields=repr(fields["family"])),
                 advice=say("Families: {families}.", families=", ".join(FAMILIES)),
             )
-        return Model(**read_fields(fields))
-
-    @contextlib.contextmanager
-    def _telling(self, name: str) -> Generator[None]:
-        """Lists a ModelError inside as the reason why this one cannot be used."""
-        try:
-            yield
-        except ModelError as error:
-            self.unusable.append(UnusableModel(name=name, reason=error.detail, advice=error.advice))
+        model = Model(**read_fields(fields))
+        for shape in model.shapes:
+            family = [other.shapes for other in self.shipped if other.family == model.family]
+            check_size(shape, model.id, like=[*itertools.chain(*family)])
+        return model
 
 
 def _name_known(models: Iterable[str]) -> Message:

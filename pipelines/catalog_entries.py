@@ -5,7 +5,7 @@ Not here: which models that makes (catalog.py).
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +31,22 @@ _WRITTEN: Mapping[str, Any] = {
 }
 _NOT_WRITTEN = {"loras_dir", "is_demo"}
 _IDENTITY = {"family", "repo", "revision", "path", "variant", "like"}  # of a model's weights
+MAX_FLOW_SHIFT = 20
+MAX_FPS = 60
+MIN_STRENGTH = 0.01
+LIMITS: Mapping[str, tuple[float, float]] = {
+    "max_steps": (1, 128),  # MAX_STEPS of runtime/sampling/schedules.py
+    "max_guidance_scale": (1, 1000),
+    "guidance_scale_2": (0, 1000),
+    "flow_shift": (1, MAX_FLOW_SHIFT),
+    "fps": (1, MAX_FPS),
+    "strength": (MIN_STRENGTH, 1),
+    "text_length": (1, 1024),
+    "max_batch_size": (1, 64),
+    "min_images": (0, 1),
+    "max_images": (0, 16),
+}
+"""Ranges of an entry's numbers; those of `steps` and `guidance_scale` are its own maximums."""
 _MANUAL = say("The manual's page on models describes the fields.")
 
 
@@ -139,25 +155,37 @@ def change(model: Model, fields: Mapping[str, Any]) -> Model:
         )
     changes = read_fields({"default_shape": str(model.default_shape), **fields})
     for shape in changes.get("shapes", ()):
-        _check_size(model, shape)
+        check_size(shape, model.id, like=model.shapes)
     changes["shapes"] = tuple(dict.fromkeys((*model.shapes, *changes.get("shapes", ()))))
     return replace(model, **changes)
 
 
-def _check_size(model: Model, shape: Shape) -> None:
-    """Raises ModelError for sides that are no multiple of what the model's own sizes are multiples of: 32, or else 16.
+def check_size(shape: Shape, model_id: str, *, like: Collection[Shape]) -> None:
+    """Raises ModelError for sides that are no multiple of what those of `like` are multiples of: 32, or else 16.
 
     Autoencoders shrink by 8 or 16 in each direction, and a patch or a UNet's halvings take 2 or 4 of what is left.
     """
-    sides = [side for known in model.shapes for side in (known.width, known.height)]
+    sides = [side for known in like for side in (known.width, known.height)]
     multiple = 32 if all(side % 32 == 0 for side in sides) else 16
     if shape.width % multiple or shape.height % multiple or not (shape.width and shape.height):
         raise ModelError(
             say(
                 "{model} cannot make {shape}: its sides are multiples of {count}.",
-                model=model.id,
+                model=model_id,
                 shape=shape,
                 count=multiple,
             ),
             advice=say("Correct the size in models.toml."),
         )
+
+
+def check_limits(model: Model) -> None:
+    """Raises ModelError for a number of a user's model with which nothing would run; NaN is out of every range."""
+    ranges = {**LIMITS, "steps": (1, model.max_steps), "guidance_scale": (0, model.max_guidance_scale)}
+    values = [(name, getattr(model, name)) for name in ranges]
+    values += [("flow_shift", shift) for shift in model.flow_shifts.values()]
+    for name, value in values:
+        low, high = ranges[name]
+        if value is not None and not low <= value <= high:
+            problem = say("{value} is out of range; allowed: {low} to {high}", value=value, low=low, high=high)
+            raise ModelError(say("{name}: {problem}.", name=name, problem=problem), advice=_MANUAL)

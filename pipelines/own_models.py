@@ -6,11 +6,12 @@ to do. Configs, names and headers are read, never weights. Importable without ja
 Not here: what a found folder becomes (catalog.py), and a family's rules (its traits.py).
 """
 
+import contextlib
 import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,16 +91,14 @@ def make_id(name: str) -> str:
 def find_own_models(models_dir: Path) -> Iterator[OwnModel | UnusableModel]:
     """Yields everything in the folder that is a model, or looks as if it should be one, in the order of its names."""
     if models_dir.is_dir():
-        yield from _look_into(models_dir, name="", depth=0)
+        yield from _look_into(models_dir, name="", depth=0, inside=frozenset())
 
 
-def _look_into(
-    folder: Path, *, name: str, depth: int, seen: frozenset[Path] = frozenset()
-) -> Iterator[OwnModel | UnusableModel]:
-    """Yields what lies in a folder; links are followed, but never into a folder that they are in (`seen`)."""
+def _look_into(folder: Path, *, name: str, depth: int, inside: frozenset[Path]) -> Iterator[OwnModel | UnusableModel]:
+    """Yields what is in a folder; `inside` are the folders around it, into which no link leads again."""
     try:
         real = folder.resolve()
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        entries = [] if real in inside else sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         yield _tell(
             name or folder.name,
@@ -113,35 +112,35 @@ def _look_into(
     for entry in entries:
         if entry.name.startswith((".", "__")):
             continue
-        path, below = Path(entry.path), f"{name}/{entry.name}".removeprefix("/")
-        if entry.is_symlink() and not path.exists():
-            found = [
-                _tell(
-                    below,
-                    ModelError(
-                        say("It is a link to {target}, which is not there.", target=os.readlink(path)),
-                        advice=say("Mount its disk, or make the link anew."),
-                    ),
-                )
-            ]
-        elif entry.is_symlink() and path.resolve() in seen | {real}:
-            continue
-        elif not entry.is_dir():
-            found = _read_file(path, below)
-        elif (path / INDEX).exists():
-            found = [read_own_model(path, below)]
-        elif (problem := _find_headless(path)) is not None:
-            found = [_tell(below, problem)]
-        elif depth == 0 and (match := _HUB_FOLDER.fullmatch(entry.name)) and (path / "snapshots").is_dir():
-            found = _read_hub_folder(path / "snapshots", match[1].replace("--", "/"))
-        else:
-            inner = seen | {real}
-            found = _look_into(path, name=below, depth=depth + 1, seen=inner) if depth + 1 < MAX_DEPTH else ()
-        for one in found:
-            is_empty = False
-            yield one
+        below = f"{name}/{entry.name}".removeprefix("/")
+        found: list[OwnModel | UnusableModel] = []
+        with telling(found, below, Path(entry.path)):  # of a link to itself, or to a folder of somebody else's
+            found += _look_at(entry, below, depth=depth, inside=inside | {real})
+        is_empty = is_empty and not found
+        yield from found
     if is_empty and depth == 1:
         yield _tell(name, ModelError(say("There is nothing in it that looks like a model."), advice=_WHOLE))
+
+
+def _look_at(
+    entry: os.DirEntry[str], name: str, *, depth: int, inside: frozenset[Path]
+) -> Iterator[OwnModel | UnusableModel]:
+    path = Path(entry.path)
+    if entry.is_symlink() and not os.path.lexists(os.path.realpath(path)):
+        raise ModelError(
+            say("It is a link to {target}, which is not there.", target=path.readlink()),
+            advice=say("Mount its disk, or make the link anew."),
+        )
+    if not entry.is_dir():
+        yield from _read_file(path, name)
+    elif (path / INDEX).is_file():
+        yield read_own_model(path, name)
+    elif (problem := _find_headless(path)) is not None:
+        yield _tell(name, problem)
+    elif depth == 0 and (match := _HUB_FOLDER.fullmatch(entry.name)) and (path / "snapshots").is_dir():
+        yield from _read_hub_folder(path / "snapshots", match[1].replace("--", "/"))
+    elif depth + 1 < MAX_DEPTH:
+        yield from _look_into(path, name=name, depth=depth + 1, inside=inside)
 
 
 def _read_hub_folder(snapshots: Path, name: str) -> Iterator[OwnModel | UnusableModel]:
@@ -152,26 +151,33 @@ def _read_hub_folder(snapshots: Path, name: str) -> Iterator[OwnModel | Unusable
 
 def read_own_model(folder: Path, name: str) -> OwnModel | UnusableModel:
     """Reads a folder that should hold a model; whatever its files hold, they end nothing but this one model."""
+    found: list[OwnModel | UnusableModel] = []
+    with telling(found, name, folder):
+        found.append(_read_checkpoint(folder, name))
+    return found[0]
+
+
+@contextlib.contextmanager
+def telling(unusable: list[Any], name: str, place: Path) -> Generator[None]:
+    """Lists whatever error is raised inside as the reason why the model of this name, at this place, cannot be used."""
     try:
-        return _read_checkpoint(folder, name)
+        yield
     except ModelError as error:
-        return _tell(name, error)
+        unusable.append(_tell(name, error))
     except Exception as error:  # a family's rules meet whatever people's configs hold
         reason = english(f"{type(error).__name__}: {error}")
         if isinstance(error, FileNotFoundError) and error.filename:
-            reason = say("{file} is not there", file=os.path.relpath(error.filename, folder))
-        elif not isinstance(error, OSError | ValueError | KeyError | TypeError):
-            log.exception("the model folder %s", folder)
-        return _tell(
-            name,
-            ModelError(
-                say("{folder} is not a complete diffusers checkpoint: {reason}.", folder=folder, reason=reason),
-                advice=say(
-                    "Wait if its download is under way; else copy the whole folder that save_pretrained() wrote, or "
-                    "remove it."
-                ),
+            reason = say("{file} is not there", file=os.path.relpath(error.filename, place))
+        elif not isinstance(error, OSError | ValueError | KeyError | TypeError | RecursionError):
+            log.exception("the model folder %s", place)
+        incomplete = ModelError(
+            say("{folder} is not a complete diffusers checkpoint: {reason}.", folder=place, reason=reason),
+            advice=say(
+                "Wait if its download is under way; else copy the whole folder that save_pretrained() wrote, or "
+                "remove it."
             ),
         )
+        unusable.append(_tell(name, incomplete))
 
 
 def _read_checkpoint(folder: Path, name: str) -> OwnModel:

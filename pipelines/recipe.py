@@ -13,6 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog, Model, Shape
+from pipelines.catalog_entries import MAX_FLOW_SHIFT as MAX_FLOW_SHIFT
+from pipelines.catalog_entries import MAX_FPS as MAX_FPS
+from pipelines.catalog_entries import MIN_STRENGTH as MIN_STRENGTH
 from pipelines.errors import ModelError, RecipeError
 from pipelines.field_errors import word_first
 from pipelines.fitting import Fit
@@ -26,15 +29,12 @@ from pipelines.prompts.lora_tags import list_tags, list_unfollowed, remove_tags
 SCHEMA = 1
 # OpenAI's limit. An encoder reads far fewer, and what it does not read is said (prompts/reading.py).
 MAX_PROMPT_CHARS = 32_000
-MAX_FLOW_SHIFT = 20
-MAX_FPS = 60
 MAX_LORAS = 8
 MAX_LORA_SCALE = 20.0  # sliders are meant for up to 10 or so
 MAX_NAMED = 20  # in a message
 # Far beyond any field's own limit. It makes pydantic check every text, and so refuse unpaired surrogates, which JSON
 # can contain but UTF-8 cannot encode.
 MAX_TEXT_CHARS = 100_000
-MIN_STRENGTH = 0.01
 NEEDS_PICTURE = say("needs a picture to start from; give one or leave it out")
 # Fields that mean the same to every model; the others are meaningless to another model, or mean something else.
 MODEL_INDEPENDENT_FIELDS = ("prompt", "seed", "batch_size", "images", "fit")
@@ -248,6 +248,25 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
     if problems:
         raise RecipeError(problems)
     return filled
+
+
+def list_idle(asked: Recipe, resolved: Recipe, model: Model) -> list[Message]:
+    """Lists in sentences what was asked for and changes nothing: at a scale of 1 or less there is no guidance."""
+    scale = resolved.guidance_scale or 0.0
+    if scale > 1:
+        return []
+    notes: list[Message] = []
+    if (asked.guidance_scale_2 or 0.0) > 1:
+        notes.append(
+            say("A guidance_scale of {scale} turns guidance off: guidance_scale_2 has no effect.", scale=f"{scale:g}")
+        )
+    if (asked.negative_prompt or "").strip() and asked.negative_prompt != model.negative_prompt:
+        notes.append(
+            say(
+                "A guidance_scale of {scale} turns guidance off: the negative prompt has no effect.", scale=f"{scale:g}"
+            )
+        )
+    return notes
 
 
 def _get_model(recipe: Recipe, catalog: Catalog) -> Model:

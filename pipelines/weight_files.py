@@ -10,6 +10,7 @@ import functools
 import json
 import logging
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,10 @@ def read_header(file: Path) -> tuple[dict[str, Any], int]:
 
     Raises ModelError for a file that is not one or ends before its header says, and OSError.
     """
-    size = file.stat().st_size
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+        raise truncated(file)
+    size = status.st_size
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):

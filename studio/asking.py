@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipelines.prompts.reading import count_chunks, list_notes
-from pipelines.recipe import Recipe, carry_over, read_recipe, resolve, take_lora_tags
+from pipelines.recipe import Recipe, carry_over, list_idle, read_recipe, resolve, take_lora_tags
 from pipelines.references import name_programs
 from studio.jobs import queue
 from studio.jobs.job import Job
@@ -36,7 +36,7 @@ def prepare(visit: Visit, recipe: Recipe, *, preset: str | None = None, owner: s
         recipe=resolved,
         programs=name_programs(resolved.parsed_shape, references, count_chunks(model, *prompts)),
         preset=None if preset is None else visit.get_preset(preset).id,
-        notes=[*notes, *list_notes(model, *prompts)],
+        notes=[*notes, *list_idle(recipe, resolved, model), *list_notes(model, *prompts)],
     )
 
 

@@ -12,7 +12,9 @@ from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import english
 from pipelines.references import References, choose_programs
 
-Topology = Annotated[str, typer.Option(help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8.")]
+Topology = Annotated[
+    str, typer.Option(callback=options.read_topology, help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8.")
+]
 Shapes = Annotated[
     list[str] | None,
     typer.Option(

@@ -77,14 +77,15 @@ def make(
     place = options.DataDirectory(data_dir=data_dir)
     if remote_encoder and text_encoder_url is None:
         raise RecipeError({"remote_encoder": english("needs --remote_url http://host:port too")})
+    catalog = place.catalog
     notes = Notes(is_silent=as_json)
     recipe, said = options.make_recipe_with_notes(
-        place.catalog,
+        catalog,
         {
             "model": model,
             "prompt": prompt,
             "negative_prompt": negative_prompt,
-            "shape": options.choose_shape(shape, width, height, frames),
+            "shape": options.Size(shape=shape, width=width, height=height, frames=frames).choose(catalog, model),
             "steps": num_inference_steps,
             "guidance_scale": guidance_scale,
             "guidance_scale_2": guidance_scale_2,
@@ -100,7 +101,7 @@ def make(
         },
     )
     notes.add(said)
-    shipped = place.catalog.get(recipe.model)
+    shipped = catalog.get(recipe.model)
     chosen = options.limit_text(shipped, max_sequence_length)
     chosen = options.limit_attention(chosen, window_size=window_size, smooths_keys=use_k_smooth)
     options.tell_changes(shipped, chosen)
@@ -111,7 +112,7 @@ def make(
     from pipelines import registry
     from pipelines.families.remote_encoder import RemoteEncoder
 
-    notes.add(inputs.check_pictures(recipe, place.catalog.get(recipe.model)))
+    notes.add(inputs.check_pictures(recipe, shipped))
     remote = RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None
     with TerminalProgress(is_silent=as_json) as on_progress:
         family = registry.load(
@@ -125,6 +126,8 @@ def make(
             keep_layouts=keep_layouts,
             allow_cpu=allow_cpu,
         )
+        # The tokenizer is here by now.
+        notes.add(list_notes(family.model, recipe.prompt, recipe.negative_prompt))
         if warmup_steps:
             warmup = recipe.model_copy(update={"steps": warmup_steps})
             generate(family, warmup, on_progress=on_progress)
@@ -132,7 +135,7 @@ def make(
             outcome = generate(family, recipe, on_progress=on_progress)
         else:
             outcome = _generate_traced(family, recipe, profile, on_progress=on_progress)
-    notes.add((*list_notes(family.model, recipe.prompt, recipe.negative_prompt), *outcome.notes))
+    notes.add(outcome.notes)
     made = recipe.made_with(outcome.revision)
     files = save_outputs(outcome.pixels, made, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
     if as_json:

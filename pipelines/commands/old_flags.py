@@ -19,6 +19,7 @@ _ENCODED = "the prompt is in the stage files; `encode` writes them"
 _DENOISED = "`denoise` decides that, and the latents carry it"
 _DENOISES = "it belongs to `denoise`"
 _IN_ONE_GO = "`generate` writes no stage files; `encode`, `denoise` and `decode` do"
+_NAMED = "the stage files name the model; `encode` writes them"
 _DECODES = "it belongs to `decode`; this stage writes its file into --output_dir"
 
 # flag -> how many values follow at most, and why it has no effect, by command ("" is every other one)
@@ -40,6 +41,7 @@ _WITHOUT_EFFECT: dict[str, tuple[int, dict[str, str]]] = {
     "output": (1, {"": _DECODES}),
     **dict.fromkeys(("prompt", "negative_prompt", "remote_url"), (1, {"": _ENCODED})),
     "remote_encoder": (0, {"": _ENCODED}),
+    **dict.fromkeys(("model", "model_id"), (1, {"": _NAMED})),
     "max_sequence_length": (1, {"": _ENCODED}),
     **dict.fromkeys(
         ("height", "width", "frames", "num_inference_steps", "guidance_scale", "flow_shift", "seed"),

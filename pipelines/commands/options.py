@@ -13,12 +13,14 @@ import platformdirs
 import typer
 
 from pipelines.catalog import VIDEO_STRIDE, AttentionOptions, Catalog, Model, Shape, read_data_dir
-from pipelines.errors import RecipeError
+from pipelines.commands.notes import Notes
+from pipelines.errors import ModelError, RecipeError
 from pipelines.fitting import Fit
 from pipelines.loras import SUFFIX, LoraFile, find_lora_file, inspect_lora
 from pipelines.mesh_text import check_mesh
 from pipelines.messages import Message, english
-from pipelines.recipe import Recipe, read_recipe, resolve, take_lora_tags
+from pipelines.own_models import UNWEIGHTED
+from pipelines.recipe import Recipe, list_idle, read_recipe, resolve, take_lora_tags
 
 DataDir = Annotated[
     Path,
@@ -31,13 +33,13 @@ DataDir = Annotated[
 MAX_TEXT_LENGTH = 1024  # tokens
 DATA_DIR = platformdirs.user_data_path("lumesh")
 
-ModelId = Annotated[str, typer.Option(help="A model of the catalogue; `models` lists them.")]
+ModelId = Annotated[str, typer.Option("--model", "--model-id", help="A model of the catalogue; `models` lists them.")]
 Prompt = Annotated[str, typer.Option(help="What the picture shows.")]
 NegativePrompt = Annotated[str | None, typer.Option(help="What it must not show.")]
 ShapeText = Annotated[str | None, typer.Option(help="WIDTHxHEIGHT[xFRAMES], one of the model's shapes.")]
-Height = Annotated[int | None, typer.Option(help="Pixels; with --width instead of --shape.")]
-Width = Annotated[int | None, typer.Option(help="Pixels; with --height instead of --shape.")]
-Frames = Annotated[int | None, typer.Option(help="Of a video, 4n+1; with --width and --height.")]
+Height = Annotated[int | None, typer.Option(help="Pixels, instead of --shape; the model's default when left out.")]
+Width = Annotated[int | None, typer.Option(help="Pixels, instead of --shape; the model's default when left out.")]
+Frames = Annotated[int | None, typer.Option(help="Of a video, 4n+1; the model's default when left out.")]
 FlowShift = Annotated[float | None, typer.Option(help="Moves the steps of flow models towards the noise.")]
 Fps = Annotated[int | None, typer.Option(help="Frames a second of a video.")]
 Steps = Annotated[int | None, typer.Option(help="Denoising steps.")]
@@ -175,8 +177,16 @@ class DataDirectory:
 
     @property
     def catalog(self) -> Catalog:
-        """Returns its catalogue, with the models that are here in part: what is lacking is said where it is needed."""
-        return read_data_dir(self.data_dir).with_partial()
+        """Returns its catalogue, with models that lack weights: that is said where they are needed.
+
+        Without a tokenizer or a scheduler no stage runs, and no plan is made.
+        """
+        return read_data_dir(self.data_dir).with_partial(lambda _model, lacking: not {*UNWEIGHTED} & {*lacking})
+
+
+def read_topology(name: str) -> str:
+    """Returns a machine's name here: what the cloud lists as `v5litepod-8` is a v5e-8."""
+    return name.replace("v5litepod-", "v5e-")
 
 
 def make_folder(option: str, folder: Path) -> None:
@@ -189,26 +199,39 @@ def make_folder(option: str, folder: Path) -> None:
         raise RecipeError({option: english(f"{folder} may not be written")})
 
 
-def choose_shape(shape: str | None, width: int | None, height: int | None, frames: int | None = None) -> str | None:
-    """Returns `--shape`, or `--width` and `--height` [and `--frames`] as a shape; raises RecipeError otherwise."""
-    if (width is None) != (height is None):
-        raise RecipeError({"shape": english("--width and --height go together")})
-    if width is None or height is None:
-        if frames is not None:
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A size as the command line gives it: `--shape`, or `--width`, `--height` and `--frames`, or nothing."""
+
+    shape: str | None = None
+    width: int | None = None
+    height: int | None = None
+    frames: int | None = None
+
+    def choose(self, catalog: Catalog, model_id: str, *, earlier: str | None = None) -> str | None:
+        """Returns the shape as text, None if nothing is given; raises RecipeError for what contradicts itself.
+
+        What is left out of width, height and frames is that of the `earlier` stage, or else the model's default.
+        """
+        if self.width is self.height is self.frames is None:
+            return self.shape
+        try:
+            whole = Shape.parse(self.shape or earlier or str(catalog.get(model_id).default_shape))
+        except (ValueError, ModelError):  # `resolve` says what is wrong with it
+            return self.shape
+        given = {"width": self.width, "height": self.height, "frames": self.frames}
+        size = replace(whole, **{name: value for name, value in given.items() if value is not None})
+        if size.width < 1 or size.height < 1:
+            raise RecipeError({"shape": english(f"{size.width}x{size.height} is not a size in pixels")})
+        if size.frames < 1 or size.frames % VIDEO_STRIDE != 1:
             raise RecipeError(
-                {"shape": english("--frames goes with --width and --height; --shape has its own: 832x480x33")}
+                {"shape": english(f"{size.frames} frames: a video has 4n+1 of them, such as 17, 33 or 81")}
             )
-        return shape
-    if width < 1 or height < 1:
-        raise RecipeError({"shape": english(f"{width}x{height} is not a size in pixels")})
-    if frames is not None and (frames < 1 or frames % VIDEO_STRIDE != 1):
-        raise RecipeError({"shape": english(f"{frames} frames: a video has 4n+1 of them, such as 17, 33 or 81")})
-    size = str(Shape(width=width, height=height, frames=frames or 1))
-    if shape is not None and shape != size:
-        raise RecipeError(
-            {"shape": english(f"--shape {shape} contradicts --width, --height and --frames, which say {size}")}
-        )
-    return size
+        if self.shape is not None and size != whole:
+            raise RecipeError(
+                {"shape": english(f"--shape {self.shape} contradicts --width, --height and --frames, which say {size}")}
+            )
+        return str(size)
 
 
 def limit_text(model: Model, max_sequence_length: int | None) -> Model:
@@ -274,13 +297,12 @@ def read_loras(given: Sequence[str] | None) -> list[dict[str, Any]] | None:
 def make_recipe(catalog: Catalog, fields: dict[str, Any]) -> Recipe:
     """Makes a resolved recipe from the given options, and says what LoRA tags in its prompt do; raises RecipeError."""
     recipe, notes = make_recipe_with_notes(catalog, fields)
-    for note in notes:
-        typer.echo(note, err=True)
+    Notes(is_silent=False).add(notes)
     return recipe
 
 
 def make_recipe_with_notes(catalog: Catalog, fields: dict[str, Any]) -> tuple[Recipe, list[Message]]:
-    """Makes a resolved recipe, and a sentence for each LoRA tag in its prompt; raises RecipeError.
+    """Makes a resolved recipe, and sentences on LoRA tags in its prompt and on what has no effect; raises RecipeError.
 
     Only here may LoRAs be files anywhere: whoever types a path on the command line can read the file anyway.
     """
@@ -288,7 +310,8 @@ def make_recipe_with_notes(catalog: Catalog, fields: dict[str, Any]) -> tuple[Re
     refs = [lora.ref for lora in recipe.loras if Path(lora.ref).is_absolute()]
     catalog = replace(catalog, own_loras=tuple(map(_read_own_lora, refs)))
     recipe, notes = take_lora_tags(recipe, catalog)
-    return resolve(recipe, catalog), notes
+    resolved = resolve(recipe, catalog)
+    return resolved, [*notes, *list_idle(recipe, resolved, catalog.get(resolved.model))]
 
 
 def _read_own_lora(ref: str) -> LoraFile:

@@ -15,7 +15,13 @@ from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 
-Topology = Annotated[str, typer.Option(help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8; `tpu` for all but CPU.")]
+Topology = Annotated[
+    str,
+    typer.Option(
+        callback=options.read_topology,
+        help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8; `tpu` for all but CPU.",
+    ),
+]
 Mode = Annotated[
     str, typer.Option(help="latency: one output on all chips. throughput: as many at once as there is room.")
 ]

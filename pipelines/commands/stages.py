@@ -73,13 +73,14 @@ def encode(
     Example: python -m pipelines encode --model demo-sdxl --prompt "A lighthouse at night" --output_dir out
     """
     place = options.DataDirectory(data_dir=data_dir)
+    catalog = place.catalog
     if remote_encoder and text_encoder_url is None:
         raise RecipeError({"remote_encoder": english("needs --remote_url http://host:port too")})
     fields = {
         "model": model,
         "prompt": prompt,
         "negative_prompt": negative_prompt,
-        "shape": options.choose_shape(shape, width, height, frames),
+        "shape": options.Size(shape=shape, width=width, height=height, frames=frames).choose(catalog, model),
         "steps": num_inference_steps,
         "guidance_scale": guidance_scale,
         "guidance_scale_2": guidance_scale_2,
@@ -93,14 +94,14 @@ def encode(
         "loras": options.read_loras(lora),
     }
     notes = Notes(is_silent=as_json)
-    recipe, said = options.make_recipe_with_notes(place.catalog, fields)
+    recipe, said = options.make_recipe_with_notes(catalog, fields)
     notes.add(said)
     from pipelines.families.remote_encoder import RemoteEncoder
 
     family = _load(
         place,
         recipe,
-        options.limit_text(place.catalog.get(recipe.model), max_sequence_length),
+        options.limit_text(catalog.get(recipe.model), max_sequence_length),
         "encode",
         remote=RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None,
         mesh=mesh,
@@ -112,7 +113,7 @@ def encode(
     )
     with TerminalProgress(is_silent=as_json) as on_progress:
         said = family.apply_loras(recipe.loras, on_progress=on_progress)
-    notes.add((*list_notes(family.model, recipe.prompt, recipe.negative_prompt), *said))
+    notes.add((*said, *list_notes(family.model, recipe.prompt, recipe.negative_prompt)))
     embeddings = family.encode(recipe)
     file = output_dir / stage_files.EMBEDDINGS_FILE
     stage_files.write_tensors(file, embeddings, model_id=recipe.model)
@@ -156,9 +157,11 @@ def denoise(
     Example: python -m pipelines denoise --input_dir out --seed 7 --num_inference_steps 20
     """
     place = options.DataDirectory(data_dir=data_dir)
-    config = stage_files.read_config(input_dir)
+    catalog = place.catalog
+    earlier = from_config(stage_files.read_config(input_dir))
+    size = options.Size(shape=shape, width=width, height=height, frames=frames)
     given = {
-        "shape": options.choose_shape(shape, width, height, frames),
+        "shape": size.choose(catalog, earlier["model"], earlier=earlier.get("shape")),
         "steps": num_inference_steps,
         "guidance_scale": guidance_scale,
         "guidance_scale_2": guidance_scale_2,
@@ -173,15 +176,15 @@ def denoise(
         "loras": options.read_loras(lora),
     }
     notes = Notes(is_silent=as_json)
-    recipe, said = options.make_recipe_with_notes(place.catalog, choose_fields(config, given))
+    recipe, said = options.make_recipe_with_notes(catalog, choose_fields(earlier, given))
     notes.add(said)
-    shipped = place.catalog.get(recipe.model)
+    shipped = catalog.get(recipe.model)
     model = options.limit_attention(shipped, window_size=window_size, smooths_keys=use_k_smooth)
     options.tell_changes(shipped, model)
     length = stage_files.measure_text(input_dir / stage_files.EMBEDDINGS_FILE)
     if length is not None and not model.traits.has_fixed_text_length:
         model = replace(model, text_length=length)  # older scripts encoded 226 tokens
-    notes.add(inputs.check_pictures(recipe, place.catalog.get(recipe.model)))
+    notes.add(inputs.check_pictures(recipe, shipped))
     family = _load(
         place,
         recipe,
@@ -238,7 +241,7 @@ def decode(
     Example: python -m pipelines decode --input_dir out --output lighthouse.png
     """
     place = options.DataDirectory(data_dir=data_dir)
-    fields = _from_config(stage_files.read_config(input_dir))
+    fields = from_config(stage_files.read_config(input_dir))
     loras = fields.pop("loras", [])  # they only affected the latents, and need not be on this machine
     recipe = options.make_recipe(place.catalog, fields if fps is None else fields | {"fps": fps})
     recipe = recipe.model_copy(update={"loras": read_recipe({"model": "", "prompt": "", "loras": loras}).loras})
@@ -273,10 +276,10 @@ def decode(
         _report(file, Notes(is_silent=as_json), as_json=as_json)
 
 
-def choose_fields(config: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Returns a recipe's fields: the `given` ones that are not None, else those that an earlier stage wrote."""
+def choose_fields(earlier: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Returns a recipe's fields: the `given` ones that are not None, else those of an `earlier` stage."""
     given = {name: value for name, value in given.items() if value is not None}
-    return {name: value for name, value in _from_config(config).items() if FOLLOWS.get(name) not in given} | given
+    return {name: value for name, value in earlier.items() if FOLLOWS.get(name) not in given} | given
 
 
 def _load(
@@ -346,7 +349,8 @@ def _name_images(images: list[Path] | None) -> list[str] | None:
     return [str(image.resolve()) for image in images] if images else None
 
 
-def _from_config(config: dict[str, Any]) -> dict[str, Any]:
+def from_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns the recipe's fields in a file of settings, and says which of the others mean nothing."""
     names = {"num_inference_steps": "steps", "model_id": "model"}
     sizes = ("width", "height", "frames")
     known = {*names, *Recipe.model_fields}

@@ -47,7 +47,8 @@ def find_pieces(model: Model) -> Pieces | None:
     folder = _find_folder(model)
     if folder is None or not model.traits.tokenizer:
         return None
-    return _read(folder, (folder / CONFIG).stat().st_mtime_ns, model.traits.tokenizer, model.text_length)
+    length = None if model.traits.has_fixed_text_length else model.text_length
+    return _read(folder, (folder / CONFIG).stat().st_mtime_ns, model.traits.tokenizer, length)
 
 
 def _find_folder(model: Model) -> Path | None:
@@ -64,10 +65,10 @@ def _find_folder(model: Model) -> Path | None:
 
 
 @functools.lru_cache(maxsize=8)
-def _read(folder: Path, _mtime_ns: int, kind: str, text_length: int) -> Pieces | None:
+def _read(folder: Path, _mtime_ns: int, kind: str, length: int | None) -> Pieces | None:
     try:
         config = json.loads((folder / CONFIG).read_text("utf-8"))
-        length = min(text_length, int(config.get("model_max_length", text_length)))
+        length = length or int(config["model_max_length"])  # diffusers overrides it where a pipeline has its own
         tokenize = _tokenize_with(_read_clip(folder) if kind == CLIP else _read_whole(folder))
         frame = _frame_in_chat(folder, config) if kind == CHAT else _clean if kind == T5 else str
     except Exception as error:  # noqa: BLE001 - tokenizers raises nothing narrower for a file that it cannot read

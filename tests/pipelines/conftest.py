@@ -35,6 +35,7 @@ from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.recipe import Recipe, read_recipe, resolve
 from pipelines.stages import ignore_progress
 from tests.pipelines.loras import Pairs, merged_by_hand
+from tests.pipelines.schedulers import choose_scheduler
 
 PROMPT = "a red sailboat on the ocean at sunset"
 SINGLE = "dp=1"
@@ -79,6 +80,9 @@ SDXL_SCHEDULER = {
     "prediction_type": "epsilon",
     "timestep_spacing": "leading",
     "steps_offset": 1,
+    # Of no use to the scheduler itself, and in SDXL's file for others, which diffusers makes of this config.
+    "clip_sample": False,
+    "set_alpha_to_one": False,
 }
 
 
@@ -149,7 +153,7 @@ def write_checkpoint(folder: Path, tokenizer_folder: Path, sizes: dict[str, Any]
         tokenizer=tokenizer,
         tokenizer_2=tokenizer,
         unet=unet,
-        scheduler=EulerDiscreteScheduler(**SDXL_SCHEDULER),
+        scheduler=EulerDiscreteScheduler.from_config(SDXL_SCHEDULER),
         add_watermarker=False,
     )
     pipeline.save_pretrained(folder, safe_serialization=True)
@@ -270,8 +274,6 @@ def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
     import torch
     from diffusers import StableDiffusionXLPipeline
 
-    from pipelines.runtime.sampling.schedules import build_scheduler
-
     torch.set_num_threads(1)  # these tensors are too small to share, and threads wait for each other on a busy machine
     loaded: dict[Path, tuple[Any, dict[str, Any]]] = {}
 
@@ -281,7 +283,7 @@ def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
             pipeline.set_progress_bar_config(disable=True)
             loaded[folder] = (pipeline, dict(pipeline.scheduler.config))
         pipeline, scheduler_config = loaded[folder]
-        pipeline.scheduler = build_scheduler(recipe.scheduler, scheduler_config)
+        pipeline.scheduler = choose_scheduler(scheduler_config, recipe.scheduler)
         shape = recipe.parsed_shape
         with merged_by_hand(pipeline, pairs or {}, scale):
             pictures = pipeline(

@@ -1,6 +1,7 @@
 """The catalogue: shapes read back as written, and people's own checkpoints beside the shipped models."""
 
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
@@ -162,6 +163,16 @@ def test_a_relative_that_no_code_runs_is_refused_by_name_and_the_rest_stays(
         catalog.get("relative")
 
 
+@pytest.mark.parametrize("shift", [math.nan, 50.0, "large", [3.0]])
+def test_a_shift_with_which_nothing_runs_is_told_and_the_rest_stays(tmp_path: Path, shift: Any) -> None:
+    for name in ("odd", "sound"):
+        shutil.copytree(CONFIGS_DIR / "wan2.1-14b", tmp_path / name)
+    change_json(tmp_path / "odd" / "scheduler" / "scheduler_config.json", flow_shift=shift)
+    catalog = load_catalog(tmp_path).with_partial()
+    assert catalog.models[-1].id == "sound"
+    assert [one.name for one in catalog.unusable] == ["odd"]
+
+
 def test_our_trainers_short_captions_stay_short_in_a_folder_of_ones_own(tmp_path: Path) -> None:
     for demo in ("demo-wan", "demo-flux2"):
         shutil.copytree(PRESETS_DIR / "demo" / demo, tmp_path / f"my-{demo}")
@@ -303,6 +314,15 @@ def test_a_folder_gets_other_settings_and_a_second_name(tmp_path: Path) -> None:
         ('id = "new"\nrepo = "a/b"', "lacks family, shapes"),
         ('id = "new"\nrepo = "a/b"\nlike = "old"', "no model 'old'"),
         ('id = "new"\npath = "nowhere"', "model_index.json is not there"),
+        ('id = "new"\nrepo = "a/b"\nlike = "sdxl-base"\nshapes = ["1000x1000"]', "sides are multiples of 32"),
+        ('id = "new"\nrepo = "a/b"\nlike = "sdxl-base"\nshapes = ["0x0"]', "sides are multiples of 32"),
+        ('id = "sdxl-base"\nguidance_scale = inf', "guidance_scale: inf is out of range; allowed: 0 to 20.0"),
+        ('id = "sdxl-base"\nsteps = 101', "steps: 101 is out of range; allowed: 1 to 100"),
+        ('id = "sdxl-base"\nmax_steps = 129', "max_steps: 129 is out of range; allowed: 1 to 128"),
+        ('id = "sdxl-base"\nmax_batch_size = 0', "max_batch_size: 0 is out of range"),
+        ('id = "wan2.1-14b"\ntext_length = 0', "text_length: 0 is out of range"),
+        ('id = "wan2.1-14b"\nflow_shift = nan', "flow_shift: nan is out of range; allowed: 1 to 20"),
+        ('id = "wan2.1-14b"\nflow_shifts = { "832x480x81" = -1.0 }', "flow_shift: -1.0 is out of range"),
     ],
 )
 def test_a_wrong_entry_is_told_and_the_rest_goes_on(tmp_path: Path, entry: str, reason: str) -> None:

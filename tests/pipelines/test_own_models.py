@@ -1,6 +1,7 @@
 """What lies in models/: everything is a model, or is told with its reason."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +158,23 @@ def test_links_are_followed_but_never_in_a_circle(tmp_path: Path) -> None:
     assert found.keys() == {"author", "mine", "gone"}
     assert found["mine"] == ""
     assert "a link to /mnt/disk/gone, which is not there" in found["gone"]
+
+
+def test_links_in_circles_pipes_and_odd_configs_end_nothing(tmp_path: Path) -> None:
+    write_sdxl(tmp_path / "models" / "mine")
+    for name in ("deep", "piped"):
+        (tmp_path / "models" / name).mkdir()
+    (tmp_path / "models" / "deep" / "config.json").write_text("[" * 100_000)
+    (tmp_path / "models" / "loop").symlink_to("loop")
+    (tmp_path / "models" / "again").symlink_to(tmp_path / "models")
+    os.mkfifo(tmp_path / "models" / "pipe.safetensors")
+    os.mkfifo(tmp_path / "models" / "piped" / "model_index.json")
+    found = find(tmp_path / "models")
+    assert found.pop("mine") == ""
+    assert "symbolic links" in found.pop("loop")
+    assert "not a safetensors file" in found.pop("pipe.safetensors")
+    assert "RecursionError" in found.pop("deep")
+    assert {name: "nothing in it" in told for name, told in found.items()} == {"again": True, "piped": True}
 
 
 def test_no_folder_is_no_models(tmp_path: Path) -> None:

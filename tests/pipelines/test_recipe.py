@@ -9,7 +9,16 @@ from safetensors.numpy import save_file
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import RecipeError
-from pipelines.recipe import MAX_DRAWN_SEED, MAX_PROMPT_CHARS, MAX_SEED, Lora, Recipe, read_recipe, resolve
+from pipelines.recipe import (
+    MAX_DRAWN_SEED,
+    MAX_PROMPT_CHARS,
+    MAX_SEED,
+    Lora,
+    Recipe,
+    list_idle,
+    read_recipe,
+    resolve,
+)
 
 
 @pytest.fixture(name="catalog", scope="module")
@@ -157,6 +166,26 @@ def test_the_second_expert_has_its_own_guidance(
 ) -> None:
     recipe = resolve(read_recipe({"model": "wan2.2-a14b", "prompt": "A boat"} | fields), catalog)
     assert (recipe.guidance_scale, recipe.guidance_scale_2) == scales
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, ""),
+        ({"guidance_scale": 1.0}, ""),
+        ({"guidance_scale": 1.0, "guidance_scale_2": 1.0}, ""),
+        ({"guidance_scale": 3.0, "guidance_scale_2": 2.0, "negative_prompt": "rain"}, ""),
+        ({"guidance_scale": 1.0, "guidance_scale_2": 3.0}, "of 1 turns guidance off: guidance_scale_2 has no effect"),
+        ({"guidance_scale": 0.5, "negative_prompt": "rain"}, "of 0.5 turns guidance off: the negative prompt has no"),
+    ],
+)
+def test_what_guidance_that_is_off_leaves_without_effect_is_told(
+    catalog: Catalog, fields: dict[str, Any], told: str
+) -> None:
+    asked = read_recipe({"model": "wan2.2-a14b", "prompt": "A boat", **fields})
+    notes = list_idle(asked, resolve(asked, catalog), catalog.get("wan2.2-a14b"))
+    assert bool(notes) == bool(told)
+    assert told in " ".join(notes)
 
 
 def test_one_expert_has_no_second_guidance(catalog: Catalog) -> None:

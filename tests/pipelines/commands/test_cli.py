@@ -20,7 +20,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from pipelines.__main__ import main
-from pipelines.commands.stages import choose_fields
+from pipelines.commands.stages import choose_fields, from_config
 from pipelines.files.metadata import read_recipe_of
 from pipelines.files.stage_files import write_tensors
 
@@ -90,7 +90,7 @@ def test_models_shows_a_table_to_people(run: Run) -> None:
 
 def test_generate_reports_its_work_as_one_object(run: Run, tmp_path: Path) -> None:
     found = run(
-        f"generate --model tiny --prompt 'a boat <lora:gone:1> [a|b]' {SETTINGS} --seed 7 --batch_size 2 "
+        f"generate --model tiny --prompt 'a red boat <lora:gone:1> [a|b]' {SETTINGS} --seed 7 --batch_size 2 "
         "--output {out}/a.png --json"
     )
     report = found.json
@@ -209,9 +209,11 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
         ("generate --model tiny --prompt x --shape 100x100", "100x100 is not a shape of tiny; allowed: 64x64"),
         ("generate --model sdxl-base --prompt x --width 1000 --height 1001", "allowed: 1024x1024, 1152x896, 896x1152"),
         ("generate --model tiny --prompt x --shape big", "big is not a shape of tiny; allowed: 64x64"),
-        ("generate --model tiny --prompt x --width 64", "--width and --height go together"),
-        ("generate --model tiny --prompt x --frames 17", "--frames goes with --width and --height"),
-        ("generate --model tiny --prompt x --shape nonsense --frames 17", "--frames goes with --width and --height"),
+        ("generate --model tiny --prompt x --width 32", "32x64 is not a shape of tiny; allowed: 64x64"),
+        ("generate --model tiny --prompt x --frames 17", "64x64x17 is not a shape of tiny"),
+        ("generate --model demo-wan --prompt x --frames 16", "16 frames: a video has 4n+1 of them"),
+        ("generate --model tiny --prompt x --shape nonsense --frames 17", "nonsense is not a shape of tiny"),
+        ("generate --model nope --prompt x --width 64", "Known models: demo-sdxl"),
         ("generate --model tiny --prompt x --width -64 --height 64", "-64x64 is not a size in pixels"),
         ("generate --model tiny --prompt x --shape 64x64 --width 32 --height 32", "contradicts"),
         ("generate --model nope --prompt x", "Known models: demo-sdxl, demo-flux2, demo-wan, sdxl-base, "),
@@ -378,8 +380,7 @@ def test_a_later_stage_lets_defaults_follow_what_is_new(
     given: dict[str, Any], flow_shift: float | None, guidance_scale_2: float | None
 ) -> None:
     config = {"model_id": "wan2.2-a14b", "prompt": "A boat", "width": 1280, "height": 720, "frames": 81}
-    fields = choose_fields(
-        config | {"flow_shift": 5.0, "guidance_scale": 4.0, "guidance_scale_2": 3.0}, {"seed": None} | given
-    )
+    earlier = from_config(config | {"flow_shift": 5.0, "guidance_scale": 4.0, "guidance_scale_2": 3.0})
+    fields = choose_fields(earlier, {"seed": None} | given)
     assert (fields.get("flow_shift"), fields.get("guidance_scale_2")) == (flow_shift, guidance_scale_2)
     assert fields["shape"] == given.get("shape", "1280x720x81")

@@ -41,6 +41,7 @@ FLAGS = (
     "--use_dp",
     "--use_fsdp",
     "--sp_num 4",
+    "--model_id Wan-AI/Wan2.1-T2V-14B-Diffusers",
 )
 NEEDED = {"generate": ["--model", "wan2.1-14b", "--prompt", "x"], "encode": ["--model", "wan2.1-14b", "--prompt", "x"]}
 
@@ -68,7 +69,8 @@ def test_every_flag_is_taken_by_every_command_and_a_lost_one_is_told(command: st
     name = words[0].removeprefix("--")
     is_kept = bool(found.arguments)
     assert is_kept or any(name in note for note in found.notes)
-    assert not is_kept or name == "sp_num" or values.get({"remote_url": "text_encoder_url"}.get(name, name)) is not None
+    taken_as = {"remote_url": "text_encoder_url", "model_id": "model", "sp_num": "mesh"}.get(name, name)
+    assert not is_kept or values.get(taken_as) is not None
 
 
 @pytest.mark.parametrize("command", old_flags.COMMANDS)
@@ -105,6 +107,12 @@ def test_what_means_something_here_is_kept(words: str, arguments: str, note: str
 def test_a_number_that_is_none_is_refused(words: str) -> None:
     with pytest.raises(RecipeError, match="number"):
         translate("generate", words.split(), known=know("generate"))
+
+
+@pytest.mark.parametrize("line", ["plan --topology", "compile --model demo-sdxl --topology"])
+def test_a_machine_may_have_the_clouds_name(line: str) -> None:
+    command, *arguments = line.split()
+    assert parse(command, [*arguments, "v5litepod-8"])["topology"] == "v5e-8"
 
 
 def test_what_has_no_effect_is_told_before_the_work(capsys: pytest.CaptureFixture[str]) -> None:

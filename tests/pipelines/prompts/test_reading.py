@@ -56,6 +56,13 @@ def test_the_last_word_that_is_read_is_found(model_id: str) -> None:
     raise AssertionError("all of it was read")
 
 
+@pytest.mark.parametrize("model_id", ["demo-flux2", "demo-wan"])
+def test_a_length_that_the_pipeline_gives_counts_and_not_the_tokenizers_own(model_id: str) -> None:
+    model = get(model_id)
+    found = [read_prompt(dataclasses.replace(model, text_length=length), LONG) for length in (40, 64)]
+    assert found[1].limit - found[0].limit == 24  # pyright: ignore[reportOptionalMemberAccess]
+
+
 def test_sdxl_takes_chunks_as_it_needs_them() -> None:
     model = get("demo-sdxl")
     size = read_prompt(model, "a").room  # pyright: ignore[reportOptionalMemberAccess]

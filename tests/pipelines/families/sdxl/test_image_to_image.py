@@ -13,8 +13,8 @@ from pipelines.errors import RecipeError
 from pipelines.generate import generate
 from pipelines.recipe import Recipe, resolve
 from pipelines.runtime.programs.compiled import counter
-from pipelines.runtime.sampling.schedules import build_scheduler
 from pipelines.stages import Progress
+from tests.pipelines.schedulers import choose_scheduler
 
 MAX_DIFFERENCE = 2
 Draw = Callable[..., Recipe]
@@ -48,7 +48,7 @@ def ask_image_to_image() -> Callable[[Path, Recipe], np.ndarray]:
             pipeline.set_progress_bar_config(disable=True)
             loaded[folder] = (pipeline, dict(pipeline.scheduler.config))
         pipeline, scheduler_config = loaded[folder]
-        pipeline.scheduler = build_scheduler(recipe.scheduler, scheduler_config)
+        pipeline.scheduler = choose_scheduler(scheduler_config, recipe.scheduler)
         made = pipeline(
             prompt=recipe.prompt,
             negative_prompt=recipe.negative_prompt or None,

@@ -13,6 +13,7 @@ from pipelines.catalog import Catalog, Model, Shape, load_catalog
 from pipelines.recipe import Recipe, read_recipe, resolve
 from pipelines.stages import ignore_progress
 from tests.pipelines.loras import Pairs, merged_by_hand
+from tests.pipelines.schedulers import choose_scheduler
 
 PROMPT = "a red sailboat on the ocean"
 WORDS = ("a", "red", "blue", "sailboat", "house", "on", "the", "ocean", "at", "sunset", "night", "balloon")
@@ -217,8 +218,6 @@ def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
     import torch
     from PIL import Image
 
-    from pipelines.runtime.sampling.schedules import build_scheduler
-
     torch.set_num_threads(1)  # these tensors are too small to share
     loaded: dict[tuple[str, str], tuple[Any, Any]] = {}
 
@@ -234,7 +233,7 @@ def ask_wan(wan_catalog: Catalog) -> Callable[[Recipe], np.ndarray]:
         if asked == (model.scheduler, model.flow_shift):
             pipeline.scheduler = type(own).from_config(own.config)
         else:
-            pipeline.scheduler = build_scheduler(recipe.scheduler or "", own.config, flow_shift=recipe.flow_shift)
+            pipeline.scheduler = choose_scheduler(own.config, recipe.scheduler, flow_shift=recipe.flow_shift)
         shape = recipe.parsed_shape
         with merged_by_hand(pipeline, pairs or {}, scale):
             videos = pipeline(

@@ -91,6 +91,9 @@ def test_another_length_is_chosen_and_it_is_told_that_the_file_does_not_carry_it
     assert run(f"{line} --output {{out}}/a.mp4 --max_sequence_length 7 --window_size 64") == 0
     told = capsys.readouterr().err
     assert "the recipe in the file does not carry --max_sequence_length 7 --window_size 64" in told
+    prompt = "on the red ocean at night a house"
+    assert run(f"encode --model t2v --prompt '{prompt}' --max_sequence_length 7 --output_dir {{out}} --mesh dp=1") == 0
+    assert "t2v reads 6 of the 8 word pieces of the prompt. Not read: a house" in capsys.readouterr().err
     assert run(f"{line} --output {{out}}/b.mp4 --max_sequence_length 512") == 0
     assert capsys.readouterr().err == ""
     assert (tmp_path / "a.mp4").exists()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from pipelines.catalog_entries import LIMITS
 from pipelines.runtime.sampling import solver
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS, Schedule, build_schedule, build_scheduler
 
@@ -186,3 +187,7 @@ def test_the_picture_a_flow_expects_is_the_latents_without_their_noise() -> None
     assert [row["x0_latents"] for row in rows] == [1.0] * 4
     for row in rows:
         assert row["x0_output"] == pytest.approx(-row["timestep"] / 1000, rel=1e-5)
+
+
+def test_no_model_of_ones_own_may_ask_for_more_steps_than_the_tables_hold() -> None:
+    assert LIMITS["max_steps"][1] == MAX_STEPS
