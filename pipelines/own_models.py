@@ -90,6 +90,12 @@ def make_id(name: str) -> str:
 
 def find_own_models(models_dir: Path) -> Iterator[OwnModel | UnusableModel]:
     """Yields everything in the folder that is a model, or looks as if it should be one, in the order of its names."""
+    if (models_dir / INDEX).is_file():
+        astray = ModelError(
+            say("A model's files lie in models/ itself."),
+            advice=say("Move them into a folder of their own in models/."),
+        )
+        yield _tell(INDEX, astray)
     if models_dir.is_dir():
         yield from _look_into(models_dir, name="", depth=0, inside=frozenset())
 

@@ -177,5 +177,12 @@ def test_links_in_circles_pipes_and_odd_configs_end_nothing(tmp_path: Path) -> N
     assert {name: "nothing in it" in told for name, told in found.items()} == {"again": True, "piped": True}
 
 
+def test_a_model_that_has_no_folder_of_its_own_is_told_so(tmp_path: Path) -> None:
+    write_sdxl(tmp_path)
+    found = find(tmp_path)
+    assert "a folder of their own" in found["model_index.json"]
+    assert "single part" in found["unet"]
+
+
 def test_no_folder_is_no_models(tmp_path: Path) -> None:
     assert not find(tmp_path / "nothing")

@@ -53,6 +53,8 @@ def test_a_job_says_what_is_not_followed(client: TestClient) -> None:
     assert any("does not weigh words" in note for note in notes)
     edited = client.patch(f"/api/v1/jobs/{made['id']}", json={"prompt": "a boat"}).json()
     assert edited["notes"] == []
+    edited = client.patch(f"/api/v1/jobs/{made['id']}", json={"guidance_scale": 1, "negative_prompt": "rain"}).json()
+    assert edited["notes"] == ["A guidance_scale of 1 turns guidance off: the negative prompt has no effect."]
 
 
 def test_a_tag_in_the_prompt_applies_its_lora(client: TestClient, settings: Settings) -> None:
