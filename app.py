@@ -75,11 +75,13 @@ def main() -> int:
             _serve(settings)
     except (LumeshError, OSError, sqlite3.Error) as error:
         said = error if isinstance(error, LumeshError) else explain(error)
-        if said is None:
+        where = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else ""
+        if said is None and not where:
             raise
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"{said.title}: {said}", markup=False)
-        if isinstance(error, OSError) and error.filename is not None:
-            Console(stderr=True, highlight=False, soft_wrap=True).print(f"  {error.filename}", markup=False)
+        stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+        stderr.print(f"A file cannot be used: {where}" if said is None else f"{said.title}: {said}", markup=False)
+        if said is not None and where:
+            stderr.print(f"  {where}", markup=False)
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED_CODE if command in (*backup.COMMANDS, commands.COMMAND) else 0

@@ -63,14 +63,18 @@ def make_error(
     return JSONResponse({"error": add_codes(error)}, status_code=status)
 
 
-def _answer_expected(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, LumeshError)
+def answer_error(error: LumeshError, *, path: str) -> JSONResponse:
+    """Returns the answer for an expected error, with its own status."""
     status, fields = find_status(error), getattr(error, "fields", None)
-    path = request.url.path
     answer = make_error(status, title=error.title, detail=error.detail, advice=error.advice, fields=fields, path=path)
     if isinstance(error, RateError):
         answer.headers["Retry-After"] = str(math.ceil(error.wait_s))
     return answer
+
+
+def _answer_expected(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, LumeshError)
+    return answer_error(error, path=request.url.path)
 
 
 def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:

@@ -4,6 +4,7 @@ The page itself uses REST; these endpoints offer the same actions (asking.py) un
 but `/generate` (generate.py) waits for a picture: a job belongs to the server, and clients come back for its result.
 """
 
+import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 import gradio as gr
 
 from pipelines.errors import LumeshError
+from pipelines.messages import english
 from pipelines.recipe import read_recipe
 from studio import asking
 from studio.access.people import PERSON
 from studio.context import Studio
+from studio.storage import explain
 from studio.ui import generate
-from studio.visit import Visit
+from studio.visit import NotFoundError, Visit
 
 
 def offer(studio: Studio) -> None:
@@ -31,12 +34,12 @@ def offer(studio: Studio) -> None:
     def status(job_id: str, request: gr.Request) -> dict[str, Any]:
         """Returns the job as in REST: state, phase, step, outputs."""
         with _as_gradio_error():
-            return open_visit(request).get_job(job_id).to_json()
+            return open_visit(request).get_job(_read_id(job_id)).to_json()
 
     def cancel(job_id: str, request: gr.Request) -> str:
         """Ends a waiting job now, a running one after its current step; returns the job's state."""
         with _as_gradio_error():
-            return str(asking.cancel(open_visit(request), job_id).state)
+            return str(asking.cancel(open_visit(request), _read_id(job_id)).state)
 
     def open_visit(request: gr.Request) -> Visit:
         """Returns the visit of the person whom api/middleware/auth.py identified."""
@@ -48,10 +51,20 @@ def offer(studio: Studio) -> None:
     generate.offer(studio, submit, open_visit)
 
 
+def _read_id(job_id: Any) -> str:
+    """Returns what may be a job's id: Gradio passes on whatever a client sends."""
+    if not isinstance(job_id, str) or not job_id.isascii():
+        raise NotFoundError(english(f"{str(job_id)[:60]!r} is no job's id."))
+    return job_id
+
+
 @contextmanager
 def _as_gradio_error() -> Generator[None]:
     """Converts expected errors to Gradio's own, which reach the client with their title."""
     try:
         yield
-    except LumeshError as error:
-        raise gr.Error(str(error), title=error.title, print_exception=False) from error
+    except (LumeshError, OSError, sqlite3.Error) as error:
+        told = error if isinstance(error, LumeshError) else explain(error)
+        if told is None:
+            raise
+        raise gr.Error(str(told), title=told.title, print_exception=False) from error
