@@ -67,7 +67,7 @@ class NeededRoutesOnly:
             body = await _read_whole(receive)
             receive = _replay(body, receive)
             call = _parse(body)
-            if call is None or (CALL.fullmatch(path) and (not isinstance(call.get("data"), list) or _has_file(call))):
+            if call is None or (CALL.fullmatch(path) and not _is_call(call)):
                 detail = say("A call is a JSON object whose `data` is a list of values, none of them a file.")
                 await make_error(422, title=RecipeError.title, detail=detail)(scope, receive, send)
                 return
@@ -166,6 +166,11 @@ def _parse(body: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+def _is_call(call: dict[str, Any]) -> bool:
+    """Tells whether this is a call of an endpoint of ours: each takes at least one value, and none takes a file."""
+    return isinstance(call.get("data"), list) and bool(call["data"]) and not _has_file(call)
 
 
 def _has_file(call: dict[str, Any]) -> bool:

@@ -171,6 +171,7 @@ FILE = {"path": "http://8.8.8.8/x.png", "meta": {"_type": "gradio.FileData"}}
         {"data": ["a"], "event_data": FILE},
         {"data": [{"url": "http://8.8.8.8/x.png", "meta": {"_type": "gradio.FileData"}}]},
         {"data": [{"path": "/etc/passwd"}]},
+        {"data": []},
         {"data": "fail"},
         {"data": {"0": "a"}},
         {"loras": [1]},

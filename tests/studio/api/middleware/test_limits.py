@@ -123,6 +123,32 @@ def test_a_body_that_stops_arriving_is_given_up(monkeypatch: pytest.MonkeyPatch)
     assert sent[0]["status"] == 408
 
 
+@pytest.mark.parametrize("path", ["/api/v1/uploads", "/api/v1/presets/check", "/v1/images/edits", "/api/v1/jobs"])
+def test_a_client_that_leaves_while_it_sends_is_no_mistake_of_ours(
+    client: TestClient, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    async def run() -> None:
+        parts = iter([{"type": "http.request", "body": b'{"a"', "more_body": True}])
+
+        async def receive() -> dict[str, Any]:
+            return next(parts, {"type": "http.disconnect"})
+
+        async def send(_message: dict[str, Any]) -> None:
+            pass
+
+        kind = b"multipart/form-data; boundary=x" if "images" in path else b"image/png"
+        headers = [(b"content-length", b"900000"), (b"content-type", kind), (b"host", b"testserver")]
+        scope = {
+            "type": "http", "path": path, "raw_path": path.encode(), "method": "POST", "headers": headers,
+            "query_string": b"", "client": ("1.2.3.4", 5), "server": ("testserver", 80), "scheme": "http",
+            "root_path": "", "http_version": "1.1",
+        }
+        await client.app(scope, receive, send)
+
+    asyncio.run(run())
+    assert "Traceback" not in caplog.text
+
+
 class Clock:
     """In the place of `time`: each look is `tick_s` after the last."""
 
