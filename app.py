@@ -153,13 +153,15 @@ def create_app(
     app.include_router(service_worker.make_router())
     app.include_router(manual.make_router(page.STATIC_URL))
     app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")
+    blocks = page.build(app.state.studio)
+    needed = Middleware(NeededRoutesOnly, count_inputs=page.count_inputs(blocks))
     return gr.mount_gradio_app(
         app,
-        page.build(app.state.studio),
+        blocks,
         path="/",
         max_file_size=MAX_UPLOAD,
         blocked_paths=[str(settings.data_dir)],
-        app_kwargs={"middleware": [Middleware(NeededRoutesOnly), Middleware(first_script.FirstScript)]},
+        app_kwargs={"middleware": [needed, Middleware(first_script.FirstScript)]},
         **page.MOUNT_OPTIONS,
     )
 

@@ -347,7 +347,7 @@ def test_gradios_events_are_followed_and_cancelled_by_whoever_asked(house: House
 
 
 @pytest.mark.parametrize(
-    "path", ["run/status", "run/cancel", "run/submit", "call/submit", "call/v2/submit", "run/nothing"]
+    "path", ["run/status", "run/cancel", "run/submit", "call/submit", "call/generate", "call/v2/submit", "run/nothing"]
 )
 @pytest.mark.parametrize(
     "data", [[{}], [[1]], ["\ud800"], [None], [], [1, 2, 3], [{"loras": [1]}], [{"prompt": "\ud800"}]], ids=str

@@ -9,6 +9,7 @@ import json
 import logging
 import re
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import parse_qs
 
@@ -31,7 +32,7 @@ ALLOWED = {
 
 
 FOLLOW = re.compile(r"/gradio_api/(?:queue/data|heartbeat/(?P<session>[^/]+)|call/[^/]+/(?P<event>[^/]+))")
-CALL = re.compile(r"/gradio_api/(queue/join|(call|run)/[^/]+/?)")
+CALL = re.compile(r"/gradio_api/(queue/join|(call|run)/(?P<name>[^/]+)/?)")
 MAX_OWNED = 1000  # sessions and events of one owner; a page has one session, a call one event
 MAX_NAME_CHARS = 100  # Gradio's own have 10 and 32
 
@@ -45,8 +46,10 @@ class NeededRoutesOnly:
     a file, so requests with one, and malformed ones, get 422.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, count_inputs: Mapping[str, int]) -> None:
+        """`count_inputs` maps an endpoint's name, and its number as text, to how many values it takes."""
         self._app = app
+        self._count_inputs = count_inputs
         self._owners = Owners()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,8 +70,9 @@ class NeededRoutesOnly:
             body = await _read_whole(receive)
             receive = _replay(body, receive)
             call = _parse(body)
-            if call is None or (CALL.fullmatch(path) and not _is_call(call)):
-                detail = say("A call is a JSON object whose `data` is a list of values, none of them a file.")
+            endpoint = CALL.fullmatch(path)
+            if call is None or (endpoint and not self._is_call(call, endpoint["name"])):
+                detail = say("A call is a JSON object whose `data` is a list of all values, none of them a file.")
                 await make_error(422, title=RecipeError.title, detail=detail)(scope, receive, send)
                 return
             named = [call[name] for name in ("session_hash", "event_id") if isinstance(call.get(name), str)]
@@ -76,6 +80,11 @@ class NeededRoutesOnly:
             await _refuse_unknown(scope, receive, send)
             return
         await self._answer(scope, receive, self._watch(send, owner) if CALL.fullmatch(path) else send)
+
+    def _is_call(self, call: dict[str, Any], name: str | None) -> bool:
+        """Tells whether this is a call that Gradio understands: of too few values it prints a traceback."""
+        data, least = call.get("data"), self._count_inputs.get(name or str(call.get("fn_index")), 0)
+        return isinstance(data, list) and len(cast("list[Any]", data)) >= least and not _has_file(call)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_begun = False
@@ -166,11 +175,6 @@ def _parse(body: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
-
-
-def _is_call(call: dict[str, Any]) -> bool:
-    """Tells whether this is a call of an endpoint of ours: each takes at least one value, and none takes a file."""
-    return isinstance(call.get("data"), list) and bool(call["data"]) and not _has_file(call)
 
 
 def _has_file(call: dict[str, Any]) -> bool:

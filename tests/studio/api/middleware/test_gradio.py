@@ -64,7 +64,7 @@ def test_everything_else_is_closed_also_what_nobody_knows_yet(method: str, path:
 
 
 def test_a_made_up_route_answers_as_if_it_were_not_there() -> None:
-    app = FastAPI(middleware=[Middleware(NeededRoutesOnly)])
+    app = FastAPI(middleware=[Middleware(NeededRoutesOnly, count_inputs={})])
     app.add_api_route("/brand_new", lambda: "open", methods=["GET"])
     app.add_api_route("/config", lambda: "open", methods=["GET"])
     client = TestClient(app)
@@ -99,7 +99,7 @@ def behind() -> Behind:
 @pytest.fixture
 def ask(behind: Behind) -> Iterator[Callable[..., int]]:
     """`ask("ada", "GET", path)` is what Ada gets."""
-    guarded = NeededRoutesOnly(behind)
+    guarded = NeededRoutesOnly(behind, count_inputs={"generate": 3, "submit": 1, "status": 1, "0": 1})
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         name = dict(scope["headers"]).get(b"x-name", b"").decode()
@@ -168,7 +168,7 @@ FILE = {"path": "http://8.8.8.8/x.png", "meta": {"_type": "gradio.FileData"}}
     [
         {"data": [FILE]},
         {"data": [[{"a": [FILE]}]]},
-        {"data": ["a"], "event_data": FILE},
+        {"data": ["a"], "event_data": FILE, "fn_index": 0},
         {"data": [{"url": "http://8.8.8.8/x.png", "meta": {"_type": "gradio.FileData"}}]},
         {"data": [{"path": "/etc/passwd"}]},
         {"data": []},
@@ -178,12 +178,19 @@ FILE = {"path": "http://8.8.8.8/x.png", "meta": {"_type": "gradio.FileData"}}
         {},
     ],
 )
-@pytest.mark.parametrize("path", ["queue/join", "call/submit", "run/status", "run/status/"])
+@pytest.mark.parametrize("path", ["call/submit", "run/status", "run/status/"])
 def test_a_file_that_gradio_would_fetch_and_what_is_no_call_never_reach_it(
     ask: Callable[..., int], behind: Behind, call: dict[str, Any], path: str
 ) -> None:
     assert ask("ada", "POST", f"/gradio_api/{path}", **call) == 422
     assert behind.asked == []
+
+
+def test_too_few_values_never_reach_it(ask: Callable[..., int], behind: Behind) -> None:
+    assert ask("ada", "POST", "/gradio_api/call/generate", data=["A boat"]) == 422
+    assert ask("ada", "POST", "/gradio_api/queue/join", fn_index=0, session_hash="hers", data=[]) == 422
+    assert behind.asked == []
+    assert ask("ada", "POST", "/gradio_api/call/generate", data=["event-4", "demo-sdxl", {}]) == 200
 
 
 def test_what_gradio_stumbles_over_is_an_answer_and_one_line_in_the_log(

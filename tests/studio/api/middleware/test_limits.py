@@ -139,9 +139,17 @@ def test_a_client_that_leaves_while_it_sends_is_no_mistake_of_ours(
         kind = b"multipart/form-data; boundary=x" if "images" in path else b"image/png"
         headers = [(b"content-length", b"900000"), (b"content-type", kind), (b"host", b"testserver")]
         scope = {
-            "type": "http", "path": path, "raw_path": path.encode(), "method": "POST", "headers": headers,
-            "query_string": b"", "client": ("1.2.3.4", 5), "server": ("testserver", 80), "scheme": "http",
-            "root_path": "", "http_version": "1.1",
+            "type": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "method": "POST",
+            "headers": headers,
+            "query_string": b"",
+            "client": ("1.2.3.4", 5),
+            "server": ("testserver", 80),
+            "scheme": "http",
+            "root_path": "",
+            "http_version": "1.1",
         }
         await client.app(scope, receive, send)
 
