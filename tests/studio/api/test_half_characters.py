@@ -13,7 +13,7 @@ from studio.api.examples.example import Example
 HALF = "\ud800"
 DOORS = [one for one in EXAMPLES if one.method in ("POST", "PUT", "PATCH") and "/hub/" not in one.path]
 # What each takes in the place of a field: texts are hidden in lists and objects too.
-SHAPES: tuple[Any, ...] = (HALF, [HALF], {HALF: HALF}, [{"name": HALF, "ref": HALF, "id": HALF}])
+SHAPES: tuple[Any, ...] = (HALF, [HALF, {"ref": HALF, HALF: HALF}])
 
 
 def list_bodies(document: dict[str, Any], door: Example) -> Iterator[Any]:
@@ -35,13 +35,15 @@ def send(client: TestClient, method: str, url: str, body: Any) -> Any:
     return client.request(method, url, content=json.dumps(body), headers={"Content-Type": "application/json"})
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: f"{door.method} {door.path}")
-def test_it_is_no_mistake_of_the_servers(client: TestClient, door: Example) -> None:
-    document = client.get("/api/openapi.json").json()
-    for body in list_bodies(document, door):
-        answer = send(client, door.method, door.url, body)
-        assert answer.status_code < 500, (body, answer.text)
-        assert answer.status_code != 201, body
+def test_it_is_no_mistake_of_the_servers_in_any_field(client: TestClient) -> None:
+    document, asked = client.get("/api/openapi.json").json(), 0
+    for door in DOORS:
+        for body in list_bodies(document, door):
+            answer = send(client, door.method, door.url, body)
+            assert answer.status_code < 500, (door.path, body, answer.text)
+            assert answer.status_code != 201, (door.path, body)
+            asked += 1
+    assert asked > 200
 
 
 @pytest.mark.parametrize(
