@@ -99,7 +99,8 @@ def _serve(settings: Settings) -> None:
     sessions.read_key(settings.secret_file)  # now: a key that is none must refuse the start before anything runs
     require_sound(settings.database_file, settings.outputs_dir)
     reserve, condition = Reserve(settings.data_dir), Condition()
-    with _open_port(settings) as port, closing(_open_database(settings, reserve)) as database:
+    open_it = functools.partial(open_database, settings.database_file)
+    with _open_port(settings) as port, closing(reserve.do(open_it)) as database:
         _warn_of_readable(settings)
         leftovers.sweep(settings, database)
         supervisor = Supervisor(settings, database, condition)
@@ -115,11 +116,6 @@ def _serve(settings: Settings) -> None:
         finally:
             finishes = server is not None and server.stop_signal == signal.SIGTERM
             supervisor.stop(finish_s=settings.finish_s if finishes else None)
-
-
-def _open_database(settings: Settings, reserve: Reserve) -> Database:
-    """Opens the database, on a full disk with the reserve's room."""
-    return reserve.do(lambda: open_database(settings.database_file))
 
 
 def create_app(
