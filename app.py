@@ -75,11 +75,13 @@ def main() -> int:
             _serve(settings)
     except (LumeshError, OSError, sqlite3.Error) as error:
         said = error if isinstance(error, LumeshError) else explain(error)
-        if said is None:
+        where = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else ""
+        if said is None and not where:
             raise
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"{said.title}: {said}", markup=False)
-        if isinstance(error, OSError) and error.filename is not None:
-            Console(stderr=True, highlight=False, soft_wrap=True).print(f"  {error.filename}", markup=False)
+        stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+        stderr.print(f"A file cannot be used: {where}" if said is None else f"{said.title}: {said}", markup=False)
+        if said is not None and where:
+            stderr.print(f"  {where}", markup=False)
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED_CODE if command in (*backup.COMMANDS, commands.COMMAND) else 0
@@ -147,13 +149,15 @@ def create_app(
     app.include_router(service_worker.make_router())
     app.include_router(manual.make_router(page.STATIC_URL))
     app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")
+    blocks = page.build(app.state.studio)
+    needed = Middleware(NeededRoutesOnly, count_inputs=page.count_inputs(blocks))
     return gr.mount_gradio_app(
         app,
-        page.build(app.state.studio),
+        blocks,
         path="/",
         max_file_size=MAX_UPLOAD,
         blocked_paths=[str(settings.data_dir)],
-        app_kwargs={"middleware": [Middleware(NeededRoutesOnly), Middleware(first_script.FirstScript)]},
+        app_kwargs={"middleware": [needed, Middleware(first_script.FirstScript)]},
         **page.MOUNT_OPTIONS,
     )
 

@@ -86,7 +86,8 @@ def read_picture(stream: BinaryIO, *, max_pixels: int | None = None) -> Picture:
 
     `max_pixels` is for pictures of which only small ones are expected.
 
-    Beside the file it takes up to 650 MB for a moment, as measured at these limits, and 160 MB afterwards.
+    Beside the file it takes up to 650 MB for a moment, as measured at these limits (2026-11-25), a lossless WebP with
+    transparency 960 MB; and 160 MB afterwards.
     """
     notes: list[Message] = []
     with _open(stream) as opened:

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from pipelines.catalog import Catalog
+from studio.access.few import FewAtOnce
 from studio.access.identify import Door
 from studio.access.limits import Limiter
 from studio.database import Database
@@ -16,6 +17,7 @@ from studio.settings import Settings
 from studio.storage import Reserve
 
 PINGS_EACH = 6  # a minute
+HUB_THREADS, HUB_WAITING = 4, 20  # the hub may take a minute for a pull of many presets, or not answer at all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +37,10 @@ class Studio:
     """The hub's address, if it is neither the public one nor HF_ENDPOINT."""
     pings: Limiter = field(default_factory=lambda: Limiter(count=PINGS_EACH, period_s=60.0))
     """Test messages to webhooks, by owner: they tell what another server answers."""
+    hub_turns: FewAtOnce = field(default_factory=lambda: FewAtOnce("hub", threads=HUB_THREADS, waiting=HUB_WAITING))
+    """Who waits for the hub, so that a hub that hangs keeps no other request waiting."""
     upload_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while an uploaded file is decoded, one at a time: it takes up to 650 MB (pipelines/pictures.py)."""
+    """Held while an uploaded file is decoded, one at a time: it takes up to 960 MB (pipelines/pictures.py)."""
 
     @property
     def catalog(self) -> Catalog:

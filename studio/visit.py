@@ -58,12 +58,12 @@ class Visit:
     def presets_dir(self) -> Path:
         return self.studio.settings.presets_dir
 
-    def get_job(self, job_id: str) -> Job:
-        """Returns a job that the visitor may see; raises NotFoundError."""
-        job = queue.read_job(self.database, job_id)
+    def get_job(self, job_id: object) -> Job:
+        """Returns a job that the visitor may see; raises NotFoundError, also for what other protocols pass as an id."""
+        job = queue.read_job(self.database, job_id) if isinstance(job_id, str) and job_id.isascii() else None
         if job is None or not self.may_see(job.owner):
             raise NotFoundError(
-                say("There is no job {id}.", id=repr(job_id)), advice=say("GET /api/v1/jobs lists the jobs.")
+                say("There is no job {id}.", id=repr(job_id)[:100]), advice=say("GET /api/v1/jobs lists the jobs.")
             )
         return job
 

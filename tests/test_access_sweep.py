@@ -5,6 +5,7 @@ fails the test until it is added to `IDS`.
 """
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -22,12 +23,15 @@ from app import create_app
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.families.fake import FakeFamily
 from pipelines.recipe import Recipe, resolve
+from studio.access import passwords
 from studio.access.sessions import COOKIE
 from studio.access.users import Users
 from studio.access_settings import Mode
 from studio.api.middleware.auth import PUBLIC
 from studio.database import Database, open_database
-from studio.jobs import queue
+from studio.jobs import queue, workers
+from studio.jobs.job import Card
+from studio.jobs.workers import LOCAL, WorkerState
 from studio.library import trash, uploads
 from studio.settings import Settings
 from studio.ui import manual
@@ -260,6 +264,103 @@ def test_loras_are_changed_by_those_who_look_after_the_machine(house: House, enc
     assert bob.delete(f"{url}/boats").status_code == 403
     assert (house.settings.loras_dir / "boats.safetensors").is_file()
     assert admin.delete(f"{url}/boats").status_code == 204
+
+
+def test_the_worker_and_its_error_are_for_those_who_look_after_the_machine(house: House) -> None:
+    """A card may speak of somebody's job, and of files of the server."""
+    card = Card(title="The worker crashed", detail="Ada's job", advice="See /var/lib/lumesh/worker.log")
+    with closing(open_database(house.settings.database_file)) as database, database.write() as tx:
+        workers.describe(
+            tx,
+            LOCAL,
+            WorkerState.RESTARTING,
+            activity="restarting",
+            error=card.to_json(),
+            pid=4711,
+            model="",
+            shapes={},
+        )
+    house.app.state.studio.condition.note("worker", card)
+    told = {name: house.clients[name].get("/api/v1/health").json() for name in (BOB, ADMIN)}
+    house.app.state.studio.condition.clear("worker")
+    assert told[ADMIN]["engine"]["pid"] == 4711
+    assert "Ada's job" in str(told[ADMIN])
+    assert told[BOB]["engine"]["pid"] is None
+    assert told[BOB]["status"] == "failing"
+    assert told[BOB]["engine"]["error"]["title"] == told[BOB]["problems"][0]["title"] == "The worker crashed"
+    for secret in ("Ada's job", "/var/lib", "4711"):
+        assert secret not in str(told[BOB])
+
+
+@pytest.fixture
+def browser(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    """A browser in which Grace has just logged in."""
+    monkeypatch.setattr(passwords, "LOG2_N", 4)  # a quick hash
+    users = Users(house.settings.users_file)
+    users.add("grace", password="hopper-1906", is_admin=False)
+    client = TestClient(house.app, follow_redirects=False)
+    assert client.post("/login", data={"name": "Grace", "password": "hopper-1906"}).status_code == 303
+    yield client
+    users.remove("grace")
+
+
+def test_a_session_ends_by_logging_out_also_by_the_address_that_gradio_has(house: House, browser: TestClient) -> None:
+    stolen = {"Cookie": f"{COOKIE}={browser.cookies[COOKIE]}"}
+    assert browser.get("/api/v1/me").json()["name"] == "grace"
+    link = browser.get("/logout", headers={"Sec-Fetch-Site": "cross-site"})
+    assert (link.status_code, link.headers["location"]) == (303, "./")
+    assert browser.get("/api/v1/me").status_code == 200, "a link of another site ends nothing"
+    out = browser.get("/logout", headers={"Sec-Fetch-Site": "none"})
+    assert (out.status_code, out.headers["location"]) == (303, "./login")
+    assert COOKIE not in browser.cookies
+    assert house.clients[""].get("/api/v1/me", headers=stolen).status_code == 401
+
+
+def test_a_browser_that_logged_in_before_is_let_in_while_others_guess(house: House, browser: TestClient) -> None:
+    browser.post("/logout")
+    door = house.app.state.studio.door
+    while not door._logins_of_account.take("grace"):  # guesses from everywhere
+        pass
+    form = {"name": "grace", "password": "hopper-1906"}
+    stranger = TestClient(house.app, follow_redirects=False)
+    refused = stranger.post("/login", data=form)
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) > 0
+    assert browser.post("/login", data=form).status_code == 303
+
+
+def test_the_page_is_told_no_address_that_anybody_made_up(house: House) -> None:
+    said = {"X-Forwarded-Host": "evil.example", "X-Gradio-Server": "http://evil.example", "X-Forwarded-Prefix": "/evil"}
+    for path in ("/", "/config"):
+        answer = house.clients[BOB].get(path, headers=said)
+        assert answer.status_code == 200
+        assert "evil" not in answer.text
+
+
+def test_gradios_events_are_followed_and_cancelled_by_whoever_asked(house: House) -> None:
+    ada, bob = house.clients[ADA], house.clients[BOB]
+    event = ada.post("/gradio_api/call/status", json={"data": [house.ids["job_id"]]}).json()["event_id"]
+    assert bob.get(f"/gradio_api/call/status/{event}").status_code == 404
+    cancel = {"session_hash": event, "fn_index": 0, "event_id": event}
+    assert bob.post("/gradio_api/cancel", json=cancel).status_code == 404
+    assert ada.post("/gradio_api/cancel", json=cancel).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["run/status", "run/cancel", "run/submit", "call/submit", "call/generate", "call/v2/submit", "run/nothing"]
+)
+@pytest.mark.parametrize(
+    "data", [[{}], [[1]], ["\ud800"], [None], [], [1, 2, 3], [{"loras": [1]}], [{"prompt": "\ud800"}]], ids=str
+)
+def test_gradios_endpoints_take_anything_without_a_traceback(
+    house: House, path: str, data: list[Any], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    body = {"content": json.dumps({"data": data}), "headers": {"Content-Type": "application/json"}}
+    answer = house.clients[BOB].post(f"/gradio_api/{path}", **body)
+    assert answer.headers["content-type"].startswith("application/json"), answer.text
+    printed = "".join(capfd.readouterr())
+    assert "Traceback" not in printed + caplog.text
+    assert "Error binding" not in answer.text
 
 
 def test_me_is_who_the_token_says(house: House) -> None:

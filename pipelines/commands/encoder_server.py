@@ -17,7 +17,10 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8888,
     token: Annotated[
         str | None,
-        typer.Option(envvar="LUMESH_TEXT_ENCODER_TOKEN", help="Clients must send it as their bearer token."),
+        typer.Option(
+            envvar="LUMESH_TEXT_ENCODER_TOKEN",
+            help="Clients must send it as their bearer token. Set it by its variable: others on the machine see flags.",
+        ),
     ] = None,
     mesh: options.MeshText = None,
     verify_weights: options.VerifyWeights = False,
@@ -27,7 +30,7 @@ def serve(
 ) -> None:
     """Serves a model's text encoder to `generate --text_encoder_url`.
 
-    Example: python -m pipelines encoder-server --model flux2-dev --host 0.0.0.0 --token SECRET
+    Example: LUMESH_TEXT_ENCODER_TOKEN=secret python -m pipelines encoder-server --model flux2-dev --host 0.0.0.0
     """
     import uvicorn
 
@@ -37,7 +40,9 @@ def serve(
     place = options.DataDirectory(data_dir=data_dir)
     served = place.catalog.get(model)
     if host not in ("127.0.0.1", "::1", "localhost") and not token:
-        raise RecipeError({"token": english(f"--host {host} lets other machines in; set --token too")})
+        raise RecipeError(
+            {"token": english(f"--host {host} lets other machines in; set LUMESH_TEXT_ENCODER_TOKEN too")}
+        )
     with TerminalProgress(is_silent=False) as on_progress:
         family = registry.load(
             served,

@@ -6,6 +6,7 @@ ID token's signature is not checked. The token is used once and never stored. (T
 keep it in the browser's cookie, and outside of Spaces they log everybody in as the server's own account.)
 """
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -27,6 +28,7 @@ from studio.access_settings import HubLogin
 STATE_COOKIE = "lumesh-login"
 STATE_S = 600.0
 TIMEOUT_S = 10.0
+AT_ONCE = 2  # logins that wait for the hub: one whose name is not found holds a thread of the server for half a minute
 CALLBACK_PATH = "/login/callback"  # one of the two that the hub allows for a Space
 
 
@@ -64,10 +66,12 @@ class HubLogins:
         self._login = login
         self._signer = Signer(key, purpose="hub login")
         self._found: _Endpoints | None = None
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def begin(self, onward: str) -> tuple[str, str]:
         """Returns the address to send the visitor to, and the state cookie; `onward` is the page they wanted."""
-        endpoints = await self._find_endpoints()
+        async with self._turns:
+            endpoints = await self._find_endpoints()
         state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
         query = {
@@ -96,6 +100,15 @@ class HubLogins:
                 if "error" in query
                 else say("The hub answered without a code.")
             )
+        async with self._turns:
+            about = await self._exchange(query["code"], str(begun["verifier"]))
+        try:
+            return Account.model_validate(about), str(begun["onward"])
+        except ValidationError as error:
+            raise HubLoginError(say("The hub did not say whose account it is.")) from error
+
+    async def _exchange(self, code: str, verifier: str) -> dict[str, Any]:
+        """Exchanges the code for a token, and reads with it whose account it is."""
         endpoints = await self._find_endpoints()
         async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
             tokens = await _read(
@@ -103,20 +116,16 @@ class HubLogins:
                     endpoints.token,
                     data={
                         "grant_type": "authorization_code",
-                        "code": query["code"],
+                        "code": code,
                         "redirect_uri": self._redirect_uri,
                         "client_id": self._login.client_id,
-                        "code_verifier": begun["verifier"],
+                        "code_verifier": verifier,
                     },
                     auth=(self._login.client_id, self._login.client_secret),
                 )
             )
             bearer = {"Authorization": f"Bearer {tokens.get('access_token', '')}"}
-            about = await _read(client.get(endpoints.userinfo, headers=bearer))
-        try:
-            return Account.model_validate(about), str(begun["onward"])
-        except ValidationError as error:
-            raise HubLoginError(say("The hub did not say whose account it is.")) from error
+            return await _read(client.get(endpoints.userinfo, headers=bearer))
 
     @property
     def _redirect_uri(self) -> str:

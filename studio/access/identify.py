@@ -60,7 +60,9 @@ class Door:
         address = self.find_address(headers, peer)
         if self.settings.mode is Mode.OPEN:
             return Person(owner=LOCAL_OWNER, name=LOCAL_OWNER, address=address, is_alone=self._is_loopback)
-        return self._identify_token(headers, address) or self._identify_session(headers, address, peer)
+        person = self._identify_token(headers, address) or self._identify_session(headers, address, peer)
+        # Nobody has this name, whatever an older users file says: they would own all that was made without a login.
+        return None if person is not None and person.owner == LOCAL_OWNER else person
 
     def find_address(self, headers: Headers, peer: str | None) -> str:
         """Returns the client's address: behind trusted proxies, the last hop that is not one of them."""
@@ -166,8 +168,6 @@ class Door:
         if not self.settings.is_trusted(peer) or len(names) != 1 or not PROXY_NAME.fullmatch(names[0]):
             return None
         name = names[0].casefold()
-        if name == LOCAL_OWNER:  # it would own all that was made before anybody logged in
-            return None
         return Person(owner=name, name=names[0], address=address, is_admin=self._is_admin(name))
 
     def _read_session(self, headers: Headers) -> Session | None:

@@ -16,56 +16,25 @@ MAX_CHARS = 200
 MIN_CHARS = 8
 _ROOM_BYTES = 128 * 1024 * 1024  # OpenSSL refuses scrypt beyond 32 MiB unless told
 
-# The most used of every list of stolen passwords, without digits and signs around them.
-_COMMON = frozenset(
-    [
-        "password",
-        "passwort",
-        "passw0rd",
-        "p@ssword",
-        "p@ssw0rd",
-        "letmein",
-        "welcome",
-        "iloveyou",
-        "qwerty",
-        "qwertyuiop",
-        "qwertz",
-        "azerty",
-        "asdfghjkl",
-        "zxcvbnm",
-        "admin",
-        "administrator",
-        "changeme",
-        "default",
-        "secret",
-        "dragon",
-        "monkey",
-        "sunshine",
-        "princess",
-        "football",
-        "baseball",
-        "superman",
-        "batman",
-        "trustno1",
-        "master",
-        "whatever",
-        "starwars",
-        "computer",
-        "internet",
-        "login",
-        "access",
-        "abc",
-        "abcd",
-        "abcdefgh",
-        "test",
-        "guest",
-        "root",
-        "toor",
-        "lumesh",
-        "studio",
-    ]
+# The cores of the most used passwords of eight and more characters: without digits and signs around them, and with
+# letters for the signs that look like them.
+_WORDS = """
+password passwort pass passw letmein welcome iloveyou trustno qwerty qwertyuiop qwertz qwert qwer qwe azerty asdf
+asdfgh asdfghjkl zxcvbnm zxcvbn abc abcd abcde abcdefgh aa changeme default secret admin administrator root toor
+guest user test testing login access master dragon monkey shadow sunshine princess football baseball basketball
+superman batman starwars pokemon naruto whatever computer internet samsung google facebook liverpool chelsea arsenal
+michael michelle jennifer jessica jordan charlie ashley daniel hunter killer freedom forever summer winter spring
+autumn lumesh studio
+"""
+_COMMON = frozenset(_WORDS.split())
+_ROWS = (
+    *("01234567890", "09876543210", "abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfghjklzxcvbnm", "qwertzuiop"),
+    *("1q2w3e4r5t6z7u", "1q2w3e4r5t6y7u8i9o0p", "q1w2e3r4t5y6", "1qaz2wsx3edc4rfv5tgb", "zaq12wsxcde3", "a1b2c3d4e5f6"),
+    *("1qazxsw23edcvfr4", "qazwsxedcrfv"),
 )
-_ROWS = ("01234567890", "09876543210", "abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfghjklzxcvbnm", "qwertzuiop")
+_LOOKALIKES = str.maketrans("0134@5$7", "oieaasst")
+_AROUND = "0123456789!?.,;:_-+*#$%&/()=@ "
+LONG_NUMBER = 16  # digits; a random one has 53 bits
 
 _turns = threading.BoundedSemaphore(2)
 
@@ -73,17 +42,17 @@ _turns = threading.BoundedSemaphore(2)
 def is_weak(password: str, name: str = "") -> bool:
     """Tells whether a password is among the first that anybody tries: common, a row of keys, few signs, the name."""
     plain = password.casefold()
-    core = plain.strip("0123456789!?.,;:_-+*#$%&/()= ")
     half = plain[: len(plain) // 2]
-    return (
-        plain.isdigit()
-        or core in _COMMON
-        or plain in _COMMON
-        or any(plain in row for row in _ROWS)
-        or len(set(plain)) <= 3
-        or (half * 2 == plain and half.strip("0123456789") in _COMMON | {""})
-        or core == name.casefold() != ""
-    )
+    parts = {plain, half} if half * 2 == plain else {plain}
+    return any(_is_common(part, name.casefold()) for part in parts) or len(set(plain)) <= 3
+
+
+def _is_common(plain: str, name: str) -> bool:
+    core = plain.strip(_AROUND)
+    is_number = not core and len(plain) < LONG_NUMBER
+    is_row = any(plain in row or plain[::-1] in row for row in _ROWS)
+    read = {core, core.translate(_LOOKALIKES), plain.translate(_LOOKALIKES)} - {""}
+    return is_number or is_row or bool(read & (_COMMON | {name}))
 
 
 def hash_password(password: str) -> str:

@@ -3,6 +3,7 @@
 from pipelines.errors import LumeshError
 from pipelines.messages import english
 from studio.access.identify import is_loopback
+from studio.access.people import LOCAL_OWNER
 from studio.access.users import Users
 from studio.access_settings import Mode
 from studio.settings import Settings
@@ -12,6 +13,10 @@ OPEN_WARNING = (
     "`python app.py users add NAME` makes people log in."
 )
 NO_USERS_WARNING = "Nobody can log in yet: `python app.py users add NAME --admin` adds the first one."
+LOCAL_WARNING = (
+    f"The user {LOCAL_OWNER!r} is let in no more: that name owns what was made before anybody logged in. "
+    f"`python app.py users remove {LOCAL_OWNER}`, then add them under another name."
+)
 ADMIN_WARNING = "There is no admin; `--admins NAME` names some."
 
 
@@ -53,6 +58,7 @@ def check(settings: Settings) -> list[str]:
             advice=english("Set `hf_oauth: true` in the header of the Space's README."),
         )
     users = Users(settings.users_file).read()
+    warnings = [LOCAL_WARNING] if LOCAL_OWNER in users else []
     if access.mode is Mode.PASSWORD:
-        return [] if any(user.password for user in users.values()) else [NO_USERS_WARNING]
-    return [] if access.admins else [ADMIN_WARNING]
+        return warnings if any(user.password for user in users.values()) else [*warnings, NO_USERS_WARNING]
+    return warnings if access.admins else [*warnings, ADMIN_WARNING]

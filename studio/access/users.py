@@ -31,6 +31,7 @@ class UsersError(LumeshError):
     """The users file is damaged, or a change of it is refused."""
 
     title = english("Users")
+    status = 503
 
 
 class Token(BaseModel):

@@ -12,8 +12,9 @@ import sqlite3
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.field_errors import MAX_TOLD, word_first
@@ -33,6 +34,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(LumeshError, _answer_expected)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(ClientDisconnect, _answer_nobody)
     app.add_exception_handler(UnicodeEncodeError, _answer_half_character)
     app.add_exception_handler(OSError, _answer_storage)
     app.add_exception_handler(sqlite3.Error, _answer_storage)
@@ -63,14 +65,18 @@ def make_error(
     return JSONResponse({"error": add_codes(error)}, status_code=status)
 
 
-def _answer_expected(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, LumeshError)
+def answer_error(error: LumeshError, *, path: str) -> JSONResponse:
+    """Returns the answer for an expected error, with its own status."""
     status, fields = find_status(error), getattr(error, "fields", None)
-    path = request.url.path
     answer = make_error(status, title=error.title, detail=error.detail, advice=error.advice, fields=fields, path=path)
     if isinstance(error, RateError):
         answer.headers["Retry-After"] = str(math.ceil(error.wait_s))
     return answer
+
+
+def _answer_expected(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, LumeshError)
+    return answer_error(error, path=request.url.path)
 
 
 def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:
@@ -91,6 +97,11 @@ def _answer_http(request: Request, error: Exception) -> JSONResponse:
         detail=english(f"{request.method} {path}"),
         path=path,
     )
+
+
+def _answer_nobody(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    """Answers a client that left while it sent its body, which is no mistake of ours."""
+    return Response(status_code=400)
 
 
 def _answer_storage(request: Request, error: Exception) -> JSONResponse:

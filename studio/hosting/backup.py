@@ -223,7 +223,7 @@ def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
         assert content is not None  # extractfile returns None only for what is no file
         with target.open("xb") as file:
             shutil.copyfileobj(content, file)
-        target.chmod(member.mode & 0o755 | 0o600)
+        target.chmod(member.mode & 0o700 | 0o600)  # its owner's alone, also from a backup of before that
         os.utime(target, (member.mtime, member.mtime))
 
 

@@ -4,6 +4,7 @@ The page itself uses REST; these endpoints offer the same actions (asking.py) un
 but `/generate` (generate.py) waits for a picture: a job belongs to the server, and clients come back for its result.
 """
 
+import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from pipelines.recipe import read_recipe
 from studio import asking
 from studio.access.people import PERSON
 from studio.context import Studio
+from studio.storage import explain
 from studio.ui import generate
 from studio.visit import Visit
 
@@ -53,5 +55,8 @@ def _as_gradio_error() -> Generator[None]:
     """Converts expected errors to Gradio's own, which reach the client with their title."""
     try:
         yield
-    except LumeshError as error:
-        raise gr.Error(str(error), title=error.title, print_exception=False) from error
+    except (LumeshError, OSError, sqlite3.Error) as error:
+        told = error if isinstance(error, LumeshError) else explain(error)
+        if told is None:
+            raise
+        raise gr.Error(str(told), title=told.title, print_exception=False) from error

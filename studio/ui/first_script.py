@@ -45,8 +45,23 @@ TRACKER_SCRIPT = """
 })();
 """
 
+# Gradio's scripts talk to the address that the server thinks it was asked at, which it cannot know behind a proxy that
+# is not trusted (api/middleware/auth.py). The browser knows: the page's own folder.
+ADDRESS_SCRIPT = """
+(() => {
+  Object.defineProperty(window, "gradio_config", {
+    configurable: true,
+    enumerable: true,
+    set(config) {
+      config.root = new URL(".", location.href).href.replace(/\\/$/, "");
+      Object.defineProperty(window, "gradio_config", { value: config, writable: true });
+    },
+  });
+})();
+"""
+
 _HEAD = b"<head>"
-_SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}</script>".encode()
+_SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}{ADDRESS_SCRIPT}</script>".encode()
 
 
 class FirstScript:

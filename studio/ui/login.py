@@ -9,12 +9,13 @@ from functools import partial
 from typing import Annotated, Literal, TypedDict
 
 from fastapi import APIRouter, Form, Query, Request
-from fastapi.responses import PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 
 from studio.access.few import FewAtOnce
 from studio.access.hub_login import STATE_COOKIE, STATE_S, HubLoginError, HubLogins
 from studio.access.identify import KNOWN_COOKIE, KNOWN_S, Door
 from studio.access.limits import RateError
+from studio.access.own_page import is_own_page
 from studio.access.passwords import MAX_CHARS
 from studio.access.sessions import COOKIE, SESSION_S
 from studio.access_settings import Mode
@@ -53,16 +54,15 @@ def make_router(door: Door) -> APIRouter:
         return router
 
     @router.post("/logout")
+    @router.get("/logout")
     def log_out(request: Request) -> Response:
+        """Ends the session, also for those who open the address, as Gradio's users do; not by another site's link."""
+        if request.method == "GET" and not is_own_page(request.headers):
+            return _go("")
         door.log_out(request.headers)
         answer = RedirectResponse("./login", status_code=303)
         answer.delete_cookie(COOKIE, **_cookie_flags(door, request))
         return answer
-
-    @router.get("/logout")
-    def refuse_to_log_out() -> Response:
-        """Gradio has such a route, which ends no session; a link of another site must not end one either."""
-        return PlainTextResponse("Logging out is a POST: use the page's button.", 405, headers={"Allow": "POST"})
 
     if mode is Mode.PASSWORD:
         _add_password(router, door)

@@ -101,3 +101,9 @@ def build(studio: Studio) -> gr.Blocks:
     # Gradio's own queue, which only `gradio_client` uses, polls for calls a thousand times a second: 4 % of a core.
     page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = QUEUE_LOOK_S  # noqa: SLF001 - no option sets it
     return page
+
+
+def count_inputs(page: gr.Blocks) -> dict[str, int]:
+    """Returns how many values each endpoint of the page takes, by its name, and by its number as text."""
+    counts = {str(number): len(endpoint.inputs) for number, endpoint in page.fns.items()}
+    return counts | {str(endpoint.api_name): len(endpoint.inputs) for endpoint in page.fns.values()}

@@ -74,6 +74,14 @@ def test_a_text_encoder_alone_is_for_flux2_and_a_named_one_for_its_model() -> No
     )
 
 
+def test_a_password_in_an_address_is_not_among_the_workers_arguments() -> None:
+    settings = read_settings([], {"LUMESH_TEXT_ENCODER_URL": "http://user:hidden@one:8888"})
+    assert "hidden" not in " ".join(settings.worker_flags())
+    environment = settings.worker_environment({"PATH": "/bin"})
+    assert environment["PATH"] == "/bin"
+    assert read_settings(settings.worker_flags(), environment).text_encoder_urls == settings.text_encoder_urls
+
+
 def test_packs_are_files_and_folders_and_the_data_directorys_own(tmp_path: Path) -> None:
     one, folder, data_dir = tmp_path / "one.pack", tmp_path / "more", tmp_path / "data"
     one.touch()

@@ -1,23 +1,20 @@
 """CSRF protection by `Sec-Fetch-Site` and `Origin`: another site's page must not act with a visitor's cookie.
 
-Browsers say where a request comes from (`Sec-Fetch-Site`), which holds behind any proxy, but only where the page came
-over HTTPS or from this machine; elsewhere they send `Origin`, which must be the studio's own address. Scripts send
-neither and pass. Pages of `--allow-origins` pass too: a listed one as if it were ours, any other under `*` only
-without a cookie, so that it can do nothing in a visitor's name.
+Our own page and scripts pass (access/own_page.py). Pages of `--allow-origins` pass too: a listed one as if it were
+ours, any other under `*` only without a cookie, so that it can do nothing in a visitor's name.
 """
 
 from collections.abc import Collection
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pipelines.messages import say
+from studio.access.own_page import is_own_page
 from studio.access_settings import EVERY_ORIGIN
 from studio.api.errors import make_error
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-OWN_SITES = frozenset({"same-origin", "none"})  # "none": the visitor typed the address
 
 
 class OwnPagesOnly:
@@ -48,16 +45,4 @@ class OwnPagesOnly:
     def _is_let_in(self, headers: Headers) -> bool:
         origin = headers.get("origin", "").lower()
         is_any = EVERY_ORIGIN in self._allow_origins and bool(origin) and "cookie" not in headers
-        return _is_own(headers) or origin in self._allow_origins or is_any
-
-
-def _is_own(headers: Headers) -> bool:
-    """Tells whether our own page or a script asks. Other sites cannot set `X-Forwarded-Host`: preflights fail."""
-    came_from = headers.get("sec-fetch-site")
-    if came_from is not None:
-        return came_from in OWN_SITES
-    origin = headers.get("origin")
-    if origin is None:
-        return True
-    hosts = (headers.get("host"), headers.get("x-forwarded-host"))
-    return bool(netloc := urlsplit(origin).netloc) and netloc in hosts
+        return is_own_page(headers) or origin in self._allow_origins or is_any

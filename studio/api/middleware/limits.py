@@ -24,7 +24,7 @@ from pipelines.modest import MAX_VALUES, find_excess
 from studio.access.limits import RateError
 from studio.access.networks import find_network
 from studio.access.people import LOCAL_OWNER, PERSON, Person
-from studio.api.errors import make_error
+from studio.api.errors import answer_error, make_error
 from studio.library.loras import MAX_BYTES as MAX_LORA_BYTES
 
 MAX_BYTES = 1_000_000
@@ -72,8 +72,7 @@ class LimitedSize:
             async with self._turns.take(_name_client(scope)):
                 await self._read(scope, arriving, send)
         except RateError as error:
-            refusal = make_error(429, title=error.title, detail=error.detail, advice=error.advice, path=path)
-            await refusal(scope, receive, send)
+            await answer_error(error, path=path)(scope, receive, send)
 
     async def _read(self, scope: Scope, arriving: "_Arriving", send: Send) -> None:
         path: str = scope["path"]

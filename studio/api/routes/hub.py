@@ -42,30 +42,39 @@ class Push(BaseModel):
 
 
 @router.get("/{account}/{name}", response_model=library_answers.Names)
-def list_repository(account: RepoPart, name: RepoPart, visit: Visitor, token: Token = None) -> dict[str, Any]:
+async def list_repository(account: RepoPart, name: RepoPart, visit: Visitor, token: Token = None) -> dict[str, Any]:
     """Lists the presets of a dataset repository by name."""
-    return {"names": _open(visit, token).list_files(f"{account}/{name}")}
+    hub = _open(visit, token)
+    return {"names": await visit.studio.hub_turns.run(lambda: hub.list_files(f"{account}/{name}"))}
 
 
 @router.post("/{account}/{name}/pull", status_code=201, response_model=library_answers.ImportedPresets)
-def pull_presets(
+async def pull_presets(
     account: RepoPart, name: RepoPart, wanted: Pull, visit: Visitor, token: Token = None
 ) -> dict[str, Any]:
     """Imports presets of a repository; `refused` lists which were left out, and why."""
-    repo = f"{account}/{name}"
-    return keep_found(visit, _open(visit, token).pull(repo, wanted.names), origin="hub", name=repo)
+    hub, repo = _open(visit, token), f"{account}/{name}"
+
+    def pull() -> dict[str, Any]:
+        return keep_found(visit, hub.pull(repo, wanted.names), origin="hub", name=repo)
+
+    return await visit.studio.hub_turns.run(pull)
 
 
 @router.post("/{account}/{name}/push", status_code=201, response_model=library_answers.HubAddress)
-def push_presets(
+async def push_presets(
     account: RepoPart, name: RepoPart, chosen: Push, visit: Visitor, token: Token = None
 ) -> dict[str, str]:
     """Uploads presets to a dataset repository of yours, creating it if missing; answers with its address."""
-    catalog = visit.studio.catalog
-    presets = [gallery.complete(visit.get_preset(preset_id), catalog) for preset_id in chosen.ids]
-    url = _open(visit, token).push(f"{account}/{name}", presets)
-    visit.note("presets.pushed", url=url, ids=chosen.ids)
-    return {"url": url}
+    hub, catalog = _open(visit, token), visit.studio.catalog
+
+    def push() -> str:
+        presets = [gallery.complete(visit.get_preset(preset_id), catalog) for preset_id in chosen.ids]
+        url = hub.push(f"{account}/{name}", presets)
+        visit.note("presets.pushed", url=url, ids=chosen.ids)
+        return url
+
+    return {"url": await visit.studio.hub_turns.run(push)}
 
 
 def _open(visit: Visit, token: str | None) -> Hub:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
+from studio.access import passwords
 from studio.access.hooks import BROKEN, HookError, PromptRefusedError
 from studio.access.identify import Door
 from studio.access.limits import RateError
 from studio.access.people import Person
+from studio.access.safety import LOCAL_WARNING, check
 from studio.access.sessions import COOKIE
 from studio.access_settings import Mode
 from studio.database import Database
@@ -103,6 +105,35 @@ def test_a_name_is_believed_from_trusted_proxies_alone(make_door: Make) -> None:
     assert ask(door, peer=PROXY, x_forwarded_user="a b") is None
     twice = Headers(raw=[(b"x-forwarded-user", b"bob"), (b"x-forwarded-user", b"ada@example.com")])
     assert door.identify(twice, PROXY) is None
+
+
+@pytest.mark.parametrize("name", ["bob,ada@example.com", "bob, ada@example.com", ",bob", "local", "LOCAL"])
+def test_neither_a_list_of_names_nor_the_name_of_what_has_no_owner_is_believed(make_door: Make, name: str) -> None:
+    door = make_door(Mode.PROXY, trusted_proxies=(ip_network("10.0.0.0/24"),))
+    assert ask(door, peer=PROXY, x_forwarded_user=name) is None
+
+
+def test_a_user_of_an_older_users_file_is_not_the_owner_of_what_was_made_without_a_login(
+    make_door: Make, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "LOG2_N", 4)
+    door = make_door(Mode.PASSWORD)
+    door.users.add("ada", password="lovelace-1815", is_admin=False)
+    token = door.users.add_token("ada")
+    settings.users_file.write_text(settings.users_file.read_text().replace('"ada"', '"local"'))
+    assert LOCAL_WARNING in check(replace(settings, access=door.settings))
+    assert ask(door, authorization=f"Bearer {token}") is None
+    session = door.log_in("local", "lovelace-1815", "1.2.3.4")
+    assert ask(door, cookie=f"{COOKIE}={session}") is None
+
+
+def test_a_new_password_ends_the_tokens_too(make_door: Make) -> None:
+    door = make_door(Mode.PASSWORD)
+    door.users.add("ada", password=None, is_admin=False)
+    token = door.users.add_token("ada")
+    assert ask(door, authorization=f"Bearer {token}")
+    door.users.set_password("ada", "lovelace-1852")
+    assert ask(door, authorization=f"Bearer {token}") is None
 
 
 def test_the_address_behind_a_proxy_is_the_last_that_is_none(make_door: Make) -> None:

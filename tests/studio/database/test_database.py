@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from studio.database import MIGRATIONS_DIR, Database, DatabaseError, open_database
-from studio.jobs import claims, queue, workers
+from studio.jobs import claims, queue, webhooks, workers
 from studio.jobs.costs import estimates
 from studio.jobs.states import JobState
+from studio.library import records
 from studio.settings import Settings
 
 
@@ -198,3 +199,61 @@ def test_a_studio_of_one_worker_loses_nothing_when_there_may_be_several(tmp_path
         assert queue.read_job(database, "r").state is JobState.INTERRUPTED
         claimed = claims.claim_next(database, resident=None)
         assert (claimed.id, claimed.worker, claimed.attempt) == ("q", "local", 1)
+
+
+def test_a_database_of_before_codes_notes_and_the_clock_that_nobody_sets_loses_nothing(tmp_path: Path) -> None:
+    """Version 16; 17 to 19 add codes of texts, a job's notes, and what lasts by a monotonic clock."""
+    file = tmp_path / "jobs.db"
+    with closing(sqlite3.connect(file)) as old:
+        for migration in sorted(MIGRATIONS_DIR.glob("0*_*.sql"))[:16]:
+            old.executescript(migration.read_text("utf-8"))
+        old.execute("PRAGMA user_version = 16")
+        old.execute("UPDATE workers SET state = 'busy', activity = 'running a job', device = 'v6e', heartbeat_at = 5")
+        old.execute(
+            "INSERT INTO webhooks (owner, url, secret, cursor, told_at, told) "
+            "VALUES ('ada', 'https://example.com', 'whsec_AAAA', 3, 4, 'it answered 500')"
+        )
+        for name, state, started_at, shared_at in (
+            ("q", "queued", None, None),
+            ("r", "running", 2.0, 3.0),
+            ("d", "done", 1.0, 1.5),
+        ):
+            old.execute(
+                "INSERT INTO jobs (id, owner, state, recipe, model, shape, created_at, queued_at, steps, started_at, "
+                "shared_at, position, programs, worker, attempt, chip_seconds) VALUES (?, 'ada', ?, "
+                """'{"model": "m", "prompt": "A boat", "shape": "8x8"}', 'm', '8x8', 1, 1, 2, ?, ?, 1, '8x8', """
+                "CASE WHEN ? IS NULL THEN NULL ELSE 'local' END, 1, 7.5)",
+                (name, state, started_at, shared_at, started_at),
+            )
+        old.execute(
+            "INSERT INTO outputs (id, job_id, owner, kind, file, thumb, width, height, frames, seed, model, shape, "
+            "prompt, recipe, created_at) "
+            "VALUES ('d-0', 'd', 'ada', 'image', 'f', 't', 8, 8, 1, 5, 'm', '8x8', 'A boat', "
+            """'{"model": "m", "prompt": "A boat", "shape": "8x8"}', 1)"""
+        )
+        old.commit()
+        tables = [row[0] for row in old.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        before = {name: old.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
+    with closing(open_database(file)) as database:
+        for name, count in before.items():
+            assert database.read(f"SELECT count(*) AS n FROM {name}")[0]["n"] == count, name
+        worker = workers.read_worker(database)
+        assert (worker.state, worker.activity, worker.device, worker.heartbeat_at) == (
+            "busy",
+            "running a job",
+            "v6e",
+            5,
+        )
+        webhook = webhooks.read_webhook(database, owner="ada")
+        assert (webhook.url, webhook.secret, webhook.cursor, webhook.told) == (
+            *("https://example.com", "whsec_AAAA", 3),
+            "it answered 500",
+        )
+        for job in queue.read_jobs(database, ["q", "r", "d"]):
+            assert (job.owner, job.recipe.prompt, list(job.notes), job.chip_seconds) == ("ada", "A boat", [], 7.5)
+        assert records.read_output(database, "d-0").recipe.prompt == "A boat"
+
+        claims.interrupt_running(database)  # as the server does that comes up
+        interrupted = queue.read_job(database, "r")
+        assert (interrupted.state, interrupted.chip_seconds) == (JobState.INTERRUPTED, 7.5), "charged until it ended"
+        assert claims.claim_next(database, resident=None).id == "q"

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sqlite3
 import tarfile
 from collections.abc import Callable
@@ -12,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from studio.database import MIGRATIONS_DIR, Database, open_database
-from studio.hosting.backup import ASIDE, MANIFEST, BackupError, backup, count_migrations, restore
+from studio.database import MIGRATIONS_DIR, Database, DatabaseError, care, open_database
+from studio.hosting.backup import ASIDE, MANIFEST, BackupError, backup, count_migrations, restore, restore_copy
 from studio.jobs import claims, queue, workers
 from studio.library.search import Filters, find_outputs
 from studio.settings import Settings
@@ -190,3 +191,56 @@ def test_places_that_cannot_be_meant_are_named(used: Settings, other: Settings, 
         backup(used, used.data_dir / "backup.tar")
     with pytest.raises(BackupError, match="no folder"):
         backup(used, file.parent / "nowhere" / "backup.tar")
+
+
+def damage(database_file: Path) -> None:
+    """Flips bits in the middle of the file; nobody has it open."""
+    content = bytearray(database_file.read_bytes())
+    for place in range(5000, len(content), 997):
+        content[place] ^= 1
+    database_file.write_bytes(content)
+
+
+def test_a_damaged_database_never_takes_the_place_of_a_good_backup(
+    used: Settings, database: Database, file: Path
+) -> None:
+    backup(used, file)
+    before = file.read_bytes()
+    database.close()
+    damage(used.database_file)
+    with pytest.raises(DatabaseError, match="is damaged"):
+        backup(used, file)
+    assert file.read_bytes() == before
+    assert list_names(file.parent) == {file.name}
+
+
+def test_the_last_good_copy_takes_the_place_of_a_damaged_database(used: Settings, database: Database) -> None:
+    with pytest.raises(BackupError, match="no good copy"):
+        restore_copy(used)
+    care.keep_copy(used.database_file)
+    database.close()
+    damage(used.database_file)
+    aside = restore_copy(used).aside
+    assert aside is not None and (aside / "jobs.db").is_file()
+    with closing(open_database(used.database_file)) as brought:
+        assert [job.recipe.prompt for job in queue.list_jobs(brought, owner="local")] == [
+            "A boat that waits",
+            "A boat that is done",
+        ]
+
+
+def test_what_is_restored_is_its_owners_alone_also_from_a_backup_that_was_not(
+    used: Settings, other: Settings, file: Path
+) -> None:
+    for path in (used.database_file, *used.outputs_dir.rglob("*.png")):
+        path.chmod(0o644)
+    backup(used, file)
+    rewrite(file, {})  # with every right that tar gives by default
+    umask = os.umask(0o022)
+    try:
+        restore(other, file)
+    finally:
+        os.umask(umask)
+    files = [path for path in other.data_dir.rglob("*") if path.is_file() and path.suffix in (".db", ".png", ".webp")]
+    assert len(files) >= 3
+    assert {path.stat().st_mode & 0o077 for path in files} == {0}

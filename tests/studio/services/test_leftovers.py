@@ -76,3 +76,21 @@ def test_outputs_with_rows_stay_and_torn_files_go(
     leftovers.sweep(settings, database)
     assert sorted(settings.outputs_dir.rglob("*.*")) == before
     assert not [*settings.uploads_dir.iterdir()]
+
+
+def test_an_upload_that_was_never_answered_goes_and_what_a_newer_database_may_know_stays(
+    settings: Settings, database: Database, submit: Callable[..., Job], upload: Callable[..., str]
+) -> None:
+    upload()
+    kept = sorted(file.name for file in settings.uploads_dir.iterdir())
+    submit()  # from now on the database knows of this moment
+    now = time.time()
+    for number, at in ((1, now - 60), (2, now + 600)):
+        for suffix in (".png", ".thumb.webp"):
+            file = settings.uploads_dir / f"{number:064x}{suffix}"
+            file.touch()
+            os.utime(file, (at, at))
+    (settings.uploads_dir / "notes.txt").touch()
+    assert leftovers.sweep_uploads(settings.uploads_dir, database) == 2
+    names = {file.name for file in settings.uploads_dir.iterdir()}
+    assert names == {*kept, "notes.txt", f"{2:064x}.png", f"{2:064x}.thumb.webp"}

@@ -115,7 +115,7 @@ def test_a_stage_may_leave_the_encoding_to_another_machine_too(run: Run, encoder
         ("generate --model klein --prompt x --remote_encoder", "needs --remote_url"),
         ("generate --model klein --prompt x --text_encoder_url somewhere", "'somewhere' is not an address"),
         ("generate --model klein --prompt x --image {out}/nothing.png", "nothing.png cannot be read as a picture"),
-        ("encoder-server --model klein --host 0.0.0.0", "lets other machines in; set --token too"),
+        ("encoder-server --model klein --host 0.0.0.0", "lets other machines in; set LUMESH_TEXT_ENCODER_TOKEN too"),
     ],
 )
 def test_what_cannot_work_is_told_in_one_line(

@@ -1,4 +1,4 @@
-"""How long a body may be, whatever its headers promise."""
+"""How long a body may be and take, whatever its headers promise, and how many of them a client has under way."""
 
 import asyncio
 from collections.abc import Iterator
@@ -121,3 +121,86 @@ def test_a_body_that_stops_arriving_is_given_up(monkeypatch: pytest.MonkeyPatch)
 
     asyncio.run(run("/api/v1/jobs"))
     assert sent[0]["status"] == 408
+
+
+@pytest.mark.parametrize("path", ["/api/v1/uploads", "/api/v1/presets/check", "/v1/images/edits", "/api/v1/jobs"])
+def test_a_client_that_leaves_while_it_sends_is_no_mistake_of_ours(
+    client: TestClient, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    async def run() -> None:
+        parts = iter([{"type": "http.request", "body": b'{"a"', "more_body": True}])
+
+        async def receive() -> dict[str, Any]:
+            return next(parts, {"type": "http.disconnect"})
+
+        async def send(_message: dict[str, Any]) -> None:
+            pass
+
+        kind = b"multipart/form-data; boundary=x" if "images" in path else b"image/png"
+        headers = [(b"content-length", b"900000"), (b"content-type", kind), (b"host", b"testserver")]
+        scope = {
+            "type": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "method": "POST",
+            "headers": headers,
+            "query_string": b"",
+            "client": ("1.2.3.4", 5),
+            "server": ("testserver", 80),
+            "scheme": "http",
+            "root_path": "",
+            "http_version": "1.1",
+        }
+        await client.app(scope, receive, send)
+
+    asyncio.run(run())
+    assert "Traceback" not in caplog.text
+
+
+class Clock:
+    """In the place of `time`: each look is `tick_s` after the last."""
+
+    def __init__(self, tick_s: float) -> None:
+        self.now_s, self.tick_s = 0.0, tick_s
+
+    def monotonic(self) -> float:
+        self.now_s += self.tick_s
+        return self.now_s
+
+
+@pytest.mark.parametrize(("tick_s", "status"), [(1.0, 408), (0.001, 200)])
+def test_a_body_that_creeps_is_given_up(monkeypatch: pytest.MonkeyPatch, tick_s: float, status: int) -> None:
+    monkeypatch.setattr(limits, "time", Clock(tick_s))
+    sent: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        parts = iter([{"type": "http.request", "body": b" ", "more_body": number < 99} for number in range(100)])
+
+        async def receive() -> dict[str, Any]:
+            return next(parts)
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        async def app(_scope: object, receive: Any, send: Any) -> None:
+            while (await receive()).get("more_body"):
+                pass
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        scope = {"type": "http", "path": "/api/v1/jobs", "method": "POST", "headers": [(b"content-length", b"100")]}
+        await limits.LimitedSize(app)(scope, receive, send)
+
+    asyncio.run(run())
+    assert sent[0]["status"] == status
+
+
+def test_a_client_whose_large_bodies_are_too_many_is_told_when_to_come_again(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LARGE_WAITING", 0)
+    body = b'{"prompt": "' + b"a" * (limits.LARGE_BYTES + 1) + b'"}'
+    refused = client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10")
+    assert client.post("/api/v1/jobs", json={"model": "demo-sdxl", "prompt": "A boat"}).status_code == 201, (
+        "a small one"
+    )

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pytest
 from fastapi.testclient import TestClient
 
+from studio.access.few import FewAtOnce
 from studio.library.presets.shipped import read_shipped
 
 REPO = "ada/presets"
@@ -192,3 +193,13 @@ def test_a_hub_that_does_not_answer_is_told_as_such(client: TestClient, hub: Stu
     state = client.app.state  # type: ignore[attr-defined]
     state.studio = replace(state.studio, hub_endpoint="http://127.0.0.1:9")
     assert client.get(URL).json()["error"]["detail"] == "The hub cannot be reached."
+
+
+def test_those_who_wait_for_a_hub_are_few_and_others_go_on(client: TestClient) -> None:
+    studio = client.app.state.studio
+    client.app.state.studio = replace(studio, hub_turns=FewAtOnce("hub", threads=1, waiting=-1))  # all taken
+    calls = (("GET", "", None), ("POST", "/pull", {"names": ["a"]}), ("POST", "/push", {"ids": ["a"]}))
+    for method, action, body in calls:
+        refused = client.request(method, f"{URL}{action}", json=body, headers=TOKEN)
+        assert (refused.status_code, "Retry-After" in refused.headers) == (429, True)
+    assert client.get("/api/v1/jobs").status_code == 200

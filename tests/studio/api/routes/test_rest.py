@@ -2,7 +2,9 @@
 
 import io
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -121,6 +123,22 @@ def test_a_mistake_of_ours_is_still_the_one_shape(client: TestClient, database: 
     answer = client.get("/api/v1/health")
     assert answer.status_code == 500
     assert answer.json()["error"]["title"] == "Something went wrong"
+
+
+def test_a_database_that_another_program_holds_is_told_with_503(
+    client: TestClient, catalog: Catalog, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("studio.database.BUSY_TIMEOUT_MS", 20)  # of the threads that connect from here on
+    with closing(sqlite3.connect(database.file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        recipe = {"model": catalog.default.id, "prompt": "A boat"}
+        refused = client.post("/api/v1/jobs", json=recipe)
+        error = read_codes(refused.json())["error"]
+        assert (refused.status_code, error["title"]) == (503, "The database is busy")
+        assert error["advice"]
+        assert client.get("/api/v1/jobs").status_code == 200, "what only reads goes on"
+        other.execute("ROLLBACK")
+    assert client.post("/api/v1/jobs", json=recipe).status_code == 201
 
 
 def test_models_tell_what_each_shape_costs(client: TestClient, catalog: Catalog, worker: Worker) -> None:
