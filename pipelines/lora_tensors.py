@@ -30,9 +30,11 @@ PARTS = tuple(
 ALONE = frozenset(("diff", "diff_b", "w_norm", "b_norm"))  # parts that are a whole update
 
 # Adapters that are not applied, by what only their tensors are called.
-OTHER_KINDS = (("oft_", "OFT"), ("boft_", "BOFT"), ("glora_", "GLoRA"), (".a1.weight", "GLoRA"))
+OTHER_KINDS = (("oft_", "OFT"), ("boft_", "BOFT"), ("glora_", "GLoRA"), (".a1.weight", "GLoRA"), (".on_input", "IA3"))
 
 EMBEDDINGS = ("bundle_emb.", "emb_params")  # textual inversion, which some trainers put beside the pairs
+# What the tensors of a file are called that is nothing but an embedding, one for each text encoder.
+EMBEDDING_NAMES = frozenset(("emb_params", "clip_l", "clip_g", "text_encoders_0", "text_encoders_1"))
 
 
 class Split(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Any
 from pipelines.errors import ModelError
 from pipelines.families import list_traits, name_families
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, Sizes
-from pipelines.lora_tensors import OTHER_KINDS, measure, name_kind, split_name
+from pipelines.lora_tensors import EMBEDDING_NAMES, OTHER_KINDS, measure, name_kind, split_name
 from pipelines.messages import Message, say
 from pipelines.weight_files import ARCHIVES, OTHER_WEIGHTS, UNFINISHED
 
@@ -269,6 +269,8 @@ def _read_layers(header: Mapping[str, Any]) -> dict[str, dict[str, tuple[int, ..
         split = split_name(name)
         if split is not None:
             layers.setdefault(split.module, {})[split.part] = tuple(entry["shape"])
+    if header and header.keys() <= EMBEDDING_NAMES:
+        raise _UnusableError(say("it is an embedding (textual inversion), and those are not used here"))
     if not any(parts.keys() - {"alpha"} for parts in layers.values()):
         raise _UnusableError(say("it holds nothing of a LoRA; a whole model belongs into the models folder"))
     return layers

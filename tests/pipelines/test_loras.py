@@ -155,6 +155,23 @@ def test_other_endings_are_listed_with_the_reason(
         resolve(Recipe(model="demo-sdxl", prompt="a", loras=(Lora(ref="ink"),)), catalog)
 
 
+@pytest.mark.parametrize("names", [["emb_params"], ["clip_l", "clip_g"]])
+def test_an_embedding_is_called_one(write: Callable[..., Path], tmp_path: Path, names: list[str]) -> None:
+    write("negative", *names)
+    assert [lora.problem for lora in list_lora_files(tmp_path)] == [
+        "it is an embedding (textual inversion), and those are not used here"
+    ]
+
+
+@pytest.mark.parametrize(("part", "kind"), [("oft_blocks", "OFT"), ("a1.weight", "GLoRA"), ("on_input", "IA3")])
+def test_an_adapter_that_is_not_applied_is_named(
+    write: Callable[..., Path], tmp_path: Path, part: str, kind: str
+) -> None:
+    write("other", f"lora_unet_down_blocks_1_attentions_0_proj_in.{part}")
+    (lora,) = list_lora_files(tmp_path)
+    assert lora.problem == f"it is an adapter of the kind {kind}, which is not applied here"
+
+
 def test_what_cannot_be_used_is_listed_with_the_reason(write: Callable[..., Path], tmp_path: Path) -> None:
     write("checkpoint", "blocks.0.attn1.to_q.weight")
     write("sd15", "lora_te_text_model_encoder_layers_0_mlp_fc1.lora_down.weight")

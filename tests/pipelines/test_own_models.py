@@ -153,10 +153,12 @@ def test_links_are_followed_but_never_in_a_circle(tmp_path: Path) -> None:
     (models / "mine").symlink_to(tmp_path / "elsewhere")
     (models / "author" / "all").symlink_to(models)
     (models / "author" / "again").symlink_to(".")
+    (models / "up").symlink_to("..")
+    (tmp_path / "elsewhere" / "back").symlink_to(models)
     (models / "gone").symlink_to("/mnt/disk/gone")
     found = find(models)
-    assert found.keys() == {"author", "mine", "gone"}
-    assert found["mine"] == ""
+    assert found.keys() == {"author", "gone", "mine", "up/elsewhere"}
+    assert found["mine"] == found["up/elsewhere"] == ""
     assert "a link to /mnt/disk/gone, which is not there" in found["gone"]
 
 

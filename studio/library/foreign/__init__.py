@@ -127,7 +127,13 @@ def _count_facts(found: Found) -> int:
 
 def _read_any(text: str, *, needs_settings: bool) -> Own | Found | None:
     """Parses a text whose keyword does not tell the program, but whose format does."""
-    fields = read_object(text, has_nan=True) if text.lstrip().startswith("{") else None
+    try:
+        fields = read_object(text, has_nan=True)
+    except MetadataError:  # a prompt may begin with a brace, too
+        found = read_a1111(text)
+        if found is None:
+            raise
+        return found
     if fields is None:
         return read_a1111(text, needs_settings=needs_settings)
     if fields.values.keys() >= NEEDED:

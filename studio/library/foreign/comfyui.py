@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from pipelines.loras import HIGH, LOW
 from pipelines.messages import Message, say
 from studio.library.foreign.bounded import MAX_STRING_CHARS, clean, read_number, read_whole, shorten
 from studio.library.foreign.comfyui_graph import Graph, Node, read_graph
@@ -36,6 +37,7 @@ _COMPUTING = re.compile(r"math|calc|expression|random|switch", re.IGNORECASE)
 _MODEL_NAMES = ("ckpt_name", "unet_name", "model_name", "base_ckpt_name", "gguf_name", "model_path", "model")
 _LATENTS = ("latent_image", "image_embeds", *_BUNDLES)
 _TEXTS = ("text_embeds", *_BUNDLES)
+_HIGH, _LOW = (re.compile(rf"{level}[\W_]?noise", re.IGNORECASE) for level in ("high", "low"))
 _NO_STYLE = ("", "base", "none", "no style")
 _STACKS = ("lora_stack", "optional_lora_stack", "prev_lora", "lora")
 _ENCODED = ("text", "text_g", "t5xxl", "text_l", "clip_l", "clip_g")  # of several encoders the one that reads most
@@ -73,7 +75,8 @@ class _Chain:
     joined: int = 0
 
     def read(self) -> Found:
-        sampler = self._use(self._choose_sampler())
+        name = self._choose_sampler()
+        sampler = self._use(name)
         guided = self._part(sampler, "guider") or sampler
         timed = self._part(sampler, "sigmas") or sampler
         noisy = self._part(sampler, "noise") or sampler
@@ -95,6 +98,7 @@ class _Chain:
         prompt = self._find_text(_first(guided, "positive", "conditioning", *_TEXTS), role="positive")
         negative_prompt = self._find_text(_first(guided, "negative", *_TEXTS), role="negative")
         model = self._find_model(_first(guided, "model", *_BUNDLES) or _first(timed, "model"))
+        guidance_scale_2 = self._read_second_expert(name, model)
         width = self._whole(sized, "width", "empty_latent_width")
         if not width and denoise is None and not self.has_picture:
             self._note(say("Size"), say("none can be read from the file"))
@@ -108,6 +112,7 @@ class _Chain:
             seed=self._whole(noisy, "noise_seed", "seed"),
             steps=steps,
             guidance_scale=self._number(guided, "cfg", "guidance"),
+            guidance_scale_2=guidance_scale_2,
             distilled_guidance=self.distilled_guidance,
             sampler=self._name_sampler(stepped),
             schedule=self._text(timed, "scheduler") if timed is not sampler or "sampler_name" in timed.inputs else None,
@@ -121,6 +126,27 @@ class _Chain:
         )
         self._list_left()
         return replace(found, unusable=tuple(self.unusable))
+
+    def _read_second_expert(self, first: str, model: str | None) -> float | None:
+        """Reads the pass that follows the first one with a model's other expert: its LoRAs, and its guidance scale.
+
+        Returns None where no pass is of that kind; a pass with a model of its own is no part of the recipe.
+        """
+        for name, node in self.graph.items():
+            origin = _first(node, *_LATENTS)
+            if name == first or not (_is_sampler(node) or node.kind in SAMPLERS) or not is_link(origin):
+                continue
+            if str(cast("list[Any]", origin)[0]) != first:
+                continue
+            pass_two = _Chain(self.graph, used={*self.used, name})
+            other = pass_two._find_model(_first(node, "model"))
+            if not (_HIGH.search(model or "") and _LOW.search(other or "")):
+                continue
+            self.used, self.unusable = pass_two.used, [*self.unusable, *pass_two.unusable]
+            self.loras = [replace(lora, expert=HIGH) for lora in self.loras]
+            self.loras += [replace(lora, expert=LOW) for lora in pass_two.loras]
+            return self._number(node, "cfg")
+        return None
 
     def _name_sampler(self, node: Node) -> str | None:
         """Returns the sampler's name, which of some nodes is their class, and of some in place of the schedule's."""
@@ -354,6 +380,10 @@ class _Chain:
             for name, node in self.graph.items()
             if name not in self.used and not node.kind.startswith(_UNREMARKABLE)
         }
+        known = {lora.name for lora in self.loras}
+        for node in (node for name, node in self.graph.items() if name not in self.used):
+            for lora in (lora for lora in list_loras(node) if lora.name not in known):
+                self._note(say("LoRA {name}", name=lora.name), say("only the chain of the first sampler is read"))
         for kind in list(kinds)[:MAX_LISTED_NODES]:
             self.unusable.append(
                 Unusable(say("Node {kind}", kind=shorten(kind)), say("only the chain of the first sampler is read"))

@@ -77,6 +77,7 @@ def fit_found(found: Found, catalog: Catalog, chosen: Model) -> ReadRecipe:
         seed=found.seed,
         steps=found.steps,
         guidance_scale=_choose_guidance(found, model, remarks),
+        guidance_scale_2=found.guidance_scale_2,
         scheduler=_choose_scheduler(found, model, remarks),
         flow_shift=found.flow_shift,
         strength=found.strength,

@@ -49,6 +49,7 @@ class Found:
     seed: int | None = None
     steps: int | None = None
     guidance_scale: float | None = None
+    guidance_scale_2: float | None = None
     distilled_guidance: float | None = None
     sampler: str | None = None
     schedule: str | None = None

@@ -162,7 +162,8 @@ def test_loras_count_as_their_nodes_use_them(read_graph: Read, loader: Graph, sc
     }
     found = read_graph(basic(**others), loras=("ink",))
     assert [(lora.ref, lora.scale) for lora in found.recipe.loras] == [("ink", scale)]
-    assert [what for what in list_what(found) if what.startswith("LoRA")] == told
+    missing = [one.what for one in found.unusable if one.why == "is not among the LoRAs here"]
+    assert missing == told
 
 
 @pytest.mark.parametrize(
@@ -198,6 +199,42 @@ def test_the_wrapper_for_wan_is_read(read_graph: Read) -> None:
     found = read_graph(WAN)
     assert facts(found) == ("a boat sails", "ugly", "wan2.1-14b", "832x480x81", 42, 25)
     assert (found.recipe.scheduler, found.recipe.flow_shift, found.recipe.guidance_scale) == ("unipc", 5, 6)
+
+
+def two_passes(first: str, second: str) -> Graph:
+    """A pass that begins, and one that goes on with another model; each model has a LoRA."""
+    settings = {"noise_seed": 5, "steps": 8, "sampler_name": "euler", "scheduler": "simple"}
+    texts = {"positive": ["6", 0], "negative": ["7", 0]}
+    return {
+        "2": node("KSamplerAdvanced", **settings, **texts, cfg=1, model=["11", 0], latent_image=["1", 0]),
+        "1": node("KSamplerAdvanced", **settings, **texts, cfg=3.5, model=["10", 0], latent_image=["5", 0]),
+        "10": node("LoraLoaderModelOnly", lora_name="ink.safetensors", strength_model=0.6, model=["12", 0]),
+        "11": node("LoraLoaderModelOnly", lora_name="pixel.safetensors", strength_model=0.9, model=["13", 0]),
+        "12": node("UNETLoader", unet_name=first),
+        "13": node("UNETLoader", unet_name=second),
+        "5": node("EmptyHunyuanLatentVideo", width=832, height=480, length=81, batch_size=1),
+        "6": node("CLIPTextEncode", text="a boat"),
+        "7": node("CLIPTextEncode", text="fog"),
+    }
+
+
+def test_two_experts_have_their_own_loras_and_guidance(read_graph: Read) -> None:
+    graph = two_passes(*(f"wan2.2_t2v_{level}_noise_14B_fp8_scaled.safetensors" for level in ("high", "low")))
+    found = read_graph(graph, loras=("ink", "pixel"), family="wan")
+    recipe = found.recipe
+    assert (recipe.model, recipe.steps, recipe.guidance_scale, recipe.guidance_scale_2) == ("wan2.2-a14b", 8, 3.5, 1)
+    assert [(lora.ref, lora.scale, lora.expert) for lora in recipe.loras] == [
+        ("ink", 0.6, "high"),
+        ("pixel", 0.9, "low"),
+    ]
+    assert list_what(found) == []
+
+
+def test_a_second_model_is_no_expert_and_its_loras_are_listed(read_graph: Read) -> None:
+    found = read_graph(two_passes("sd_xl_base_1.0.safetensors", "sd_xl_refiner.safetensors"), loras=("ink", "pixel"))
+    assert [(lora.ref, lora.expert) for lora in found.recipe.loras] == [("ink", None)]
+    assert found.recipe.guidance_scale_2 is None
+    assert "LoRA pixel.safetensors" in list_what(found)
 
 
 @pytest.mark.parametrize("comment", [{"prompt": json.dumps(WAN), "workflow": {"nodes": []}}, {"prompt": WAN}])

@@ -69,6 +69,17 @@ def test_settings_wherever_they_stand(read_parameters: Read, text: str) -> None:
     assert facts(read_parameters(text)) == ("a boat", "blurry", 20, 6.5, 12345)
 
 
+@pytest.mark.parametrize("prompt", ['{"scene": "a boat", "lens": {"mm": 35}}', "{red|blue} boat", '{"a": "b"'])
+def test_a_prompt_may_begin_with_a_brace(read_parameters: Read, prompt: str) -> None:
+    found = read_parameters(f"{prompt}\nNegative prompt: blurry\n{SETTINGS}")
+    assert facts(found) == (prompt, "blurry", 20, 6.5, 12345)
+
+
+def test_a_strength_of_nothing_is_none(read_parameters: Read) -> None:
+    found = read_parameters(f"a boat\n{SETTINGS}, Denoising strength: 0")
+    assert (found.recipe.strength, [what for what in listed(found) if "trength" in what]) == (None, [])
+
+
 def test_a_size_may_stand_in_two_settings(read_parameters: Read) -> None:
     text = "a boat\nSteps: 20, Sampler: Euler, CFG scale: 7, Seed: 5, Model: sd_xl_base_1.0"
     found = read_parameters(f"{text}, Width: 832, Height: 1216")
