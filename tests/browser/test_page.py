@@ -95,7 +95,9 @@ def test_a_page_that_nobody_touches_draws_nothing(browser: Any, studio: Any, wai
 
 def test_gradios_scripts_talk_to_the_address_that_the_browser_asked(browser: Any, studio: Any) -> None:
     """Whatever a proxy that is not trusted says of it."""
-    context = browser.new_context(extra_http_headers={"X-Forwarded-Host": "evil.example", "X-Gradio-Server": "http://b"})
+    context = browser.new_context(
+        extra_http_headers={"X-Forwarded-Host": "evil.example", "X-Gradio-Server": "http://b"}
+    )
     page = context.new_page()
     page.goto(studio.url)
     expect(page.locator("#lu-prompt")).to_be_visible()
