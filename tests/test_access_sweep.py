@@ -35,7 +35,7 @@ from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
 
-IDS = {"job_id", "output_id", "other_id", "upload_id", "preset_id", "grid_id"}
+IDS = {"job_id", "output_id", "other_id", "upload_id", "preset_id", "grid_id", "token_id"}
 OF_NOBODY = {"account", "name", "path", "_name", "ref"}  # a repository of the hub; any unknown path; files, LoRAs
 BODIES = {
     "/api/v1/jobs/{job_id}/move": {"before": None},
@@ -90,6 +90,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, encode_picture: Any) -> Iter
             "upload_id": upload.id,
             "preset_id": preset["id"],
             "grid_id": grid["id"],
+            "token_id": users.read()[ADA].tokens[0].id,
         }
         yield House(app=app, settings=settings, clients=clients, ids=ids, trashed=f"{thrown_away}-0")
 

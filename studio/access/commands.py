@@ -17,8 +17,7 @@ from rich.table import Table
 
 from pipelines.messages import english
 from studio.access.audit import Audit
-from studio.access.passwords import MAX_CHARS, MIN_CHARS, is_weak
-from studio.access.users import Users, UsersError
+from studio.access.users import Users, UsersError, require_good, require_new
 from studio.settings import read_settings
 
 EXAMPLES = """examples:
@@ -42,11 +41,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             _show(users)
             return 0
         case "add":
-            if name in users.read():  # checked before anybody types a password
-                raise UsersError(
-                    english(f"There is a user {name!r} already."),
-                    advice=english("`users password` gives a new password."),
-                )
+            require_new(users.read(), name)  # before anybody types a password
             password = None if found.no_password else _read_password(name, is_piped=found.password_stdin)
             users.add(name, password=password, is_admin=found.admin)
             said = f"{name} can log in" if password else f"{name} is there; `users token {name}` makes a token"
@@ -95,14 +90,7 @@ def _read_password(name: str, *, is_piped: bool) -> str:
         password = getpass.getpass("Password: ")
         if getpass.getpass("Again: ") != password:
             raise UsersError(english("The two are not the same."), advice=english("Try again."))
-    if not MIN_CHARS <= len(password) <= MAX_CHARS:
-        raise UsersError(
-            english(f"A password has {MIN_CHARS} to {MAX_CHARS} characters."), advice=english("Choose another one.")
-        )
-    if is_weak(password, name):
-        raise UsersError(
-            english("This password is among the first that anybody tries."), advice=english("Choose a longer one.")
-        )
+    require_good(password, name)
     return password
 
 

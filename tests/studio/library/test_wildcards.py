@@ -1,4 +1,4 @@
-"""Lists of words: found by name, read line by line, and never a file outside their folder."""
+"""Wildcards: found by name, read line by line, and never a file outside their folder."""
 
 from pathlib import Path
 

@@ -14,7 +14,6 @@ const PLACES = [
 export function mountHelp() {
   find("lu-keymap").replaceChildren(...PLACES.flatMap(([views, title], index) => group(title, rowsOf(views, index))));
   find("lu-keys-button").addEventListener("click", openHelp);
-  find("lu-system-help").addEventListener("click", openHelp);
   find("lu-keys").addEventListener("click", (event) => {
     if (event.target === find("lu-keys") || event.target.closest("[data-close]")) find("lu-keys").close();
   });
