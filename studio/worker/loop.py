@@ -197,7 +197,7 @@ class Worker(Bench):
 
 def _say(progress: Progress, model: Model) -> Message:
     if progress.phase == "compiling":
-        what = progress.detail or model.default_shape
+        what = progress.detail or str(model.default_shape)
         if what.endswith(FROM_CACHE):
             return say("loading {what} from the cache", what=what.removesuffix(FROM_CACHE))
         return say("compiling {what}", what=what)

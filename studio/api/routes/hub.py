@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from studio.api.answers import library as library_answers
-from studio.api.routes.presets import keep_found
+from studio.api.routes.presets import Known, keep_found
 from studio.api.visitor import Visitor
 from studio.library.presets import gallery
 from studio.library.presets.files import MAX_PACK_FILES
@@ -31,6 +31,7 @@ class Pull(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     names: Names
+    known: Known = "leave"
 
 
 class Push(BaseModel):
@@ -51,9 +52,13 @@ def list_repository(account: RepoPart, name: RepoPart, visit: Visitor, token: To
 def pull_presets(
     account: RepoPart, name: RepoPart, wanted: Pull, visit: Visitor, token: Token = None
 ) -> dict[str, Any]:
-    """Imports presets of a repository; `refused` lists which were left out, and why."""
+    """Imports presets of a repository; `refused` lists which were left out, and why.
+
+    `known` are those that are here already, as with `POST /api/v1/presets/import`.
+    """
     repo = f"{account}/{name}"
-    return keep_found(visit, _open(visit, token).pull(repo, wanted.names), origin="hub", name=repo)
+    found = _open(visit, token).pull(repo, wanted.names)
+    return keep_found(visit, found, origin="hub", name=repo, known=wanted.known)
 
 
 @router.post("/{account}/{name}/push", status_code=201, response_model=library_answers.HubAddress)
