@@ -43,7 +43,7 @@ _SAVE = f"""
       </div>
       {_line("tags", "preset.tags", longest=200, hint="preset.tagsHint")}
       <label class="lu-check"><input type="checkbox" id="lu-save-seed" checked>
-        <span id="lu-save-seed-text"></span></label>
+        <span id="lu-save-seed-text" data-text="preset.keepSeed"></span></label>
       <p class="lu-model-note" id="lu-save-note"></p>
       <p class="lu-message" role="alert" data-message="preset"></p>
     </div>

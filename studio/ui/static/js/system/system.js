@@ -80,7 +80,7 @@ async function drawSystem() {
     [t("system.worker"), engine.activity ? capitalized(said(engine, "activity")) : t(`engine.${engine.state}`)],
     [t("system.resident"), titleOf(engine.model) ?? t("system.none")],
     ...(engine.swap ? [[t("system.lastSwap"), swapText(engine.swap, titleOf)]] : []),
-    [t("made.mesh"), machine.mesh || "–"],
+    [t("system.mesh"), machine.mesh || "–"],
     [t("system.atOnce"), String(engine.outputs_at_once)],
     [t("plan.chips"), String(machine.chips)],
     [t("system.compiling"), machine.compiling ? t("system.count", { count: machine.compiling }) : t("system.nothing")],
