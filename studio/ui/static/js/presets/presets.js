@@ -78,7 +78,7 @@ function draw({ presets, tags, models }) {
   const own = find("lu-presets-export");
   own.href = at("api/v1/presets.zip");
   own.hidden = !presets.some((preset) => preset.origin.kind !== "shipped");
-  keyed(find("lu-presets-grid"), presets, { key: (preset) => preset.id, create });
+  keyed(find("lu-presets-grid"), presets, { key: (preset) => JSON.stringify(preset), create });
 }
 
 function drawModels(models) {
