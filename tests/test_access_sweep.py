@@ -249,6 +249,7 @@ def test_the_machine_is_for_those_who_look_after_it(house: House) -> None:
             assert bob.request(method, path, params=query, json=body).status_code == 403, (method, path)
             asked += 1
     assert asked >= 9
+    assert bob.get("/api/v1/system/log").json()["error"]["advice"] == "Ask an admin of this studio."
     assert admin.get("/api/v1/system/log").status_code == 200
     assert {one["owner"] for one in bob.get("/api/v1/system/usage").json()["owners"]} <= {BOB}
 

@@ -27,6 +27,7 @@ class NewToken(Answer):
 
 class User(Answer):
     name: str = eg("bob")
+    is_you: bool = eg(False)
     is_admin: bool = eg(False)
     has_password: bool = eg(True)
     tokens: int = eg(0)

@@ -41,9 +41,7 @@ class ResetPassword(BaseModel):
 def _require_admin(visit: AccountVisitor) -> Visit:
     """Returns an admin's visit; raises NotAllowedError for anybody else."""
     if not visit.person.is_admin:
-        raise NotAllowedError(
-            say("Only admins manage users."), advice=say("`--admins` or `app.py users add --admin` names them.")
-        )
+        raise NotAllowedError(say("Only admins manage users."), advice=say("Ask an admin of this studio."))
     return visit
 
 
@@ -103,6 +101,7 @@ def _describe_now(visit: Visit, name: str) -> dict[str, Any]:
 def _describe(visit: Visit, name: str, user: User, outputs: int) -> dict[str, Any]:
     return {
         "name": name,
+        "is_you": name == visit.owner,
         "is_admin": user.is_admin or name in visit.studio.settings.access.admins,
         "has_password": user.password is not None,
         "tokens": len(user.tokens),

@@ -451,9 +451,10 @@ def test_a_job_that_comes_while_prewarming_runs_at_once(prewarmer: Worker, datab
 
     def warm(shape: Shape, *, on_progress: OnProgress, **_options: object) -> float:
         if not jobs:
+            on_progress(Progress(phase="compiling", detail=f"{shape} from the cache"))
+            told.append(read_worker(database).activity)
             jobs.append(submit())
-        on_progress(Progress(phase="compiling", detail=f"{shape} from the cache"))
-        told.append(read_worker(database).activity)
+        on_progress(Progress(phase="compiling", detail=str(shape)))
         return 0.0
 
     family.warm = warm

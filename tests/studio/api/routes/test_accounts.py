@@ -152,7 +152,7 @@ def test_admins_add_reset_and_remove_users_and_nobody_else_does(
     assert "cannot be a name" in admin.post("/api/v1/users", json={**new, "name": "a b"}).json()["error"]["detail"]
     assert "first that anybody" in admin.post("/api/v1/users", json={**new, "password": "bob12345"}).text
     added = admin.post("/api/v1/users", json=new)
-    bob = {"name": "bob", "is_admin": False, "has_password": True, "tokens": 0, "outputs": 1}
+    bob = {"name": "bob", "is_you": False, "is_admin": False, "has_password": True, "tokens": 0, "outputs": 1}
     assert (added.status_code, added.json()) == (201, bob)
     assert "already" in admin.post("/api/v1/users", json=new).json()["error"]["detail"]
     assert [user["name"] for user in admin.get("/api/v1/users").json()["users"]] == [ADA, "bob", ADMIN]

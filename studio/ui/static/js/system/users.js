@@ -2,7 +2,6 @@
 
 import { addUser, listUsers, removeUser, resetPassword } from "../core/api.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
-import { state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 
@@ -48,7 +47,6 @@ async function draw() {
   keyed(find("lu-users"), users, {
     key: (user) => JSON.stringify(user),
     create: (user) => {
-      const isMe = user.name === state.me?.name;
       const named = user.is_admin ? t("me.admin", { name: user.name }) : user.name;
       return el(
         "li.lu-user",
@@ -56,10 +54,10 @@ async function draw() {
         el(
           "div",
           {},
-          el("strong", {}, isMe ? t("system.you", { owner: named }) : named),
+          el("strong", {}, user.is_you ? t("system.you", { owner: named }) : named),
           el("span", {}, factsOf(user).join(" · ")),
         ),
-        ...(isMe ? [] : [resetButton(user), removeButton(user)]),
+        ...(user.is_you ? [] : [resetButton(user), removeButton(user)]),
       );
     },
   });
