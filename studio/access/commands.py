@@ -8,7 +8,7 @@ import getpass
 import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,14 +42,12 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             return 0
         case "add":
             require_new(users.read(), name)  # before anybody types a password
+            if left := _list_left(settings.database_file, name):
+                notice = f"NOTICE  An earlier {name} left {left}, which {name} gets back now."
+                console.print(f"{notice} For somebody else choose another name.", markup=False)
             password = None if found.no_password else _read_password(name, is_piped=found.password_stdin)
             users.add(name, password=password, is_admin=found.admin)
             said = f"{name} can log in" if password else f"{name} is there; `users token {name}` makes a token"
-            if count := _count_outputs(settings.database_file, name):
-                said += (
-                    f"\nNOTICE  {count} outputs of an earlier {name} are here, and are theirs now; for somebody else "
-                )
-                said += "choose another name"
         case "password":
             users.set_password(name, _read_password(name, is_piped=found.password_stdin))
             said = f"{name} has a new password, and must log in again; tokens are void (`users token` makes new ones)"
@@ -75,12 +73,16 @@ def _show(users: Users) -> None:
     console.print(table)
 
 
-def _count_outputs(database: Path, name: str) -> int:
-    """Counts what a user of this name made before; 0 where there is no database yet."""
+def _list_left(database: Path, name: str) -> str:
+    """Says how much a user of this name left, such as "3 outputs, 1 preset"; "" for nothing, and without a database."""
     if not database.is_file():
-        return 0
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as opened:
-        return opened.execute("SELECT count(*) FROM outputs WHERE owner = ?", (name,)).fetchone()[0]
+        return ""
+    counts: list[str] = []
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as opened:
+        for table in ("outputs", "jobs", "presets", "uploads", "webhooks"):
+            count = opened.execute(f"SELECT count(*) FROM {table} WHERE owner = ?", (name,)).fetchone()[0]
+            counts += [f"{count} {table if count > 1 else table[:-1]}"] if count else []
+    return ", ".join(counts)
 
 
 def _read_password(name: str, *, is_piped: bool) -> str:
@@ -118,7 +120,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add.add_argument("--no-password", action="store_true", help="only tokens, for a script")
     offer("list", "show who there is")
     offer("remove", "let somebody in no more")
-    offer("password", "give a new password, which ends all sessions")
+    offer("password", "give a new password, which ends all sessions and tokens")
     offer("token", "print a new token for scripts")
     offer("revoke", "make all tokens of somebody void")
     return parser

@@ -34,6 +34,7 @@ class UsersError(LumeshError):
     """The users file is damaged, or a change of it is refused."""
 
     title = say("Users")
+    status = 503
 
 
 class UserChangeError(UsersError):
@@ -224,7 +225,8 @@ def require_good(password: str, name: str) -> None:
         )
     if is_weak(password, name):
         raise UserChangeError(
-            say("This password is among the first that anybody tries."), advice=say("Choose a longer one.")
+            say("This password is among the first that anybody tries."),
+            advice=say("Choose another one, such as four random words."),
         )
 
 

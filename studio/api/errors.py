@@ -13,8 +13,9 @@ import sqlite3
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from pipelines.errors import LumeshError, RecipeError
 from pipelines.field_errors import MAX_TOLD, word_first
@@ -35,6 +36,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(LumeshError, _answer_expected)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(ClientDisconnect, _answer_nobody)
     app.add_exception_handler(UnicodeEncodeError, _answer_half_character)
     app.add_exception_handler(OSError, _answer_storage)
     app.add_exception_handler(sqlite3.Error, _answer_storage)
@@ -65,21 +67,20 @@ def make_error(
     return JSONResponse({"error": add_codes(error)}, status_code=status)
 
 
-def _answer_expected(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, LumeshError)
+def answer_error(error: LumeshError, *, path: str, person: Person | None = None) -> JSONResponse:
+    """Returns the answer for an expected error, with its own status and the advice for whoever asks."""
     status, fields = find_status(error), getattr(error, "fields", None)
-    path, advice = request.url.path, _choose_advice(request, error)
+    is_operator = person is not None and person.is_operator
+    advice = getattr(error, "operator_advice", error.advice) if is_operator else error.advice
     answer = make_error(status, title=error.title, detail=error.detail, advice=advice, fields=fields, path=path)
     if isinstance(error, RateError):
         answer.headers["Retry-After"] = str(math.ceil(error.wait_s))
     return answer
 
 
-def _choose_advice(request: Request, error: LumeshError) -> Message:
-    """Returns the advice for whoever asks: an error's `operator_advice` is for those who run the studio."""
-    person: Person | None = request.scope.get(PERSON)
-    is_operator = person is not None and person.is_operator
-    return getattr(error, "operator_advice", error.advice) if is_operator else error.advice
+def _answer_expected(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, LumeshError)
+    return answer_error(error, path=request.url.path, person=request.scope.get(PERSON))
 
 
 def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:
@@ -100,6 +101,11 @@ def _answer_http(request: Request, error: Exception) -> JSONResponse:
         detail=english(f"{request.method} {path}"),
         path=path,
     )
+
+
+def _answer_nobody(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    """Answers a client that left while it sent its body, which is no mistake of ours."""
+    return Response(status_code=400)
 
 
 def _answer_storage(request: Request, error: Exception) -> JSONResponse:

@@ -29,7 +29,7 @@ HTML = f"""
       data-text-title="help.open" data-key="?">{icon("help")}</button>
     {PICKER}
     <button type="button" class="lu-icon-button" id="lu-theme" data-text-aria-label="theme.dark"
-      data-text-title="theme.title" data-key="T">{icon("moon")}</button>
+      data-text-title="theme.title">{icon("moon")}</button>
     <button type="button" class="lu-icon-button" id="lu-more" data-text-aria-label="view.more"
       data-text-title="view.more" aria-haspopup="menu">{icon("more")}</button>
     <details class="lu-me" id="lu-me" hidden>
