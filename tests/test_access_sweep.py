@@ -166,6 +166,9 @@ def test_a_browser_without_a_name_is_sent_to_the_login_page_and_back(house: Hous
     assert page.status_code == 200
     assert "<script>alert" not in page.text
     assert "frame-ancestors 'self'" in page.headers["content-security-policy"]
+    font = client.get("/login/inter.woff2")
+    assert (font.status_code, font.headers["content-type"]) == (200, "font/woff2")
+    assert 'url("login/inter.woff2")' in page.text
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "e30.00", "."])
