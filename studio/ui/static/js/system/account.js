@@ -16,7 +16,10 @@ export function mountAccount() {
   dialog.addEventListener("click", (event) => {
     if (event.target.closest("[data-close]")) dialog.close();
   });
-  dialog.addEventListener("close", forget);
+  dialog.addEventListener("close", () => {
+    forget();
+    find("lu-me-button").focus(); // what opened it is folded away
+  });
   send("lu-account-form", "lu-account-message", change);
   send("lu-token-form", "lu-token-message", make);
   find("lu-token-copy").addEventListener("click", async () => {
