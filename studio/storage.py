@@ -54,6 +54,14 @@ class StorageDamagedError(StorageError):
     passes = False
 
 
+def show_size(count: int) -> str:
+    """Writes bytes as `--max-disk` takes them, in powers of ten: 312 kB, 4.2 MB, 50 GB."""
+    for power, unit in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
+        if count >= 1000**power:
+            return f"{float(f'{count / 1000**power:.3g}'):g} {unit}"
+    return f"{count} B"
+
+
 def explain(error: BaseException) -> StorageError | None:
     """Returns what to tell people about an error of the disk or of SQLite; None for any other error."""
     if isinstance(error, StorageError):

@@ -123,8 +123,7 @@ class Visit:
 
     @property
     def is_operator(self) -> bool:
-        """Tells whether the visitor operates the studio: an admin, or somebody alone at their own machine."""
-        return self.person.is_admin or self.person.is_alone
+        return self.person.is_operator
 
     def note(self, what: str, **fields: Any) -> None:
         """Writes to the audit log; for actions that cannot be undone, or that concern everybody."""

@@ -39,7 +39,7 @@ from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
 
-IDS = {"job_id", "output_id", "other_id", "upload_id", "preset_id", "grid_id"}
+IDS = {"job_id", "output_id", "other_id", "upload_id", "preset_id", "grid_id", "token_id"}
 OF_NOBODY = {"account", "name", "path", "_name", "ref"}  # a repository of the hub; any unknown path; files, LoRAs
 BODIES = {
     "/api/v1/jobs/{job_id}/move": {"before": None},
@@ -94,6 +94,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, encode_picture: Any) -> Iter
             "upload_id": upload.id,
             "preset_id": preset["id"],
             "grid_id": grid["id"],
+            "token_id": users.read()[ADA].tokens[0].id,
         }
         yield House(app=app, settings=settings, clients=clients, ids=ids, trashed=f"{thrown_away}-0")
 
@@ -169,6 +170,9 @@ def test_a_browser_without_a_name_is_sent_to_the_login_page_and_back(house: Hous
     assert page.status_code == 200
     assert "<script>alert" not in page.text
     assert "frame-ancestors 'self'" in page.headers["content-security-policy"]
+    font = client.get("/login/inter.woff2")
+    assert (font.status_code, font.headers["content-type"]) == (200, "font/woff2")
+    assert 'url("login/inter.woff2")' in page.text
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "e30.00", "."])
@@ -252,6 +256,7 @@ def test_the_machine_is_for_those_who_look_after_it(house: House) -> None:
             assert bob.request(method, path, params=query, json=body).status_code == 403, (method, path)
             asked += 1
     assert asked >= 9
+    assert bob.get("/api/v1/system/log").json()["error"]["advice"] == "Ask an admin of this studio."
     assert admin.get("/api/v1/system/log").status_code == 200
     assert {one["owner"] for one in bob.get("/api/v1/system/usage").json()["owners"]} <= {BOB}
 

@@ -17,8 +17,7 @@ from rich.table import Table
 
 from pipelines.messages import english
 from studio.access.audit import Audit
-from studio.access.passwords import MAX_CHARS, MIN_CHARS, is_weak
-from studio.access.users import Users, UsersError
+from studio.access.users import Users, UsersError, require_good, require_new
 from studio.settings import read_settings
 
 EXAMPLES = """examples:
@@ -42,11 +41,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             _show(users)
             return 0
         case "add":
-            if name in users.read():  # checked before anybody types a password
-                raise UsersError(
-                    english(f"There is a user {name!r} already."),
-                    advice=english("`users password` gives a new password."),
-                )
+            require_new(users.read(), name)  # before anybody types a password
             if left := _list_left(settings.database_file, name):
                 notice = f"NOTICE  An earlier {name} left {left}, which {name} gets back now."
                 console.print(f"{notice} For somebody else choose another name.", markup=False)
@@ -97,15 +92,7 @@ def _read_password(name: str, *, is_piped: bool) -> str:
         password = getpass.getpass("Password: ")
         if getpass.getpass("Again: ") != password:
             raise UsersError(english("The two are not the same."), advice=english("Try again."))
-    if not MIN_CHARS <= len(password) <= MAX_CHARS:
-        raise UsersError(
-            english(f"A password has {MIN_CHARS} to {MAX_CHARS} characters."), advice=english("Choose another one.")
-        )
-    if is_weak(password, name):
-        raise UsersError(
-            english("This password is among the first that anybody tries."),
-            advice=english("Choose another one, such as four random words."),
-        )
+    require_good(password, name)
     return password
 
 

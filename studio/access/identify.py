@@ -17,6 +17,7 @@ from pipelines.messages import english, say
 from pipelines.recipe import Recipe
 from studio.access import hooks, sessions
 from studio.access.audit import Audit
+from studio.access.few import FewAtOnce
 from studio.access.hooks import PromptRefusedError
 from studio.access.limits import Limiter, RateError
 from studio.access.networks import find_network
@@ -34,6 +35,8 @@ LOGINS_ADDRESS = 30
 LOGINS_PERIOD_S = 300.0
 # For one name, from wherever: then one every 30 s. A browser that this name logged in with before counts for itself.
 LOGINS_ACCOUNT, LOGINS_ACCOUNT_PERIOD_S = 20, 600.0
+PASSWORD_THREADS = 2  # each check takes a third of a second of a core and 32 MiB
+PASSWORDS_WAITING = 12
 KNOWN_S = 180 * 24 * 3600.0  # how long such a browser stays known
 KNOWN_COOKIE = "lumesh-known"
 
@@ -47,6 +50,7 @@ class Door:
         self.users = Users(settings.users_file)
         self.key = sessions.read_key(settings.secret_file)
         self.sessions = Sessions(self.key, database)
+        self.passwords = FewAtOnce("passwords", threads=PASSWORD_THREADS, waiting=PASSWORDS_WAITING)
         self._is_loopback = is_loopback(settings.host)
         self._prompt_hook = hooks.load_hook(self.settings.prompt_hook)
         self._submits = Limiter(count=self.settings.submits_per_minute, period_s=60.0)
@@ -97,6 +101,18 @@ class Door:
             self._logins_of_account.forgive(name)
         self.audit.note("login", name=name, address=address)
         return self.sessions.open(owner=name, name=name, stamp=user.stamp)
+
+    def is_own_password(self, person: Person, password: str) -> bool:
+        """Tells whether this is the password of whoever asks; raises RateError after as many wrong ones as a login."""
+        key = f"account {person.owner}"
+        if wait_s := self._logins.take(key):
+            self.audit.note("account.limited", name=person.owner, address=person.address)
+            raise RateError(say("Too many wrong passwords."), wait_s=wait_s)
+        if self.users.check_password(person.owner, password) is None:
+            self.audit.note("account.refused", name=person.owner, address=person.address)
+            return False
+        self._logins.forgive(key)
+        return True
 
     def make_known(self, name: str) -> str:
         """Returns the cookie that marks a browser in which this name logged in."""

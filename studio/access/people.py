@@ -19,6 +19,11 @@ class Person:
     is_alone: bool = False
     can_log_out: bool = False
 
+    @property
+    def is_operator(self) -> bool:
+        """Tells whether this person operates the studio: an admin, or somebody alone at their own machine."""
+        return self.is_admin or self.is_alone
+
 
 PERSON = "lumesh.person"
 """Key of the ASGI scope under which api/middleware/auth.py stores the request's Person."""

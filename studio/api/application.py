@@ -24,6 +24,7 @@ from studio.api.middleware.headers import SafeHeaders
 from studio.api.middleware.limits import LimitedSize
 from studio.api.query import refuse_unknown_query
 from studio.api.routes import (
+    account,
     events,
     grids,
     health,
@@ -42,6 +43,7 @@ from studio.api.routes import (
     sweeps,
     system,
     uploads,
+    users,
     webhook,
     wildcards,
 )
@@ -112,7 +114,22 @@ def create_api(
         condition=condition or Condition(),
     )
     of_jobs = (sweeps, prompts, wildcards, grids, jobs, queue, events, webhook)
-    for module in (health, me, models, *of_jobs, outputs, media, uploads, loras, recipes, presets, hub, qr, system):
+    of_people = (me, account, users)
+    for module in (
+        health,
+        *of_people,
+        models,
+        *of_jobs,
+        outputs,
+        media,
+        uploads,
+        loras,
+        recipes,
+        presets,
+        hub,
+        qr,
+        system,
+    ):
         app.include_router(module.router, prefix="/api/v1", dependencies=[Depends(refuse_unknown_query)])
     app.include_router(openai.router, prefix="/v1")
     app.include_router(mcp.router)

@@ -2,7 +2,8 @@
 
 `fields` maps each field at fault to its message and is empty when no field is. Beside each text stands its code and
 values, under its name with `_said` (pipelines/messages.py). The class of an expected error carries
-its HTTP status (`status`); an error without one is a mistake of the server. Below /v1 the shape is OpenAI's instead
+its HTTP status (`status`), and other advice for operators (`operator_advice`) where only they can follow it; an error
+without a status is a mistake of the server. Below /v1 the shape is OpenAI's instead
 (adapters/openai_errors.py).
 """
 
@@ -20,6 +21,7 @@ from pipelines.errors import LumeshError, RecipeError
 from pipelines.field_errors import MAX_TOLD, word_first
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
 from studio.access.limits import RateError
+from studio.access.people import PERSON, Person
 from studio.api.adapters.openai_errors import PREFIX, make_openai_error
 from studio.storage import explain
 from studio.visit import NotFoundError
@@ -65,10 +67,12 @@ def make_error(
     return JSONResponse({"error": add_codes(error)}, status_code=status)
 
 
-def answer_error(error: LumeshError, *, path: str) -> JSONResponse:
-    """Returns the answer for an expected error, with its own status."""
+def answer_error(error: LumeshError, *, path: str, person: Person | None = None) -> JSONResponse:
+    """Returns the answer for an expected error, with its own status and the advice for whoever asks."""
     status, fields = find_status(error), getattr(error, "fields", None)
-    answer = make_error(status, title=error.title, detail=error.detail, advice=error.advice, fields=fields, path=path)
+    is_operator = person is not None and person.is_operator
+    advice = getattr(error, "operator_advice", error.advice) if is_operator else error.advice
+    answer = make_error(status, title=error.title, detail=error.detail, advice=advice, fields=fields, path=path)
     if isinstance(error, RateError):
         answer.headers["Retry-After"] = str(math.ceil(error.wait_s))
     return answer
@@ -76,7 +80,7 @@ def answer_error(error: LumeshError, *, path: str) -> JSONResponse:
 
 def _answer_expected(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, LumeshError)
-    return answer_error(error, path=request.url.path)
+    return answer_error(error, path=request.url.path, person=request.scope.get(PERSON))
 
 
 def _answer_invalid(request: Request, problem: Exception) -> JSONResponse:

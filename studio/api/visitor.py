@@ -6,6 +6,7 @@ from fastapi import Depends, Request
 
 from pipelines.messages import Message, say
 from studio.access.people import PERSON
+from studio.access_settings import Mode
 from studio.visit import NotAllowedError, Visit
 
 
@@ -29,7 +30,9 @@ def only_operators(refusal: Message) -> Any:
     def admit(visit: Visitor) -> Visit:
         """Returns the visit of an operator; raises NotAllowedError for anybody else."""
         if not visit.is_operator:
-            raise NotAllowedError(refusal, advice=say("`--admins` or `app.py users add --admin` names them."))
+            has_admins = visit.studio.settings.access.mode is not Mode.OPEN
+            names_them = say("`--admins` or `app.py users add --admin` names them.")
+            raise NotAllowedError(refusal, advice=say("Ask an admin of this studio.") if has_admins else names_them)
         return visit
 
     return Depends(admit)

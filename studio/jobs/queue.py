@@ -18,6 +18,7 @@ from studio.jobs.job import GENERATE, UNSTARTED, Job, append_event, move, write_
 from studio.jobs.line.places import in_line, with_places
 from studio.jobs.states import JobState
 from studio.settings import QUEUE_QUOTA
+from studio.storage import show_size
 
 
 class JobStateError(LumeshError):
@@ -35,10 +36,13 @@ class QueueQuotaError(LumeshError):
 
 
 class DiskFullError(LumeshError):
-    """The studio's files have reached `--max-disk`."""
+    """The studio's files have reached `--max-disk`, which only those who run the studio can raise."""
 
     title = say("The disk quota is used up")
     status = 507
+    operator_advice = say(
+        "Throw outputs away: the oldest of the trash goes by itself. Or start with a larger --max-disk."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,12 +209,12 @@ def require_room(tx: Transaction, *, owner: str, joining: int, quota: int) -> No
     if disk is not None:
         raise DiskFullError(
             say(
-                "Outputs and uploads take {used} GB; at most {limit} GB are allowed, and the trash is empty.",
-                used=f"{disk['used_bytes'] / 1e9:.2f}",
-                limit=f"{disk['limit_bytes'] / 1e9:.2f}",
+                "Outputs and uploads take {excess} more than the {limit} that are allowed, and the trash is empty.",
+                excess=show_size(disk["used_bytes"] - disk["limit_bytes"]),
+                limit=show_size(disk["limit_bytes"]),
             ),
             advice=say(
-                "Throw outputs away: the oldest of the trash goes by itself. Or start with a larger --max-disk."
+                "Throw outputs away: the oldest of the trash goes by itself. Or ask whoever runs this studio for room."
             ),
         )
     found = tx.execute("SELECT count(*) FROM jobs WHERE owner = ? AND state = ?", (owner, JobState.QUEUED))

@@ -35,7 +35,7 @@ def measure_parts(settings: Settings) -> list[Part]:
         ("database", "jobs, gallery and presets", settings.database_file),
         ("uploads", "pictures to start from", settings.uploads_dir),
         ("presets", "thumbnails of your presets", settings.presets_dir),
-        ("wildcards", "your lists of words", settings.wildcards_dir),
+        ("wildcards", "text files of options for prompts", settings.wildcards_dir),
         ("models", "your own checkpoints", settings.models_dir),
         ("loras", "your own LoRAs", settings.loras_dir),
         ("packs", "compiled programs to load", data_dir / "packs"),

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Literal
 
 from pipelines.recipe import Recipe
@@ -59,7 +60,7 @@ class Output:
             seed=row["seed"],
             recipe=Recipe.model_validate_json(row["recipe"]),
             created_at=row["created_at"],
-            made_with=json.loads(row["made_with"]),
+            made_with=_read_making(row["made_with"]),
             is_favourite=bool(row["is_favourite"]),
             tags=tuple(json.loads(row["tags"])),
             trashed_at=row["trashed_at"],
@@ -99,6 +100,13 @@ class Output:
             "chip_seconds": self.chip_seconds,
             "cost_usd": self.cost_usd,
         }
+
+
+def _read_making(text: str) -> dict[str, str]:
+    """Reads what an output was made with; of a folder of weights, which older ones name whole, only its name."""
+    making: dict[str, str] = json.loads(text)
+    weights = making.get("weights", "")
+    return {**making, "weights": PurePath(weights).name} if weights.startswith("/") else making
 
 
 def add(
@@ -143,6 +151,11 @@ def add(
         ),
     ).fetchone()
     return Output.from_row(row)
+
+
+def count_by_owner(database: Database) -> dict[str, int]:
+    """Counts each owner's outputs, those in the trash too."""
+    return dict(map(tuple, database.read("SELECT owner, count(*) FROM outputs GROUP BY owner")))
 
 
 def read_output(database: Database, output_id: str) -> Output | None:

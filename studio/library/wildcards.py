@@ -1,8 +1,8 @@
-"""Wildcard lists for prompts: `wildcards/animals.txt` in the data directory is `__animals__`, one option a line.
+"""Wildcards for prompts: `wildcards/animals.txt` in the data directory is `__animals__`, one option a line.
 
-Folders group lists (`__places/cities__`); lines that start with # are comments. Names come from clients, so they may
+Folders group them (`__places/cities__`); lines that start with # are comments. Names come from clients, so they may
 contain only letters, digits, - and _, and cannot refer to anything outside the folder.
-Not here: what a prompt with lists stands for (jobs/many/templates.py).
+Not here: what a prompt with wildcards stands for (jobs/many/templates.py).
 """
 
 import contextlib
@@ -29,14 +29,14 @@ _writing = threading.Lock()  # held while the limit is checked and the file is w
 
 
 class WildcardError(LumeshError):
-    """The list cannot be stored."""
+    """The wildcard cannot be stored."""
 
-    title = say("Please check the list")
+    title = say("Please check the wildcard")
     status = 422
 
 
 def list_wildcards(folder: Path) -> dict[str, int]:
-    """Returns the names of the usable lists, with their number of options; one that cannot be read is only logged."""
+    """Returns the usable wildcards by name, with their number of options; one that cannot be read is only logged."""
     files = sorted(folder.rglob("*.txt")) if folder.is_dir() else []
     names = {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
     counts: dict[str, int] = {}
@@ -50,31 +50,31 @@ def list_wildcards(folder: Path) -> dict[str, int]:
 
 
 def read_wildcard(folder: Path, name: str) -> list[str]:
-    """Reads the options of a list; raises RecipeError for the prompt when there is none."""
+    """Reads the options of a wildcard; raises RecipeError for the prompt when there is none."""
     file = folder / f"{name}.txt"
     if not _NAME.fullmatch(name) or not _is_usable(file):
         known = list(list_wildcards(folder))
         there = ", ".join(known[:MAX_NAMED]) + ("…" if len(known) > MAX_NAMED else "") if known else say("none yet")
         raise RecipeError(
-            {"prompt": say("there is no list __{name}__; lists here: {there}", name=name[:60], there=there)}
+            {"prompt": say("there is no wildcard __{name}__; wildcards here: {there}", name=name[:60], there=there)}
         )
     lines = _read_lines(file)
     if not lines:
-        raise RecipeError({"prompt": say("the list __{name}__ is empty", name=name)})
+        raise RecipeError({"prompt": say("the wildcard __{name}__ is empty", name=name)})
     return lines
 
 
 def find_wildcard(folder: Path, name: str) -> list[str] | None:
-    """Reads a list's lines, comments included; None when there is none of this name."""
+    """Reads a wildcard's lines, comments included; None when there is none of this name."""
     file = folder / f"{name}.txt"
     return _read_text(file).splitlines() if _is_name(name) and _is_usable(file) else None
 
 
 def save_wildcard(folder: Path, name: str, lines: Sequence[str]) -> int:
-    """Writes a list atomically; returns its number of options; raises WildcardError."""
+    """Writes a wildcard atomically; returns its number of options; raises WildcardError."""
     if not _is_name(name):
         raise WildcardError(
-            say("{name} cannot name a list.", name=repr(name[:MAX_NAME_CHARS])),
+            say("{name} cannot name a wildcard.", name=repr(name[:MAX_NAME_CHARS])),
             advice=say("Use up to {count} letters, digits, - and _, with / between folders.", count=MAX_NAME_CHARS),
         )
     for line in lines:
@@ -96,7 +96,8 @@ def save_wildcard(folder: Path, name: str, lines: Sequence[str]) -> int:
     with _writing:
         if not file.exists() and len(list_wildcards(folder)) >= MAX_LISTS:
             raise WildcardError(
-                say("There are {count} lists already.", count=MAX_LISTS), advice=say("Delete one, or make one longer.")
+                say("There are {count} wildcards already.", count=MAX_LISTS),
+                advice=say("Delete one, or make one longer."),
             )
         write_whole(file, content)
     return count_options(lines)
@@ -108,7 +109,7 @@ def count_options(lines: Iterable[str]) -> int:
 
 
 def delete_wildcard(folder: Path, name: str) -> bool:
-    """Deletes a list, and folders that become empty; returns False when there is none."""
+    """Deletes a wildcard, and folders that become empty; returns False when there is none."""
     file = folder / f"{name}.txt"
     if not _is_name(name) or not _is_usable(file):
         return False

@@ -49,7 +49,8 @@ _PROMPT = f"""
     <div class="lu-sweep-draws" id="lu-draws-box">
       <label><input type="checkbox" id="lu-draws-on"><span data-text="sweep.only"></span></label>
       <input class="lu-slider-value" id="lu-draws" type="number" min="1" max="100" value="8" inputmode="numeric"
-        data-text-aria-label="sweep.draws"><label for="lu-draws-on" data-text="sweep.ofThem"></label></div>
+        data-text-aria-label="sweep.draws"><label for="lu-draws-on" id="lu-draws-of"></label></div>
+    <button type="button" class="lu-queue-link" id="lu-sweep-system" data-text="sweep.makeWildcards" hidden></button>
   </div>
   <p class="lu-message" id="lu-prompt-message" role="alert" data-message="prompt"></p>
   <p class="lu-message" role="alert" data-message="negative_prompt"></p>

@@ -1,10 +1,10 @@
-"""The header: wordmark, the four views, the machine and its activity, language, theme and keys.
+"""The header: wordmark, the four views, the machine and its activity, help, language, theme, and who is logged in.
 
-static/js/system/header.js and me.js fill it; core/views.js switches the views.
+static/js/system/header.js, me.js and more.js fill it; core/views.js switches the views.
 """
 
 from studio.ui.icons import MARK, SPRITE, icon
-from studio.ui.languages import make_picker
+from studio.ui.languages import PICKER
 
 HTML = f"""
 {SPRITE}
@@ -27,14 +27,16 @@ HTML = f"""
       <span class="lu-badge" id="lu-queue-badge" hidden></span></button>
     <button type="button" class="lu-icon-button" id="lu-keys-button" data-text-aria-label="help.open"
       data-text-title="help.open" data-key="?">{icon("help")}</button>
-    {make_picker("lu-language")}
+    {PICKER}
     <button type="button" class="lu-icon-button" id="lu-theme" data-text-aria-label="theme.dark"
-      data-text-title="theme.title" data-key="T">{icon("moon")}</button>
+      data-text-title="theme.title">{icon("moon")}</button>
+    <button type="button" class="lu-icon-button" id="lu-more" data-text-aria-label="view.more"
+      data-text-title="view.more" aria-haspopup="menu">{icon("more")}</button>
     <details class="lu-me" id="lu-me" hidden>
       <summary class="lu-icon-button" id="lu-me-button"><span id="lu-me-initial" aria-hidden="true"></span></summary>
       <div class="lu-me-card">
         <p><span data-text="me.loggedIn"></span> <strong id="lu-me-name"></strong></p>
-        {make_picker("lu-me-language", is_worded=True)}
+        <button type="button" class="lu-button" id="lu-me-account" data-text="account.open" hidden></button>
         <form method="post" id="lu-me-leave" hidden>
           <button class="lu-button" data-text="me.logOut"></button></form></div>
     </details>

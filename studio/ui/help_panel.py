@@ -1,4 +1,4 @@
-"""The Help dialog: the pages of the manual, the keys, the meaning of phases and states, and where files are.
+"""The Help dialog: how to, in a few lines each; the manual's pages, keys, what phases and states mean, where files are.
 
 static/js/system/help.js writes the keys from core/keymap.js, the one place that defines them.
 Not here: the pages themselves (manual.py).
@@ -8,6 +8,7 @@ from pipelines.stages import PHASES
 from studio.ui.icons import icon
 from studio.ui.manual import PAGES, title_id
 
+_GUIDE = ("prompt", "choices", "wildcards", "weights", "chunks", "loras", "inputs", "models", "tokens")
 _STATES = ("warm", "disk", "cold")
 _FILES = {
     "outputs/": "help.outputs",
@@ -48,7 +49,9 @@ HTML = f"""
     <button type="button" class="lu-icon-button" data-close
       data-text-aria-label="common.close">{icon("close")}</button></div>
   <div class="lu-help lu-scroll" tabindex="0" role="region" data-text-aria-label="help.title">
-    <section class="lu-help-manual" aria-labelledby="lu-help-manual">
+    <section class="lu-help-wide" aria-labelledby="lu-help-guide"><h3 id="lu-help-guide" data-text="guide.title"></h3>
+      {_explain({f"guide.{name}": f"guide.{name}Text" for name in _GUIDE})}</section>
+    <section class="lu-help-wide" aria-labelledby="lu-help-manual">
       <h3 id="lu-help-manual" data-text="manual.title"></h3>
       {_list_pages()}</section>
     <section aria-labelledby="lu-help-keys"><h3 id="lu-help-keys" data-text="help.keys"></h3>

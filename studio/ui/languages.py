@@ -1,6 +1,6 @@
-"""The language picker: a native select behind an icon, or beside the word where there is room.
+"""The language picker: a native select behind an icon.
 
-static/js/core/language.js sets and reads it.
+static/js/core/language.js sets and reads it; on narrow screens static/js/system/more.js offers its languages in a menu.
 """
 
 from studio.ui.catalogues import LANGUAGES
@@ -11,11 +11,7 @@ _OPTIONS = "".join(
 )
 
 
-def make_picker(element_id: str, *, is_worded: bool = False) -> str:
-    """Returns the picker's markup for the header, or, with `is_worded`, for the place that narrow screens use."""
-    style = "lu-button" if is_worded else "lu-icon-button"
-    word = '<span data-text="picker.language"></span>' if is_worded else ""
-    return (
-        f'<label class="lu-language {style}" data-text-title="picker.language">{icon("globe")}{word}'
-        f'<select id="{element_id}" data-languages data-text-aria-label="picker.language">{_OPTIONS}</select></label>'
-    )
+PICKER = (
+    f'<label class="lu-language lu-icon-button" data-text-title="picker.language">{icon("globe")}'
+    f'<select id="lu-language" data-text-aria-label="picker.language">{_OPTIONS}</select></label>'
+)

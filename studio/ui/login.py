@@ -6,12 +6,12 @@ Not here: what the page looks like (login_page.py), who is let in (access/identi
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import FileResponse, RedirectResponse, Response
 
-from studio.access.few import FewAtOnce
+from studio.access.cookies import choose_flags
 from studio.access.hub_login import STATE_COOKIE, STATE_S, HubLoginError, HubLogins
 from studio.access.identify import KNOWN_COOKIE, KNOWN_S, Door
 from studio.access.limits import RateError
@@ -20,21 +20,9 @@ from studio.access.passwords import MAX_CHARS
 from studio.access.sessions import COOKIE, SESSION_S
 from studio.access_settings import Mode
 from studio.ui import catalogues
-from studio.ui.login_page import LoginForm, show_login
-
-PASSWORD_THREADS = 2  # each check takes a third of a second of a core and 32 MiB
-PASSWORDS_WAITING = 12
+from studio.ui.login_page import FONT, FONT_PATH, LoginForm, show_login
 
 Next = Annotated[str, Query(alias="next", max_length=2000)]
-
-
-class CookieFlags(TypedDict):
-    """The flags of a cookie, the same for setting and deleting it."""
-
-    httponly: bool
-    secure: bool
-    samesite: Literal["lax", "none"]
-    path: str
 
 
 def make_router(door: Door) -> APIRouter:
@@ -50,6 +38,10 @@ def make_router(door: Door) -> APIRouter:
             return _go(onward)
         return show_login(mode, LoginForm(language=_choose_language(request), onward=onward))
 
+    @router.get(f"/{FONT_PATH}")
+    def send_font() -> FileResponse:
+        return FileResponse(FONT, headers={"Cache-Control": "public, max-age=604800"})
+
     if mode is Mode.PROXY:
         return router
 
@@ -61,7 +53,7 @@ def make_router(door: Door) -> APIRouter:
             return _go("")
         door.log_out(request.headers)
         answer = RedirectResponse("./login", status_code=303)
-        answer.delete_cookie(COOKIE, **_cookie_flags(door, request))
+        answer.delete_cookie(COOKIE, **choose_flags(door.settings, request))
         return answer
 
     if mode is Mode.PASSWORD:
@@ -72,8 +64,6 @@ def make_router(door: Door) -> APIRouter:
 
 
 def _add_password(router: APIRouter, door: Door) -> None:
-    checks = FewAtOnce("passwords", threads=PASSWORD_THREADS, waiting=PASSWORDS_WAITING)
-
     @router.post("/login")
     async def log_in(
         request: Request,
@@ -86,7 +76,7 @@ def _add_password(router: APIRouter, door: Door) -> None:
         visit = LoginForm(language=language, onward=onward, name=name)
         try:
             known = request.cookies.get(KNOWN_COOKIE, "")
-            session = await checks.run(partial(door.log_in, name, password, address, known=known))
+            session = await door.passwords.run(partial(door.log_in, name, password, address, known=known))
         except RateError as error:
             wait = str(round(error.wait_s) + 1)
             problem = catalogues.say("login.tooOften", language, seconds=wait)
@@ -97,7 +87,9 @@ def _add_password(router: APIRouter, door: Door) -> None:
             problem = catalogues.say("login.wrong", language)
             return show_login(Mode.PASSWORD, replace(visit, problem=problem), status=401)
         answer = _welcome(door, request, session, onward)
-        answer.set_cookie(KNOWN_COOKIE, door.make_known(name), max_age=int(KNOWN_S), **_cookie_flags(door, request))
+        answer.set_cookie(
+            KNOWN_COOKIE, door.make_known(name), max_age=int(KNOWN_S), **choose_flags(door.settings, request)
+        )
         return answer
 
 
@@ -110,7 +102,7 @@ def _add_hub(router: APIRouter, door: Door, logins: HubLogins) -> None:
             visit = LoginForm(language=_choose_language(request), onward=onward, problem=str(error))
             return show_login(Mode.HUGGINGFACE, visit, status=502)
         answer = RedirectResponse(url, status_code=303)
-        answer.set_cookie(STATE_COOKIE, cookie, max_age=int(STATE_S), **_cookie_flags(door, request))
+        answer.set_cookie(STATE_COOKIE, cookie, max_age=int(STATE_S), **choose_flags(door.settings, request))
         return answer
 
     @router.get("/login/callback")
@@ -119,32 +111,24 @@ def _add_hub(router: APIRouter, door: Door, logins: HubLogins) -> None:
             account, onward = await logins.finish(request.query_params, request.cookies.get(STATE_COOKIE, ""))
         except HubLoginError as error:
             door.audit.note("login.failed", by="huggingface", reason=error.detail)
-            visit = LoginForm(language=_choose_language(request), problem=str(error))
+            visit = LoginForm(language=_choose_language(request), problem=str(error), root="../")
             return show_login(Mode.HUGGINGFACE, visit, status=401)
         name = account.preferred_username
         session = door.sessions.open(owner=account.owner, name=name, stamp=Mode.HUGGINGFACE)
         door.audit.note("login", name=name, owner=account.owner, by="huggingface")
         answer = _welcome(door, request, session, f"../{onward}")
-        answer.delete_cookie(STATE_COOKIE, **_cookie_flags(door, request))
+        answer.delete_cookie(STATE_COOKIE, **choose_flags(door.settings, request))
         return answer
 
 
 def _welcome(door: Door, request: Request, session: str, onward: str) -> Response:
     answer = _go(onward)
-    answer.set_cookie(COOKIE, session, max_age=int(SESSION_S), **_cookie_flags(door, request))
+    answer.set_cookie(COOKIE, session, max_age=int(SESSION_S), **choose_flags(door.settings, request))
     return answer
 
 
 def _go(onward: str) -> Response:
     return RedirectResponse(f"./{onward}", status_code=303)
-
-
-def _cookie_flags(door: Door, request: Request) -> CookieFlags:
-    """Returns the cookie's flags; in a Space's frame the studio is a third party, so `samesite` is none there."""
-    is_https = request.headers.get("x-forwarded-proto", request.url.scheme).startswith("https")
-    if door.settings.is_space:
-        return {"httponly": True, "secure": True, "samesite": "none", "path": "/"}
-    return {"httponly": True, "secure": is_https, "samesite": "lax", "path": "/"}
 
 
 def _choose_language(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""The login page, self-contained in one answer: its visitors may not load any of the studio's files yet.
+"""The login page, in one answer with its font: its visitors may not load any other of the studio's files yet.
 
 Its one script only sets the theme and keeps the URL's fragment (a shared recipe) until after the login.
 Not here: the routes (login.py).
@@ -18,6 +18,8 @@ from studio.ui.first_script import THEME_SCRIPT
 from studio.ui.icons import MARK
 from studio.ui.page import STATIC_DIR
 
+FONT_PATH = "login/inter.woff2"
+FONT = STATIC_DIR / "fonts" / "inter-latin.woff2"
 _TOKENS = re.sub(r"@font-face \{.*?\n\}", "", (STATIC_DIR / "css" / "tokens.css").read_text("utf-8"), flags=re.DOTALL)
 _STYLE = _TOKENS + (STATIC_DIR / "css" / "login.css").read_text("utf-8")
 
@@ -30,12 +32,16 @@ if (window.top === window) for (const link of document.querySelectorAll("a[targe
 
 @dataclass(frozen=True, kw_only=True)
 class LoginForm:
-    """The page's content: `onward` is the relative URL to go to afterwards; `name` was typed before."""
+    """The page's content: `onward` is the relative URL to go to afterwards; `name` was typed before.
+
+    `root` leads from the page's own address to the studio's.
+    """
 
     language: str
     onward: str = ""
     problem: str = ""
     name: str = ""
+    root: str = ""
 
 
 def show_login(mode: Mode, visit: LoginForm, *, status: int = 200) -> HTMLResponse:
@@ -51,7 +57,7 @@ def show_login(mode: Mode, visit: LoginForm, *, status: int = 200) -> HTMLRespon
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{say("login.title", language)} · Lumesh</title>
 <link rel="icon" href="data:,">
-<style nonce="{nonce}">{_STYLE}</style>
+<style nonce="{nonce}">{_make_font(visit.root)}{_STYLE}</style>
 <script nonce="{nonce}">{THEME_SCRIPT}</script>
 </head>
 <body>
@@ -64,11 +70,18 @@ def show_login(mode: Mode, visit: LoginForm, *, status: int = 200) -> HTMLRespon
 </html>
 """
     policy = (
-        f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; img-src data:; "
+        f"default-src 'none'; style-src 'nonce-{nonce}'; font-src 'self'; script-src 'nonce-{nonce}'; img-src data:; "
         "form-action 'self'; base-uri 'none'"
     )
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store", "Vary": "Accept-Language, Cookie"}
     return HTMLResponse(content, status_code=status, headers=headers)
+
+
+def _make_font(root: str) -> str:
+    return (
+        f'@font-face {{ font-family: "Inter"; src: url("{root}{FONT_PATH}") format("woff2"); '
+        "font-weight: 100 900; font-display: swap; }"
+    )
 
 
 def _make_form(visit: LoginForm) -> str:
@@ -90,7 +103,7 @@ def _make_link(visit: LoginForm) -> str:
     """Makes the link to the hub's login; it opens a new tab, because the hub's page refuses to be framed."""
     query = f"?{urlencode({'next': visit.onward})}" if visit.onward else ""
     link = (
-        f'<a class="button" href="login/huggingface{html.escape(query)}" target="_blank">'
+        f'<a class="button" href="{visit.root}login/huggingface{html.escape(query)}" target="_blank">'
         f"{say('login.hub', visit.language)}</a>"
     )
     return f"<p>{say('login.hubNote', visit.language)}</p>{link}"

@@ -14,6 +14,7 @@ import gradio as gr
 
 from studio.context import Studio
 from studio.ui import (
+    accounts_panel,
     actions,
     canvas,
     catalogues,
@@ -46,7 +47,7 @@ STATIC_URL = f"/ui/{_digest_files()}"
 
 _STYLES = (
     *("tokens", "base", "layout", "controls", "inputs", "loras", "recipe", "canvas", "film", "queue", "presets"),
-    *("gallery", "detail", "griddialog", "system", "help"),
+    *("gallery", "detail", "griddialog", "system", "accounts", "help"),
     "overlay",
 )
 PANELS = {
@@ -59,6 +60,7 @@ PANELS = {
     "presets": presets_panel,
     "grid": grid_panel,
     "system": system_panel,
+    "accounts": accounts_panel,
     "help": help_panel,
     "overlays": overlays,
 }

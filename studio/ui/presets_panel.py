@@ -43,7 +43,7 @@ _SAVE = f"""
       </div>
       {_line("tags", "preset.tags", longest=200, hint="preset.tagsHint")}
       <label class="lu-check"><input type="checkbox" id="lu-save-seed" checked>
-        <span data-text="preset.keepSeed"></span></label>
+        <span id="lu-save-seed-text" data-text="preset.keepSeed"></span></label>
       <p class="lu-model-note" id="lu-save-note"></p>
       <p class="lu-message" role="alert" data-message="preset"></p>
     </div>
@@ -133,6 +133,7 @@ HTML = f"""
     </div>
     <div class="lu-presets-tags" id="lu-presets-tags" role="group" data-text-aria-label="preset.tagList"></div>
     <p class="lu-message" id="lu-presets-message" role="alert"></p>
+    <div class="lu-presets-known" id="lu-presets-known" role="status" hidden></div>
   </div>
   <ul class="lu-presets-grid" id="lu-presets-grid" role="list"></ul>
 </section>

@@ -17,7 +17,8 @@ _WEBHOOK = f"""
         <label class="lu-label" for="lu-hook-url" data-text="hook.address"></label>
         <input class="lu-input" id="lu-hook-url" type="url" placeholder="https://example.com/lumesh" maxlength="2000"
           autocomplete="off" autocapitalize="off" spellcheck="false" aria-describedby="lu-hook-note">
-        <p class="lu-model-note" id="lu-hook-note" data-text="hook.note"></p>
+        <p class="lu-model-note" id="lu-hook-note"><span data-text="hook.note"></span>
+          <a class="lu-link" href="api/docs" target="_blank" data-text="hook.docs"></a></p>
         <p class="lu-message" role="alert" id="lu-hook-message"></p>
       </div>
       <div class="lu-field" id="lu-hook-secret-box" hidden>
@@ -51,7 +52,6 @@ HTML = f"""
       data-text="queue.everyone" data-text-title="queue.everyoneHint"></button></div>
   <div class="lu-queue-list lu-scroll" id="lu-queue-list"></div>
   <p class="lu-queue-cost lu-num" id="lu-queue-cost" data-text-title="cost.totalHint" hidden></p>
-  <div class="lu-menu" id="lu-menu" role="menu" popover></div>
   <p class="lu-sr" id="lu-queue-live" role="status" aria-live="polite"></p>
 </aside>
 {_WEBHOOK}

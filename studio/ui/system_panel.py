@@ -1,11 +1,11 @@
-"""The System view: the machine, its memory, disk and cost, and plans for other chips.
+"""The System view, in tabs: devices, models, storage, LoRAs and wildcards, plans for other chips, the log, users.
 
-static/js/system/system.js fills it while it is shown; systemplan.js has the plan, lorafiles.js the LoRAs, wordlists.js
-the lists of words.
+static/js/system/tabs.js shows one of them, and system.js fills it while it is shown; systemplan.js has the plan,
+lorafiles.js the LoRAs, wildcards.js the wildcards, users.js the users.
 """
 
+from studio.ui import accounts_panel
 from studio.ui.icons import icon
-from studio.ui.languages import make_picker
 
 
 def _card(name: str, title: str, body: str, *, tools: str = "", style: str = "") -> str:
@@ -137,29 +137,50 @@ _LOG = """
 <p class="lu-model-note"><span data-text="system.logNote"></span> <code id="lu-sys-log-file"></code></p>
 """
 
+
+def _stack(*cards: str) -> str:
+    return f'<div class="lu-sys-stack">{"".join(cards)}</div>'
+
+
+_VERSIONS = _card("versions", "system.versions", '<dl class="lu-sys-facts" id="lu-sys-versions"></dl>')
+
+_TABS = {
+    "devices": _card("machine", "system.machine", _MACHINE) + _stack(_card("usage", "system.usage", _USAGE), _VERSIONS),
+    "models": _card("models", "system.models", _MODELS, style="lu-sys-wide"),
+    "storage": _card("disk", "system.disk", _DISK) + _card("cache", "system.cache", _CACHE),
+    "loras": _card("loras", "setting.loras", _LORAS) + _card("words", "words.title", _WORDS),
+    "plan": _card("plan", "system.plan", _PLAN, style="lu-sys-wide"),
+    "log": _card("log", "system.log", _LOG, tools=_LOG_TOOLS, style="lu-sys-wide"),
+    "users": _card("users", "tab.users", accounts_panel.USERS)
+    + _card("user", "users.addTitle", accounts_panel.NEW_USER),
+}
+
+
+def _list_tabs() -> str:
+    """Lists the tabs; static/js/system/tabs.js marks the chosen one, and shows Users where there are any."""
+    return "".join(
+        f'<button type="button" role="tab" id="lu-sys-tab-{name}" data-tab="{name}" '
+        f'aria-controls="lu-sys-panel-{name}" aria-selected="false" tabindex="-1" data-text="tab.{name}"'
+        f"{' hidden' if name == 'users' else ''}></button>"
+        for name in _TABS
+    )
+
+
+def _list_panels() -> str:
+    return "".join(
+        f'<div class="lu-sys-grid" role="tabpanel" id="lu-sys-panel-{name}" data-panel="{name}" '
+        f'aria-labelledby="lu-sys-tab-{name}" tabindex="0" hidden>'
+        f'<p class="lu-sys-about" data-text="about.{name}"></p>{cards}</div>'
+        for name, cards in _TABS.items()
+    )
+
+
 HTML = f"""
 <section class="lu-system lu-scroll" id="lu-system" aria-labelledby="lu-system-title">
   <div class="lu-system-head"><h2 id="lu-system-title" tabindex="-1" data-text="view.system"></h2>
-    <span class="lu-num" id="lu-system-note" role="status"></span>
-    {make_picker("lu-system-language", is_worded=True)}
-    <button type="button" class="lu-button" id="lu-system-help">{icon("help")}<span
-      data-text="help.title"></span></button></div>
+    <span class="lu-num" id="lu-system-note" role="status"></span></div>
+  <div class="lu-tabs" id="lu-sys-tabs" role="tablist" data-text-aria-label="view.system">{_list_tabs()}</div>
   <p class="lu-message" id="lu-system-message" role="alert"></p>
-  <div class="lu-sys-grid">
-    <div class="lu-sys-stack">
-      {_card("machine", "system.machine", _MACHINE)}
-      {_card("cache", "system.cache", _CACHE)}
-      {_card("usage", "system.usage", _USAGE)}
-      {_card("disk", "system.disk", _DISK)}
-      {_card("loras", "setting.loras", _LORAS)}
-      {_card("words", "words.title", _WORDS)}
-    </div>
-    <div class="lu-sys-stack">
-      {_card("models", "system.models", _MODELS)}
-      {_card("versions", "system.versions", '<dl class="lu-sys-facts" id="lu-sys-versions"></dl>')}
-    </div>
-    {_card("plan", "system.plan", _PLAN, style="lu-sys-wide")}
-    {_card("log", "system.log", _LOG, tools=_LOG_TOOLS, style="lu-sys-wide")}
-  </div>
+  {_list_panels()}
 </section>
 """

@@ -29,6 +29,7 @@ POLL_S = 0.05
 HEARTBEAT_S = 1.0
 RETRY_S = 1.0
 ENGINE_INTERVAL_S = 0.1
+FROM_CACHE = " from the cache"  # how a family ends what it says of programs that are read instead of compiled
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +197,10 @@ class Worker(Bench):
 
 def _say(progress: Progress, model: Model) -> Message:
     if progress.phase == "compiling":
-        return say("compiling {what}", what=progress.detail or model.default_shape)
+        what = progress.detail or str(model.default_shape)
+        if what.endswith(FROM_CACHE):
+            return say("loading {what} from the cache", what=what.removesuffix(FROM_CACHE))
+        return say("compiling {what}", what=what)
     if progress.phase == "loading":
         return say("loading {model}", model=model.title)
     return say("trying {model}", model=model.title)

@@ -14,9 +14,10 @@ PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "diffusers", "transformers")
 
 
 def describe_making(desk: Desk, settings: Settings, family: Family) -> dict[str, str]:
-    """Returns names and values for people; leaves out what does not apply."""
+    """Returns names and values for people; leaves out what does not apply. Of a folder only its name is told."""
     model = family.model
-    weights = "@".join(part for part in (str(model.path or model.repo), family.revision) if part)
+    source = model.path.name if model.path else model.repo
+    weights = "@".join(part for part in (source, family.revision) if part)
     return {
         "weights": "none" if settings.fake else weights,
         "device": desk.device,

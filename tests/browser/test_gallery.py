@@ -401,7 +401,7 @@ def test_a_video_shows_its_length_and_plays(open_page: OpenPage, studio: Any, wa
     tile = page.locator(TILE)
     expect(tile).to_have_count(1)
     expect(tile.locator(".lu-shot-length")).to_have_text("2.1 s")
-    tile.get_by_role("button", name="Video: Waves", exact=True).click()
+    tile.get_by_role("button", name=re.compile("^Video of .*: Waves$")).click()
     video = page.locator(f"{DETAIL} video")
     expect(video).to_have_attribute("poster", re.compile("/poster$"))
     video.evaluate("async (video) => { await video.play(); }")

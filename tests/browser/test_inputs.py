@@ -230,6 +230,9 @@ def test_a_finished_picture_becomes_an_input(open_page: OpenPage, studio: Any, k
     keep(page, "use-as-input-dark")
     _make(page, "Another one like it")
     expect(page.locator("img.lu-result[alt='Another one like it']")).to_be_visible()
+    page.click("#lu-save-preset")
+    expect(page.locator("#lu-save-seed-text")).to_contain_text("Others get this picture only with the same input")
+    page.keyboard.press("Escape")
     assert _read_newest(studio)["recipe"]["images"] == [made]
     expect(page.locator("#lu-bar .lu-bar-sub")).to_contain_text("1 input picture")
     page.get_by_role("button", name="Remove input picture 1").click()

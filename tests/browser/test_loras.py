@@ -184,6 +184,7 @@ def test_admins_add_and_delete_files_in_the_system_view(
 ) -> None:
     page = open_page()
     page.get_by_role("link", name="System").click()
+    page.click("#lu-sys-tab-loras")
     card = page.get_by_role("region", name="LoRAs")
     expect(card.locator("tbody tr")).to_have_count(3)
     expect(card).to_contain_text("/data/loras")

@@ -22,8 +22,8 @@ def test_a_page_of_the_manual_opens_from_help(
 ) -> None:
     studio = open_page(viewport=viewport, color_scheme=scheme)
     if viewport is PHONE:
-        studio.click(".lu-views [data-view=system]")
-        studio.click("#lu-system-help")
+        studio.click("#lu-more")
+        studio.get_by_role("menuitem", name="Help").click()
     else:
         studio.keyboard.press("?")
     with studio.context.expect_page() as opened:

@@ -11,6 +11,7 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
 from studio.access.users import Users
+from tests.browser.test_system import find_violations
 
 pytestmark = pytest.mark.browser
 PASSWORD = "lovelace-1815"
@@ -122,3 +123,61 @@ def test_an_admin_sees_everybodys_line_and_may_end_a_job(
     expect(waiting).to_have_count(1)
     switch.click()
     expect(ada.locator(ACTIVE)).to_have_count(0)
+
+
+def test_an_admin_adds_a_user_who_then_changes_the_password_and_makes_a_token(
+    house: Any, browser: Any, enter: Enter, keep: Keep
+) -> None:
+    ada = enter("ada")
+    ada.goto(f"{house.url}/#system/users")
+    name, password = ada.locator("#lu-user-name"), ada.locator("#lu-user-password")
+    name.fill("carol")
+    ada.get_by_role("button", name="Suggest one").click()
+    expect(password).to_have_attribute("type", "text")
+    suggested = password.input_value()
+    assert len(suggested) == 19
+    ada.get_by_role("button", name="Add user").click()
+    expect(ada.locator("#lu-user-note")).to_have_text("carol can log in now.")
+    expect(password).to_have_value("")
+    expect(ada.locator("#lu-users li")).to_contain_text(["ada (admin) (you)", "bob", "carol"])
+    assert find_violations(ada, "#lu-sys-panel-users") == []
+    keep(ada, "users-dark")
+
+    with closing(browser.new_context(viewport=PHONE, color_scheme="light", reduced_motion="reduce")) as context:
+        context.set_default_timeout(15_000)
+        assert context.request.post(f"{house.url}/login", form={"name": "carol", "password": suggested}).ok
+        carol = context.new_page()
+        carol.goto(house.url)
+        carol.click("#lu-me-button")
+        carol.get_by_role("button", name="Account").click()
+        dialog = carol.locator("#lu-account")
+        carol.fill("#lu-token-name", "notebook")
+        carol.fill("#lu-token-password", suggested)
+        dialog.get_by_role("button", name="Make a token").click()
+        expect(dialog.locator("#lu-tokens li")).to_contain_text("notebook")
+        bearer = {"Authorization": f"Bearer {carol.input_value('#lu-token')}"}
+        assert ada.request.get(f"{house.url}/api/v1/me", headers=bearer).json()["owner"] == "carol"
+        assert find_violations(carol, "#lu-account") == []
+        keep(carol, "account-phone")
+        assert carol.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        change = dialog.get_by_role("button", name="Change password")
+        for current, new, said in (
+            ("wrong", "window-seat-21", "The current password is wrong."),
+            (suggested, "password1", "This password is among the first that anybody tries."),
+            (suggested, "window-seat-21", ""),
+        ):
+            for field, text in (("current", current), ("new", new), ("again", new)):
+                carol.fill(f"#lu-account-{field}", text)
+            change.click()
+            if said:
+                expect(carol.locator("#lu-account-message")).to_contain_text(said)
+        expect(carol.locator("#lu-toasts")).to_contain_text("Password changed")
+        expect(dialog.locator("#lu-tokens li")).to_have_count(0)
+        assert carol.request.get(f"{house.url}/api/v1/me").json()["owner"] == "carol", "this session goes on"
+
+        asked: list[str] = []
+        ada.on("dialog", lambda box: (asked.append(box.message), box.accept()))
+        ada.get_by_role("button", name="Remove: carol").click()
+        expect(ada.locator("#lu-users li")).to_have_count(2)
+        assert "outputs stay here" in asked[0]
+        assert carol.request.get(f"{house.url}/api/v1/me").status == 401

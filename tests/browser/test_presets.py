@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 from studio.library.presets.shipped import read_shipped
 
 SHIPPED = f"{len(read_shipped())} presets"
+TWO_MORE = f"{len(read_shipped()) + 2} presets"
 ONE_MORE = f"{len(read_shipped()) + 1} presets"
 
 pytestmark = pytest.mark.browser
@@ -98,6 +99,7 @@ def test_an_output_becomes_a_preset_that_travels_by_link(open_page: OpenPage, st
     page.fill("#lu-save-title", EVIL)
     page.fill("#lu-save-author", "Grace")
     page.fill("#lu-save-tags", "Tower, night")
+    expect(page.locator("#lu-save-seed-text")).to_have_text("Keep the seed, so everyone gets this exact picture")
     keep(page, "preset-save-dark")
     page.click("#lu-save-button")
     expect(page.locator("#lu-toasts")).to_contain_text("Saved among your presets")
@@ -124,13 +126,22 @@ def test_an_output_becomes_a_preset_that_travels_by_link(open_page: OpenPage, st
         expect(other.locator("#lu-prompt")).to_have_value("A purple lighthouse")
         expect(other.locator("#lu-seed")).to_have_value(str(shared["recipe"]["seed"]))
         assert other.url == f"{studio.url}/"
+        if name == "self":
+            visitor = other
     page.keyboard.press("Escape")
     page.on("dialog", lambda dialog: dialog.accept())
     card.get_by_role("button", name="Delete").click()
     expect(page.locator("#lu-presets-count")).to_have_text(SHIPPED)
+    visitor.click("#lu-origin-keep")
+    expect(visitor.locator("#lu-toasts")).to_contain_text("Kept among your presets")
+    _open_gallery(visitor)
+    expect(visitor.locator(CARD).first).to_contain_text("From a link, by Grace")
+    visitor.on("dialog", lambda dialog: dialog.accept())
+    visitor.locator(CARD).first.get_by_role("button", name="Delete").click()
+    expect(visitor.locator("#lu-presets-count")).to_have_text(SHIPPED)
 
 
-def test_a_link_in_an_open_tab_is_opened_and_can_be_kept(open_page: OpenPage) -> None:
+def test_a_link_in_an_open_tab_is_opened_and_one_that_is_here_is_not_kept_twice(open_page: OpenPage) -> None:
     page = open_page()
     _open_gallery(page)
     page.get_by_role("button", name="Share: Green cactus at noon").click()
@@ -140,12 +151,10 @@ def test_a_link_in_an_open_tab_is_opened_and_can_be_kept(open_page: OpenPage) ->
     page.evaluate("(link) => { location.href = link; }", link)
     expect(page.locator("#lu-prompt")).to_have_value("A green cactus in the desert at noon with clouds")
     page.click("#lu-origin-keep")
-    expect(page.locator("#lu-toasts")).to_contain_text("Kept among your presets")
+    expect(page.locator("#lu-toasts")).to_contain_text(
+        "“Green cactus at noon” is here already, with the same settings."
+    )
     _open_gallery(page)
-    own = page.locator(CARD).first
-    expect(own).to_contain_text("From a link, by Lumesh")
-    page.on("dialog", lambda dialog: dialog.accept())
-    own.get_by_role("button", name="Delete").click()
     expect(page.locator("#lu-presets-count")).to_have_text(SHIPPED)
 
 
@@ -178,6 +187,17 @@ def test_files_are_imported_with_their_origin_and_refused_with_a_reason(open_pag
     expect(page.locator("#lu-presets-message")).to_contain_text("“bad.json”: code: is not a known field")
     expect(page.locator(CARD).first).to_contain_text("Imported from hers.json, by Ada")
     expect(page.locator(f"{CARD} h3").first).to_have_text(EVIL)
+    known = page.locator("#lu-presets-known")
+    _import(page, ("hers.json", _document(title=EVIL, description="Other words")))
+    expect(known).to_contain_text(f"“{EVIL}” is here already, with the same settings.")
+    keep(page, "presets-known-dark")
+    known.get_by_role("button", name="Replace mine").click()
+    expect(page.locator(CARD, has_text="Other words")).to_have_count(1)
+    expect(page.locator("#lu-presets-count")).to_have_text(ONE_MORE)
+    _import(page, ("hers.json", _document(title=EVIL, description="Other words")))
+    known.get_by_role("button", name="Keep both").click()
+    expect(page.locator(f"{CARD} h3").first).to_have_text(f"{EVIL} (2)")
+    expect(known).to_be_hidden()
     page.get_by_role("link", name="Create").click()
     page.evaluate(DROP, ["new.json", _document(title="Elsewhere", recipe={"model": "sketches-xl"}).decode()])
     missing = page.locator(CARD, has_text="Elsewhere")
@@ -188,7 +208,7 @@ def test_files_are_imported_with_their_origin_and_refused_with_a_reason(open_pag
     expect(page.locator("#lu-presets-export")).to_be_visible()
     keep(page, "presets-own-dark")
     page.on("dialog", lambda dialog: dialog.accept())
-    for count in (ONE_MORE, SHIPPED):
+    for count in (TWO_MORE, ONE_MORE, SHIPPED):
         page.locator(CARD).first.get_by_role("button", name="Delete").click()
         expect(page.locator("#lu-presets-count")).to_have_text(count)
 

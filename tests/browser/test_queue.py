@@ -181,6 +181,8 @@ def test_choices_and_seeds_are_counted_before_they_are_queued(open_page: OpenPag
     expect(page.locator("#lu-sweep-examples li")).to_have_text(
         ["A red boat at dawn", "A red boat at dusk", "A blue boat at dawn", "… and 3 more"]
     )
+    expect(page.locator("#lu-draws-box")).to_contain_text("of these 6, at random")
+    assert int(page.input_value("#lu-draws")) < 6
     page.fill("#lu-seeds", "2")
     expect(count).to_contain_text("6 prompts × 2 seeds = 12 jobs")
     page.check("#lu-draws-on")
@@ -191,8 +193,12 @@ def test_choices_and_seeds_are_counted_before_they_are_queued(open_page: OpenPag
     generate.click()
     expect(page.locator(WAITING)).to_have_count(4)
     page.fill("#lu-prompt", "A __nothing__ boat")
-    expect(count).to_contain_text("There is no list __nothing__")
+    expect(count).to_contain_text("There is no wildcard __nothing__; wildcards here: none yet")
     expect(generate).to_contain_text("Generate")
+    page.click("#lu-sweep-system")
+    assert page.url.endswith("#system/loras")
+    expect(page.locator("#lu-words-name")).to_be_visible()
+    page.go_back()
     page.fill("#lu-prompt", "A boat")
     page.fill("#lu-seeds", "1")
     expect(page.locator("#lu-sweep")).to_be_hidden()

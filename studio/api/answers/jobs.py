@@ -228,14 +228,14 @@ class Ping(Answer):
     told_said: Said | None = said()
 
 
-class WordCount(Answer):
+class WildcardCount(Answer):
     name: str = eg("animals")
     count: int = eg(2)
 
 
-class WordLists(Answer):
-    wildcards: list[WordCount]
+class Wildcards(Answer):
+    wildcards: list[WildcardCount]
 
 
-class WordList(WordCount):
+class Wildcard(WildcardCount):
     lines: list[str] = eg(["# of the farm", "cat", "dog"])

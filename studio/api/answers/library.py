@@ -146,6 +146,7 @@ class RefusedPreset(Answer):
 
 class ImportedPresets(Answer):
     presets: list[Preset]
+    known: list[Preset] = eg([])
     refused: list[RefusedPreset] = eg([])
 
 

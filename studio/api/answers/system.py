@@ -19,6 +19,7 @@ class Me(Answer):
     is_operator: bool = eg(True)
     sees_everyone: bool = eg(False)
     can_log_out: bool = eg(False)
+    has_account: bool = eg(False)
     is_ephemeral: bool = eg(False)
 
 

@@ -5,7 +5,7 @@ the tests.
 Not here: examples of answers (answers/), how both get into the document (describe.py).
 """
 
-from studio.api.examples import grids, jobs, loras, openai, outputs, presets, queue, studio, system, uploads
+from studio.api.examples import accounts, grids, jobs, loras, openai, outputs, presets, queue, studio, system, uploads
 from studio.api.examples.example import Example
 
 EXAMPLES: tuple[Example, ...] = (
@@ -18,5 +18,6 @@ EXAMPLES: tuple[Example, ...] = (
     *loras.EXAMPLES,
     *presets.EXAMPLES,
     *system.EXAMPLES,
+    *accounts.EXAMPLES,
     *openai.EXAMPLES,
 )

@@ -40,14 +40,16 @@ EXAMPLES = (
         body={"model": "demo-sdxl", "prompt": "A (red:1.3) boat at sea"},
     ),
     post("/api/v1/jobs/many", "Queue a prompt's choices and several seeds", body=SWEEP),
-    get("/api/v1/wildcards", "List the lists that prompts may name"),
-    get("/api/v1/wildcards/{name}", "Look at a list", url="/api/v1/wildcards/animals"),
+    get("/api/v1/wildcards", "List the wildcards that prompts may name"),
+    get("/api/v1/wildcards/{name}", "Look at a wildcard", url="/api/v1/wildcards/animals"),
     Example(
         method="PUT",
         path="/api/v1/wildcards/{name}",
         url="/api/v1/wildcards/places-cities",
-        summary="Create or change a list",
+        summary="Create or change a wildcard",
         body={"lines": ["Oslo", "Rome"]},
     ),
-    Example(method="DELETE", path="/api/v1/wildcards/{name}", url="/api/v1/wildcards/animals", summary="Delete a list"),
+    Example(
+        method="DELETE", path="/api/v1/wildcards/{name}", url="/api/v1/wildcards/animals", summary="Delete a wildcard"
+    ),
 )

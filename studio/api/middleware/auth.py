@@ -21,11 +21,12 @@ from studio.access_settings import Mode
 from studio.api.errors import answer_error, make_error
 from studio.storage import explain
 
+_PAGE = frozenset({("GET", "/login"), ("GET", "/login/inter.woff2")})
 PUBLIC = {
     Mode.OPEN: frozenset[tuple[str, str]](),
-    Mode.PASSWORD: frozenset({("GET", "/login"), ("POST", "/login")}),
-    Mode.HUGGINGFACE: frozenset({("GET", "/login"), ("GET", "/login/huggingface"), ("GET", "/login/callback")}),
-    Mode.PROXY: frozenset({("GET", "/login")}),
+    Mode.PASSWORD: _PAGE | {("POST", "/login")},
+    Mode.HUGGINGFACE: _PAGE | {("GET", "/login/huggingface"), ("GET", "/login/callback")},
+    Mode.PROXY: _PAGE,
 }
 """The routes that are open without a login, by mode of access."""
 

@@ -32,7 +32,7 @@ MAX_FILE_BYTES = 21_000_000  # the largest file that a route takes has 20 MB, wi
 LORAS_PATH = "/api/v1/loras"
 FILE_PATHS = re.compile(r"(/api/v1/(uploads|recipes/read|presets/import|presets/check)|/v1/images/edits)$")
 WORDS_PATH = "/api/v1/wildcards/"
-MAX_WORDS = 25_000  # a list of words has 20 000 lines
+MAX_WORDS = 25_000  # a wildcard has 20 000 lines
 TITLE = say("This is too large")
 
 LARGE_BYTES = 100_000

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from studio.api.answers import library as library_answers
-from studio.api.routes.presets import keep_found
+from studio.api.routes.presets import Known, keep_found
 from studio.api.visitor import Visitor
 from studio.library.presets import gallery
 from studio.library.presets.files import MAX_PACK_FILES
@@ -31,6 +31,7 @@ class Pull(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     names: Names
+    known: Known = "leave"
 
 
 class Push(BaseModel):
@@ -52,11 +53,14 @@ async def list_repository(account: RepoPart, name: RepoPart, visit: Visitor, tok
 async def pull_presets(
     account: RepoPart, name: RepoPart, wanted: Pull, visit: Visitor, token: Token = None
 ) -> dict[str, Any]:
-    """Imports presets of a repository; `refused` lists which were left out, and why."""
+    """Imports presets of a repository; `refused` lists which were left out, and why.
+
+    `known` are those that are here already, as with `POST /api/v1/presets/import`.
+    """
     hub, repo = _open(visit, token), f"{account}/{name}"
 
     def pull() -> dict[str, Any]:
-        return keep_found(visit, hub.pull(repo, wanted.names), origin="hub", name=repo)
+        return keep_found(visit, hub.pull(repo, wanted.names), origin="hub", name=repo, known=wanted.known)
 
     return await visit.studio.hub_turns.run(pull)
 

@@ -16,8 +16,8 @@ def get_me(visit: Visitor) -> dict[str, Any]:
     """Returns your identity: `owner` of your jobs, displayed `name`; `is_known` is false where all share one owner.
 
     `is_operator`: you may see the machine under `/api/v1/system`, and empty its caches. `sees_everyone`: lists accept
-    `everyone=true`, but only those of outputs unless `is_admin`. `is_ephemeral`: a restart deletes all outputs, as on a
-    Space without storage.
+    `everyone=true`, but only those of outputs unless `is_admin`. `has_account`: there are accounts with passwords here
+    (`/api/v1/account`). `is_ephemeral`: a restart deletes all outputs, as on a Space without storage.
     """
     person, settings = visit.person, visit.studio.settings.access
     return {
@@ -28,5 +28,6 @@ def get_me(visit: Visitor) -> dict[str, Any]:
         "is_operator": visit.is_operator,
         "sees_everyone": person.is_admin or (settings.shared_gallery and settings.mode is not Mode.OPEN),
         "can_log_out": person.can_log_out,
+        "has_account": settings.mode is Mode.PASSWORD,
         "is_ephemeral": visit.studio.settings.is_ephemeral,
     }

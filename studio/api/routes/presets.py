@@ -7,6 +7,7 @@ taken from the file.
 import asyncio
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -38,6 +39,7 @@ FILE_BODY = {
     }
 }
 SCHEMA = {"type": "object", "examples": [{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"}]}
+Known = Literal["leave", "replace", "copy"]
 Ids = Annotated[list[str] | None, Query(alias="id", max_length=100, description="which; none: all of one's own")]
 
 
@@ -102,15 +104,28 @@ def save_preset(new: NewPreset, visit: Visitor) -> dict[str, Any]:
 async def import_presets(
     request: Request,
     visit: Visitor,
+    *,
     name: Annotated[str, Query(max_length=200, description="of the file, shown as where the preset came from")] = "",
     origin: Annotated[Literal["file", "link"], Query(description="what it came in")] = "file",
+    known: Annotated[Known, Query(description="what to do with presets of a title and recipe that are here")] = "leave",
+    titles: Annotated[
+        list[str] | None, Query(alias="title", max_length=100, description="only these of a pack")
+    ] = None,
 ) -> dict[str, Any]:
     """Imports the body: a preset's JSON (1 MB at most) or a pack of them (zip, 16 MB at most).
 
-    `refused` lists the files of a pack that were left out, and why; 422 when nothing is left.
+    `known` lists presets that are here already, with the same title and recipe, and are left as they are, unless the
+    query says to `replace` yours or to keep a `copy` under another title. `refused` lists the files of a pack that were
+    left out, and why; 422 when nothing is left.
     """
     found = await _read_found(request, visit)
-    return await asyncio.to_thread(keep_found, visit, found, origin=origin, name=clean_line(name)[-80:])
+    if titles is not None:
+        found = replace(found, presets=tuple(preset for preset in found.presets if preset.title in titles))
+        if not found.presets:
+            raise PresetError(
+                say("It holds no preset of this title."), advice=say("Leave the title out to import all.")
+            )
+    return await asyncio.to_thread(keep_found, visit, found, origin=origin, name=clean_line(name)[-80:], known=known)
 
 
 @router.post("/presets/check", openapi_extra=FILE_BODY, response_model=library_answers.Preset)
@@ -190,20 +205,32 @@ def _keep(visit: Visit, preset: Preset, *, origin: Origin, name: str = "") -> En
     return store.add(visit.database, visit.presets_dir, preset, owner=visit.owner, origin=origin, origin_name=name)
 
 
-def keep_found(visit: Visit, found: Found, *, origin: Origin, name: str) -> dict[str, Any]:
+def keep_found(visit: Visit, found: Found, *, origin: Origin, name: str, known: Known = "leave") -> dict[str, Any]:
     """Stores presets that can run, or could if their model were here; raises PresetError when none is left."""
+    catalog = visit.studio.catalog
+    here = gallery.list_entries(visit.database, visit.presets_dir, catalog, owner=visit.owner)
     entries: list[Entry] = []
+    left: list[Entry] = []
     refused = list(found.refused)
     for preset in found.presets:
         try:
-            gallery.require_runnable(preset, visit.studio.catalog)
+            gallery.require_runnable(preset, catalog)
         except PresetError as error:
             if len(found.presets) == 1:
                 raise
             refused.append(Refusal(name=preset.title, detail=error.detail))
-        else:
+            continue
+        same = gallery.find_same(here, preset)
+        if same is None:
             entries.append(_keep(visit, preset, origin=origin, name=name))
-    if not entries:
+        elif known == "copy":
+            entries.append(_keep(visit, gallery.name_copy(here, preset), origin=origin, name=name))
+        elif known == "replace" and same.origin != "shipped":
+            entries.append(store.replace(visit.database, visit.presets_dir, same.id, preset))
+        else:
+            left.append(same)
+        here = [*here, *entries[-1:]]
+    if not entries and not left:
         raise PresetError(
             say(
                 "None of the pack's presets can be used. {name}: {detail}",
@@ -213,6 +240,7 @@ def keep_found(visit: Visit, found: Found, *, origin: Origin, name: str) -> dict
         )
     return {
         "presets": [_describe(visit, entry) for entry in entries],
+        "known": [_describe(visit, entry) for entry in left],
         "refused": [add_codes(vars(one)) for one in refused],
     }
 

@@ -156,9 +156,9 @@ def _say_place(before: Counter[str], *, owner: str, is_busy: bool) -> Message:
         return say("next, when the running job ends") if is_busy else say("next")
     of_others = count - before[owner]
     if of_others == count:
-        return say_count("{count} job of others before it", "{count} jobs of others before it", count=count)
+        return say_count("{count} job by someone else first", "{count} jobs by others first", count=count)
     if of_others:
-        return say("{count} jobs before it, {of_others} of others'", count=count, of_others=of_others)
+        return say("{count} jobs before it, {of_others} by others", count=count, of_others=of_others)
     return say_count("{count} job before it", "{count} jobs before it", count=count)
 
 

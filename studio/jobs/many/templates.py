@@ -195,7 +195,7 @@ class _Reader:
         if name in self._inside or len(self._inside) >= MAX_DEPTH:
             raise _refuse(
                 say(
-                    "the list __{name}__ leads back to itself, or through more than {limit} others",
+                    "the wildcard __{name}__ leads back to itself, or through more than {limit} others",
                     name=name,
                     limit=MAX_DEPTH,
                 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pipelines.recipe import resolve
 from studio.database import Database
 from studio.library.presets import store
 from studio.library.presets.files import embed
-from studio.library.presets.preset import Preset, PresetError, name_source
+from studio.library.presets.preset import MAX_TITLE_CHARS, Preset, PresetError, name_source
 from studio.library.presets.shipped import read_shipped, thumb_of
 from studio.library.presets.store import Entry
 
@@ -29,6 +30,20 @@ def find_entry(database: Database, presets_dir: Path, preset_id: str) -> Entry |
     """Finds a shipped preset or anybody's own; None when there is none."""
     shipped = read_shipped().get(preset_id)
     return _make_shipped(preset_id, shipped) if shipped else store.read_entry(database, presets_dir, preset_id)
+
+
+def find_same(entries: Sequence[Entry], preset: Preset) -> Entry | None:
+    """Finds the entry with this preset's title and recipe; its picture, words about it and tags may differ."""
+    return next(
+        (one for one in entries if (one.preset.title, one.preset.recipe) == (preset.title, preset.recipe)), None
+    )
+
+
+def name_copy(entries: Sequence[Entry], preset: Preset) -> Preset:
+    """Returns the preset under the first free title of "Sunset (2)", "Sunset (3)", and so on."""
+    taken = {entry.preset.title for entry in entries}
+    copies = (f"{preset.title[: MAX_TITLE_CHARS - 6]} ({number})" for number in count(2))
+    return preset.model_copy(update={"title": next(title for title in copies if title not in taken)})
 
 
 def search(

@@ -31,6 +31,7 @@ from pipelines.recipe import (
 
 SCHEMA = 1
 MAX_TAGS = 8
+MAX_TITLE_CHARS = 80
 MAX_REF_CHARS = 255  # the longest file name
 # A thumbnail of ours has about 20 KB; base64 makes 4 characters of 3 bytes.
 MAX_THUMBNAIL_CHARS = 700_000
@@ -144,7 +145,7 @@ class Preset(BaseModel):
 
     schema_: Annotated[int, Field(alias="schema", ge=1, le=SCHEMA, description="version of this format")] = SCHEMA
     kind: Literal["lumesh.preset"] = "lumesh.preset"
-    title: Annotated[str, Field(max_length=80), AfterValidator(clean_line), AfterValidator(_require)]
+    title: Annotated[str, Field(max_length=MAX_TITLE_CHARS), AfterValidator(clean_line), AfterValidator(_require)]
     description: Annotated[str, Field(max_length=600), AfterValidator(clean_text)] = ""
     author: Annotated[str, Field(max_length=60), AfterValidator(clean_line)] = ""
     tags: Annotated[tuple[Tag, ...], Field(max_length=MAX_TAGS), AfterValidator(clean_tags)] = ()

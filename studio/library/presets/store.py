@@ -72,6 +72,26 @@ def add(
     return _read_row(row, presets_dir)
 
 
+def replace(database: Database, presets_dir: Path, preset_id: str, preset: Preset) -> Entry:
+    """Puts a checked preset in the place of this one, which keeps its id, its time and where it came from."""
+    webp = take_thumbnail(preset)
+    with database.write() as tx:
+        row = tx.execute(
+            "UPDATE presets SET sha = ?, document = ?, has_thumb = ? WHERE id = ? RETURNING *",
+            (
+                hashlib.sha256(write_document(preset)).hexdigest(),
+                preset.without_thumbnail().model_dump_json(by_alias=True),
+                int(webp is not None),
+                preset_id,
+            ),
+        ).fetchone()
+        if webp is not None:
+            write_whole(_thumb_of(presets_dir, preset_id), webp)
+        else:
+            _thumb_of(presets_dir, preset_id).unlink(missing_ok=True)
+    return _read_row(row, presets_dir)
+
+
 def remove(database: Database, presets_dir: Path, preset_id: str) -> None:
     """Deletes a preset and its thumbnail."""
     with database.write() as tx:

@@ -18,7 +18,8 @@ from studio.api.examples.things import CLIP, DONE, FAILED, GRID, PRESET, UPLOAD,
 from studio.database import Database
 from studio.worker.loop import Worker
 
-# Each has a test of its own, with what it needs: a hub, an address to call, an endless stream, a worker that runs.
+# Each has a test of its own, with what it needs: a hub, an address to call, an endless stream, a worker that
+# runs, a studio with passwords.
 ELSEWHERE = {
     "/api/v1/hub/{account}/{name}",
     "/api/v1/hub/{account}/{name}/pull",
@@ -28,6 +29,13 @@ ELSEWHERE = {
     "/api/v1/system/plan",
     "/v1/images/generations",
     "/v1/images/edits",
+    "/api/v1/account",
+    "/api/v1/account/password",
+    "/api/v1/account/tokens",
+    "/api/v1/account/tokens/{token_id}",
+    "/api/v1/users",
+    "/api/v1/users/{name}",
+    "/api/v1/users/{name}/password",
 }
 TOLD = [example for example in EXAMPLES if example.path not in ELSEWHERE]
 

@@ -24,7 +24,7 @@ from studio.worker.loop import Worker
 
 @pytest.fixture
 def used(settings: Settings, database: Database, submit: Callable[..., Any], worker: Worker) -> Settings:
-    """A data directory with an output, a waiting job, a list of words, a model and things that are made again."""
+    """A data directory with an output, a waiting job, a wildcard, a model and things that are made again."""
     submit("A boat that is done")
     worker.run_next()
     submit("A boat that waits")

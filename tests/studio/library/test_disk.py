@@ -1,6 +1,7 @@
 """The disk quota: trash goes first, the oldest of it; then the queue takes nothing new."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from studio.jobs.queue import DiskFullError
 from studio.library import disk, trash
 from studio.library.search import Filters, find_outputs
 from studio.settings import Settings
+from studio.storage import show_size
 from studio.worker.loop import Worker
 
 
@@ -57,7 +59,7 @@ def test_without_trash_nothing_new_is_queued_and_the_message_says_why(
 ) -> None:
     disk.keep_below(database, settings, limit_bytes=1000)
     assert list_ids(database, is_trashed=False) == outputs, "what is not in the trash stays"
-    with pytest.raises(DiskFullError, match=r"at most 0\.00 GB are allowed, and the trash is empty"):
+    with pytest.raises(DiskFullError, match=r"[\d.]+ kB more than the 1 kB that are allowed, and the trash is empty"):
         submit("One more")
     disk.keep_below(database, settings, limit_bytes=10**9)
     submit("One more")
@@ -70,8 +72,27 @@ def test_rest_answers_that_there_is_no_storage(
     settings: Settings, database: Database, catalog: Any, outputs: list[str]
 ) -> None:
     disk.keep_below(database, settings, limit_bytes=1000)
-    with TestClient(create_api(settings, database, catalog)) as client:
-        answer = client.post("/api/v1/jobs", json={"model": "demo-sdxl", "prompt": "A boat"})
-    assert answer.status_code == 507
-    assert answer.json()["error"]["title"] == "The disk quota is used up"
-    assert "--max-disk" in answer.json()["error"]["advice"]
+    advice = {}
+    for host in ("127.0.0.1", "0.0.0.0"):
+        with TestClient(create_api(replace(settings, host=host), database, catalog)) as client:
+            answer = client.post("/api/v1/jobs", json={"model": "demo-sdxl", "prompt": "A boat"})
+        assert answer.status_code == 507
+        assert answer.json()["error"]["title"] == "The disk quota is used up"
+        advice[host] = answer.json()["error"]["advice"]
+    assert "--max-disk" in advice["127.0.0.1"]
+    assert "ask whoever runs this studio" in advice["0.0.0.0"] and "--max-disk" not in advice["0.0.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (300_000, "300 kB"),
+        (1_234_567, "1.23 MB"),
+        (50 * 10**9, "50 GB"),
+        (2 * 10**12, "2 TB"),
+    ],
+)
+def test_a_size_has_the_unit_that_fits_it(count: int, text: str) -> None:
+    assert show_size(count) == text

@@ -1,4 +1,4 @@
-"""Lists of words: found by name, read line by line, and never a file outside their folder."""
+"""Wildcards: found by name, read line by line, and never a file outside their folder."""
 
 from pathlib import Path
 
@@ -54,12 +54,12 @@ def test_a_list_is_its_lines_without_remarks(folder: Path) -> None:
     "name", ["../secret", "/etc/passwd", "places/../../secret", "huge", "nothing", "two words", ""]
 )
 def test_nothing_else_can_be_named(folder: Path, name: str) -> None:
-    with pytest.raises(RecipeError, match="there is no list"):
+    with pytest.raises(RecipeError, match="there is no wildcard"):
         read_wildcard(folder, name)
 
 
 def test_an_unknown_or_empty_list_says_what_there_is(folder: Path) -> None:
-    with pytest.raises(RecipeError, match="lists here: animals, empty, places/cities"):
+    with pytest.raises(RecipeError, match="wildcards here: animals, empty, places/cities"):
         read_wildcard(folder, "fish")
     with pytest.raises(RecipeError, match="is empty"):
         read_wildcard(folder, "empty")
@@ -79,7 +79,7 @@ def test_a_list_is_kept_as_it_came_and_used_by_its_options(folder: Path) -> None
     "name", ["../secret", "/etc/passwd", "a/../b", "two words", "", ".hidden", "a//b", "a/", "x" * 81, "ümlaut", "a\0b"]
 )
 def test_a_name_that_could_be_something_else_names_no_list(folder: Path, name: str) -> None:
-    with pytest.raises(WildcardError, match="cannot name a list"):
+    with pytest.raises(WildcardError, match="cannot name a wildcard"):
         save_wildcard(folder, name, ["x"])
     assert find_wildcard(folder, name) is None
     assert not delete_wildcard(folder, name)
@@ -97,7 +97,7 @@ def test_a_list_that_is_too_long_or_one_too_many_changes_nothing(folder: Path, m
     with pytest.raises(WildcardError, match="at most 1 are kept"):
         save_wildcard(folder, "animals", ["x" * 1000] * 1001)
     monkeypatch.setattr(wildcards, "MAX_LISTS", 3)
-    with pytest.raises(WildcardError, match="3 lists already"):
+    with pytest.raises(WildcardError, match="3 wildcards already"):
         save_wildcard(folder, "fish", ["cod"])
     assert save_wildcard(folder, "animals", ["cow"]) == 1, "a list that is there may change"
     assert list_wildcards(folder) == {"animals": 1, "empty": 0, "places/cities": 2}

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -446,15 +447,19 @@ def test_what_a_job_compiled_for_its_pictures_is_told_and_forgotten_with_its_mod
 def test_a_job_that_comes_while_prewarming_runs_at_once(prewarmer: Worker, database: Database, submit: Submit) -> None:
     family = prewarmer.resident.family
     jobs = []
+    told: list[str] = []
 
     def warm(shape: Shape, *, on_progress: OnProgress, **_options: object) -> float:
         if not jobs:
+            on_progress(Progress(phase="compiling", detail=f"{shape} from the cache"))
+            told.append(read_worker(database).activity)
             jobs.append(submit())
         on_progress(Progress(phase="compiling", detail=str(shape)))
         return 0.0
 
     family.warm = warm
     assert prewarmer.run_next()
+    assert re.fullmatch(r"loading \d+x\d+ from the cache", told[0]), "what is read is not compiled"
     assert read_worker(database).error is None
     prewarmer.run_next()
     assert queue.read_job(database, jobs[0].id).state is JobState.DONE

@@ -33,4 +33,17 @@ def test_weights_mesh_and_versions_are_named(
     family.mesh, family.revision = "dp=2", "abc"
     made_with = describe_making(LocalDesk(database, settings), replace(settings, fake=False), family)
     assert (made_with["mesh"], made_with["jax"]) == ("dp=2", metadata.version("jax"))
-    assert made_with["weights"].endswith("demo-sdxl@abc" if model == "demo-sdxl" else f"{catalog.get(model).repo}@abc")
+    assert made_with["weights"] == ("demo-sdxl@abc" if model == "demo-sdxl" else f"{catalog.get(model).repo}@abc")
+
+
+def test_no_output_tells_where_the_server_keeps_its_weights(
+    database: Database, worker: Worker, submit: Callable[..., Job]
+) -> None:
+    """Older outputs were stored with the whole path."""
+    job = submit()
+    worker.run_next()
+    with database.write() as tx:
+        tx.execute("UPDATE outputs SET made_with = ?", ('{"weights": "/srv/secret/models/mine@abc", "device": "x"}',))
+    output = records.read_output(database, f"{job.id}-0")
+    assert output is not None
+    assert output.made_with == {"weights": "mine@abc", "device": "x"}

@@ -142,8 +142,9 @@ def test_presets_are_pushed_and_come_back_with_their_origin(client: TestClient, 
     names = client.get(URL).json()["names"]
     assert len(names) == 2
     assert all(name.endswith(".lumesh.json") for name in names)
-    pulled = client.post(f"{URL}/pull", json={"names": names}).json()
-    assert {preset["title"] for preset in pulled["presets"]} == {read_shipped()[SHIPPED].title, "Green cactus at noon"}
+    pulled = client.post(f"{URL}/pull", json={"names": names, "known": "copy"}).json()
+    titles = {f"{title} (2)" for title in (read_shipped()[SHIPPED].title, "Green cactus at noon")}
+    assert {preset["title"] for preset in pulled["presets"]} == titles
     assert pulled["presets"][0]["origin"] == {"kind": "hub", "name": REPO}
     assert client.get(pulled["presets"][0]["thumb_url"]).headers["content-type"] == "image/webp"
 

@@ -126,11 +126,37 @@ def test_a_preset_goes_out_and_comes_back_with_its_origin(
 def test_a_pack_goes_out_and_comes_back(client: TestClient) -> None:
     pack = client.get("/api/v1/presets.zip", params={"id": [SHIPPED, "cactus-at-noon"]})
     assert pack.headers["content-type"] == "application/zip"
-    answer = post(client, pack.content, name="pack.zip").json()
-    assert [preset["title"] for preset in answer["presets"]] == [read_shipped()[SHIPPED].title, "Green cactus at noon"]
+    answer = post(client, pack.content, name="pack.zip", known="copy").json()
+    titles = [read_shipped()[SHIPPED].title, "Green cactus at noon"]
+    assert [preset["title"] for preset in answer["presets"]] == [f"{title} (2)" for title in titles]
     assert answer["refused"] == []
     own = client.get("/api/v1/presets.zip")
     assert len(zipfile.ZipFile(io.BytesIO(own.content)).namelist()) == 2
+
+
+def test_what_is_here_already_is_left_replaced_or_copied(client: TestClient, output: dict[str, Any]) -> None:
+    saved = client.post(URL, json={"title": "Cactus", "output": output["id"]}).json()
+    file = client.get(f"{URL}/{saved['id']}/file").content
+    changed = {**json.loads(file), "description": "Changed elsewhere", "thumbnail": None}
+
+    def titles() -> list[str]:
+        return [preset["title"] for preset in client.get(URL, params={"q": "cactus"}).json()["presets"]][:3]
+
+    before = titles()
+    left = post(client, file).json()
+    assert (left["presets"], [one["id"] for one in left["known"]]) == ([], [saved["id"]])
+    assert titles() == before, "no second card of the same"
+    replaced = post(client, changed, known="replace").json()["presets"]
+    assert [(one["id"], one["description"]) for one in replaced] == [(saved["id"], "Changed elsewhere")]
+    assert replaced[0]["thumb_url"] is None and titles() == before
+    assert post(client, changed, known="copy").json()["presets"][0]["title"] == "Cactus (2)"
+    assert titles()[:2] == ["Cactus (2)", "Cactus"]
+    shipped = client.get(f"{URL}/{SHIPPED}/file").content
+    assert post(client, shipped, known="replace").json()["known"][0]["id"] == SHIPPED, "what is shipped stays"
+    pack = client.get("/api/v1/presets.zip", params={"id": [SHIPPED, "cactus-at-noon"]}).content
+    chosen = post(client, pack, known="copy", title="Green cactus at noon").json()
+    assert [one["title"] for one in chosen["presets"]] == ["Green cactus at noon (2)"] and chosen["known"] == []
+    assert post(client, pack, title="Another").status_code == 422
 
 
 def test_of_a_pack_the_good_ones_are_kept_and_the_others_named(client: TestClient) -> None:

@@ -105,13 +105,13 @@ def test_among_several_owners_a_wait_says_its_place_its_reason_and_its_time(
     hers = [submit(owner=owner) for owner in ("her", "his", "theirs")]
     mine = submit()
     found = client.get(f"/api/v1/jobs/{mine.id}").json()
-    assert (found["position"], found["reason"], found["eta_s"]) == (4, "3 jobs of others before it", None)
+    assert (found["position"], found["reason"], found["eta_s"]) == (4, "3 jobs by others first", None)
     measured = {"model": mine.recipe.model, "shape": mine.programs, "batch_size": 1}
     with database.write() as tx:
         estimates.record(tx, estimates.Measured(**measured, compile_s=0.0, step_s=1.0, fixed_s=1.0))
     claims.claim_next(database, resident=None)
     found = client.get(f"/api/v1/jobs/{mine.id}").json()
-    assert (found["position"], found["reason"]) == (3, "2 jobs of others before it")
+    assert (found["position"], found["reason"]) == (3, "2 jobs by others first")
     assert found["eta_s"] == sum(job.recipe.steps + 1.0 for job in (*hers, mine))
     assert [job["position"] for job in client.get("/api/v1/jobs?state=queued").json()["jobs"]] == [3]
 

@@ -325,8 +325,8 @@ def test_what_concerns_everybody_is_in_the_audit_log(
     client.post("/api/v1/outputs/purge", json={"ids": None}).raise_for_status()
     notes = [json.loads(line) for line in settings.audit_log.read_text("utf-8").splitlines()]
     assert [note["what"] for note in notes] == [
-        "words.changed",
-        "words.deleted",
+        "wildcard.changed",
+        "wildcard.deleted",
         "lora.added",
         "lora.deleted",
         "cache.cleared",

@@ -1,4 +1,4 @@
-"""Lists of words over REST: read by everybody, changed by whoever looks after the studio."""
+"""Wildcards over REST: read by everybody, changed by whoever looks after the studio."""
 
 from contextlib import closing
 from dataclasses import replace

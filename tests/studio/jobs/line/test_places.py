@@ -82,9 +82,9 @@ def test_every_wait_says_why(database: Database, submit: Submit) -> None:
     waiting = queue.list_jobs(database, owner=None, state=JobState.QUEUED)
     assert [(job.position, job.recipe.prompt, job.reason) for job in waiting] == [
         (1, "a", "next"),
-        (2, "mine", "1 job of others before it"),
+        (2, "mine", "1 job by someone else first"),
         (3, "b", "everybody takes turns: 1 job by someone else first"),
-        (4, "mine too", "3 jobs before it, 2 of others'"),
+        (4, "mine too", "3 jobs before it, 2 by others"),
     ]
     queue.cancel(database, waiting[0].id)
     queue.cancel(database, waiting[2].id)

@@ -102,11 +102,18 @@ function updateFrame(frame, item) {
   else if (job.preview_url) drawPreview(frame, item);
   else drawWait(frame.querySelector(".lu-frame-wait"), job, index);
   const label = !output
-    ? t("canvas.making")
+    ? nameOfMaking(frame)
     : count > 1 && !isFocused(job)
       ? t("canvas.showAlone", { place: index + 1, total: count })
       : t("canvas.enlarge");
   frame.setAttribute("aria-label", label);
+}
+
+/** What stands on it is in its name too, for people who say what they see. */
+function nameOfMaking(frame) {
+  const seen = [...frame.querySelectorAll("b, span")].filter((one) => !one.childElementCount && one.textContent);
+  const text = seen.map((one) => one.textContent).join(" ");
+  return text ? t("common.named", { name: t("canvas.making"), value: text }) : t("canvas.making");
 }
 
 /** The result takes the preview's place when it has arrived, never before. */
@@ -149,7 +156,7 @@ function drawWait(wait, job, index) {
   if (!wait || index > 0) return;
   const big = job.state === "queued" ? `#${placeOf(job)}` : timeNumber(job);
   const text = job.state === "queued" ? t("canvas.inLine") : phaseText(job);
-  if (wait.textContent !== big + text) wait.replaceChildren(el("b", {}, big), el("span", {}, text));
+  if (wait.textContent !== `${big} ${text}`) wait.replaceChildren(el("b", {}, big), " ", el("span", {}, text));
 }
 
 // Notices

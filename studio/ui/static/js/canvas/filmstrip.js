@@ -27,23 +27,29 @@ function create(job) {
   if (job.state === "running") {
     return el(
       "button.lu-film-item",
-      { type: "button", onclick: () => lookAt(job), "aria-label": t("canvas.making") },
+      { type: "button", onclick: () => lookAt(job) },
       el("span.lu-film-live"),
     );
   }
-  const tile = el("button.lu-film-item", {
-    type: "button",
-    onclick: () => show(job.id),
-    title: job.recipe.prompt,
-    "aria-label": job.recipe.prompt,
-  });
+  const tile = el("button.lu-film-item", { type: "button", onclick: () => show(job.id), title: job.recipe.prompt });
   tile.append(el("img", { src: at(job.outputs[0].thumb_url), alt: "", loading: "lazy", decoding: "async" }));
-  const [first] = job.outputs;
-  if (job.outputs.length > 1) tile.append(el("span.lu-film-count", {}, String(job.outputs.length)));
-  else if (first.kind === "video")
-    tile.append(el("span.lu-film-count.lu-num", {}, seconds(first.frames / job.recipe.fps)));
+  const count = countOf(job);
+  if (count) tile.append(el("span.lu-film-count.lu-num", {}, count));
   tile.append(el("span.lu-film-star", { hidden: true }, icon("star")));
   return tile;
+}
+
+/** What stands on a tile: how many pictures it has, or how long its video is. */
+function countOf({ outputs, recipe }) {
+  if (outputs.length > 1) return String(outputs.length);
+  return outputs[0].kind === "video" ? seconds(outputs[0].frames / recipe.fps) : "";
+}
+
+function nameOf(job, isMarked) {
+  const count = countOf(job);
+  const { prompt } = job.recipe;
+  const name = count ? t("common.named", { name: count, value: prompt }) : prompt;
+  return isMarked ? t("common.named", { name: t("gallery.favourite"), value: name }) : name;
 }
 
 function update(tile, job, shown) {
@@ -51,13 +57,14 @@ function update(tile, job, shown) {
   tile.setAttribute("aria-current", String(job.id === shown?.id));
   if (job.state === "done") {
     const isMarked = job.outputs.some(({ favourite }) => favourite);
-    const { prompt } = job.recipe;
     tile.querySelector(".lu-film-star").hidden = !isMarked;
-    tile.setAttribute("aria-label", isMarked ? t("common.named", { name: t("gallery.favourite"), value: prompt }) : prompt);
+    tile.setAttribute("aria-label", nameOf(job, isMarked));
   }
   if (job.state !== "running") return;
   const live = tile.querySelector(".lu-film-live");
-  setText(live, job.phase === "denoising" ? `${job.step}/${job.steps}` : percent(fractionOf(job)));
+  const done = job.phase === "denoising" ? `${job.step}/${job.steps}` : percent(fractionOf(job));
+  setText(live, done);
+  tile.setAttribute("aria-label", t("common.named", { name: t("canvas.making"), value: done }));
   live.style.setProperty("--done", fractionOf(job));
   if (job.preview_url) {
     const image = tile.querySelector("img") ?? tile.insertBefore(el("img", { alt: "" }), live);

@@ -1,13 +1,14 @@
 // Which language the page speaks: the browser's, until somebody chooses one. The choice is made in the page's head
 // (studio/ui/catalogues.py); the cookie is for the login page, which the server writes.
 
+import { find } from "./dom.js";
 import { language } from "./text.js";
 
 const KEY = "lumesh.language";
 const COOKIE = "lumesh-language";
 const YEAR_S = 31_536_000;
 
-function choose(name) {
+export function chooseLanguage(name) {
   try {
     localStorage.setItem(KEY, name);
   } catch {
@@ -17,9 +18,11 @@ function choose(name) {
   location.reload(); // drafts and jobs outlive it
 }
 
+/** [{id, name}], each called as it calls itself. */
+export const languages = () => [...find("lu-language").options].map(({ value, text }) => ({ id: value, name: text }));
+
 export function mountLanguage() {
-  for (const select of document.querySelectorAll("select[data-languages]")) {
-    select.value = language;
-    select.addEventListener("change", () => choose(select.value));
-  }
+  const select = find("lu-language");
+  select.value = language;
+  select.addEventListener("change", () => chooseLanguage(select.value));
 }

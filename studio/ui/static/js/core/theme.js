@@ -22,8 +22,10 @@ function apply(theme) {
   button.setAttribute("aria-label", t(theme === "dark" ? "theme.light" : "theme.dark"));
 }
 
+export const isDark = () => document.documentElement.dataset.theme === "dark";
+
 export function toggleTheme() {
-  const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  const theme = isDark() ? "light" : "dark";
   try {
     localStorage.setItem(KEY, theme);
   } catch {

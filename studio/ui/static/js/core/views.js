@@ -1,4 +1,5 @@
-// Create, Gallery, Presets or System: one of them at a time, in the address too, so that "back" works.
+// Create, Gallery, Presets or System: one of them at a time, in the address too, so that "back" works. A view may have
+// parts of its own there: #system/storage.
 
 import { find } from "./dom.js";
 
@@ -16,16 +17,26 @@ export function onView(listener) {
   listeners.push(listener);
 }
 
-export function showView(name) {
+/** `part` is of the view, as the address names it. */
+export function showView(name, part = "") {
   if (isShown(name)) return;
-  history.pushState({}, "", OTHERS.includes(name) ? `#${name}` : addressOfCreate());
+  history.pushState({}, "", OTHERS.includes(name) ? `#${name}${part && `/${part}`}` : addressOfCreate());
   apply();
+}
+
+/** The part of a view that the address names, "" where it names none. */
+export const partInAddress = () => location.hash.split("/").slice(1).join("/");
+
+/** Names the shown view's part in the address; "back" leaves the view as before. */
+export function keepPart(part) {
+  history.replaceState(history.state, "", `#${shownView()}/${part}`);
 }
 
 const addressOfCreate = () => location.pathname + location.search;
 
 function apply() {
-  const name = OTHERS.find((other) => location.hash === `#${other}`) ?? "create";
+  const [place] = location.hash.slice(1).split("/");
+  const name = OTHERS.find((other) => other === place) ?? "create";
   document.documentElement.dataset.view = name;
   for (const link of document.querySelectorAll(".lu-views a"))
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");

@@ -91,10 +91,10 @@ export function forgetShared() {
 
 async function keep() {
   try {
-    await importPreset(new Blob([shared]), { origin: "link" });
+    const { known } = await importPreset(new Blob([shared]), { origin: "link" });
     shared = null;
     find("lu-origin-keep").hidden = true;
-    toast(t("origin.kept"));
+    toast(known.length ? t("preset.known", { count: 1, title: titleOf(known[0]) }) : t("origin.kept"));
   } catch (error) {
     toast(together(error.message, error.advice));
   }

@@ -6,13 +6,15 @@ import { el, find, keyed, setText } from "../core/dom.js";
 import { sentence, wholeSeconds } from "../core/format.js";
 import { state } from "../core/store.js";
 import { t } from "../core/text.js";
+import { showView } from "../core/views.js";
 
 const ASK_AFTER_MS = 250; // of quiet: not at every letter
 const SHOWN = 3;
 const MAX = 100; // of the server, studio/jobs/many/sweep.py
 const FIRST_DRAWS = 8;
-// Something that may be a choice or a list; the server knows for certain.
-const CHOICE = /\{[^]*\|[^]*\}|__[A-Za-z0-9][^]*__/;
+// Something that may be a wildcard, or a choice; the server knows for certain.
+const WILDCARD = /__[A-Za-z0-9][^]*__/;
+const CHOICE = new RegExp(`\\{[^]*\\|[^]*\\}|${WILDCARD.source}`);
 
 let asked = "";
 let timer = 0;
@@ -29,6 +31,7 @@ export function mountSweep(onChange) {
   find("lu-draws-on").addEventListener("change", (event) => {
     change({ draws: event.currentTarget.checked ? within(find("lu-draws").value || FIRST_DRAWS) : null });
   });
+  find("lu-sweep-system").addEventListener("click", () => showView("system", "loras"));
   find("lu-draws").addEventListener("input", (event) => {
     if (event.currentTarget.value !== "") change({ draws: within(event.currentTarget.value) });
   });
@@ -72,8 +75,21 @@ function draw() {
   find("lu-sweep").dataset.wrong = String(Boolean(answer.error) || isTooMany);
   setText(find("lu-sweep-count"), answer.error ? sentence(answer.error.fields.prompt) : lineOf(answer));
   find("lu-draws-box").hidden = Boolean(answer.error) || answer.combinations < 2;
+  if (!answer.error) offerDraws(answer.combinations);
+  find("lu-sweep-system").hidden = !(answer.error && isOperator() && WILDCARD.test(JSON.parse(asked).recipe.prompt));
   drawExamples(answer.error || answer.is_plain ? [] : examplesOf(answer));
 }
+
+/** Fewer than there are, as long as nobody asked for a number. */
+function offerDraws(combinations) {
+  const draws = find("lu-draws");
+  draws.max = String(Math.min(MAX, combinations));
+  if (!find("lu-draws-on").checked) draws.value = String(Math.min(FIRST_DRAWS, combinations - 1));
+  setText(find("lu-draws-of"), t("sweep.ofThem", { count: combinations }));
+}
+
+/** Wildcards are made in the System view, by those who see it. */
+const isOperator = () => state.me === null || state.me.is_operator;
 
 function labelOf() {
   if (state.editedId) return t("edit.save");

@@ -170,11 +170,12 @@ function fill(tile, output, shown, index) {
   tile.setAttribute("aria-posinset", index + 1);
   tile.setAttribute("aria-setsize", source.count());
   const length = tile.querySelector(".lu-shot-length");
-  length.textContent = shown && output.kind === "video" ? seconds(output.frames / (output.recipe.fps || 1)) : "";
+  const time = shown && output.kind === "video" ? seconds(output.frames / (output.recipe.fps || 1)) : "";
+  length.textContent = time;
   if (!shown) return;
   const { prompt } = output.recipe;
   image.src = at(output.thumb_url);
-  tile.firstElementChild.setAttribute("aria-label", output.kind === "video" ? t("gallery.video", { prompt }) : prompt);
+  tile.firstElementChild.setAttribute("aria-label", time ? t("gallery.video", { time, prompt }) : prompt);
   tile.firstElementChild.title = prompt;
 }
 

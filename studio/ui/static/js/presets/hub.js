@@ -5,6 +5,7 @@ import { el, find, setText } from "../core/dom.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
+import { titleOf } from "../create/origin.js";
 
 const REPO = "lumesh.hub";
 const MAX_PUSHED = 100;
@@ -80,11 +81,12 @@ function showFound(names) {
 async function pull(place) {
   const names = [...find("lu-hub-names").querySelectorAll("input:checked")].map((box) => box.value);
   if (!names.length) return t("hub.chooseOne");
-  const { presets, refused } = await pullFromHub(place, names);
+  const { presets, known, refused } = await pullFromHub(place, names);
   tellPulled();
-  toast(t("preset.imported", { count: presets.length, title: presets[0]?.title ?? "" }));
-  if (!refused.length) find("lu-hub").close();
-  return refused.map((one) => t("common.file", { name: one.name, text: said(one, "detail") })).join(" ");
+  if (presets.length) toast(t("preset.imported", { count: presets.length, title: presets[0].title }));
+  const here = known.length ? t("preset.known", { count: known.length, title: titleOf(known[0]) }) : "";
+  if (!refused.length && !here) find("lu-hub").close();
+  return together(here, ...refused.map((one) => t("common.file", { name: one.name, text: said(one, "detail") })));
 }
 
 async function push(place) {

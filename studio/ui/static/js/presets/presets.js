@@ -78,7 +78,7 @@ function draw({ presets, tags, models }) {
   const own = find("lu-presets-export");
   own.href = at("api/v1/presets.zip");
   own.hidden = !presets.some((preset) => preset.origin.kind !== "shipped");
-  keyed(find("lu-presets-grid"), presets, { key: (preset) => preset.id, create });
+  keyed(find("lu-presets-grid"), presets, { key: (preset) => JSON.stringify(preset), create });
 }
 
 function drawModels(models) {
@@ -196,21 +196,47 @@ async function remove(preset) {
 /** By their names: what is in them the server finds out. */
 export const isPreset = (file) => /\.(json|zip)$/i.test(file.name);
 
-export async function importFiles(files) {
+export const importFiles = (files) => bringIn(files.map((file) => ({ file, query: [] })));
+
+/** `query` says what to do with what is here already. */
+async function bringIn(wanted) {
   say(null);
+  askAbout([]);
   showView("presets");
   const kept = [];
-  for (const file of files) {
+  const known = [];
+  for (const { file, query } of wanted) {
     try {
-      const { presets, refused } = await importPreset(file, { name: file.name });
+      const { presets, known: here, refused } = await importPreset(file, [["name", file.name], ...query]);
       kept.push(...presets);
+      if (here.length && !query.length) known.push({ file, presets: here });
       if (refused.length) say(new Error(together(...refused.map(whyRefused))));
     } catch (error) {
       say(error, file.name);
     }
   }
   if (kept.length) toast(t("preset.imported", { count: kept.length, title: kept[0].title }));
+  askAbout(known);
   load();
+}
+
+/** What is here already is left alone until somebody says otherwise; what comes with Lumesh cannot be replaced. */
+function askAbout(known) {
+  const box = find("lu-presets-known");
+  const presets = known.flatMap((one) => one.presets);
+  box.hidden = !presets.length;
+  if (!presets.length) return;
+  const again = (how) =>
+    bringIn(known.map((one) => ({ file: one.file, query: [["known", how], ...one.presets.map(({ title }) => ["title", title])] })));
+  const button = (label, act) => el("button.lu-button", { type: "button", onclick: act }, label);
+  box.replaceChildren(
+    el("p", {}, t("preset.known", { count: presets.length, title: titleOf(presets[0]) })),
+    ...(presets.some(({ origin }) => origin.kind !== "shipped")
+      ? [button(t("preset.replace"), () => again("replace"))]
+      : []),
+    button(t("preset.keepBoth"), () => again("copy")),
+    button(t("preset.leave"), () => askAbout([])),
+  );
 }
 
 const whyRefused = (one) => t("common.file", { name: one.name, text: said(one, "detail") });

@@ -37,6 +37,7 @@ export function saveAsPreset(chosen, recipe) {
   find("lu-save-author").value = readAuthor();
   find("lu-save-thumb").src = at(output.thumb_url);
   const isBased = recipe.images.length > 0;
+  setText(find("lu-save-seed-text"), t(isBased ? "preset.keepSeedBased" : "preset.keepSeed"));
   setText(find("lu-save-note"), isBased ? t("preset.noInputs") : "");
   show({});
   find("lu-save").showModal();

@@ -43,7 +43,7 @@ export function mountQueue() {
   const toggle = find("lu-queue-toggle");
   toggle.addEventListener("click", () => setOpen(find("lu-queue").dataset.open !== "true"));
   document.addEventListener("pointerdown", (event) => {
-    if (!event.target.closest?.("#lu-queue, #lu-queue-toggle")) setOpen(false);
+    if (!event.target.closest?.("#lu-queue, #lu-queue-toggle, #lu-menu")) setOpen(false);
   });
   find("lu-queue-pause").addEventListener("click", togglePause);
   find("lu-queue-more").addEventListener("click", (event) => openQueueMenu(event.currentTarget));

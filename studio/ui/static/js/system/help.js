@@ -3,6 +3,7 @@
 import { readSystem } from "../core/api.js";
 import { el, find, setText } from "../core/dom.js";
 import { KEYMAP, keycaps } from "../core/keymap.js";
+import { state } from "../core/store.js";
 import { t } from "../core/text.js";
 
 const PLACES = [
@@ -14,7 +15,6 @@ const PLACES = [
 export function mountHelp() {
   find("lu-keymap").replaceChildren(...PLACES.flatMap(([views, title], index) => group(title, rowsOf(views, index))));
   find("lu-keys-button").addEventListener("click", openHelp);
-  find("lu-system-help").addEventListener("click", openHelp);
   find("lu-keys").addEventListener("click", (event) => {
     if (event.target === find("lu-keys") || event.target.closest("[data-close]")) find("lu-keys").close();
   });
@@ -39,8 +39,9 @@ const capsOf = (caps) => el("span.lu-caps", {}, ...caps.map((cap) => el("kbd", {
 export function openHelp() {
   if (find("lu-keys").open) return;
   find("lu-keys").showModal();
+  if (!state.me?.is_operator) return; // others need not know where: it only says that there is a folder
   readSystem().then(
     ({ data_dir }) => setText(find("lu-help-folder"), t("help.folderAt", { folder: data_dir })),
-    () => undefined, // not for everybody: then it only says that there is one
+    () => undefined,
   );
 }

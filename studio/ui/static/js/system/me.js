@@ -1,4 +1,4 @@
-// Who is logged in, and the way out. Nothing is shown where everybody is the same visitor.
+// Who is logged in, the way to one's account, and the way out. Nothing is shown where everybody is the same visitor.
 
 import { at } from "../core/api.js";
 import { find, setText } from "../core/dom.js";
@@ -22,6 +22,8 @@ export function mountMe() {
 export function drawMe() {
   const { me } = state;
   find("lu-nav-system").hidden = me !== null && !me.is_operator;
+  find("lu-me-account").hidden = !me?.has_account;
+  find("lu-sys-tab-users").hidden = !(me?.has_account && me.is_admin);
   find("lu-me").hidden = !me?.is_known;
   if (!me?.is_known) return;
   setText(find("lu-me-initial"), [...me.name][0].toUpperCase());

@@ -1,5 +1,5 @@
-// The System view: asks while it is shown, and only then. Not here: plans for other chips (systemplan.js), LoRA files
-// (lorafiles.js), lists of words (wordlists.js).
+// The System view: asks for what its shown tab needs, while it is shown, and only then. Not here: the tabs (tabs.js), plans
+// for other chips (systemplan.js), LoRA files (lorafiles.js), wildcards (wildcards.js), users (users.js).
 
 import { clearCache, readCache, readDisk, readLog, readSystem, readUsage } from "../core/api.js";
 import { el, find, keyed, setText } from "../core/dom.js";
@@ -7,15 +7,28 @@ import { ago, bytes, capitalized, chipSeconds, moneyText, seconds, shapeName, ST
 import { has, locale, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
-import { isShown, onView } from "../core/views.js";
+import { isShown } from "../core/views.js";
 import { mountLoraFiles, openLoraFiles } from "./lorafiles.js";
 import { mountPlan, openPlan } from "./systemplan.js";
-import { mountWordLists, openWordLists } from "./wordlists.js";
+import { mountTabs, shownTab } from "./tabs.js";
+import { mountUsers, openUsers } from "./users.js";
+import { mountWildcards, openWildcards } from "./wildcards.js";
 
 const LIVE_MS = 2000; // as often as the worker measures
 const SLOW_MS = 15_000; // folders are walked for it
 const STALE_S = 15;
 const EVERYBODY = "local"; // the owner of everything, as long as nobody logs in
+
+/** Of each tab: what is asked once it is opened, as often as the worker measures, and seldom. */
+const ASKED = {
+  devices: { live: [drawSystem], seldom: [drawUsage] },
+  models: { live: [drawSystem] },
+  storage: { seldom: [drawCache, drawDisk] },
+  loras: { once: [openLoraFiles, openWildcards] },
+  plan: { once: [openPlan] },
+  log: { seldom: [drawSystem, drawLog] },
+  users: { once: [openUsers] },
+};
 
 let slowAt_ms = -Infinity;
 
@@ -26,29 +39,28 @@ export function mountSystem() {
   });
   find("lu-sys-log-read").addEventListener("click", () => drawLog().catch(say));
   mountPlan();
-  mountWordLists();
+  mountWildcards();
   mountLoraFiles();
-  onView((name) => name === "system" && open());
+  mountUsers();
+  mountTabs(open);
   setInterval(() => isShown("system") && !document.hidden && refresh(), LIVE_MS);
-  if (isShown("system")) open();
 }
 
 function open() {
   slowAt_ms = -Infinity;
+  say(null);
+  for (const start of ASKED[shownTab()].once ?? []) start();
   refresh();
-  openPlan();
-  openWordLists();
-  openLoraFiles();
 }
 
 /** Each part by itself: what the server does not answer, or not to everybody, stays as it is, and the message says why. */
 async function refresh() {
-  const parts = [readSystem().then(drawSystem)];
-  if (performance.now() - slowAt_ms > SLOW_MS) {
-    slowAt_ms = performance.now();
-    parts.push(drawUsage(), drawCache(), drawDisk(), drawLog());
-  }
-  const answers = await Promise.allSettled(parts);
+  const { live = [], seldom = [] } = ASKED[shownTab()];
+  const isDue = performance.now() - slowAt_ms > SLOW_MS;
+  if (isDue) slowAt_ms = performance.now();
+  const parts = [...live, ...(isDue ? seldom : [])];
+  if (!parts.length) return;
+  const answers = await Promise.allSettled(parts.map((draw) => draw()));
   say(answers.find((answer) => answer.status === "rejected")?.reason ?? null);
 }
 
@@ -56,7 +68,8 @@ function say(error) {
   setText(find("lu-system-message"), error ? together(error.message, error.advice) : "");
 }
 
-function drawSystem({ engine, machine, models, unusable, versions, worker_log }) {
+async function drawSystem() {
+  const { engine, machine, models, unusable, versions, worker_log } = await readSystem();
   const now_s = Date.now() / 1000;
   const isStale = now_s - machine.measured_at > STALE_S;
   setText(find("lu-system-note"), isStale ? measuredAt(machine.measured_at, now_s) : "");
@@ -67,7 +80,7 @@ function drawSystem({ engine, machine, models, unusable, versions, worker_log })
     [t("system.worker"), engine.activity ? capitalized(said(engine, "activity")) : t(`engine.${engine.state}`)],
     [t("system.resident"), titleOf(engine.model) ?? t("system.none")],
     ...(engine.swap ? [[t("system.lastSwap"), swapText(engine.swap, titleOf)]] : []),
-    [t("made.mesh"), machine.mesh || "–"],
+    [t("system.mesh"), machine.mesh || "–"],
     [t("system.atOnce"), String(engine.outputs_at_once)],
     [t("plan.chips"), String(machine.chips)],
     [t("system.compiling"), machine.compiling ? t("system.count", { count: machine.compiling }) : t("system.nothing")],

@@ -1,6 +1,6 @@
-// The lists of words that prompts may name: read, written and deleted one at a time, in the System view.
+// The wildcards that prompts may name: read, written and deleted one at a time, in the System view.
 
-import { deleteWords, listWords, readWords, saveWords } from "../core/api.js";
+import { deleteWildcard, listWildcards, readWildcard, saveWildcard } from "../core/api.js";
 import { el, find, setText } from "../core/dom.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -9,7 +9,7 @@ const NEW = ""; // the choice that is no list yet
 
 let shown = null; // the list in the form, as the server has it
 
-export function mountWordLists() {
+export function mountWildcards() {
   find("lu-words-list").addEventListener("change", ({ currentTarget }) => attempt(() => show(currentTarget.value)));
   find("lu-words-name").addEventListener("input", note);
   find("lu-words-lines").addEventListener("input", note);
@@ -20,8 +20,8 @@ export function mountWordLists() {
   find("lu-words-delete").addEventListener("click", () => attempt(remove));
 }
 
-/** Lists may have changed meanwhile, on disk too; what is being written stays. */
-export async function openWordLists() {
+/** They may have changed meanwhile, on disk too; what is being written stays. */
+export async function openWildcards() {
   await attempt(async () => {
     const name = await list(shown?.name);
     if (!isChanged()) await show(name ?? NEW);
@@ -30,7 +30,7 @@ export async function openWordLists() {
 
 /** Fills the choice and returns `wanted` if it is among the lists. */
 async function list(wanted) {
-  const { wildcards } = await listWords();
+  const { wildcards } = await listWildcards();
   find("lu-words-list").replaceChildren(
     el("option", { value: NEW }, t("words.new")),
     ...wildcards.map(({ name, count }) =>
@@ -45,7 +45,7 @@ async function show(name) {
     find("lu-words-list").value = shown?.name ?? NEW;
     return;
   }
-  shown = name === NEW ? null : await readWords(name);
+  shown = name === NEW ? null : await readWildcard(name);
   find("lu-words-list").value = name;
   find("lu-words-name").value = name;
   find("lu-words-lines").value = shown?.lines.join("\n") ?? "";
@@ -57,7 +57,7 @@ async function save() {
   const name = find("lu-words-name").value.trim();
   const isOther = name !== shown?.name && [...find("lu-words-list").options].some(({ value }) => value === name);
   if (isOther && !window.confirm(t("words.replace", { name }))) return;
-  const { count } = await saveWords(name, lines());
+  const { count } = await saveWildcard(name, lines());
   toast(t("words.saved", { name, value: t("words.count", { count }) }));
   await settle(name);
 }
@@ -65,7 +65,7 @@ async function save() {
 async function remove() {
   const { name } = shown;
   if (!window.confirm(t("words.confirmDelete", { name }))) return;
-  await deleteWords(name);
+  await deleteWildcard(name);
   toast(t("words.deleted", { name }));
   await settle(NEW);
 }
