@@ -16,6 +16,7 @@ from typing import Any
 
 from pipelines.batching import find_kind
 from pipelines.catalog import Catalog, Model, Shape
+from pipelines.program_sets import list_variants
 from pipelines.recipe import MAX_FLOW_SHIFT, MAX_FPS, Recipe
 from studio.database import Database, Transaction
 from studio.jobs.workers import LOCAL, WorkerRow, read_worker
@@ -83,6 +84,10 @@ class History:
             for row in self._like(recipe, programs)
             if row.took_s is not None and row.estimated_s
         )
+
+    def knows(self, model: str) -> bool:
+        """Tells whether anything was measured of this model."""
+        return (model,) in self._groups
 
     def has_run(self, model: str, programs: str) -> bool:
         """Tells whether these programs were compiled here and are still in the compilation cache."""
@@ -225,7 +230,32 @@ def _describe_shape(worker: WorkerRow, history: History, model: Model, shape: Sh
         "warm_s": history.warm_s(model.id, name, shape_state=state),
         "step_s": history.step_s(recipe, name),
         "seconds": estimate_job_s(history, recipe, programs=name, shape_state=state, is_resident=is_resident),
+        "variants": _describe_variants(worker, history, model, shape),
     }
+
+
+def _describe_variants(worker: WorkerRow, history: History, model: Model, shape: Shape) -> list[dict[str, Any]]:
+    """Describes the shape's other programs that are warm or on disk: for more outputs at once, the other guidance."""
+    found: list[dict[str, Any]] = []
+    is_resident = worker.model == model.id
+    if not is_resident and not history.knows(model.id):
+        return found
+    for one in list_variants(model, shape):
+        name = one.name_for(model)
+        state = read_shape_state(worker, history, model.id, name)
+        if state == "cold":
+            continue
+        recipe = Recipe(model=model.id, prompt="", shape=str(shape), steps=model.steps, batch_size=one.batch_size)
+        found.append(
+            {
+                "batch_size": one.batch_size,
+                "is_guided": one.is_guided,
+                "state": state,
+                "warm_s": history.warm_s(model.id, name, shape_state=state),
+                "seconds": estimate_job_s(history, recipe, programs=name, shape_state=state, is_resident=is_resident),
+            }
+        )
+    return found
 
 
 def _median(values: Iterable[float | None]) -> float | None:
