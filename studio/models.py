@@ -31,7 +31,7 @@ def read_catalog(settings: Settings) -> Catalog:
 
 
 def check_prewarm(entries: Sequence[str], catalog: Catalog) -> None:
-    """Raises LumeshError for a value of `--prewarm` that would never compile anything, ModelError for an unknown model."""
+    """Raises LumeshError for a value of `--prewarm` that would compile nothing, ModelError for an unknown model."""
     for entry in entries:
         owner = entry.rpartition(":")[0]
         models = [catalog.get(owner)] if owner else catalog.models

@@ -45,7 +45,7 @@ TRACKER_SCRIPT = """
 })();
 """
 
-# Who types, or an automated browser that fills the prompt and sends it, is often faster than the page's scripts: what is
+# Who types, or an automated browser that fills the prompt and sends it, may be faster than the page's scripts: what is
 # typed outside fields, and that the form was sent, is kept for static/js/create/early.js, which ends this. Without it a
 # form that is sent early would load the page anew, with its fields empty.
 EARLY_SCRIPT = """

@@ -29,7 +29,7 @@ HTML = f"""
       data-text-title="help.open" data-key="?">{icon("help")}</button>
     {make_picker("lu-language")}
     <button type="button" class="lu-icon-button" id="lu-theme" data-text-aria-label="theme.dark"
-      data-text-title="theme.title" data-key="T">{icon("moon")}</button>
+      data-text-title="theme.title">{icon("moon")}</button>
     <details class="lu-me" id="lu-me" hidden>
       <summary class="lu-icon-button" id="lu-me-button"><span id="lu-me-initial" aria-hidden="true"></span></summary>
       <div class="lu-me-card">

@@ -53,8 +53,8 @@ HTML = f"""
       {_list_pages()}</section>
     <section aria-labelledby="lu-help-keys"><h3 id="lu-help-keys" data-text="help.keys"></h3>
       <p class="lu-model-note" data-text="help.letters"></p>
-      <label class="lu-help-switch"><input type="checkbox" id="lu-single-keys" aria-describedby="lu-single-keys-note"><span
-        data-text="help.singleKeys"></span></label>
+      <label class="lu-help-switch"><input type="checkbox" id="lu-single-keys"
+        aria-describedby="lu-single-keys-note"><span data-text="help.singleKeys"></span></label>
       <p class="lu-model-note" id="lu-single-keys-note" data-text="help.singleKeysNote"></p>
       <div id="lu-keymap"></div></section>
     <div>
