@@ -71,7 +71,7 @@ EARLY_SCRIPT = """
     }
     if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
     if (key === "Backspace") kept.text = kept.text.slice(0, -1);
-    else if (key.length === 1 && (key !== " " || kept.text)) kept.text += key;
+    else if (key.length === 1 && (key !== " " || event.target === document.body)) kept.text += key;
   }
   document.addEventListener("keydown", press, true);
   document.addEventListener("submit", send, true);

@@ -369,7 +369,7 @@ function readDraft() {
 function mountPrompt() {
   const prompt = find("lu-prompt");
   const early = takeEarly();
-  if (prompt.value || early) keep({ prompt: (prompt.value || draft.prompt) + early });
+  if (prompt.value || early) keep({ prompt: ((prompt.value || draft.prompt) + early).trimStart() });
   put(prompt, draft.prompt);
   prompt.addEventListener("input", () => change({ prompt: prompt.value }));
   find("lu-negative").addEventListener("input", (event) => change({ negative_prompt: event.currentTarget.value }));
