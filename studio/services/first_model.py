@@ -48,13 +48,13 @@ def choose(
 def choose_opening(settings: Settings, catalog: Catalog, default: Model | None, *, resident: str) -> str | None:
     """Returns the id of the model that a new visitor's page opens with; None while `default` is not known.
 
-    It is the operator's, else the one in memory ("" when there is none), so that a first click evicts nothing. A demo
-    never takes the place of a model in memory that is none, even if the operator started with it.
+    It is the operator's, else the one in memory ("" when there is none), so that a newcomer's first click evicts
+    nothing unless the operator wants it.
     """
-    loaded = next((model for model in catalog.models if model.id == resident), None)
-    if loaded is None or (settings.model is not None and default is not None and loaded.is_demo >= default.is_demo):
-        return default.id if default else None
-    return loaded.id
+    is_loaded = any(model.id == resident for model in catalog.models)
+    if settings.model is None and is_loaded:
+        return resident
+    return default.id if default else None
 
 
 def _find_machine(devices: Sequence[Mapping[str, Any]], *, chips: int) -> Topology | None:

@@ -86,14 +86,14 @@ class Resident:
     def describe_shapes(self) -> dict[str, str]:
         """Returns the resident model's sets of programs, by name, as `warm`, `disk` or `cold`.
 
-        They are the usual ones of all its shapes, those in `further`, and of a warm shape those of other numbers of
-        outputs and the other guidance, because devices may make several outputs by one program.
+        They are the usual ones of all its shapes, those in `further`, and of a shape of which anything is warm those of
+        other numbers of outputs and the other guidance, because one program may serve several of them.
         """
         if self.family is None:
             return {}
         model = self.family.model
         states = {one: self.find_state(one) for one in (ProgramSet.usual(model, shape) for shape in model.shapes)}
-        warm = [one.shape for one, state in states.items() if state == "warm"]
+        warm = {one.shape for one, state in states.items() if state == "warm"} | {one.shape for one in self.further}
         others = {*self.further, *(one for shape in warm for one in list_variants(model, shape, USUAL_COUNTS))}
         states |= {one: self.find_state(one) for one in sorted(others, key=str)}
         return {one.name_for(model): state for one, state in states.items()}

@@ -15,7 +15,7 @@ CARD = "#lu-sizes [role=radio][data-key='256x256']"
 # The big clock, and the clock in the line below it, as they stand at the same moment.
 CLOCKS = """() => {
   const big = document.querySelector(".lu-frame-wait b")?.textContent;
-  const line = document.querySelector("#lu-phase")?.textContent.split(" · ").at(-1);
+  const line = document.querySelector("#lu-phase")?.textContent.split(" · ")[0];
   return big?.includes("s ") && line ? [big, line] : null;
 }"""
 

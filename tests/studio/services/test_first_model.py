@@ -68,7 +68,7 @@ def test_the_operators_model_and_mesh_come_first(choose: Callable[..., str]) -> 
         ("flux2-dev", "demo-wan", "flux2-dev"),
         ("flux2-dev", "sdxl-base", "flux2-dev"),
         ("demo-sdxl", "demo-flux2", "demo-sdxl"),
-        ("demo-sdxl", "flux2-dev", "flux2-dev"),  # a demo does not evict it
+        ("demo-sdxl", "flux2-dev", "demo-sdxl"),
         (None, "gone-since", "demo-flux2"),
     ],
 )

@@ -62,7 +62,7 @@ export function timeText(job) {
   return t("progress.passed", { time: wholeSeconds(elapsed_s(job.running_ms ?? performance.now())) });
 }
 
-/** For narrow places: "Step 7/12 · 2 s left", "Compiling 7/10 · 3 s". */
+/** For narrow places: "Step 7/12 · 2 s left", "Compiling 7/10 · 3 s passed". */
 export function shortLine(job) {
   if (job.cancel_requested) return t("state.cancelling");
   if (job.phase === "denoising") return `${t("progress.step", { step: job.step, steps: job.steps })} · ${timeText(job)}`;
@@ -70,7 +70,8 @@ export function shortLine(job) {
   return `${job.phase ? phaseName(job.phase) : t("progress.starting")}${count} · ${timeText(job)}`;
 }
 
-export const progressLine = (job) => `${phaseText(job)} · ${timeText(job)}`;
+/** The clock comes first: a phone cuts the end off. */
+export const progressLine = (job) => `${timeText(job)} · ${phaseText(job)}`;
 
 /** The line of a job that waits, with its place and why it has that place. */
 export function waitingLine(job, place) {
