@@ -42,7 +42,7 @@ from studio.database import Database, open_database
 from studio.database.care import require_sound
 from studio.hosting import backup
 from studio.jobs.workers import read_worker
-from studio.models import read_catalog
+from studio.models import check_prewarm, read_catalog
 from studio.settings import Settings, read_settings
 from studio.storage import PRIVATE_UMASK, Reserve, close_to_others, explain
 from studio.worker.lock import hold_lock
@@ -93,6 +93,7 @@ def _serve(settings: Settings) -> None:
     catalog = read()
     if settings.model is not None:
         catalog.get(settings.model)
+    check_prewarm(settings.prewarm, catalog)
     families = {model.family for model in catalog.models}
     for name in settings.text_encoder_urls.keys() - families:
         catalog.get(name)

@@ -9,9 +9,9 @@ Not here: who asks (visit.py), rows (jobs/queue.py), routes (api/routes), expand
 from collections.abc import Sequence
 from typing import Any
 
+from pipelines.program_sets import ProgramSet
 from pipelines.prompts.reading import count_chunks, list_notes
 from pipelines.recipe import Recipe, carry_over, list_idle, read_recipe, resolve, take_lora_tags
-from pipelines.references import name_programs
 from studio.jobs import queue
 from studio.jobs.job import Job
 from studio.jobs.many import grid_spec, grid_store, sweep
@@ -34,7 +34,9 @@ def prepare(visit: Visit, recipe: Recipe, *, preset: str | None = None, owner: s
     prompts = resolved.prompt, resolved.negative_prompt
     return Wanted(
         recipe=resolved,
-        programs=name_programs(resolved.parsed_shape, references, count_chunks(model, *prompts)),
+        programs=ProgramSet.of(resolved, references=references, text_chunks=count_chunks(model, *prompts)).name_for(
+            model
+        ),
         preset=None if preset is None else visit.get_preset(preset).id,
         notes=[*notes, *list_idle(recipe, resolved, model), *list_notes(model, *prompts)],
     )

@@ -8,11 +8,14 @@ Not here: what the files mean (pipelines/catalog.py).
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from pipelines.catalog import Catalog, read_data_dir
+from pipelines.errors import LumeshError
+from pipelines.messages import english
 from pipelines.model import Model
 from pipelines.own_models import TEXT_ENCODERS
+from pipelines.program_sets import choose_prewarmed
 from studio.settings import Settings
 
 REREAD_S = 1.0
@@ -25,6 +28,24 @@ def read_catalog(settings: Settings) -> Catalog:
         return TEXT_ENCODERS.issuperset(lacking) and settings.find_text_encoder(model) is not None
 
     return read_data_dir(settings.data_dir).with_partial(is_enough)
+
+
+def check_prewarm(entries: Sequence[str], catalog: Catalog) -> None:
+    """Raises LumeshError for a value of `--prewarm` that would compile nothing, ModelError for an unknown model."""
+    for entry in entries:
+        owner = entry.rpartition(":")[0]
+        models = [catalog.get(owner)] if owner else catalog.models
+        if any(choose_prewarmed([entry], model) for model in models):
+            continue
+        known = f"{owner} has {models[0].shape_list()}" if owner else "no model has this size"
+        raise LumeshError(
+            english(f"--prewarm {entry} names nothing to compile: {known}, or not for so many images or pictures."),
+            advice=english(
+                "Write WIDTHxHEIGHT of one of its sizes, +N for input pictures of a model that compiles for them, and "
+                f"*N for at most {max(model.max_batch_size for model in models)} images at once."
+            ),
+            title=english("Nothing to compile"),
+        )
 
 
 class LiveCatalog:

@@ -54,11 +54,12 @@ EXAMPLES = """examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of a studio. `model` is loaded while idle; None means the catalogue's default.
+    """The settings of a studio. `model` is loaded while idle; None means the one that suits the devices.
 
     `packs` are files or folders with compiled programs, in addition to packs/ in the data directory; `profile` is the
     folder for a trace of one job.
-    `prewarm` lists shapes to compile while idle: `512x512`, `512x512+2` (with two input pictures), `all`, `all+1`.
+    `prewarm` lists shapes to compile while idle: `512x512`, `512x512+2` (with two input pictures), `512x512*4` (four
+    outputs at once), `all`, `all+1*2`, `demo-sdxl:256x256*4` (for that model only).
     `text_encoder_urls` maps a model's id, or a family for all of its models, to its text encoder server.
     `chip_price` is the price of a chip per hour in US dollars.
     The token is a secret, so it comes only from the environment, where it is not visible in the list of processes.
@@ -267,7 +268,11 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument("--port", type=_parse_port, help="port to listen on (default 7860)")
     parser.add_argument("--data-dir", "--data_dir", type=Path, help="jobs, outputs, models, caches and logs live here")
     parser.add_argument("--engine", type=_parse_engine, help="where the worker runs: local (ray is planned)")
-    parser.add_argument("--model", help="id of the model to load while idle (default: the catalogue's first)")
+    parser.add_argument(
+        "--model",
+        help="id of the model to load while idle, which new visitors' pages open with (default: on a TPU the best that "
+        "fits the chips and is on this machine, elsewhere the catalogue's first)",
+    )
     parser.add_argument(
         "--mesh",
         type=_parse_mesh,
@@ -277,8 +282,9 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         "--prewarm",
         type=_parse_prewarm,
         default=(),
-        help="shapes to compile while nobody waits: 512x512,1024x1024 or all; 512x512+1 or all+1 is with one input "
-        "picture, for models that compile for them",
+        help="shapes to compile while nobody waits: 512x512,1024x1024 or all; 512x512*4 or all*4 is for four images at "
+        "once, 512x512+1 with one input picture, for models that compile for them; demo-sdxl:256x256*4 is for that "
+        "model only",
     )
     parser.add_argument(
         "--pack",
@@ -408,18 +414,31 @@ def _parse_price(text: str) -> float:
 
 
 def _parse_prewarm(text: str) -> tuple[str, ...]:
-    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
     return tuple(_parse_prewarmed(name) for name in names)
 
 
 def _parse_prewarmed(name: str) -> str:
-    shape, plus, pictures = name.partition("+")
-    if plus and not (pictures.isdecimal() and int(pictures)):
+    model, colon, sizes = name.rpartition(":")
+    if colon and not model:
+        raise argparse.ArgumentTypeError(f"{name!r}: before the : stands a model's id, as in demo-sdxl:256x256")
+    sizes, star, count = sizes.partition("*")
+    if star and not _is_count(count):
+        raise argparse.ArgumentTypeError(
+            f"{name!r}: after the * stands a number of images at once, as in 512x512*4 or 512x512+1*4"
+        )
+    shape, plus, pictures = sizes.partition("+")
+    if plus and not _is_count(pictures):
         raise argparse.ArgumentTypeError(f"{name!r}: after the + stands a number of pictures, as in 512x512+1")
     try:
-        return f"{'all' if shape == 'all' else Shape.parse(shape)}{plus}{int(pictures) if plus else ''}"
+        size = "all" if shape.strip().lower() == "all" else str(Shape.parse(shape))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{error}, several with commas, or all") from error
+    return f"{model}{colon}{size}{plus}{int(pictures) if plus else ''}{star}{int(count) if star else ''}"
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 4 and int(text) > 0
 
 
 def _parse_packs(text: str) -> tuple[Path, ...]:

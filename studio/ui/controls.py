@@ -27,8 +27,8 @@ _PROMPT = f"""
       <button type="button" class="lu-button lu-quiet" id="lu-negative-toggle" aria-expanded="false"
         aria-controls="lu-negative-box">{icon("minus")}<span data-text="setting.negative_prompt"></span></button>
       <button type="button" class="lu-button lu-quiet" id="lu-recipe-choose"
-        data-text-aria-label="recipe.read" data-text-title="recipe.read"
-        data-key="R">{icon("file")}<span data-text="recipe.fromFile"></span></button>
+        data-text-aria-label="recipe.read"
+        data-text-title="recipe.read">{icon("file")}<span data-text="recipe.fromFile"></span></button>
       <input type="file" id="lu-recipe-file"
         accept="image/png,image/jpeg,image/webp,image/gif,image/avif,video/mp4,text/plain,application/json" hidden>
       <select class="lu-style" id="lu-style" data-text-aria-label="create.style"
@@ -170,7 +170,7 @@ _SETTINGS = f"""
     <span class="lu-seeds"><label for="lu-seeds" data-text="create.seeds"
       data-text-title="create.seedsHint"></label><input class="lu-slider-value" id="lu-seeds" type="number" min="1"
       max="100" value="1" inputmode="numeric"><button type="button" class="lu-queue-link lu-xyz-open" id="lu-xyz-open"
-      data-text="grid.open" data-text-title="grid.hint" data-key="X"></button></span></div>
+      data-text="grid.open" data-text-title="grid.hint"></button></span></div>
   <div class="lu-seed">
     <input class="lu-input" id="lu-seed" inputmode="numeric" autocomplete="off"
       data-text-placeholder="create.randomSeed">

@@ -60,8 +60,42 @@ ADDRESS_SCRIPT = """
 })();
 """
 
+# Who types, or an automated browser that fills the prompt and sends it, may be faster than the page's scripts: what is
+# typed outside fields, and that the form was sent, is kept for static/js/create/early.js, which ends this. Without it a
+# form that is sent early would load the page anew, with its fields empty.
+EARLY_SCRIPT = """
+(() => {
+  const OTHERS = ["#gallery", "#presets", "#system"];
+  const kept = { text: "", submits: false, stop: () => {
+    document.removeEventListener("keydown", press, true);
+    document.removeEventListener("submit", send, true);
+  } };
+  function want(event) {
+    event.preventDefault();
+    kept.submits = true;
+  }
+  function send(event) {
+    if (event.target.id === "lu-controls") want(event);
+  }
+  function press(event) {
+    const { key } = event;
+    if (event.isComposing || OTHERS.includes(location.hash.split("/")[0])) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) {
+      if (key === "Enter" && !event.altKey) want(event);
+      return;
+    }
+    if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
+    if (key === "Backspace") kept.text = kept.text.slice(0, -1);
+    else if (key.length === 1 && (key !== " " || event.target === document.body)) kept.text += key;
+  }
+  document.addEventListener("keydown", press, true);
+  document.addEventListener("submit", send, true);
+  window.lumeshEarly = kept;
+})();
+"""
+
 _HEAD = b"<head>"
-_SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}{ADDRESS_SCRIPT}</script>".encode()
+_SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}{ADDRESS_SCRIPT}{EARLY_SCRIPT}</script>".encode()
 
 
 class FirstScript:

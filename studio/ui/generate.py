@@ -31,16 +31,17 @@ def offer(studio: Studio, submit: Submit, open_visit: OpenVisit) -> None:
     """Adds the endpoint to the Blocks under construction; `submit` queues a recipe and returns the job's id."""
 
     async def generate(
-        request: gr.Request, prompt: str, model: str = studio.catalog.default.id, settings: dict[str, Any] | None = None
+        request: gr.Request, prompt: str, model: str | None = None, settings: dict[str, Any] | None = None
     ) -> AsyncGenerator[Update, None]:
-        """Makes a prompt's pictures and returns (files, recipe, job).
+        """Makes a prompt's pictures and returns (files, recipe, job); without `model`, the studio's default makes them.
 
         `settings` are further fields of a recipe, such as {"seed": 7, "steps": 12}. Until the files are there, each
         update has the job's current state, position, phase, step and eta_s.
         """
         assert request.request is not None, "this endpoint is only reached over HTTP"
         base_url = name_server(request.request)
-        job_id = await asyncio.to_thread(submit, {**(settings or {}), "model": model, "prompt": prompt}, request)
+        asked = {**(settings or {}), "model": model or studio.default_model.id, "prompt": prompt}
+        job_id = await asyncio.to_thread(submit, asked, request)
         job = None
         try:
             async with aclosing(_watch(studio, job_id)) as updates:

@@ -55,6 +55,10 @@ HTML = f"""
       <h3 id="lu-help-manual" data-text="manual.title"></h3>
       {_list_pages()}</section>
     <section aria-labelledby="lu-help-keys"><h3 id="lu-help-keys" data-text="help.keys"></h3>
+      <p class="lu-model-note" data-text="help.letters"></p>
+      <label class="lu-help-switch"><input type="checkbox" id="lu-single-keys"
+        aria-describedby="lu-single-keys-note"><span data-text="help.singleKeys"></span></label>
+      <p class="lu-model-note" id="lu-single-keys-note" data-text="help.singleKeysNote"></p>
       <div id="lu-keymap"></div></section>
     <div>
       <section aria-labelledby="lu-help-phases"><h3 id="lu-help-phases" data-text="help.phases"></h3>

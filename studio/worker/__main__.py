@@ -26,6 +26,7 @@ from studio.jobs.job import Card
 from studio.jobs.workers import WorkerState
 from studio.library.files import forget_torn
 from studio.models import read_catalog
+from studio.services import first_model
 from studio.settings import Settings, read_settings
 from studio.storage import PRIVATE_UMASK
 from studio.worker import CANNOT_START_CODE, IDLE_FLAG, gauges
@@ -91,7 +92,7 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: 
         catalog=catalog,
         read_catalog=functools.partial(read_catalog, settings),
         resident=resident,
-        default_model=catalog.get(settings.model) if settings.model else catalog.default,
+        default_model=first_model.choose(settings, catalog, opened.measure(), chips=opened.chips),
         is_prepared=is_prepared,
         trace=_choose_trace(settings),
         ending=ending,

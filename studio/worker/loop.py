@@ -16,7 +16,7 @@ from typing import NoReturn
 from pipelines.catalog import Model
 from pipelines.errors import Cancelled, LumeshError
 from pipelines.messages import Message, say
-from pipelines.references import choose_programs, name_programs
+from pipelines.program_sets import ProgramSet, choose_prewarmed
 from pipelines.stages import OnProgress, Progress
 from studio.jobs.costs.estimates import Measured
 from studio.jobs.job import Job
@@ -114,21 +114,26 @@ class Worker(Bench):
         wanted = next(
             (
                 one
-                for one in choose_programs(self.settings.prewarm, family.model)
-                if (family.model.id, name_programs(*one)) not in self.given_up and family.shape_state(*one) != "warm"
+                for one in choose_prewarmed(self.settings.prewarm, family.model)
+                if (family.model.id, one.name_for(family.model)) not in self.given_up
+                and self.resident.find_state(one) != "warm"
             ),
             None,
         )
         if wanted is None:
             return False
-        shape, references = wanted
-        name = name_programs(shape, references)
+        name = wanted.name_for(family.model)
         show = self._show_preparing(family.model, lambda wanted: wanted is not None)
         compiles_before = family.compile_count()
         error = None
         try:
-            is_guided = family.model.guidance_scale > 1
-            warm_s = family.warm(shape, batch_size=1, uses_cfg=is_guided, references=references, on_progress=show)
+            warm_s = family.warm(
+                wanted.shape,
+                batch_size=wanted.batch_size,
+                uses_cfg=wanted.is_guided,
+                references=wanted.references,
+                on_progress=show,
+            )
         except Cancelled:
             log.info("a job came while %s was being compiled; it goes on in the background", name)
         except Exception as problem:
@@ -136,9 +141,9 @@ class Worker(Bench):
             self.given_up.add((family.model.id, name))
             error = self.explain(problem)
         else:
-            if references is not None:
-                self.resident.further.add((shape, references, 1))
-            self._record_warm(name, warm_s, compiles_before=compiles_before, load_s=None)
+            if wanted != ProgramSet.usual(family.model, wanted.shape):
+                self.resident.further.add(wanted)
+            self._record_warm(name, warm_s, compiles_before=compiles_before, load_s=None, batch_size=wanted.batch_size)
         self.announce(WorkerState.READY, say("ready"), error=error)
         return True
 
@@ -156,14 +161,16 @@ class Worker(Bench):
 
         return show
 
-    def _record_warm(self, programs: str, warm_s: float, *, compiles_before: int, load_s: float | None) -> None:
+    def _record_warm(
+        self, programs: str, warm_s: float, *, compiles_before: int, load_s: float | None, batch_size: int = 1
+    ) -> None:
         family = self.resident.family
         assert family is not None
         self.desk.record(
             Measured(
                 model=family.model.id,
                 shape=programs,
-                batch_size=1,
+                batch_size=batch_size,
                 load_s=load_s,
                 **name_warm_s(warm_s, compiles=family.compile_count() - compiles_before),
             )

@@ -75,7 +75,10 @@ class JobProgress:
             self._preview = self._thread.submit(self._show_preview, progress)
 
     def _estimate_left_s(self, progress: Progress, now_s: float) -> float | None:
-        """Estimates the time left: from this job's own steps once there are some, before that from the history."""
+        """Estimates the time left: from this job's own steps once there are some, before that from the history.
+
+        None when nothing is known, or when what comes before the steps has taken longer than was known of it.
+        """
         first_s, first_done = self._first_step
         if progress.phase == "denoising" and progress.done > first_done:
             self._step_s = (now_s - first_s) / (progress.done - first_done)
@@ -85,8 +88,8 @@ class JobProgress:
             return None
         if progress.phase == "denoising":
             return round((progress.total - progress.done) * self._step_s + self._fixed_s, 2)
-        steps_s = self._job.steps * self._step_s + self._fixed_s
-        return round(max(self._estimate_s - (now_s - self._started_s), steps_s), 2)
+        left_s = self._estimate_s - (now_s - self._started_s)
+        return round(left_s, 2) if left_s > self._job.steps * self._step_s else None
 
     def _is_preview_free(self) -> bool:
         return self._preview is None or self._preview.done()

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipelines.catalog import Model, Shape
-from pipelines.references import References, name_programs
+from pipelines.catalog import Model
+from pipelines.program_sets import USUAL_COUNTS, ProgramSet, list_variants
 from pipelines.stages import Family, OnProgress, PhaseWatch, Progress, SwapCost
 from studio.worker.saving import name_warm_s
 
@@ -47,10 +47,8 @@ class Resident:
     load: Loader
     find: Finder = lambda _model, _on_progress: None
     family: Family | None = None
-    further: set[tuple[Shape, References | None, int]] = field(
-        default_factory=set[tuple[Shape, References | None, int]]
-    )
-    """Shapes with references, or for several texts, that the family was warmed for: too many to query each one."""
+    further: set[ProgramSet] = field(default_factory=set[ProgramSet])
+    """Unusual sets of programs that the family was warmed for: there are too many to query each one."""
     swap: Swap | None = None
     """The last completed switch."""
     clock: Callable[[], float] = time.perf_counter
@@ -86,11 +84,39 @@ class Resident:
         return cost
 
     def describe_shapes(self) -> dict[str, str]:
-        """Returns the resident model's shapes as `warm`, `disk` or `cold`, and those in `further`."""
+        """Returns the resident model's sets of programs, by name, as `warm`, `disk` or `cold`.
+
+        They are the usual ones of all its shapes, those in `further`, and of a shape of which anything is warm those of
+        other numbers of outputs and the other guidance, because one program may serve several of them.
+        """
         if self.family is None:
             return {}
-        known = [(shape, None, 1) for shape in self.family.model.shapes] + sorted(self.further, key=str)
-        return {name_programs(*one): self.family.shape_state(*one) for one in known}
+        model = self.family.model
+        states = {one: self.find_state(one) for one in (ProgramSet.usual(model, shape) for shape in model.shapes)}
+        warm = {one.shape for one, state in states.items() if state == "warm"} | {one.shape for one in self.further}
+        others = {*self.further, *(one for shape in warm for one in list_variants(model, shape, USUAL_COUNTS))}
+        states |= {one: self.find_state(one) for one in sorted(others, key=str)}
+        return {one.name_for(model): state for one, state in states.items()}
+
+    def find_state(self, programs: ProgramSet) -> str:
+        """Returns a set's state; a run without guidance takes the guided programs where only those are warm."""
+        assert self.family is not None
+        state = _query_state(self.family, programs)
+        if state != "warm" and not programs.is_guided:
+            guided = _query_state(self.family, replace(programs, is_guided=True))
+            return guided if guided == "warm" else state
+        return state
+
+
+def _query_state(family: Family, programs: ProgramSet) -> str:
+    """Returns `warm`, `disk` or `cold` for exactly these programs."""
+    return family.shape_state(
+        programs.shape,
+        programs.references,
+        programs.text_chunks,
+        batch_size=programs.batch_size,
+        uses_cfg=programs.is_guided,
+    )
 
 
 def _add_up(seconds: Mapping[str, float]) -> SwapCost:

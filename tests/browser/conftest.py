@@ -59,6 +59,7 @@ class Studio:
             str(self.port),
             "--data-dir",
             str(self.data_dir),
+            *(() if "--model" in self._flags else ("--model", "demo-sdxl")),  # it takes input pictures
             *self._flags,
         ]
         with (self._folder / "app.log").open("ab") as log:

@@ -180,7 +180,7 @@ def test_tags_that_are_refused_come_back_to_be_typed_on(open_page: OpenPage, mad
 
 def test_the_keyboard_alone_is_enough(open_page: OpenPage, studio: Any, made: list[str]) -> None:
     page = open_page()
-    page.keyboard.press("l")
+    page.locator(".lu-views [data-view=gallery]").press("Enter")
     tiles = page.locator(TILE)
     expect(tiles).to_have_count(3)
     page.keyboard.press("ArrowRight")

@@ -18,8 +18,7 @@ Keep = Callable[[Any, str], None]
 def test_a_grid_is_counted_queued_shown_and_used_again(open_page: OpenPage, keep: Keep) -> None:
     page = open_page()
     page.fill("#lu-prompt", "A red boat")
-    page.locator("#lu-prompt").blur()
-    page.keyboard.press("x")
+    page.click("#lu-xyz-open")
     expect(page.locator("#lu-xyz-x-values")).to_be_focused()
     page.keyboard.type("many")
     page.select_option("#lu-xyz-y-field", "prompt")

@@ -325,7 +325,7 @@ def test_a_phone_shows_both_views_without_scrolling_sideways(open_page: OpenPage
 
 def test_the_keyboard_reaches_presets(open_page: OpenPage) -> None:
     page = open_page()
-    page.keyboard.press("g")
+    page.locator(".lu-views [data-view=presets]").press("Enter")
     expect(page.locator(CARD).first).to_be_visible()
     page.keyboard.press("/")
     expect(page.locator("#lu-presets-search")).to_be_focused()

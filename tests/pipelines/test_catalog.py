@@ -65,7 +65,7 @@ def test_what_is_no_shape_is_refused(text: str) -> None:
 def test_every_shipped_id_is_there_once() -> None:
     ids = [model.id for model in load_catalog().models]
     assert len(ids) == len(set(ids))
-    assert ids[0] == "demo-sdxl"
+    assert ids[0] == "demo-flux2"
 
 
 def test_an_unknown_model_names_the_known_ones() -> None:

@@ -104,7 +104,7 @@ def test_each_wrong_field_is_named_with_what_is_allowed(
     catalog: Catalog, fields: dict[str, Any], at_fault: str, message: str
 ) -> None:
     with pytest.raises(RecipeError) as refusal:
-        resolve(read_recipe({"model": catalog.default.id, "prompt": "A boat", **fields}), catalog)
+        resolve(read_recipe({"model": "demo-sdxl", "prompt": "A boat", **fields}), catalog)
     assert list(refusal.value.fields) == [at_fault]
     assert message in refusal.value.fields[at_fault]
 
@@ -141,7 +141,7 @@ def test_untrusted_json_is_refused_field_by_field(fields: dict[str, Any], proble
 def test_a_picture_to_start_from_leaves_only_the_last_steps(
     catalog: Catalog, fields: dict[str, Any], strength: float | None, denoising_steps: int
 ) -> None:
-    recipe = resolve(read_recipe({"model": catalog.default.id, "prompt": "A boat", **fields}), catalog)
+    recipe = resolve(read_recipe({"model": "demo-sdxl", "prompt": "A boat", **fields}), catalog)
     assert (recipe.strength, recipe.denoising_steps) == (strength, denoising_steps)
 
 

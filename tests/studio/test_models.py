@@ -8,11 +8,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pipelines.catalog import PRESETS_DIR, Catalog, Shape, load_catalog
-from pipelines.errors import ModelError
+from pipelines.errors import LumeshError, ModelError
 from pipelines.stages import ignore_progress
 from studio.api.application import create_api
 from studio.database import Database
-from studio.models import REREAD_S, LiveCatalog, read_catalog
+from studio.models import REREAD_S, LiveCatalog, check_prewarm, read_catalog
 from studio.settings import Settings
 from studio.worker.loop import Worker
 
@@ -27,7 +27,7 @@ def test_it_is_read_again_when_it_is_old_and_not_before() -> None:
     live = LiveCatalog(load_catalog(), read_again, clock=lambda: clock[0])
     for time_s in (0.0, REREAD_S / 2, REREAD_S, REREAD_S * 1.5, REREAD_S * 2):
         clock[0] = time_s
-        assert live.now.default.id == "demo-sdxl"
+        assert live.now.default.id == "demo-flux2"
     assert read == [REREAD_S, REREAD_S * 2]
 
 
@@ -52,6 +52,32 @@ def test_rest_lists_what_arrives_and_why_it_cannot_be_used(settings: Settings, d
         assert answer["models"][-1]["id"] == "author-mine"
         assert not answer["unusable"]
         client.post("/api/v1/jobs", json={"model": "author-mine", "prompt": "x"}).raise_for_status()
+
+
+def test_a_start_with_nothing_to_prewarm_is_refused_and_says_why() -> None:
+    check_prewarm(["all", "256x256*4", "demo-sdxl:320x192*8", "1024x1024+4*2"], load_catalog())
+    for entry, problem in (
+        ("640x640", "no model has this size"),
+        ("demo-sdxl:512x512", "demo-sdxl has 256x256, 320x192, "),
+        ("demo-sdxl:256x256*9", "at most 8 images at once"),
+        ("demo-wan:all+1", "or not for so many images or pictures"),
+        ("demo-sdxk:all", "no model 'demo-sdxk'"),
+    ):
+        with pytest.raises(LumeshError, match=problem):
+            check_prewarm([entry], load_catalog())
+
+
+def test_a_new_visitors_page_opens_with_the_operators_model_or_the_one_in_memory(
+    settings: Settings, database: Database, worker: Worker
+) -> None:
+    chosen = replace(settings, model="demo-wan")
+    with TestClient(create_api(chosen, database, load_catalog())) as client:
+        assert client.get("/api/v1/models").json()["default"] == "demo-wan"
+    with TestClient(create_api(settings, database, load_catalog())) as client:
+        assert client.get("/api/v1/models").json()["default"] is None  # no device is known yet
+        worker.default_model = load_catalog().get("demo-sdxl")
+        worker.run_next()
+        assert client.get("/api/v1/models").json()["default"] == "demo-sdxl"
 
 
 def test_the_worker_reads_it_anew_for_each_job(worker: Worker, settings: Settings) -> None:

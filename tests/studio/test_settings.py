@@ -53,6 +53,9 @@ def test_shapes_to_prewarm_are_a_list_or_all() -> None:
     assert read_settings(["--prewarm", "512x512, 832x480x33"], {}).prewarm == ("512x512", "832x480x33")
     assert read_settings([], {"LUMESH_PREWARM": "all"}).prewarm == ("all",)
     assert read_settings(["--prewarm", "all, 512x512+1,ALL+02"], {}).prewarm == ("all", "512x512+1", "all+2")
+    many = read_settings(["--prewarm", "demo-sdxl:256x256*4, 512X512+1*02"], {})
+    assert many.prewarm == ("demo-sdxl:256x256*4", "512x512+1*2")
+    assert read_settings(many.worker_flags(), {}).prewarm == many.prewarm
 
 
 def test_a_text_encoder_alone_is_for_flux2_and_a_named_one_for_its_model() -> None:
@@ -107,6 +110,10 @@ def test_packs_are_files_and_folders_and_the_data_directorys_own(tmp_path: Path)
         (["--prewarm", "512x512,large"], {}, "'large'"),
         ([], {"LUMESH_PREWARM": "512"}, "'512'"),
         (["--prewarm", "512x512+"], {}, "'512x512+': after the + stands a number of pictures"),
+        (["--prewarm", "512x512*"], {}, "'512x512*': after the * stands a number of images at once"),
+        (["--prewarm", "512x512*4+1"], {}, "'512x512*4+1': after the * stands a number of images at once"),
+        (["--prewarm", ":512x512"], {}, "':512x512': before the : stands a model's id"),
+        (["--prewarm", "demo-sdxl:large*2"], {}, "'large'"),
         (["--prewarm", "all+0"], {}, "'all+0': after the + stands a number of pictures"),
         (["--pack", "/nowhere/a.pack"], {}, "there is no pack or folder /nowhere/a.pack"),
         ([], {"LUMESH_PACKS": "/nowhere"}, "there is no pack or folder /nowhere"),

@@ -12,6 +12,9 @@ declare var lumeshText: Promise<{
   shipped: Record<string, string>;
 }>;
 
+/** What was typed before the scripts were there, until `stop` (studio/ui/first_script.py). */
+declare var lumeshEarly: { text: string; submits: boolean; stop(): void } | undefined;
+
 type Tags = HTMLElementTagNameMap & Omit<SVGElementTagNameMap, keyof HTMLElementTagNameMap>;
 
 /** "#lu-x button.lu-y[data-z]" ends in "button". */
@@ -79,4 +82,5 @@ interface NotificationWorker {
 interface Job {
   preview_url?: string;
   received_ms?: number;
+  running_ms?: number;
 }

@@ -72,29 +72,30 @@ class FakeFamily:
         self.outputs_at_once = outputs_at_once
         self._compile_s = compile_s
         self._step_s = step_s
-        self._warm: set[str] = set()
+        self._warm: set[tuple[str, int, bool]] = set()
         self._loras: tuple[Lora, ...] = ()
 
     def warm(
         self,
         shape: Shape,
         *,
-        batch_size: int,  # noqa: ARG002
-        uses_cfg: bool,  # noqa: ARG002
+        batch_size: int,
+        uses_cfg: bool,
         references: References | None = None,
         text_chunks: int = 1,
         stage: str | None = None,  # noqa: ARG002
         on_progress: OnProgress,
     ) -> float:
-        """Takes `compile_s` the first time for each shape and set of references, whatever the batch size."""
+        """Takes `compile_s` the first time for each set of programs."""
         name = name_programs(shape, references, text_chunks)
-        if name in self._warm:
+        key = self._key(name, batch_size, uses_cfg=uses_cfg)
+        if self._is_warm(key):
             return 0.0
         started = time.perf_counter()
         for done in range(COMPILE_TICKS):
             on_progress(Progress(phase="compiling", done=done, total=COMPILE_TICKS, detail=name))
             time.sleep(self._compile_s / COMPILE_TICKS)
-        self._warm.add(name)
+        self._warm.add(key)
         return time.perf_counter() - started
 
     def count_compiling(self) -> int:
@@ -106,10 +107,19 @@ class FakeFamily:
         references: References | None = None,
         text_chunks: int = 1,
         *,
-        batch_size: int = 1,  # noqa: ARG002
-        uses_cfg: bool | None = None,  # noqa: ARG002
+        batch_size: int = 1,
+        uses_cfg: bool | None = None,
     ) -> str:
-        return "warm" if name_programs(shape, references, text_chunks) in self._warm else "cold"
+        is_guided = self.model.guidance_scale > 1 if uses_cfg is None else uses_cfg
+        key = self._key(name_programs(shape, references, text_chunks), batch_size, uses_cfg=is_guided)
+        return "warm" if key in self._warm else "cold"
+
+    def _key(self, name: str, batch_size: int, *, uses_cfg: bool) -> tuple[str, int, bool]:
+        return name, max(batch_size, self.outputs_at_once), uses_cfg
+
+    def _is_warm(self, key: tuple[str, int, bool]) -> bool:
+        """Tells whether nothing is to be compiled: the guided programs serve without guidance too, as in base.py."""
+        return key in self._warm or (*key[:2], True) in self._warm
 
     def apply_loras(self, loras: Sequence[Lora], *, on_progress: OnProgress) -> Sequence[Message]:
         if tuple(loras) != self._loras:

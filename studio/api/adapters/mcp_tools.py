@@ -106,7 +106,7 @@ def _list_models(call: _Call) -> dict[str, Any]:
 
 
 def _submit(call: _Call) -> dict[str, Any]:
-    recipe = read_recipe({"model": call.visit.studio.catalog.default.id, **call.arguments})
+    recipe = read_recipe({"model": call.visit.studio.default_model.id, **call.arguments})
     [job] = asking.submit(call.visit, [asking.prepare(call.visit, recipe)])
     return _tell(call.visit.get_job(job.id))
 

@@ -161,6 +161,7 @@ def _submit(wanted: Generation, visit: Visit) -> Asked:
     model, notes = choose_model(
         visit.studio.catalog,
         wanted.model,
+        default=visit.studio.default_model,
         takes_exact=visit.studio.settings.openai_exact_models,
         has_images=bool(wanted.images),
     )

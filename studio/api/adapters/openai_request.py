@@ -102,14 +102,16 @@ def read_form(fields: Mapping[str, str], images: Sequence[str]) -> Generation:
     raise RecipeError(problems)
 
 
-def choose_model(catalog: Catalog, name: str | None, *, takes_exact: bool, has_images: bool) -> tuple[Model, list[str]]:
+def choose_model(
+    catalog: Catalog, name: str | None, *, default: Model, takes_exact: bool, has_images: bool
+) -> tuple[Model, list[str]]:
     """Returns the model that a client means, with a note where it could not mean it; raises RecipeError.
 
-    A model of OpenAI becomes the default one, unless the operator `takes_exact` names only.
+    A model of OpenAI becomes the studio's `default`, unless the operator `takes_exact` names only.
     """
     is_theirs = bool(name and THEIR_MODELS.fullmatch(name)) and not takes_exact
     try:
-        model = catalog.get(name) if name and not is_theirs else choose_default(catalog, has_images=has_images)
+        model = catalog.get(name) if name and not is_theirs else choose_default(catalog, default, has_images=has_images)
     except ModelError as error:
         raise RecipeError({"model": error.whole}) from error
     if model.is_video:
@@ -117,10 +119,10 @@ def choose_model(catalog: Catalog, name: str | None, *, takes_exact: bool, has_i
     return model, [f"There is no {name[:MAX_NAME_CHARS]} here; {model.id} was used."] if name and is_theirs else []
 
 
-def choose_default(catalog: Catalog, *, has_images: bool) -> Model:
-    """Returns the first model of pictures; with images the first that takes some, if there is one."""
-    able = [model for model in catalog.models if not model.is_video]
-    return next((model for model in able if model.max_images and has_images), able[0] if able else catalog.default)
+def choose_default(catalog: Catalog, default: Model, *, has_images: bool) -> Model:
+    """Returns the studio's default if it makes pictures, else the first that does; with images one that takes some."""
+    able = [model for model in (default, *catalog.models) if not model.is_video]
+    return next((model for model in able if model.max_images and has_images), able[0] if able else default)
 
 
 def choose_shape(size: str | None, model: Model) -> str | None:

@@ -75,7 +75,19 @@ class Limits(Answer):
     strength: float = eg(1)
 
 
+class Variant(Answer):
+    """Programs of a shape for several outputs at once, or with the other guidance, that are warm or on disk."""
+
+    batch_size: int = eg(4)
+    is_guided: bool = eg(True)
+    state: str = eg("disk")
+    warm_s: float | None = eg(1.2)
+    seconds: float | None = eg(2.1)
+
+
 class Shape(Answer):
+    """A size; `state` and the seconds are of one output with the model's own guidance, `variants` of other programs."""
+
     shape: str = eg("256x256")
     width: int = eg(256)
     height: int = eg(256)
@@ -85,6 +97,7 @@ class Shape(Answer):
     warm_s: float | None = eg(0.0)
     step_s: float | None = eg(0.0125)
     seconds: float | None = eg(0.2)
+    variants: list[Variant]
 
 
 class Model(Answer):
@@ -118,7 +131,10 @@ class UnusableModel(Answer):
 
 
 class Models(Answer):
+    """`default` is the model that a new visitor's page opens with; null until the worker knows its devices."""
+
     models: list[Model]
+    default: str | None = eg("demo-flux2")
     unusable: list[UnusableModel]
 
 

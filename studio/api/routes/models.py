@@ -14,8 +14,12 @@ router = APIRouter(tags=["models"])
 
 
 @router.get("/models", response_model=system_answers.Models)
-def list_models(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
+def list_models(visit: Visitor) -> dict[str, Any]:
     """Lists models in the order shown; each shape is `warm`, `disk` or `cold`, with measured seconds (null: never).
+
+    A shape's own state is that of one output with the model's default guidance; its `variants` list the other numbers
+    of outputs at once, and guidance on or off, whose programs are warm or on disk: what is not there must be compiled.
+    `default` is the model that the page of a new visitor opens with.
 
     The first job of a model that is not `is_here` downloads it, if the hub can be reached. `unusable` lists what else
     is in `models/` of the data directory or in its models.toml, with the reason why it is no model here.
@@ -24,5 +28,6 @@ def list_models(visit: Visitor) -> dict[str, list[dict[str, Any]]]:
     models = describe_models(catalog, visit.database)
     return {
         "models": [model | {"is_here": studio.settings.fake or is_here(catalog.get(model["id"]))} for model in models],
+        "default": studio.opening_model_id,
         "unusable": [add_codes(vars(one)) for one in catalog.unusable],
     }

@@ -40,7 +40,7 @@ def read_prompts(question: Question, visit: Visitor) -> dict[str, Any]:
     sentences, and what becomes of weights and LoRA tags.
     """
     try:
-        model = visit.studio.catalog.get(question.model) if question.model else visit.studio.catalog.default
+        model = visit.studio.catalog.get(question.model) if question.model else visit.studio.default_model
     except ModelError as error:
         raise RecipeError({"model": error.whole}) from error
     recipe = Recipe(model=model.id, prompt=question.prompt, negative_prompt=question.negative_prompt)

@@ -48,7 +48,7 @@ async def read_recipe(
     cannot be read.
     """
     try:
-        chosen = visit.studio.catalog.get(model) if model else visit.studio.catalog.default
+        chosen = visit.studio.catalog.get(model) if model else visit.studio.default_model
     except ModelError as error:
         raise RecipeError({"model": error.whole}) from error
     content = await read_file_body(request, FILE)

@@ -8,7 +8,7 @@ Not here: the time left of a running job (worker/progress.py sees its steps).
 import math
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -16,6 +16,7 @@ from typing import Any
 
 from pipelines.batching import find_kind
 from pipelines.catalog import Catalog, Model, Shape
+from pipelines.program_sets import list_variants
 from pipelines.recipe import MAX_FLOW_SHIFT, MAX_FPS, Recipe
 from studio.database import Database, Transaction
 from studio.jobs.workers import LOCAL, WorkerRow, read_worker
@@ -83,6 +84,10 @@ class History:
             for row in self._like(recipe, programs)
             if row.took_s is not None and row.estimated_s
         )
+
+    def list_programs(self, model: str) -> set[str]:
+        """Returns the names of all programs of the model of which something was measured."""
+        return {row.shape for row in self._groups.get((model,), ())}
 
     def has_run(self, model: str, programs: str) -> bool:
         """Tells whether these programs were compiled here and are still in the compilation cache."""
@@ -205,14 +210,20 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
                 "strength": 1,
             },
             "schedulers": list(model.schedulers),
-            "shapes": [_describe_shape(worker, history, model, shape) for shape in model.shapes],
+            "shapes": [_describe_shape(worker, history, model, shape, known) for shape in model.shapes],
         }
         for model in catalog.models
+        for known in [history.list_programs(model.id).union(worker.shapes if worker.model == model.id else ())]
     ]
 
 
-def _describe_shape(worker: WorkerRow, history: History, model: Model, shape: Shape) -> dict[str, Any]:
-    """Describes a shape; `seconds` estimates a job with default settings now, load and compilation included."""
+def _describe_shape(
+    worker: WorkerRow, history: History, model: Model, shape: Shape, known: Collection[str]
+) -> dict[str, Any]:
+    """Describes a shape; `seconds` estimates a job with default settings now, load and compilation included.
+
+    `known` are the names of all of the model's programs that the worker or the history tells something of.
+    """
     recipe, name = Recipe(model=model.id, prompt="", shape=str(shape), steps=model.steps), str(shape)
     state, is_resident = read_shape_state(worker, history, model.id, name), worker.model == model.id
     return {
@@ -225,7 +236,34 @@ def _describe_shape(worker: WorkerRow, history: History, model: Model, shape: Sh
         "warm_s": history.warm_s(model.id, name, shape_state=state),
         "step_s": history.step_s(recipe, name),
         "seconds": estimate_job_s(history, recipe, programs=name, shape_state=state, is_resident=is_resident),
+        "variants": _describe_variants(worker, history, model, shape, known),
     }
+
+
+def _describe_variants(
+    worker: WorkerRow, history: History, model: Model, shape: Shape, known: Collection[str]
+) -> list[dict[str, Any]]:
+    """Describes the shape's other programs that are warm or on disk: for more outputs at once, the other guidance."""
+    found: list[dict[str, Any]] = []
+    is_resident = worker.model == model.id
+    if not any(name.startswith(f"{shape} ") for name in known):
+        return found
+    for one in list_variants(model, shape):
+        name = one.name_for(model)
+        state = read_shape_state(worker, history, model.id, name)
+        if state == "cold":
+            continue
+        recipe = Recipe(model=model.id, prompt="", shape=str(shape), steps=model.steps, batch_size=one.batch_size)
+        found.append(
+            {
+                "batch_size": one.batch_size,
+                "is_guided": one.is_guided,
+                "state": state,
+                "warm_s": history.warm_s(model.id, name, shape_state=state),
+                "seconds": estimate_job_s(history, recipe, programs=name, shape_state=state, is_resident=is_resident),
+            }
+        )
+    return found
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pipelines.batching import find_kind
+from pipelines.program_sets import drop_count
 from pipelines.recipe import Recipe
 from studio.jobs.job import GENERATE
 from studio.jobs.line.order import Waiting
@@ -32,7 +33,7 @@ class Share:
     def of(cls, job_kind: str, recipe: Recipe, programs: str) -> "Share":
         """Returns a job's contribution; only pictures and videos are batched."""
         kind = find_kind(recipe) if job_kind == GENERATE else None
-        return cls(kind=None if kind is None else (programs, kind), outputs=recipe.batch_size)
+        return cls(kind=None if kind is None else (drop_count(programs), kind), outputs=recipe.batch_size)
 
 
 def choose_company(

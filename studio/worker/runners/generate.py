@@ -8,11 +8,11 @@ import numpy as np
 
 from pipelines import finite
 from pipelines.errors import Cancelled
-from pipelines.generate import find_references, generate_together, uses_cfg
+from pipelines.generate import find_references, generate_together
 from pipelines.messages import say
 from pipelines.pictures import open_picture
+from pipelines.program_sets import ProgramSet
 from pipelines.recipe import Recipe
-from pipelines.references import References
 from pipelines.stages import Embeddings, Family, Outcome
 from studio.jobs.costs.estimates import History, estimate_job_s
 from studio.jobs.job import Job
@@ -58,17 +58,17 @@ def _make(bench: Bench, batch: Batch, history: History) -> Outcome:
         bench.announce(WorkerState.BUSY, say("running a job"))
     for other in bench.desk.claim_others(job, room=family.outputs_at_once - recipe.batch_size):
         batch.add(other, estimate_s=_estimate_s(bench, other, history))
-    references = find_references(family.model, recipe)
+    references, text_chunks = find_references(family.model, recipe), family.count_text_chunks(recipe)
+    programs = ProgramSet.of(recipe, references=references, text_chunks=text_chunks)
     trace: Trace = contextlib.nullcontext
-    text_chunks = family.count_text_chunks(recipe)
-    if bench.trace is not None and _is_warm(family, recipe, references, text_chunks):
+    if bench.trace is not None and bench.resident.find_state(programs) == "warm":
         trace, bench.trace = bench.trace, None
     recipes = [recipe, *(member.job.recipe for member in batch.members[1:])]
     with trace():
         encode = functools.partial(_encode, bench, family, batch)
         outcome = generate_together(family, recipes, on_progress=batch.report, encode=encode)
-    if references or text_chunks > 1:
-        bench.resident.further.add((recipe.parsed_shape, references, text_chunks))
+    if programs != ProgramSet.usual(family.model, programs.shape):
+        bench.resident.further.add(programs)
     if swap:
         warm_s = outcome.timings.compile_s
         outcome.timings.swap = bench.resident.end_swap(swap, warm_s=warm_s, compiles=outcome.compiles)
@@ -110,11 +110,3 @@ def _save(bench: Bench, batch: Batch, outcome: Outcome) -> None:
         except Exception as error:
             log.exception("job %s", member.job.id)
             bench.desk.fail(member.job, bench.explain(error))
-
-
-def _is_warm(family: Family, recipe: Recipe, references: References | None, text_chunks: int) -> bool:
-    """Tells whether a job with this recipe compiles nothing."""
-    state = family.shape_state(
-        recipe.parsed_shape, references, text_chunks, batch_size=recipe.batch_size, uses_cfg=uses_cfg(recipe)
-    )
-    return state == "warm"

@@ -53,7 +53,8 @@ def test_a_picture_without_recipe_has_none(tmp_path: Path) -> None:
 
 
 def test_parameters_read_like_a1111s(make_recipe: Callable[..., Recipe]) -> None:
-    recipe = make_recipe("A sailboat", negative_prompt="", steps=12, guidance_scale=4.0, scheduler="euler_ancestral")
+    fields = {"negative_prompt": "", "steps": 12, "guidance_scale": 4.0, "scheduler": "euler_ancestral"}
+    recipe = make_recipe("A sailboat", model="demo-sdxl", **fields)
     size = recipe.parsed_shape
     assert format_parameters(recipe) == (
         f"A sailboat\nSteps: 12, Sampler: Euler a, CFG scale: 4.0, Seed: 7, Size: {size.width}x{size.height}, "

@@ -32,7 +32,7 @@ def find_job(studio: Studio, prompt: str) -> dict[str, Any] | None:
 def test_a_prompt_becomes_files_and_a_recipe(client: Client, studio: Studio) -> None:
     settings = {"seed": 3, "steps": 2, "batch_size": 2}
     files, recipe, job = client.predict(prompt="A red sailboat", settings=settings, api_name="/generate")
-    assert (recipe["prompt"], recipe["seed"], recipe["model"]) == ("A red sailboat", 3, "demo-sdxl")
+    assert (recipe["prompt"], recipe["seed"], recipe["model"]) == ("A red sailboat", 3, "demo-flux2")
     assert job["state"] == "done"
     assert [Path(file).name for file in files] == [f"{job['id']}-0.png", f"{job['id']}-1.png"]
     for file, link in zip(files, job["outputs"], strict=True):

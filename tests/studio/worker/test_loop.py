@@ -406,7 +406,8 @@ def prewarmer(worker: Worker) -> Worker:
 def test_an_idle_worker_warms_the_shapes_it_was_told_to(prewarmer: Worker, database: Database) -> None:
     shapes = prewarmer.default_model.shapes
     assert [prewarmer.run_next() for _ in shapes] == [True] * (len(shapes) - 1) + [False]
-    assert set(read_worker(database).shapes.values()) == {"warm"}
+    states = read_worker(database).shapes
+    assert {states[str(shape)] for shape in shapes} == {"warm"}
     assert all(estimates.read_history(database).has_run(prewarmer.default_model.id, str(shape)) for shape in shapes)
 
 
@@ -424,6 +425,35 @@ def test_an_idle_worker_warms_for_input_pictures_where_a_model_compiles_for_them
     job = submit(model="flux2-klein-4b", shape="512x512", images=images, programs=programs)
     worker.run_next()
     assert queue.read_job(database, job.id).compiles == 0
+
+
+def test_what_is_warm_is_told_for_each_number_of_images_and_guidance(
+    worker: Worker, database: Database, submit: Submit
+) -> None:
+    worker.settings = dataclasses.replace(worker.settings, prewarm=("demo-sdxl:256x256*4", "demo-wan:all"))
+    worker.default_model = worker.catalog.get("demo-sdxl")
+    assert [worker.run_next() for _ in range(3)] == [True, True, False]
+    states = read_worker(database).shapes
+    assert (states["256x256"], states["256x256 ×4"], states["256x256 ×2"]) == ("warm", "warm", "cold")
+    assert states["256x256 without guidance"] == "warm"  # the guided programs make them, at twice the work
+    assert "320x192 ×4" not in states
+    fields = {"model": "demo-sdxl", "programs": "256x256 ×2 without guidance", "batch_size": 2, "guidance_scale": 1.0}
+    job = submit(**fields)
+    worker.run_next()
+    assert queue.read_job(database, job.id).compiles == 1
+    worker.run_next()
+    [shape] = [one for one in describe(worker, database, "demo-sdxl") if one["shape"] == "256x256"]
+    found = {(one["batch_size"], one["is_guided"]): one["state"] for one in shape["variants"]}
+    assert found == {(1, False): "warm", (2, False): "warm", (4, True): "warm", (4, False): "warm"}
+    submit(model="demo-wan")
+    worker.run_next()
+    [shape] = [one for one in describe(worker, database, "demo-sdxl") if one["shape"] == "256x256"]
+    found = {(one["batch_size"], one["is_guided"]): one["state"] for one in shape["variants"]}
+    assert found == {(2, False): "disk", (4, True): "disk"}  # what ran here is in the cache
+
+
+def describe(worker: Worker, database: Database, model_id: str) -> list[dict[str, Any]]:
+    return next(one for one in estimates.describe_models(worker.catalog, database) if one["id"] == model_id)["shapes"]
 
 
 def test_what_a_job_compiled_for_its_pictures_is_told_and_forgotten_with_its_model(

@@ -12,6 +12,7 @@ from PIL import Image
 from pipelines.stages import Progress
 from studio.database import Database
 from studio.jobs import claims, queue
+from studio.jobs.costs.estimates import History, Measured
 from studio.jobs.job import Job
 from studio.settings import Settings
 from studio.worker.local_desk import LocalDesk
@@ -110,3 +111,17 @@ def test_the_time_left_follows_the_steps_of_this_job(database: Database, job: Jo
         assert queue.read_job(database, job.id).eta_s is not None
         progress.report(Progress(phase="saving", total=1))
         assert queue.read_job(database, job.id).eta_s == 0.0
+
+
+def test_when_what_comes_before_the_steps_takes_longer_than_was_known_nothing_is_promised(
+    database: Database, settings: Settings, job: Job
+) -> None:
+    history = History((Measured(model=job.recipe.model, shape=job.programs, batch_size=1, step_s=0.1, fixed_s=1.0),))
+    desk, told = LocalDesk(database, settings), list[float | None]()
+    for estimate_s in (31.0, 9.0):  # 100 steps take 10 s
+        with JobProgress(desk, job, history=history, estimate_s=estimate_s) as progress:
+            progress.report(Progress(phase="compiling", total=10))
+            told.append(queue.read_job(database, job.id).eta_s)
+    assert told[0] is not None
+    assert 30.0 < told[0] <= 31.0
+    assert told[1] is None

@@ -1,11 +1,13 @@
-// The keyboard: what keymap.js names is done here. Letters work while nobody is typing; Ctrl+Enter works everywhere.
+// The keyboard: what keymap.js names is done here. Ctrl+Enter works everywhere. A letter means the result that has the
+// focus; typed anywhere else on Create it goes into the prompt, which has the focus from the start on a desktop.
 // Not here: keys that mean what has the focus (gallery.js, detail.js, arrange.js).
 
 import { find, focused } from "./core/dom.js";
 import { actionOf, capOf, means } from "./core/keymap.js";
+import { singleKeysOn } from "./core/singlekeys.js";
 import { follow, show, state, stepView } from "./core/store.js";
 import { toggleTheme } from "./core/theme.js";
-import { isCreating, isShown, showView, shownView } from "./core/views.js";
+import { isCreating, isShown, onView, showView, shownView } from "./core/views.js";
 import { copyPrompt, download, generate, useAsInput, useSettings } from "./create/actions.js";
 import { focusPrompt } from "./create/controls.js";
 import { openGrid } from "./create/griddialog.js";
@@ -40,12 +42,29 @@ const ACTS = {
   help: openHelp,
 };
 
+const RESULTS = ".lu-frame, .lu-bar, .lu-film-item, .lu-shot, #lu-detail, #lu-zoom";
+const DESKTOP = "(min-width: 820px) and (hover: hover) and (pointer: fine)"; // elsewhere a keyboard would pop up
+
 const toggleView = (name) => showView(isShown(name) ? "create" : name);
 
 export function mountKeys() {
   document.addEventListener("keydown", press);
+  onView((name) => name === "create" && welcome());
+  if (document.activeElement === document.body) welcome();
   for (const key of document.querySelectorAll("#studio kbd")) key.textContent = key.textContent.split(" ").map(capOf).join(" ");
 }
+
+/** Whoever opens Create on a desktop can write at once. */
+function welcome() {
+  if (isCreating() && matchMedia(DESKTOP).matches && !hasDialog()) focusPrompt();
+}
+
+const hasDialog = () => find("studio").querySelector("dialog[open]:not(#lu-zoom)") !== null;
+
+const isLetter = (key) => /^\p{L}$/u.test(key);
+
+/** Whether a single key may be a shortcut here: a letter only of what has the focus. */
+const mayAct = (event) => singleKeysOn() && (!isLetter(event.key) || event.target.closest?.(RESULTS));
 
 function press(event) {
   const id = actionOf(event, shownView());
@@ -57,7 +76,10 @@ function press(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (id === "back") return escape();
   const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
-  if (isTyping || find("studio").querySelector("dialog[open]:not(#lu-zoom)")) return;
+  if (isTyping || hasDialog()) return;
+  const isText = event.key.length === 1 && event.key !== " ";
+  if (isText && isCreating() && !isZoomed() && !(id && mayAct(event))) return focusPrompt(); // the key is typed there
+  if (isText && !mayAct(event)) return;
   if (isShown("gallery") && pressGallery(event)) {
     event.preventDefault();
     return;

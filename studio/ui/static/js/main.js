@@ -12,6 +12,7 @@ import { said } from "./core/translate_server.js";
 import { mountViews, onView } from "./core/views.js";
 import { generate } from "./create/actions.js";
 import { drawControls, mountControls } from "./create/controls.js";
+import { takeWanted } from "./create/early.js";
 import { drawEdit, mountEdit } from "./create/edit.js";
 import { mountGridDialog } from "./create/griddialog.js";
 import { loadLoras } from "./create/loras.js";
@@ -109,4 +110,5 @@ async function openOnce() {
   await Promise.all([styles, loadLoras().catch(() => undefined)]);
   onView((name) => name === "create" && loadLoras().catch(() => undefined));
   await openLink();
+  if (takeWanted()) generate();
 }

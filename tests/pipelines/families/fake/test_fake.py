@@ -57,7 +57,8 @@ def test_pictures_to_start_from_give_it_their_colour(tmp_path: Path) -> None:
     assert both[2] > red[2] + 50
 
 
-def test_the_less_strength_the_more_of_their_colour_and_the_fewer_steps(family: FakeFamily, tmp_path: Path) -> None:
+def test_the_less_strength_the_more_of_their_colour_and_the_fewer_steps(tmp_path: Path) -> None:
+    family = FakeFamily(load_catalog().get("demo-sdxl"), compile_s=0.0, step_s=0.0)
     Image.new("RGB", (30, 20), "red").save(tmp_path / "red.png")
     wish = {"model": family.model.id, "prompt": "A boat at sunset", "seed": 1, "steps": 10}
     catalog, images, found = load_catalog(), (str(tmp_path / "red.png"),), []

@@ -71,9 +71,9 @@ def test_what_clients_for_openai_always_send_makes_a_picture_and_says_of_which_m
     """What LibreChat's tool sends, word for word, with a tag in the prompt."""
     fields: dict[str, Any] = {"model": name, "n": 1, "background": "auto", "output_format": "png", "quality": "auto"}
     answer = client.images.generate(prompt="x <lora:gone:1>", size="auto", **fields, extra_body={"steps": 1})
-    assert answer.model == "demo-sdxl"
+    assert answer.model == "demo-flux2"
     assert answer.notes == [
-        f"There is no {name} here; demo-sdxl was used.",
+        f"There is no {name} here; demo-flux2 was used.",
         "Ignored, as it means nothing here: quality.",
         "LoRA gone is not here: its tag is left out.",
     ]
@@ -163,7 +163,7 @@ def test_a_job_that_fails_says_why_and_is_not_sent_again(client: openai.OpenAI, 
 
 def test_models_are_listed_and_found(client: openai.OpenAI) -> None:
     models = [model.id for model in client.models.list()]
-    assert models[0] == "demo-sdxl"
+    assert models[0] == "demo-flux2"
     assert "wan2.1-1.3b" not in models
     assert client.models.retrieve("sdxl-base").id == "sdxl-base"
     with pytest.raises(openai.NotFoundError) as caught:

@@ -16,24 +16,35 @@ from studio.settings import Settings
 
 @pytest.mark.parametrize("name", ["gpt-image-1", "gpt-image-1-mini", "dall-e-3", "chatgpt-image-latest"])
 def test_a_model_of_openai_means_the_default_one_unless_names_are_exact(catalog: Catalog, name: str) -> None:
-    model, notes = choose_model(catalog, name, takes_exact=False, has_images=False)
+    model, notes = choose_model(catalog, name, default=catalog.default, takes_exact=False, has_images=False)
     assert (model, notes) == (catalog.default, [f"There is no {name} here; {catalog.default.id} was used."])
     with pytest.raises(RecipeError, match="There is no model"):
-        choose_model(catalog, name, takes_exact=True, has_images=False)
+        choose_model(catalog, name, default=catalog.default, takes_exact=True, has_images=False)
 
 
 def test_another_wrong_name_is_still_refused_and_none_is_no_note(catalog: Catalog) -> None:
-    assert choose_model(catalog, None, takes_exact=False, has_images=False) == (catalog.default, [])
-    assert choose_model(catalog, "", takes_exact=False, has_images=False) == (catalog.default, [])
+    assert choose_model(catalog, None, default=catalog.default, takes_exact=False, has_images=False) == (
+        catalog.default,
+        [],
+    )
+    assert choose_model(catalog, "", default=catalog.default, takes_exact=False, has_images=False) == (
+        catalog.default,
+        [],
+    )
     for name in ("demo-sdxk", "my-gpt-image-1"):
         with pytest.raises(RecipeError, match="Known models"):
-            choose_model(catalog, name, takes_exact=False, has_images=False)
+            choose_model(catalog, name, default=catalog.default, takes_exact=False, has_images=False)
 
 
 def test_the_default_for_pictures_takes_pictures(catalog: Catalog) -> None:
     takers_last = dataclasses.replace(catalog, models=(catalog.get("demo-flux2"), catalog.get("demo-sdxl")))
-    found = [choose_default(takers_last, has_images=has_images).id for has_images in (False, True)]
-    assert found == ["demo-flux2", "demo-sdxl"]
+    for default, expected in (
+        ("demo-flux2", ["demo-flux2", "demo-sdxl"]),
+        ("demo-sdxl", ["demo-sdxl", "demo-sdxl"]),
+        ("demo-wan", ["demo-flux2", "demo-sdxl"]),  # of videos
+    ):
+        chosen = [choose_default(takers_last, catalog.get(default), has_images=images).id for images in (False, True)]
+        assert chosen == expected
 
 
 @pytest.mark.parametrize("size", ["256x256", "256*256", " 256 × 256", "256X256"])

@@ -35,7 +35,7 @@ def find(client: TestClient, **params: Any) -> list[str]:
 
 def test_outputs_are_found_by_every_filter(client: TestClient, make: Callable[..., str]) -> None:
     film = make("A clip", model="clips")
-    boat = make("A green cactus in the desert at noon with clouds", shape="320x192")
+    boat = make("A green cactus in the desert at noon with clouds", model="demo-sdxl", shape="320x192")
     client.patch(f"{URL}/{boat}", json={"favourite": True, "tags": ["Sea ", "#night"]})
     created_at = client.get(f"{URL}/{boat}").json()["created_at"]
     preset = next(one for one in client.get(f"{URL}/filters").json()["presets"] if one["count"])

@@ -28,7 +28,7 @@ def write_png(**texts: str) -> bytes:
 
 
 def test_a_foreign_recipe_comes_out_and_can_be_queued(client: TestClient, settings: Settings) -> None:
-    answer = client.post(URL, files={"file": ("boat.png", write_png(parameters=TEXT))})
+    answer = client.post(f"{URL}?model=demo-sdxl", files={"file": ("boat.png", write_png(parameters=TEXT))})
     assert answer.status_code == 200
     found = answer.json()
     assert read_codes(found).keys() == {"recipe", "source", "unusable", "notes", "grid"}

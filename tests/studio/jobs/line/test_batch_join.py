@@ -106,3 +106,11 @@ def test_what_places_foretell_is_what_claiming_takes(
             for job in batch:
                 move(tx, job.id, JobState.DONE)
     assert ran == foretold
+
+
+def test_jobs_of_other_numbers_of_outputs_share_a_batch_and_those_of_longer_prompts_do_not(
+    make_recipe: Callable[..., Recipe],
+) -> None:
+    one, two = Share.of(GENERATE, make_recipe(), "256x256"), Share.of(GENERATE, make_recipe(batch_size=2), "256x256 ×2")
+    assert one.kind == two.kind
+    assert one.kind != Share.of(GENERATE, make_recipe(), "256x256 for 2 texts").kind

@@ -49,8 +49,8 @@ def test_own_presets_come_first_newest_first_and_nobody_elses(add: Add, titles: 
     assert found[:2] == ["Second", "First"]
     assert "Hers" not in found
     assert len(found) == 2 + len(read_shipped())
-    demo = [preset.title for preset in read_shipped().values() if preset.recipe.model == "demo-sdxl"]
-    assert set(found[2 : 2 + len(demo)]) == set(demo)
+    demo = [preset.title for preset in read_shipped().values() if preset.recipe.model == "demo-flux2"]
+    assert demo and set(found[2 : 2 + len(demo)]) == set(demo)
 
 
 @pytest.mark.parametrize("document", ["{", "{}", '{"title": 3}'])

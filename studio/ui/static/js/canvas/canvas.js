@@ -3,7 +3,7 @@
 import { at } from "../core/api.js";
 import { el, find, icon, keyed, setStyles, setText } from "../core/dom.js";
 import { framesIn, percent, ratioOf } from "../core/format.js";
-import { fractionOf, phaseName, phaseText, timeNumber } from "../core/progress.js";
+import { fractionOf, phaseName, phaseText, timeText } from "../core/progress.js";
 import { changed, dismiss, isFinal, isFocused, placeOf, runningJob, show, shownJob, state } from "../core/store.js";
 import { t } from "../core/text.js";
 import { videoOf } from "../core/video.js";
@@ -154,7 +154,7 @@ function drawPreview(frame, { job, index, count }) {
 
 function drawWait(wait, job, index) {
   if (!wait || index > 0) return;
-  const big = job.state === "queued" ? `#${placeOf(job)}` : timeNumber(job);
+  const big = job.state === "queued" ? `#${placeOf(job)}` : timeText(job);
   const text = job.state === "queued" ? t("canvas.inLine") : phaseText(job);
   if (wait.textContent !== `${big} ${text}`) wait.replaceChildren(el("b", {}, big), " ", el("span", {}, text));
 }

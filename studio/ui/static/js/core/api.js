@@ -117,7 +117,10 @@ export const readLoras = () => call("GET", LORAS);
 export const deleteLora = (ref) => call("DELETE", `${LORAS}/${encodeURIComponent(ref)}`);
 export const readModels = async () => withNames(await call("GET", "api/v1/models"));
 
-/** Models as they are called here. */
+/**
+ * Models as they are called here, and what else is told of them.
+ * @param {any} answer
+ */
 function withNames({ models, ...rest }) {
   const called = ({ title, description, knows, ...model }) => ({
     ...model,

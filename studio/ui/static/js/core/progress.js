@@ -26,6 +26,8 @@ export function secondsLeft(job) {
   return Math.max(0, job.eta_s - elapsed_s(job.received_ms));
 }
 
+const SHORTEST_S = 0.5; // less than this is no time that anybody waits for
+
 /** "30 s ± 4 s": by how much estimates like this one were wrong before, when that is worth telling. */
 export function withError(left, job) {
   const error = job.eta_error_s ?? 0;
@@ -53,24 +55,14 @@ export function phaseText(job) {
   return total > 1 ? `${name}${what} ${done}/${total}` : `${name}${what}`;
 }
 
-const starts = new Map(); // job id -> its phase and since when it lasts, as this page saw it
-
-/** The time beside the phase: what is left when it is known, else how long this phase has lasted. */
-function timeText(job) {
+/** A running job's one clock, always with a word: what is left, or, when that is unknown or was too little, what passed. */
+export function timeText(job) {
   const left = secondsLeft(job);
-  if (left !== null) return left < 0.5 ? t("progress.almost") : t("progress.left", { time: wholeSeconds(left) });
-  const seen = starts.get(job.id);
-  if (seen?.phase !== job.phase) starts.set(job.id, { phase: job.phase, since_ms: performance.now() });
-  return wholeSeconds(elapsed_s(starts.get(job.id).since_ms));
+  if (left !== null && left >= SHORTEST_S) return t("progress.left", { time: wholeSeconds(left) });
+  return t("progress.passed", { time: wholeSeconds(elapsed_s(job.running_ms ?? performance.now())) });
 }
 
-/** Just the number, for large type: seconds left, or how long this phase has lasted. */
-export function timeNumber(job) {
-  const left = secondsLeft(job);
-  return left === null || left < 0.5 ? timeText(job) : wholeSeconds(left);
-}
-
-/** For narrow places: "Step 7/12 · 2 s left", "Compiling 7/10 · 3 s". */
+/** For narrow places: "Step 7/12 · 2 s left", "Compiling 7/10 · 3 s passed". */
 export function shortLine(job) {
   if (job.cancel_requested) return t("state.cancelling");
   if (job.phase === "denoising") return `${t("progress.step", { step: job.step, steps: job.steps })} · ${timeText(job)}`;
@@ -78,7 +70,8 @@ export function shortLine(job) {
   return `${job.phase ? phaseName(job.phase) : t("progress.starting")}${count} · ${timeText(job)}`;
 }
 
-export const progressLine = (job) => `${phaseText(job)} · ${timeText(job)}`;
+/** The clock comes first: a phone cuts the end off. */
+export const progressLine = (job) => `${timeText(job)} · ${phaseText(job)}`;
 
 /** The line of a job that waits, with its place and why it has that place. */
 export function waitingLine(job, place) {

@@ -15,6 +15,7 @@ export const state = {
   engine: null,
   me: null, // who the server takes this visitor for
   models: [],
+  opening: null, // the id of the model that a new visitor's page opens with; null until the server knows it
   loras: null, // the files here, with the models that each fits; null: not read yet
   unusableLoras: [], // files of the same folder that no recipe can name, with the reason
   queue: { is_paused: false },
@@ -27,6 +28,21 @@ export const state = {
   view: { jobId: null, image: null, follows: true },
   editedId: null, // the waiting job whose settings stand in the form
 };
+
+let ahead_s = -Infinity; // of this machine's clock, as far as messages of the server tell
+
+/** What the server says as it happens tells its time; of several, the one that came fastest is nearest. */
+export function noteServerTime(at_s) {
+  ahead_s = Math.max(ahead_s, at_s - Date.now() / 1000);
+}
+
+/** Since when a job runs, on this page's own clock; `before` is what was known of it. */
+function runningSince(job, before) {
+  if (job.state !== "running") return undefined;
+  if (before?.state === "running") return before.running_ms;
+  const now_s = Date.now() / 1000 + (Number.isFinite(ahead_s) ? ahead_s : 0);
+  return performance.now() - 1000 * Math.max(0, job.started_at ? now_s - job.started_at : 0);
+}
 
 const listeners = [];
 let isScheduled = false;
@@ -60,7 +76,8 @@ const asShown = (job) => ({
 /** @param {Job} job */
 export function putJob(job) {
   const before = state.jobs.get(job.id);
-  state.jobs.set(job.id, { ...before, ...asShown(job), received_ms: performance.now() });
+  const running_ms = runningSince({ ...before, ...job }, before);
+  state.jobs.set(job.id, { ...before, ...asShown(job), running_ms, received_ms: performance.now() });
   if (job.state !== "running" && job.state !== undefined) delete state.jobs.get(job.id).preview_url;
   if (state.view.jobId === job.id && state.view.image >= state.jobs.get(job.id).outputs?.length) state.view.image = null;
   changed();
@@ -68,13 +85,14 @@ export function putJob(job) {
 
 /** @param {Job[]} jobs */
 export function replaceJobs(jobs) {
-  const previews = new Map([...state.jobs].map(([id, job]) => [id, job.preview_url]));
+  const before = state.jobs;
   state.jobs = new Map(
     jobs.map((job) => [
       job.id,
       {
         ...asShown(job),
-        preview_url: job.state === "running" ? previews.get(job.id) : undefined,
+        preview_url: job.state === "running" ? before.get(job.id)?.preview_url : undefined,
+        running_ms: runningSince(job, before.get(job.id)),
         received_ms: performance.now(),
       },
     ]),
@@ -89,7 +107,7 @@ export function replaceJobs(jobs) {
  */
 export function putOthers(jobs) {
   const received_ms = performance.now();
-  state.others = new Map(jobs.map((job) => [job.id, { ...asShown(job), received_ms }]));
+  state.others = new Map(jobs.map((job) => [job.id, { ...asShown(job), received_ms, running_ms: runningSince(job) }]));
   changed();
 }
 

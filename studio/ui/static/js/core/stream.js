@@ -2,7 +2,7 @@
 
 import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue, readUsage } from "./api.js";
 import { parseJson } from "./json.js";
-import { changed, forgetOldJobs, isFinal, putJob, replaceJobs, runningJobs, state } from "./store.js";
+import { changed, forgetOldJobs, isFinal, noteServerTime, putJob, replaceJobs, runningJobs, state } from "./store.js";
 
 /** What moves a line of jobs. */
 export const LINE_KINDS = ["job.queued", "job.phase", "job.step", "job.done", "job.failed", "job.cancelled", "queue.changed"];
@@ -82,7 +82,9 @@ async function readAll() {
   state.me = me;
   state.engine = health.engine;
   state.models = models.models;
+  state.opening = models.default;
   state.queue = queue;
+  noteServerTime(health.engine.heartbeat_at);
   lastId = health.last_event_id;
   replaceJobs(jobs);
   // Who joins late sees the last preview at once; a "v" of its own, or the browser would show an older one.
@@ -111,6 +113,7 @@ const isNews = (job) => state.jobs.get(job.id)?.state === job.state;
 function receive(kind, message) {
   const event = parseJson(message.data);
   lastId = event.id;
+  noteServerTime(event.at);
   if (kind === "queue.changed") {
     state.queue = { ...state.queue, is_paused: event.is_paused };
     changed();
@@ -184,6 +187,7 @@ function refreshModels() {
     try {
       const models = await readModels();
       state.models = models.models;
+      state.opening = models.default;
       changed();
     } catch {
       // The stream notices a lost server.

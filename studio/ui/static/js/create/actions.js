@@ -7,6 +7,7 @@ import { follow, modelOf, putJob, runningJob, shownJob, shownOutput, state, wait
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { findMissing, readRecipe, readSweep, showProblems, useRecipe, useSeed } from "./controls.js";
+import { sendLater, takeWanted } from "./early.js";
 import { saveEdit } from "./edit.js";
 import { addInput, inputsSent, whyNoInput } from "./inputs.js";
 import { usedPreset } from "./origin.js";
@@ -27,6 +28,8 @@ function mayDownload(id) {
 
 export async function generate() {
   if (isSending) return;
+  if (!state.models.length) return sendLater();
+  takeWanted(); // this is it
   isSending = true;
   find("lu-generate").setAttribute("aria-disabled", "true");
   try {

@@ -6,6 +6,7 @@ import { schedulerName, sentence, shapeName } from "../core/format.js";
 import { changed, modelOf, shownOutput, state } from "../core/store.js";
 import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
+import { takeEarly } from "./early.js";
 import { drawExamples } from "./examples.js";
 import { nearestShape } from "./frame.js";
 import { countInputs, drawInputs, firstSize, mountInputs } from "./inputs.js";
@@ -32,6 +33,7 @@ let draft = {
   images: [],
   loras: [],
   model: null,
+  hasChosenModel: false, // by the person, so that it does not follow the studio's
   shape: null,
   hasChosenShape: false, // by the person, so that it does not follow pictures
   fit: null,
@@ -48,6 +50,10 @@ let draft = {
   keepsSeed: false,
   ...ONE_JOB,
 };
+// What says nothing about a model: whoever touches anything else has chosen the one that is shown.
+const OF_ANY_MODEL = new Set(["prompt", "negative_prompt", "style", "seed", "keepsSeed", "seeds", "draws"]);
+
+let isModelHeld = false; // on this page: what somebody writes for a model is not given to another
 let drawnModel = null;
 let submit = () => undefined;
 
@@ -141,8 +147,11 @@ export const chosenModel = () => draft.model;
 export const keptDraft = () => structuredClone(draft);
 export const restoreDraft = (kept) => change(kept);
 
+/** To write on at its end. */
 export function focusPrompt() {
-  find("lu-prompt").focus();
+  const prompt = find("lu-prompt");
+  prompt.focus();
+  prompt.setSelectionRange(prompt.value.length, prompt.value.length);
 }
 
 /** Messages of the server at their fields; anything without a field stands above the button. */
@@ -206,18 +215,25 @@ function followPicture(size) {
 /** Models come and change with every event that touches the engine; the fields follow. */
 export function drawControls() {
   if (!state.models.length) return;
-  const model = modelOf(draft.model) ?? state.models[0];
+  const model = modelToShow();
   if (draft.model !== model.id) Object.assign(draft, { model: model.id }, defaultsOf(model));
   repair(model);
   if (drawnModel !== model.id) drawModel(model);
   drawStyles(model);
   drawInputs(model, draft.images, draft);
   drawLoras(model, draft.loras);
-  drawSizes(model, draft.shape, draft.images);
+  drawSizes(model, draft.shape, draft);
   drawValues(model);
   drawSweep(readSweep(), draft);
   const { prompt, negative_prompt } = readRecipe();
   drawReading({ model: model.id, prompt, negative_prompt: negative_prompt ?? model.defaults.negative_prompt });
+}
+
+/** The person's own choice while it is there; for whoever has made none, the one that the studio opens with. */
+function modelToShow() {
+  const own = modelOf(draft.model);
+  if (own && (draft.hasChosenModel || isModelHeld)) return own;
+  return modelOf(state.opening) ?? own ?? state.models[0];
 }
 
 const defaultsOf = (model) => {
@@ -321,6 +337,8 @@ function change(values) {
 }
 
 function keep(values) {
+  isModelHeld ||= state.opening !== null;
+  if (Object.keys(values).some((name) => !OF_ANY_MODEL.has(name))) draft.hasChosenModel = true;
   Object.assign(draft, values);
   try {
     localStorage.setItem(KEY, JSON.stringify(draft));
@@ -341,7 +359,8 @@ function clearProblem(field) {
 
 function readDraft() {
   try {
-    return JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    return { hasChosenModel: Boolean(kept.model), ...kept }; // older drafts do not tell
   } catch {
     return {};
   }
@@ -349,6 +368,9 @@ function readDraft() {
 
 function mountPrompt() {
   const prompt = find("lu-prompt");
+  const early = takeEarly();
+  if (prompt.value || early) keep({ prompt: ((prompt.value || draft.prompt) + early).trimStart() });
+  put(prompt, draft.prompt);
   prompt.addEventListener("input", () => change({ prompt: prompt.value }));
   find("lu-negative").addEventListener("input", (event) => change({ negative_prompt: event.currentTarget.value }));
   find("lu-negative-toggle").addEventListener("click", () => {

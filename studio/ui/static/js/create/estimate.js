@@ -8,9 +8,9 @@ let asked = { question: "", models: null };
 let answer = null;
 
 /** `{programs, state, warm_s, seconds}` of this size with these pictures; null where they make no difference, or yet. */
-export function estimateWith(model, shape, images) {
+export function estimateWith(model, shape, { images, batch_size, guidance_scale }) {
   if (!model.has_references || !images.length || images.length > model.limits.images) return null;
-  const question = JSON.stringify({ model: model.id, shape, images, prompt: "an estimate" });
+  const question = JSON.stringify({ model: model.id, shape, images, batch_size, guidance_scale, prompt: "an estimate" });
   if (question !== asked.question) answer = null;
   if (question !== asked.question || state.models !== asked.models) ask(question);
   return answer;

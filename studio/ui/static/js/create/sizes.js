@@ -15,6 +15,8 @@ const HINTS = {
   cold: t("size.coldHint"),
 };
 
+const RUN_HINTS = { warm: "size.runWarm", disk: "size.runDisk", cold: "size.runCold" };
+
 let showsAll = false;
 let drawn = null; // what was drawn last, to draw it again with more or fewer sizes
 
@@ -31,8 +33,9 @@ export function mountSizes(choose) {
   });
 }
 
-export function drawSizes(model, chosen, images) {
-  drawn = [model, chosen, images];
+/** `run` is what else decides over the programs: the input `images`, `batch_size` and `guidance_scale`. */
+export function drawSizes(model, chosen, run) {
+  drawn = [model, chosen, run];
   const usual = model.shapes.filter((shape, at) => at < FIRST || shape.shape === chosen || shape.state !== "cold");
   const more = find("lu-sizes-more");
   more.hidden = usual.length === model.shapes.length;
@@ -41,10 +44,23 @@ export function drawSizes(model, chosen, images) {
   keyed(find("lu-sizes"), showsAll ? model.shapes : usual, {
     key: (shape) => shape.shape,
     create,
-    update: (card, shape) => update(card, shape, chosen),
+    update: (card, shape) => update(card, shape, chosen, costOf(model, shape, run)),
   });
   const shape = model.shapes.find((one) => one.shape === chosen);
-  setText(find("lu-size-hint"), shape ? hintOf(model, shape, images) : "");
+  setText(find("lu-size-hint"), shape ? hintOf(model, shape, run) : "");
+}
+
+const isGuided = (scale) => scale > 1;
+
+/** Whether a shape's own state is about such a run. */
+const isUsual = (model, { batch_size, guidance_scale }) =>
+  batch_size === 1 && isGuided(guidance_scale) === isGuided(model.defaults.guidance_scale);
+
+/** `{state, seconds}` of a size for this many images and this guidance; what the server does not list is not compiled. */
+function costOf(model, shape, run) {
+  if (isUsual(model, run)) return shape;
+  const wanted = (one) => one.batch_size === run.batch_size && one.is_guided === isGuided(run.guidance_scale);
+  return shape.variants.find(wanted) ?? { state: "cold", seconds: null };
 }
 
 function create(shape) {
@@ -61,25 +77,35 @@ function create(shape) {
   );
 }
 
-function update(card, shape, chosen) {
+function update(card, shape, chosen, { state: kind, seconds: cost_s }) {
   const isChosen = shape.shape === chosen;
-  card.dataset.state = shape.state;
+  card.dataset.state = kind;
   card.setAttribute("aria-checked", String(isChosen));
   card.tabIndex = isChosen ? 0 : -1;
-  card.title = HINTS[shape.state];
-  const cost = shape.seconds === null || shape.seconds === undefined ? "" : ` · ${seconds(shape.seconds)}`;
-  setText(card.querySelector(".lu-size-state"), `${STATES[shape.state]}${cost}`);
+  card.title = HINTS[kind];
+  const cost = cost_s === null || cost_s === undefined ? "" : ` · ${seconds(cost_s)}`;
+  setText(card.querySelector(".lu-size-state"), `${STATES[kind]}${cost}`);
 }
 
-function hintOf(model, shape, images) {
-  const found = estimateWith(model, shape.shape, images);
+function hintOf(model, shape, run) {
+  const { images } = run;
+  const found = estimateWith(model, shape.shape, run);
   const pictures = found ? picturesHint(images.length, found) : "";
-  if (!model.is_resident && shape.state !== "warm") {
+  const { state: kind } = costOf(model, shape, run);
+  if (!model.is_resident && kind !== "warm") {
     const first = t(state.engine?.model ? "size.otherFirst" : "size.loadedFirst");
     const load = model.load_s ? t("size.loadTakes", { time: seconds(model.load_s) }) : "";
     return together(first, load, pictures);
   }
-  return pictures || HINTS[shape.state];
+  if (pictures) return pictures;
+  return isUsual(model, run) ? HINTS[kind] : t(RUN_HINTS[kind], { what: nameRun(model, run) });
+}
+
+/** "4 images at once without guidance": only what differs from the usual run is named. */
+function nameRun(model, { batch_size, guidance_scale }) {
+  const what = t(model.defaults.fps === null ? "size.images" : "size.videos", { count: batch_size });
+  if (isGuided(guidance_scale) === isGuided(model.defaults.guidance_scale)) return what;
+  return t(isGuided(guidance_scale) ? "size.guided" : "size.unguided", { what });
 }
 
 /** The cards speak of a picture without others beside it. */

@@ -4,6 +4,7 @@ import { readSystem } from "../core/api.js";
 import { el, find, setText } from "../core/dom.js";
 import { KEYMAP, keycaps } from "../core/keymap.js";
 import { state } from "../core/store.js";
+import { setSingleKeys, singleKeysOn } from "../core/singlekeys.js";
 import { t } from "../core/text.js";
 
 const PLACES = [
@@ -14,6 +15,9 @@ const PLACES = [
 
 export function mountHelp() {
   find("lu-keymap").replaceChildren(...PLACES.flatMap(([views, title], index) => group(title, rowsOf(views, index))));
+  const single = find("lu-single-keys");
+  single.checked = singleKeysOn();
+  single.addEventListener("change", () => setSingleKeys(single.checked));
   find("lu-keys-button").addEventListener("click", openHelp);
   find("lu-keys").addEventListener("click", (event) => {
     if (event.target === find("lu-keys") || event.target.closest("[data-close]")) find("lu-keys").close();
