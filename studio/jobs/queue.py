@@ -123,12 +123,12 @@ def edit(database: Database, job_id: str, wanted: Wanted) -> None:
     recipe = wanted.recipe
     with database.write() as tx:
         row = tx.execute(
-            "UPDATE jobs SET recipe = ?, model = ?, shape = ?, steps = ?, programs = ?, notes = ? "
+            "UPDATE jobs SET recipe = ?, model = ?, shape = ?, steps = ?, programs = ?, preset = ?, notes = ? "
             "WHERE id = ? AND state = ? "
             "RETURNING *",
             (
                 *(json.dumps(recipe.to_json()), recipe.model, recipe.shape, recipe.denoising_steps, wanted.programs),
-                *(write_notes(wanted.notes), job_id, JobState.QUEUED),
+                *(wanted.preset, write_notes(wanted.notes), job_id, JobState.QUEUED),
             ),
         ).fetchone()
         if row is None:
