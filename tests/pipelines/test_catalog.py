@@ -278,13 +278,14 @@ def test_a_folder_gets_other_settings_and_a_second_name(tmp_path: Path) -> None:
     text = """
         model = [
           { id = "mine", title = "My own", shapes = ["320x320"], default_shape = "320x320" },
-          { id = "again", path = "mine", steps = 7 },
+          { id = "again", path = "mine", steps = 7, examples = ["A boat", { prompt = "A house", seed = 7 }] },
         ]
     """
     catalog = read_own(tmp_path, text)
     assert [*map(str, catalog.get("mine").shapes)] == ["256x256", "320x320"]
     assert (catalog.get("mine").title, str(catalog.get("mine").default_shape)) == ("My own", "320x320")
     assert (catalog.get("again").path, catalog.get("again").steps) == (tmp_path / "models" / "mine", 7)
+    assert [(one.prompt, one.seed) for one in catalog.get("again").examples] == [("A boat", None), ("A house", 7)]
 
 
 @pytest.mark.parametrize(
@@ -303,6 +304,9 @@ def test_a_folder_gets_other_settings_and_a_second_name(tmp_path: Path) -> None:
         ('id = "new"\nrepo = "a/b"', "lacks family, shapes"),
         ('id = "new"\nrepo = "a/b"\nlike = "old"', "no model 'old'"),
         ('id = "new"\npath = "nowhere"', "model_index.json is not there"),
+        ('id = "sdxl-base"\nexamples = [{ prompt = "A boat", sed = 7 }]', "is not an example"),
+        ('id = "sdxl-base"\nexamples = [{ prompt = "A boat", seed = "7" }]', "is not an example"),
+        ('id = "sdxl-base"\nexamples = [" "]', "' ' is not an example"),
     ],
 )
 def test_a_wrong_entry_is_told_and_the_rest_goes_on(tmp_path: Path, entry: str, reason: str) -> None:

@@ -69,7 +69,12 @@ def test_outputs_stay_with_their_preset_as_long_as_model_and_prompt_are_its_own(
     job, other = submit({}), submit({}, many=True)
     edited = submit({"steps": 3})
     client.patch(f"/api/v1/jobs/{edited}", json={"prompt": "A red boat"})
-    strays = [submit({"prompt": "A red boat"}), submit({"model": "demo-flux2"}), submit({"prompt": "A boat"}, many=True)]
+    client.patch(f"/api/v1/jobs/{job}", json={"steps": 3})  # which leaves it where it is
+    strays = [
+        submit({"prompt": "A red boat"}),
+        submit({"model": "demo-flux2"}),
+        submit({"prompt": "A boat"}, many=True),
+    ]
     for _ in range(6):
         worker.run_next()
     for stray in strays:
