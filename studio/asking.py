@@ -79,8 +79,6 @@ def edit(visit: Visit, job_id: str, changes: dict[str, Any]) -> Job:
     is_other_model = changes.get("model", job.recipe.model) != job.recipe.model
     fields = carry_over(job.recipe) if is_other_model else job.recipe.to_json()
     wanted = prepare(visit, read_recipe({**fields, **changes}), owner=job.owner)
-    if (wanted.recipe.model, wanted.recipe.prompt) == (job.recipe.model, job.recipe.prompt):
-        wanted = replace(wanted, preset=job.preset)
     _admit(visit, [wanted.recipe])
     queue.edit(visit.database, job_id, wanted)
     return visit.get_job(job_id)
