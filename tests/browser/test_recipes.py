@@ -81,11 +81,11 @@ def test_a_dropped_recipe_fills_the_controls_and_says_what_it_leaves_out(open_pa
 
 def test_a_picture_made_here_brings_its_recipe_back(open_page: OpenPage, studio: Any) -> None:
     page = open_page()
-    page.fill("#lu-prompt", "A boat to find again")
+    page.fill("#lu-prompt", "A boat at night under the stars")
     page.fill("#lu-steps-value", "2")
     page.fill("#lu-seed", "123")
     page.click("#lu-generate")
-    expect(page.locator("img.lu-result[alt='A boat to find again']")).to_be_visible()
+    expect(page.locator("img.lu-result[alt='A boat at night under the stars']")).to_be_visible()
     with urllib.request.urlopen(f"{studio.url}/api/v1/jobs") as answer:
         made = json.load(answer)["jobs"][0]["outputs"][0]
     with urllib.request.urlopen(studio.url + made["url"]) as answer:
@@ -95,7 +95,7 @@ def test_a_picture_made_here_brings_its_recipe_back(open_page: OpenPage, studio:
     expect(other.locator(PANEL)).to_contain_text("Recipe from Lumesh")
     other.click(USE)
     expect(other.locator(PANEL)).to_be_hidden()
-    expect(other.locator("#lu-prompt")).to_have_value("A boat to find again")
+    expect(other.locator("#lu-prompt")).to_have_value("A boat at night under the stars")
     expect(other.locator("#lu-seed")).to_have_value("123")
 
 

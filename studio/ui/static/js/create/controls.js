@@ -186,9 +186,10 @@ function hasReplacedWork() {
 }
 
 /** Says what a click did to the draft, with a button that brings all of it back; Ctrl+Z in the prompt does the same. */
-export function offerUndo(text) {
+export function offerUndo(text, ...offers) {
   const { before } = replaced;
-  if (text) toast(text, hasReplacedWork() ? { label: t("trash.undo"), act: () => restoreDraft(before) } : null);
+  const undo = hasReplacedWork() ? [{ label: t("trash.undo"), act: () => restoreDraft(before) }] : [];
+  if (text) toast(text, ...undo, ...offers);
 }
 
 /** The browser's own undo ends where a script wrote into the field. */

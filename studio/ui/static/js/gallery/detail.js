@@ -166,6 +166,7 @@ const action = (name, label, onclick, { style = "", id = null, pressed = null } 
   );
 
 function useActions({ recipe, seed, grid }) {
+  const create = { label: t("view.create"), act: () => showView("create") };
   const useAll = () => {
     if (!useRecipe(recipe, seed)) return toast(t("toast.noModel", { model: recipe.model }));
     showView("create");
@@ -173,11 +174,11 @@ function useActions({ recipe, seed, grid }) {
   };
   const prompt = () => {
     usePrompt(recipe);
-    offerUndo(t("toast.promptFilled"));
+    offerUndo(t("toast.promptFilled"), create);
   };
   const seedOnly = () => {
     useSeed(seed);
-    offerUndo(t("toast.seed", { seed: String(seed) }));
+    offerUndo(t("toast.seed", { seed: String(seed) }), create);
   };
   return [
     grid
