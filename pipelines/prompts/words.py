@@ -31,7 +31,7 @@ _NAMES_NOTHING = """
     other our ours out outside over own per please she should show showing shown shows so some such than that the their
     theirs them then there these they this those through to together too toward towards two three four five under until
     up upon us very was we were what when where which while who whose why will with within without would you your yours
-    break
+    break something anything everything nothing someone anyone
     bright calm cold dark float floating fly flying lie lies lying new old sit sits sitting soft stand stands standing
     warm young
     amazing art artwork award awesome background beautiful best bokeh cinematic close closeup composition detail

@@ -1,6 +1,6 @@
-"""Overlays of the page: the enlarged picture and toasts.
+"""Overlays of the page: the enlarged picture, the menu at a button, and toasts.
 
-static/js/canvas/zoom.js and core/toasts.js open them. Not here: help (help_panel.py).
+static/js/canvas/zoom.js, core/menu.js and core/toasts.js open them. Not here: help (help_panel.py).
 """
 
 from studio.ui.icons import icon
@@ -15,5 +15,6 @@ HTML = f"""
   <button type="button" class="lu-icon-button" data-close autofocus
     data-text-aria-label="common.close">{icon("close")}</button>
 </dialog>
+<div class="lu-menu" id="lu-menu" role="menu" popover></div>
 <div class="lu-toasts" id="lu-toasts" role="status" aria-live="polite"></div>
 """

@@ -51,7 +51,6 @@ HTML = f"""
       data-text="queue.everyone" data-text-title="queue.everyoneHint"></button></div>
   <div class="lu-queue-list lu-scroll" id="lu-queue-list"></div>
   <p class="lu-queue-cost lu-num" id="lu-queue-cost" data-text-title="cost.totalHint" hidden></p>
-  <div class="lu-menu" id="lu-menu" role="menu" popover></div>
   <p class="lu-sr" id="lu-queue-live" role="status" aria-live="polite"></p>
 </aside>
 {_WEBHOOK}

@@ -40,10 +40,11 @@ def wait_idle(page: Any, count: int, studio: Any) -> dict[str, Any]:
     raise AssertionError(f"no {count} jobs that are done: {[job['state'] for job in read_jobs(studio)]}")
 
 
-def test_examples_show_their_own_pictures_and_unknown_words_are_named(
+def test_a_first_visitor_makes_an_example_with_one_click_and_learns_which_words_are_unknown(
     open_page: OpenPage, studio: Any, keep: Keep
 ) -> None:
     page = open_page()
+    expect(page.locator("#lu-empty")).to_be_visible()
     model = read_model(studio, 0)
     cards = page.locator(".lu-card")
     expect(cards).to_have_count(len(model["examples"]))
@@ -147,13 +148,14 @@ def test_what_was_typed_comes_back_and_so_do_earlier_prompts(open_page: OpenPage
     field.press("Control+z")
     expect(field).to_have_value("half a")  # what stood there before arrow up
 
+    page.set_viewport_size({"width": 390, "height": 844})
     page.reload()
     page.wait_for_selector("#lu-sizes [role=radio]")
     page.fill(PROMPT, "half a boat")
     page.locator("#lu-prompt-history").press("Enter")
     items = page.get_by_role("menuitem")
     expect(items).to_have_count(3)
-    keep(page, "history-dark")
+    keep(page, "history-phone")
     items.first.press("Enter")
     expect(field).to_have_value(OWN)
     expect(field).to_be_focused()
