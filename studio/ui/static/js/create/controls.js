@@ -140,13 +140,13 @@ export function useSeed(seed) {
   replace({ seed: String(seed), keepsSeed: true });
 }
 
-/** Makes an example of the chosen model, or of another, as its picture was made. The form keeps no seed, so Generate then draws another one like it; a
- *  queued job that is being edited is only filled in, for Save to take. */
+/** Makes an example of the chosen model, or of another, as its picture was made. The form keeps no seed, so Generate then
+ *  draws another one like it; while a queued job is edited, only its form is filled, for Save to take. */
 export function useExample({ prompt, seed }, id = draft.model) {
   const model = modelOf(id);
   const empty = { images: [], loras: [], batch_size: 1, style: null, origin: null, hasChosenShape: false, ...ONE_JOB };
   replace({ ...defaultsOf(model), ...empty, model: id, prompt, seed: "", keepsSeed: false });
-  offerUndo(hasReplacedWork() ? t("toast.exampleFilled") : "");
+  tellReplaced(t("toast.exampleFilled"));
   if (!state.editedId) submit(seed === null ? {} : { seed });
 }
 
@@ -157,12 +157,16 @@ export function setOrigin(origin) {
 }
 
 /** The preset that the settings are still those of, for the job to be filed under. */
-export const usedPreset = () => (draft.origin?.id && isOwn(draft.origin, { model: draft.model, prompt: readRecipe().prompt }) ? draft.origin.id : null);
+export function usedPreset() {
+  const { origin, model } = draft;
+  return origin?.id && isOwn(origin, { model, prompt: readRecipe().prompt }) ? origin.id : null;
+}
 
 export const chosenModel = () => draft.model;
 
 /** The form as it stands, to put it back later. */
 export const keptDraft = () => structuredClone(draft);
+
 export function restoreDraft(kept) {
   replaced = null;
   change(kept);
@@ -179,17 +183,28 @@ function replace(values) {
   replaced = { before, prompt: draft.prompt };
 }
 
-/** Whether more than an empty prompt made room for what replaced it. */
+/** Whether somebody had written or set something in what was replaced. */
 function hasReplacedWork() {
-  const settingsOf = (one) => JSON.stringify({ ...one, prompt: "" });
-  return replaced.before.prompt.trim() !== "" || settingsOf(replaced.before) !== settingsOf(draft);
+  const { before } = replaced;
+  const { prompt, images, loras, style, keepsSeed, batch_size, seeds } = before;
+  const isMore = batch_size !== 1 || seeds !== 1;
+  const hasAdded = images.length > 0 || loras.length > 0 || style !== null || keepsSeed || isMore;
+  return prompt.trim() !== "" || hasAdded || hasOwnSettings(before);
+}
+
+const hasOwnSettings = (one) =>
+  Object.entries(defaultsOf(modelOf(one.model))).some(([name, value]) => (one[name] || null) !== (value || null));
+
+/** Says that a click replaced the draft, if there was anything in it. */
+export function tellReplaced(text) {
+  if (hasReplacedWork()) offerUndo(text);
 }
 
 /** Says what a click did to the draft, with a button that brings all of it back; Ctrl+Z in the prompt does the same. */
 export function offerUndo(text, ...offers) {
   const { before } = replaced;
   const undo = hasReplacedWork() ? [{ label: t("trash.undo"), act: () => restoreDraft(before) }] : [];
-  if (text) toast(text, ...undo, ...offers);
+  toast(text, ...undo, ...offers);
 }
 
 /** The browser's own undo ends where a script wrote into the field. */
@@ -253,10 +268,8 @@ export function mountControls(onSubmit) {
 
 /** What was set for one model means little to another; what somebody changed comes back with Undo. */
 function replaceModel(id) {
-  const defaults = defaultsOf(modelOf(draft.model));
-  const isTouched = Object.entries(defaults).some(([name, value]) => (draft[name] || null) !== (value || null));
   replace({ ...defaultsOf(modelOf(id)), model: id, hasChosenShape: false });
-  if (isTouched) offerUndo(t("toast.modelDefaults", { model: modelOf(id).title }));
+  if (hasOwnSettings(replaced.before)) offerUndo(t("toast.modelDefaults", { model: modelOf(id).title }));
 }
 
 /** The nearest size to the first picture, unless somebody chose one. */

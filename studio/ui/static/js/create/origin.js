@@ -6,7 +6,7 @@ import { named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
 import { showView } from "../core/views.js";
-import { offerUndo, setOrigin, usePreset } from "./controls.js";
+import { setOrigin, tellReplaced, usePreset } from "./controls.js";
 import { missingLoras } from "./loras.js";
 import { PREFIX, unpackPreset } from "./presetlink.js";
 
@@ -48,7 +48,7 @@ export function fillFrom(preset, { keepsImages = true } = {}) {
   const missing = missingLoras(preset.recipe.loras ?? []);
   const lacks = missing.length ? t("origin.missingLoras", { names: missing.join(", ") }) : "";
   note(preset, together(origin, t("origin.filled"), lacks, preset.needs_picture ? t("origin.addPicture") : ""));
-  offerUndo(t("toast.presetFilled", { title: titleOf(preset) }));
+  tellReplaced(t("toast.presetFilled", { title: titleOf(preset) }));
   return true;
 }
 
