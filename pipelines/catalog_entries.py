@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pipelines.errors import ModelError
 from pipelines.field_errors import name_field, word_problem
 from pipelines.messages import say, tell
-from pipelines.model import AttentionOptions, Model, Shape
+from pipelines.model import AttentionOptions, Example, Model, Shape
 from pipelines.own_models import UnusableModel, make_id
 
 # Fields that are written otherwise than they are kept, and those that no file sets.
@@ -24,7 +24,7 @@ _WRITTEN: Mapping[str, Any] = {
     "default_shape": str,
     "path": str,
     "schedulers": list[str],
-    "examples": list[str],
+    "examples": list[str | dict[str, Any]],
     "flow_shifts": dict[str, float],
     "attention": dict[str, Any],
     "like": str,
@@ -117,14 +117,29 @@ def read_fields(entry: Mapping[str, Any], *, base: Path = Path()) -> dict[str, A
             say("{reason}.", reason=tell(error)),
             advice=say("Correct the sizes of {model} in models.toml.", model=entry.get("id")),
         ) from error
-    for name in ("schedulers", "examples"):
-        if name in fields:
-            fields[name] = tuple(fields[name])
+    if "schedulers" in fields:
+        fields["schedulers"] = tuple(fields["schedulers"])
+    if "examples" in fields:
+        fields["examples"] = tuple(_read_example(entry.get("id"), one) for one in fields["examples"])
     if "path" in fields:
         fields["path"] = base / fields["path"]
     if "attention" in fields:
         fields["attention"] = _read_attention(fields["id"], fields["attention"])
     return fields
+
+
+def _read_example(model_id: Any, written: Any) -> Example:
+    """Reads a prompt alone, or a table of a prompt and the seed of its picture; raises ModelError for anything else."""
+    fields = {"prompt": written} if isinstance(written, str) else written
+    match fields:
+        case {"prompt": str(prompt), **rest} if prompt.strip() and rest.keys() <= {"seed"}:
+            seed = rest.get("seed")
+            if seed is None or (type(seed) is int and seed >= 0):
+                return Example(prompt=prompt, seed=seed)
+    raise ModelError(
+        say("{model}: {value} is not an example.", model=model_id, value=repr(written)),
+        advice=say('Write "A red boat", or { prompt = "A red boat", seed = 7 }.'),
+    )
 
 
 def _read_attention(model_id: str, options: Any) -> AttentionOptions:

@@ -47,6 +47,14 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Example:
+    """A prompt that works; with a `seed` everybody gets the same picture, by the model's default settings and size."""
+
+    prompt: str
+    seed: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttentionOptions:
     """Changes to a video model's attention, which is otherwise full attention with unmodified keys.
 
@@ -78,7 +86,8 @@ class Model:
     `text_length` is the length of every prompt in tokens, padding included, where the text encoder has none of its own:
     diffusers' `max_sequence_length`, for which a tokenizer's own limit does not count either.
     `file_names` is a pattern that matches other programs' names for its file, reduced to letters and digits.
-    `loras_dir` is the folder of its recipes' LoRAs.
+    `loras_dir` is the folder of its recipes' LoRAs. More than `useful_steps` make nothing better: the page's slider
+    ends there, while recipes may have up to `max_steps`.
     """
 
     id: str
@@ -97,10 +106,11 @@ class Model:
     file_names: str = ""
     description: str = ""
     knows: str = ""
-    examples: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
     negative_prompt: str = ""
     max_batch_size: int = 8
     max_steps: int = 100
+    useful_steps: int | None = None
     max_guidance_scale: float = 20.0
     variant: str = ""
     fps: int | None = None

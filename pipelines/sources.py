@@ -36,7 +36,7 @@ PLAN_CODE = (*PROGRAM_CODE, "plan/**/*.py", "registry.py")
 _CODE = Path(__file__).parent
 _PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transformers")
 _CONFIGS = ("model_index.json", "*/*config.json")
-_WORDS = {"title", "licence", "description", "knows", "examples", "negative_prompt", "is_demo"}
+_WORDS = {"title", "licence", "description", "knows", "examples", "negative_prompt", "is_demo", "useful_steps"}
 _PLACES = {"path", "loras_dir"}
 _SIZES = {"shapes", "default_shape"}  # programs and plans are named by the size they are for
 

@@ -7,8 +7,11 @@ Not here: who asks (visit.py), rows (jobs/queue.py), routes (api/routes), expand
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from pipelines.messages import Message, say
+from pipelines.model import Model
 from pipelines.program_sets import ProgramSet
 from pipelines.prompts.reading import count_chunks, list_notes
 from pipelines.recipe import Recipe, carry_over, list_idle, read_recipe, resolve, take_lora_tags
@@ -24,22 +27,39 @@ from studio.visit import Visit
 def prepare(visit: Visit, recipe: Recipe, *, preset: str | None = None, owner: str | None = None) -> Wanted:
     """Checks and fills a recipe, and names the programs it needs; raises RecipeError.
 
-    `preset` is the id of the preset that the settings came from; raises NotFoundError when it does not exist. `owner`
-    is the owner of the input pictures, if that is not the visitor.
+    `preset` is the id of the preset that the settings came from; raises NotFoundError when it does not exist. With
+    another model or prompt than the preset's the job is not filed under it, which its notes say. `owner` is the owner
+    of the input pictures, if that is not the visitor.
     """
+    asked = recipe.prompt
     recipe, notes = take_lora_tags(recipe, visit.studio.catalog)
     resolved = resolve(recipe, visit.studio.catalog)
     model = visit.studio.catalog.get(resolved.model)
     references = inputs.find_references(visit.database, model, resolved, owner=owner or visit.owner)
     prompts = resolved.prompt, resolved.negative_prompt
+    preset, doubts = _find_preset(visit, preset, model=model, prompt=asked)
     return Wanted(
         recipe=resolved,
         programs=ProgramSet.of(resolved, references=references, text_chunks=count_chunks(model, *prompts)).name_for(
             model
         ),
-        preset=None if preset is None else visit.get_preset(preset).id,
-        notes=[*notes, *list_idle(recipe, resolved, model), *list_notes(model, *prompts)],
+        preset=preset,
+        notes=[*doubts, *notes, *list_idle(recipe, resolved, model), *list_notes(model, *prompts)],
     )
+
+
+def _find_preset(visit: Visit, preset_id: str | None, *, model: Model, prompt: str) -> tuple[str | None, list[Message]]:
+    """Returns the preset's id if model and prompt, as they were asked for, are its own; else None, and why."""
+    if preset_id is None:
+        return None, []
+    preset = visit.get_preset(preset_id).preset
+    if preset.recipe.model in (model.id, model.repo) and preset.recipe.prompt.split() == prompt.split():
+        return preset_id, []
+    note = say(
+        "Not filed under the preset {title}: the model or the prompt is no longer the preset's.",
+        title=repr(preset.title),
+    )
+    return None, [note]
 
 
 def submit(visit: Visit, wanted: Sequence[Wanted]) -> list[Job]:
@@ -54,7 +74,8 @@ def submit(visit: Visit, wanted: Sequence[Wanted]) -> list[Job]:
 def edit(visit: Visit, job_id: str, changes: dict[str, Any]) -> Job:
     """Changes fields of a waiting job's recipe; raises JobStateError when it is no longer waiting.
 
-    With another model, fields not given take that model's defaults.
+    With another model, fields not given take that model's defaults. The job stays filed under its preset as long as
+    model and prompt stay.
     """
     job = visit.get_job(job_id)
     is_other_model = changes.get("model", job.recipe.model) != job.recipe.model
@@ -101,8 +122,11 @@ def expand_sweep(visit: Visit, asked: sweep.Sweep) -> sweep.Expanded:
 
 def submit_sweep(visit: Visit, asked: sweep.Sweep, *, preset: str | None = None) -> list[Job]:
     """Queues a job for every prompt and seed, in order, or none of them."""
-    recipes = expand_sweep(visit, asked).list_recipes()
-    return submit(visit, [prepare(visit, recipe, preset=preset) for recipe in recipes])
+    wanted = [prepare(visit, recipe) for recipe in expand_sweep(visit, asked).list_recipes()]
+    # A preset's prompt may have choices too, so the whole prompt counts.
+    model = visit.studio.catalog.get(wanted[0].recipe.model)
+    preset, doubts = _find_preset(visit, preset, model=model, prompt=asked.recipe.prompt)
+    return submit(visit, [replace(job, preset=preset, notes=[*doubts, *job.notes]) for job in wanted])
 
 
 def expand_grid(visit: Visit, asked: grid_spec.Grid) -> grid_spec.Expanded:

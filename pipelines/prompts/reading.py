@@ -1,9 +1,10 @@
-"""What a model reads of a prompt: how many word pieces, in how many chunks, and which words it never sees.
+"""What a model reads of a prompt: how many word pieces, in how many chunks, and which words it never sees or learnt.
 
 A prompt is not refused for being long: encoders of the field cut it, so what is cut is said instead, while people type
 and with the job. Weights are for models that know them; others read brackets as text, which is said too.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from pipelines.messages import Message, say
 from pipelines.prompts.chunks import cut_into_chunks
 from pipelines.prompts.emphasis import has_breaks, has_edits, has_explicit_weights, list_commands, split_by_weight
 from pipelines.prompts.pieces import Pieces, find_pieces
+from pipelines.prompts.words import Unknown, find_unknown
 
 MAX_SHOWN_CHARS = 120
 MAX_NAMED = 3
@@ -66,6 +68,8 @@ def list_notes(model: Model, prompt: str, negative_prompt: str | None) -> list[M
                     unread=shorten(reading.unread),
                 )
             )
+    if unknown := find_unknown(model, prompt):  # what it cannot draw it cannot avoid either: only of the prompt
+        notes.append(name_unknown(model, unknown))
     texts = f"{prompt}\n{negative_prompt or ''}"
     if not model.traits.reads_weights and has_explicit_weights(texts):
         notes.append(say("{title} does not weigh words: (word:1.2) is read as it is written.", title=model.title))
@@ -77,6 +81,18 @@ def list_notes(model: Model, prompt: str, negative_prompt: str | None) -> list[M
         names = ", ".join([*(shorten(one) for one in commands[:MAX_NAMED]), *["…"] * (len(commands) > MAX_NAMED)])
         notes.append(say("Other programs do something with {names}; here it is read as words.", names=names))
     return notes
+
+
+def name_unknown(model: Model, unknown: Unknown) -> Message:
+    """Returns the sentence that names the words, and what the model can draw instead."""
+    words, offers = _quote(unknown.words), _quote(example.prompt for example in unknown.offers)
+    if not offers:
+        return say("{title} knows no {words}.", title=model.title, words=words)
+    return say("{title} knows no {words}. It can draw, say, {offers}.", title=model.title, words=words, offers=offers)
+
+
+def _quote(texts: Iterable[str]) -> str:
+    return ", ".join(f'"{text}"' for text in texts)
 
 
 def shorten(text: str) -> str:

@@ -123,16 +123,20 @@ def _list_waiting(database: Database, *, owner: str | None, limit: int) -> list[
 
 
 def edit(database: Database, job_id: str, wanted: Wanted) -> None:
-    """Gives a waiting job another recipe; it keeps its place. Raises JobStateError when it is no longer waiting."""
+    """Gives a waiting job another recipe; it keeps its place, and its preset unless model or prompt change.
+
+    Raises JobStateError when it is no longer waiting.
+    """
     recipe = wanted.recipe
     with database.write() as tx:
         row = tx.execute(
-            "UPDATE jobs SET recipe = ?, model = ?, shape = ?, steps = ?, programs = ?, notes = ? "
+            "UPDATE jobs SET recipe = ?, model = ?, shape = ?, steps = ?, programs = ?, notes = ?, "
+            "preset = CASE WHEN model = ? AND json_extract(recipe, '$.prompt') = ? THEN preset END "
             "WHERE id = ? AND state = ? "
             "RETURNING *",
             (
                 *(json.dumps(recipe.to_json()), recipe.model, recipe.shape, recipe.denoising_steps, wanted.programs),
-                *(write_notes(wanted.notes), job_id, JobState.QUEUED),
+                *(write_notes(wanted.notes), recipe.model, recipe.prompt, job_id, JobState.QUEUED),
             ),
         ).fetchone()
         if row is None:

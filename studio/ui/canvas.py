@@ -1,8 +1,8 @@
 """The centre: the picture, live while it is made, and the bar below it.
 
 Three views share the place: nothing made yet, pictures, and a notice (failed, cancelled, interrupted).
-static/js/canvas/canvas.js and bar.js fill it, ephemeral.js the banner; the live region tells screen readers about
-phases, not about every step.
+static/js/canvas/canvas.js and bar.js fill it, ephemeral.js and lacking.js what stands above; the live region tells
+screen readers about phases, not about every step.
 """
 
 HTML = """
@@ -13,6 +13,7 @@ HTML = """
       <p data-text="canvas.ephemeral"></p>
       <button type="button" class="lu-button lu-quiet" id="lu-ephemeral-close" data-text="common.dismiss"></button>
     </div>
+    <div class="lu-unknown" id="lu-lacking" role="status" hidden></div>
   </div>
   <div class="lu-view" id="lu-view" data-shows="nothing">
     <div class="lu-empty" id="lu-empty" hidden>

@@ -1,8 +1,9 @@
 """The left column: the settings of a recipe, and the Generate button.
 
 Only the prompt and the button are always visible; the rest has the model's defaults. It is filled and read by
-static/js/create/controls.js, sizes.js, sweep.js, reading.js, inputs.js, loras.js, styles.js, recipes.js and
-examples.js, the note on a preset's origin by origin.js; limits and choices come from `GET /api/v1/models`.
+static/js/create/controls.js, sizes.js, sweep.js, reading.js, unknown.js, prompthistory.js, inputs.js, loras.js,
+styles.js, recipes.js and examples.js, the note on a preset's origin by originnote.js; limits and choices come from
+`GET /api/v1/models`.
 """
 
 from studio.ui.icons import icon
@@ -21,8 +22,10 @@ _PROMPT = f"""
 <div class="lu-field" data-field="prompt">
   <label class="lu-sr" for="lu-prompt" data-text="setting.prompt"></label>
   <div class="lu-prompt-box">
-    <textarea id="lu-prompt" rows="4" maxlength="32000" autocomplete="off"
+    <textarea id="lu-prompt" rows="4" autocomplete="off"
       data-text-placeholder="create.promptHint" spellcheck="true" aria-describedby="lu-prompt-message"></textarea>
+    <button type="button" class="lu-icon-button" id="lu-prompt-history" aria-haspopup="menu"
+      data-text-aria-label="create.history" data-text-title="create.historyHint" hidden>{icon("history")}</button>
     <div class="lu-prompt-foot">
       <button type="button" class="lu-button lu-quiet" id="lu-negative-toggle" aria-expanded="false"
         aria-controls="lu-negative-box">{icon("minus")}<span data-text="setting.negative_prompt"></span></button>
@@ -37,10 +40,10 @@ _PROMPT = f"""
     </div>
     <div class="lu-negative" id="lu-negative-box" data-field="negative_prompt" hidden>
       <label for="lu-negative" data-text="create.negativeLabel"></label>
-      <textarea id="lu-negative" rows="2" maxlength="32000" data-text-placeholder="create.negativeHint"
-        autocomplete="off"></textarea>
+      <textarea id="lu-negative" rows="2" data-text-placeholder="create.negativeHint" autocomplete="off"></textarea>
     </div>
   </div>
+  <div class="lu-unknown" id="lu-prompt-unknown" role="status" hidden></div>
   <ul class="lu-prompt-notes" id="lu-prompt-notes" role="status" hidden></ul>
   <p class="lu-model-note" id="lu-style-note" hidden></p>
   <div class="lu-sweep" id="lu-sweep" hidden>

@@ -1,4 +1,4 @@
-"""Overlays of the page: the enlarged picture, the menu of whatever button opens one, and toasts.
+"""Overlays of the page: the enlarged picture, the menu at a button, and toasts.
 
 static/js/canvas/zoom.js, core/menu.js and core/toasts.js open them. Not here: help (help_panel.py).
 """

@@ -45,16 +45,6 @@ def _make(page: Any, prompt: str, *, steps: int | None = None) -> None:
     page.click("#lu-generate")
 
 
-def test_a_first_visitor_gets_a_picture_with_one_click(open_page: OpenPage, keep: Keep) -> None:
-    page = open_page()
-    expect(page.locator("#lu-empty")).to_be_visible()
-    keep(page, "empty-dark")
-    page.locator(".lu-card").first.click()
-    expect(page.locator("#lu-prompt")).to_have_value(SAILBOAT)
-    expect(page.locator(PREVIEW)).to_be_visible()
-    expect(page.locator(RESULT)).to_be_visible()
-
-
 def test_generate_shows_phases_and_a_live_preview_then_the_result(open_page: OpenPage, keep: Keep) -> None:
     page = open_page()
     page.fill("#lu-prompt", "A white lighthouse by the sea at night")

@@ -239,23 +239,38 @@ def test_the_hub_dialog_says_what_is_missing_and_forgets_the_token(open_page: Op
     expect(page.locator("#lu-presets-count")).to_have_text(SHIPPED)
 
 
-def test_what_is_made_of_a_preset_stays_with_it_when_a_word_changes(open_page: OpenPage, studio: Any) -> None:
+def test_what_is_made_is_filed_under_the_preset_as_long_as_model_and_prompt_are_its_own(
+    open_page: OpenPage, studio: Any
+) -> None:
     page = open_page()
     preset = next(one for one in _read(studio, "presets")["presets"] if one["recipe"]["prompt"] == SAILBOAT)
-    before = _read(studio, f"outputs?preset={preset['id']}")["total"]
+    before, title = _read(studio, f"outputs?preset={preset['id']}")["total"], page.locator("#lu-origin-title")
+    page.fill("#lu-prompt", "What I typed")
     _open_gallery(page)
     card = page.locator(CARD).filter(has_text=preset["title"]).first
     card.get_by_role("button", name="Edit").click()
-    page.fill("#lu-prompt", "A red sailboat on the lake at sunrise")
+    page.locator("#lu-toasts").get_by_role("button", name="Undo").click()
+    expect(page.locator("#lu-prompt")).to_have_value("What I typed")
+    expect(page.locator(NOTE)).to_be_hidden()
+    _open_gallery(page)
+    card.get_by_role("button", name="Edit").click()
+    expect(title).to_have_text(preset["title"])
+    page.fill("#lu-steps-value", "3")  # another setting may change
     page.click("#lu-generate")
-    expect(page.locator("#lu-bar")).to_contain_text("on the lake at sunrise")
+    expect(page.locator("#lu-bar")).to_contain_text(SAILBOAT)
     expect(page.locator(RESULT)).to_be_visible()
-    page.wait_for_function("!document.querySelector('#lu-generate[aria-disabled=true]')")
     assert _wait_for_total(studio, preset["id"], before + 1)
-    page.click("#lu-origin-close")
-    page.fill("#lu-prompt", "A red sailboat that no preset knows")
+    page.fill("#lu-prompt", "A red sailboat at sunrise")
+    expect(title).to_have_text(f"Changed from “{preset['title']}”")
     page.click("#lu-generate")
-    expect(page.locator("#lu-bar")).to_contain_text("that no preset knows")
+    expect(page.locator("#lu-bar")).to_contain_text("at sunrise")
+    page.fill("#lu-prompt", SAILBOAT)
+    expect(title).to_have_text(preset["title"])
+    page.select_option("#lu-model", "demo-flux2")
+    expect(title).to_have_text(f"Changed from “{preset['title']}”")
+    page.click("#lu-generate")
+    expect(page.locator("#lu-frames .lu-result")).to_be_visible()
+    page.wait_for_function("document.querySelector('.lu-engine').dataset.state === 'idle'")
     assert _read(studio, f"outputs?preset={preset['id']}")["total"] == before + 1
 
 

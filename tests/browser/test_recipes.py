@@ -81,22 +81,26 @@ def test_a_dropped_recipe_fills_the_controls_and_says_what_it_leaves_out(open_pa
 
 def test_a_picture_made_here_brings_its_recipe_back(open_page: OpenPage, studio: Any) -> None:
     page = open_page()
-    page.fill("#lu-prompt", "A boat to find again")
+    page.fill("#lu-prompt", "A boat at night under the stars")
     page.fill("#lu-steps-value", "2")
     page.fill("#lu-seed", "123")
     page.click("#lu-generate")
-    expect(page.locator("img.lu-result[alt='A boat to find again']")).to_be_visible()
+    expect(page.locator("img.lu-result[alt='A boat at night under the stars']")).to_be_visible()
     with urllib.request.urlopen(f"{studio.url}/api/v1/jobs") as answer:
         made = json.load(answer)["jobs"][0]["outputs"][0]
     with urllib.request.urlopen(studio.url + made["url"]) as answer:
         content = answer.read()
     other = open_page()
+    other.fill("#lu-prompt", "What I typed")
     _choose(other, content)
     expect(other.locator(PANEL)).to_contain_text("Recipe from Lumesh")
     other.click(USE)
     expect(other.locator(PANEL)).to_be_hidden()
-    expect(other.locator("#lu-prompt")).to_have_value("A boat to find again")
+    expect(other.locator("#lu-prompt")).to_have_value("A boat at night under the stars")
     expect(other.locator("#lu-seed")).to_have_value("123")
+    other.locator("#lu-toasts").get_by_role("button", name="Undo").click()
+    expect(other.locator("#lu-prompt")).to_have_value("What I typed")
+    expect(other.locator("#lu-seed")).to_have_value("")
 
 
 def test_what_cannot_be_read_or_carries_nothing_is_told(open_page: OpenPage, keep: Keep) -> None:
@@ -135,6 +139,10 @@ def test_pasted_settings_are_offered_and_what_is_not_read_is_said_while_typing(o
     expect(notes).to_contain_text("Not read: ")
     expect(notes).to_contain_text("lighthouse at night")
     keep(page, "prompt-too-long")
+    page.fill("#lu-prompt", "x" * 32_500)  # not even this is cut: it is refused
+    page.click("#lu-generate")
+    expect(page.locator("#lu-prompt-message")).to_contain_text("Has 32500 characters; at most 32000 are allowed")
+    assert len(page.input_value("#lu-prompt")) == 32_500
     page.evaluate(
         """(text) => {
           const clipboardData = new DataTransfer();

@@ -289,13 +289,14 @@ def test_a_folder_gets_other_settings_and_a_second_name(tmp_path: Path) -> None:
     text = """
         model = [
           { id = "mine", title = "My own", shapes = ["320x320"], default_shape = "320x320" },
-          { id = "again", path = "mine", steps = 7 },
+          { id = "again", path = "mine", steps = 7, examples = ["A boat", { prompt = "A house", seed = 7 }] },
         ]
     """
     catalog = read_own(tmp_path, text)
     assert [*map(str, catalog.get("mine").shapes)] == ["256x256", "320x320"]
     assert (catalog.get("mine").title, str(catalog.get("mine").default_shape)) == ("My own", "320x320")
     assert (catalog.get("again").path, catalog.get("again").steps) == (tmp_path / "models" / "mine", 7)
+    assert [(one.prompt, one.seed) for one in catalog.get("again").examples] == [("A boat", None), ("A house", 7)]
 
 
 @pytest.mark.parametrize(
@@ -323,6 +324,9 @@ def test_a_folder_gets_other_settings_and_a_second_name(tmp_path: Path) -> None:
         ('id = "wan2.1-14b"\ntext_length = 0', "text_length: 0 is out of range"),
         ('id = "wan2.1-14b"\nflow_shift = nan', "flow_shift: nan is out of range; allowed: 1 to 20"),
         ('id = "wan2.1-14b"\nflow_shifts = { "832x480x81" = -1.0 }', "flow_shift: -1.0 is out of range"),
+        ('id = "sdxl-base"\nexamples = [{ prompt = "A boat", sed = 7 }]', "is not an example"),
+        ('id = "sdxl-base"\nexamples = [{ prompt = "A boat", seed = "7" }]', "is not an example"),
+        ('id = "sdxl-base"\nexamples = [" "]', "' ' is not an example"),
     ],
 )
 def test_a_wrong_entry_is_told_and_the_rest_goes_on(tmp_path: Path, entry: str, reason: str) -> None:

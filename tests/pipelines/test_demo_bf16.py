@@ -54,7 +54,7 @@ def load_demo(cache_dir: Path) -> Callable[..., Any]:
 def test_the_demo_models_outputs_are_those_of_fp32(load_demo: Callable[..., Any], model: Model) -> None:
     """A picture of all steps, a short way to a video, both as small as there are."""
     steps = VIDEO_STEPS if model.is_video else model.steps
-    recipe = draw_recipe(model, model.examples[0], shape=find_smallest(model), steps=steps)
+    recipe = draw_recipe(model, model.examples[0].prompt, shape=find_smallest(model), steps=steps)
     made = []
     for dtype in (jnp.float32, jnp.bfloat16):
         family = load_demo(model, dtype)
@@ -71,7 +71,7 @@ def test_a_decode_by_the_kernels_is_that_of_fp32(
 ) -> None:
     """In bf16 as on TPU, through the kernels for its convolutions, which are interpreted here."""
     model = load_catalog().get("demo-flux2")
-    recipe = draw_recipe(model, model.examples[0], shape=find_smallest(model), steps=4)
+    recipe = draw_recipe(model, model.examples[0].prompt, shape=find_smallest(model), steps=4)
     shape, is_guided = recipe.parsed_shape, uses_cfg(recipe)
     exact = load_demo(model, jnp.float32)
     exact.warm(shape, batch_size=1, uses_cfg=is_guided, on_progress=ignore_progress)

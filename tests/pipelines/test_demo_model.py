@@ -30,7 +30,7 @@ CALL_OPTIONS: dict[str, dict[str, Any]] = {
 
 every_demo = pytest.mark.parametrize("model", DEMOS, ids=[model.id for model in DEMOS])
 every_example = pytest.mark.parametrize(
-    ("model", "text"), [(model, text) for model in DEMOS for text in model.examples], ids=str
+    ("model", "text"), [(model, example.prompt) for model in DEMOS for example in model.examples], ids=str
 )
 
 
@@ -77,7 +77,7 @@ def test_what_it_makes_is_plain_diffusers_own(
     from diffusers import DiffusionPipeline
 
     smallest = min(model.shapes, key=lambda shape: shape.width * shape.height)  # compiled for test_demo_bf16.py too
-    recipe = Recipe(model=model.id, prompt=model.examples[0], shape=str(smallest), steps=STEPS, seed=42)
+    recipe = Recipe(model=model.id, prompt=model.examples[0].prompt, shape=str(smallest), steps=STEPS, seed=42)
     recipe = resolve(recipe, CATALOG)
     pixels = generate(load_family(model.id), recipe).pixels
     pipeline = DiffusionPipeline.from_pretrained(model.path, dtype=torch.float32)

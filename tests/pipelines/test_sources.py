@@ -16,6 +16,7 @@ import pipelines
 from pipelines.catalog import Model, load_catalog
 from pipelines.errors import ModelError
 from pipelines.families import FAMILIES
+from pipelines.model import Example
 from pipelines.sources import (
     CONFIGS_DIR,
     PLAN_CODE,
@@ -80,7 +81,7 @@ def test_words_of_the_catalogue_and_where_files_lie_make_no_other_programs(own: 
         (own.path / name).write_bytes((moved / name).read_bytes())
     expected = fingerprint_programs(own)
     assert fingerprint_programs(replace(own, path=moved, title="Another", description="Said otherwise")) == expected
-    assert fingerprint_programs(replace(own, loras_dir=tmp_path, examples=("A cat",))) == expected
+    assert fingerprint_programs(replace(own, loras_dir=tmp_path, examples=(Example(prompt="A cat"),))) == expected
 
 
 def test_every_model_of_the_catalogue_has_its_own_fingerprint() -> None:

@@ -149,9 +149,19 @@ class Reading(Answer):
     unread: str = eg("a lighthouse at night")
 
 
+class UnknownWords(Answer):
+    """`offers` are places in the model's list of examples."""
+
+    words: list[str] = eg(["cat", "astronaut"])
+    offers: list[int] = eg([0, 4, 2])
+    note: str = eg('Postcards knows no "cat", "astronaut". It can draw, say, "A red sailboat on the ocean at sunset".')
+    note_said: Said | None = said()
+
+
 class PromptReading(Answer):
     prompt: Reading | None
     negative_prompt: Reading | None
+    unknown: UnknownWords | None
     notes: list[str] = eg(["SDXL reads 300 of the 342 word pieces of the prompt. Not read: a lighthouse at night"])
     notes_said: list[Said | None] | None = said()
 

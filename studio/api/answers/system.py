@@ -65,6 +65,7 @@ class Defaults(Answer):
 
 class Limits(Answer):
     steps: int = eg(100)
+    useful_steps: int = eg(40)
     guidance_scale: float = eg(20.0)
     guidance_scale_2: float = eg(20.0)
     batch_size: int = eg(8)
@@ -100,6 +101,12 @@ class Shape(Answer):
     variants: list[Variant]
 
 
+class Example(Answer):
+    prompt: str = eg("A red sailboat on the ocean at sunset")
+    seed: int | None = eg(7)
+    picture_url: str | None = eg("/api/v1/models/demo-sdxl/examples/0/picture")
+
+
 class Model(Answer):
     id: str = eg("demo-sdxl")
     title: str = eg("Postcards (demo, SDXL layout)")
@@ -108,7 +115,7 @@ class Model(Answer):
     description: str = eg("A tiny SDXL trained by Lumesh's own trainer on pictures it draws itself.")
     knows: str = eg("Times (sunrise, noon, sunset, night), places, subjects, colours.")
     licence: str = eg("Apache-2.0")
-    examples: list[str] = eg(["A red sailboat on the ocean at sunset"])
+    examples: list[Example]
     is_demo: bool = eg(True)
     has_references: bool = eg(False)
     is_resident: bool = eg(True)

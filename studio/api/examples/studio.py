@@ -15,6 +15,12 @@ EXAMPLES = (
     get("/api/v1/me", "Who am I"),
     get("/api/v1/health", "Is it well"),
     get("/api/v1/models", "List the models and what each shape costs"),
+    get(
+        "/api/v1/models/{model_id}/examples/{place}/picture",
+        "Fetch the picture of an example",
+        url="/api/v1/models/demo-sdxl/examples/0/picture",
+        saves="example.webp",
+    ),
     get("/api/v1/events", "Follow what happens", url="/api/v1/events?after=0", lines=STREAM),
     post("/api/v1/qr", "Draw a link as a QR code", body={"link": "https://example.com/?preset=sunset"}, saves="qr.svg"),
 )

@@ -1,14 +1,19 @@
-"""The catalogue over REST, with the current cost of each shape on this machine."""
+"""The catalogue over REST, with the current cost of each shape on this machine, and the pictures of its examples."""
 
 from typing import Any
 
 from fastapi import APIRouter
+from fastapi.responses import FileResponse, Response
 
-from pipelines.messages import add_codes
+from pipelines.catalog import Model
+from pipelines.messages import add_codes, say
 from pipelines.runtime.weights.hub import is_here
 from studio.api.answers import system as system_answers
+from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
 from studio.api.visitor import Visitor
 from studio.jobs.costs.estimates import describe_models
+from studio.library.examples import has_picture, picture_of
+from studio.visit import NotFoundError
 
 router = APIRouter(tags=["models"])
 
@@ -23,11 +28,42 @@ def list_models(visit: Visitor) -> dict[str, Any]:
 
     The first job of a model that is not `is_here` downloads it, if the hub can be reached. `unusable` lists what else
     is in `models/` of the data directory or in its models.toml, with the reason why it is no model here.
+    The `examples` with a `picture_url` make exactly that picture, by their seed and the model's defaults.
     """
     studio, catalog = visit.studio, visit.studio.catalog
-    models = describe_models(catalog, visit.database)
     return {
-        "models": [model | {"is_here": studio.settings.fake or is_here(catalog.get(model["id"]))} for model in models],
+        "models": [
+            {
+                **described,
+                "examples": _describe_examples(model),
+                "is_here": studio.settings.fake or is_here(model),
+            }
+            for described, model in zip(describe_models(catalog, visit.database), catalog.models, strict=True)
+        ],
         "default": studio.opening_model_id,
         "unusable": [add_codes(vars(one)) for one in catalog.unusable],
     }
+
+
+@router.get("/models/{model_id}/examples/{place}/picture", response_class=FileResponse)
+def get_example_picture(model_id: str, place: int, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
+    """Returns the picture of an example, a WebP of at most 384 px; 404 when it has none. `place` counts from 0."""
+    models = {model.id: model for model in visit.studio.catalog.models}
+    examples = models[model_id].examples if model_id in models else ()
+    if not 0 <= place < len(examples) or not has_picture(models[model_id], examples[place]):
+        raise NotFoundError(say("Example {place} of {model} has no picture.", place=place, model=repr(model_id)))
+    # Revalidated, because the pictures are redrawn when a model's weights change.
+    return send_file(picture_of(models[model_id], examples[place]), if_none_match=if_none_match, headers=CHECKED)
+
+
+def _describe_examples(model: Model) -> list[dict[str, Any]]:
+    return [
+        {
+            "prompt": example.prompt,
+            "seed": example.seed,
+            "picture_url": f"/api/v1/models/{model.id}/examples/{place}/picture"
+            if has_picture(model, example)
+            else None,
+        }
+        for place, example in enumerate(model.examples)
+    ]

@@ -10,7 +10,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.errors import ModelError, RecipeError
-from pipelines.prompts.reading import list_notes, read_prompt
+from pipelines.messages import add_codes
+from pipelines.model import Model
+from pipelines.prompts.reading import list_notes, name_unknown, read_prompt
+from pipelines.prompts.words import find_unknown
 from pipelines.recipe import MAX_PROMPT_CHARS, Recipe, take_lora_tags
 from studio import asking
 from studio.api.answers import jobs as jobs_answers
@@ -37,7 +40,8 @@ def read_prompts(question: Question, visit: Visitor) -> dict[str, Any]:
 
     `count` pieces, of which `limit` are read at most; `room` is what they fill now: SDXL reads long prompts in chunks.
     `unread` are the words cut off. Null where the model's tokenizer is not on this machine. `notes` say the same as
-    sentences, and what becomes of weights and LoRA tags.
+    sentences, and what becomes of weights and LoRA tags. `unknown` are words that a small model never learnt, with
+    examples of what it can draw, and the one of the notes that says so.
     """
     try:
         model = visit.studio.catalog.get(question.model) if question.model else visit.studio.default_model
@@ -54,8 +58,17 @@ def read_prompts(question: Question, visit: Visitor) -> dict[str, Any]:
             name: reading and reading.to_json()
             for name, reading in zip(("prompt", "negative_prompt"), readings, strict=True)
         },
-        "notes": [*notes, *list_notes(model, *prompts)],
+        **add_codes({"notes": [*notes, *list_notes(model, *prompts)]}),
+        "unknown": _describe_unknown(model, recipe.prompt),
     }
+
+
+def _describe_unknown(model: Model, prompt: str) -> dict[str, Any] | None:
+    unknown = find_unknown(model, prompt)
+    if unknown is None:
+        return None
+    offers = [model.examples.index(example) for example in unknown.offers]
+    return add_codes({"words": list(unknown.words), "offers": offers, "note": name_unknown(model, unknown)})
 
 
 def _choose_longest(visit: Visit, recipe: Recipe) -> str:

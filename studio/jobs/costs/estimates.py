@@ -182,7 +182,6 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
             "description": model.description,
             "knows": model.knows,
             "licence": model.licence,
-            "examples": list(model.examples),
             "is_demo": model.is_demo,
             "has_references": model.has_references,
             "is_resident": worker.model == model.id,
@@ -200,6 +199,7 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
             },
             "limits": {
                 "steps": model.max_steps,
+                "useful_steps": model.useful_steps or model.max_steps,
                 "guidance_scale": model.max_guidance_scale,
                 "guidance_scale_2": model.max_guidance_scale,
                 "batch_size": model.max_batch_size,

@@ -73,7 +73,7 @@ def test_sdxl_takes_chunks_as_it_needs_them() -> None:
 
 
 def test_weights_are_for_models_that_know_them() -> None:
-    prompt = "a (red:1.2) boat BREAK [cat:dog:0.5]"
+    prompt = "a (red:1.2) boat BREAK [house:cactus:0.5]"
     assert [note.split(":")[0] for note in list_notes(get("demo-sdxl"), prompt, "")] == [
         "Words do not change midway here"
     ]

@@ -54,16 +54,33 @@ def test_outputs_are_found_by_every_filter(client: TestClient, make: Callable[..
     assert find(client) == [boat, film]
 
 
-def test_outputs_stay_with_their_preset_when_a_word_changes(
+def test_outputs_stay_with_their_preset_as_long_as_model_and_prompt_are_its_own(
     client: TestClient, worker: Worker, make: Callable[..., str]
 ) -> None:
     preset = client.get("/api/v1/presets").json()["presets"][0]
-    recipe = {"model": "demo-sdxl", "prompt": "Something else", "seed": 1, "steps": 2}
+    recipe = {"model": preset["recipe"]["model"], "prompt": f" {preset['recipe']['prompt']}\n", "seed": 1, "steps": 2}
     make("Something else")
-    job = client.post("/api/v1/jobs", json=recipe, params={"preset": preset["id"]}).json()["id"]
-    (other,) = client.post("/api/v1/jobs/many", json={"recipe": recipe}, params={"preset": preset["id"]}).json()["ids"]
-    worker.run_next()
-    worker.run_next()
+
+    def submit(changes: dict[str, Any], *, many: bool = False) -> str:
+        url, body = ("/api/v1/jobs/many", {"recipe": recipe | changes}) if many else ("/api/v1/jobs", recipe | changes)
+        made = client.post(url, json=body, params={"preset": preset["id"]}).json()
+        return made["ids"][0] if many else made["id"]
+
+    job, other = submit({}), submit({}, many=True)
+    edited = submit({"steps": 3})
+    client.patch(f"/api/v1/jobs/{edited}", json={"prompt": "A red boat"})
+    client.patch(f"/api/v1/jobs/{job}", json={"steps": 3})  # which leaves it where it is
+    strays = [
+        submit({"prompt": "A red boat"}),
+        submit({"model": "demo-flux2"}),
+        submit({"prompt": "A boat"}, many=True),
+    ]
+    for _ in range(6):
+        worker.run_next()
+    for stray in strays:
+        note = client.get(f"/api/v1/jobs/{stray}").json()["notes"][0]
+        assert note.startswith(f"Not filed under the preset {preset['title']!r}: the model or the prompt")
+    assert client.get(f"/api/v1/jobs/{edited}").json()["notes"] == []
     assert find(client, preset=preset["id"]) == [f"{other}-0", f"{job}-0"]
     counts = {one["id"]: one["count"] for one in client.get(f"{URL}/filters").json()["presets"]}
     assert counts == {preset["id"]: 2}

@@ -81,3 +81,32 @@ def test_notes_are_still_there_when_the_job_is_done(
     worker.run_next()
     [note] = client.get(f"/api/v1/jobs/{job.id}").json()["notes"]
     assert "Not read: " in note
+
+
+def test_words_that_the_model_does_not_know_are_named_with_what_it_can_draw(client: TestClient) -> None:
+    found = client.post(URL, json={"model": "demo-sdxl", "prompt": "a cat on the ocean"}).json()
+    examples = client.get("/api/v1/models").json()["models"][0]["examples"]
+    assert found["unknown"]["words"] == ["cat"]
+    assert [examples[place]["prompt"] for place in found["unknown"]["offers"]][:2] == [
+        "A red sailboat on the ocean at sunset",
+        "A beautiful sunset over the ocean",
+    ]
+    assert found["notes"] == [found["unknown"]["note"]]
+    assert found["unknown"]["note_said"] == found["notes_said"][0]
+    assert client.post(URL, json={"model": "demo-sdxl", "prompt": "a boat"}).json()["unknown"] is None
+    made = client.post("/api/v1/jobs", json={"model": "demo-sdxl", "prompt": "a cat on the ocean"}).json()
+    assert client.get(f"/api/v1/jobs/{made['id']}").json()["notes"] == found["notes"]
+
+
+def test_an_example_comes_with_the_picture_that_its_model_made_of_it(client: TestClient) -> None:
+    models = {model["id"]: model for model in client.get("/api/v1/models").json()["models"]}
+    example = models["demo-wan"]["examples"][1]
+    picture = client.get(example["picture_url"])
+    assert picture.headers["content-type"] == "image/webp"
+    assert client.get(example["picture_url"], headers={"If-None-Match": picture.headers["etag"]}).status_code == 304
+    assert models["sdxl-base"]["examples"][0].keys() == {"prompt", "seed", "picture_url"}
+    assert {(one["seed"], one["picture_url"]) for one in models["sdxl-base"]["examples"]} == {(None, None)}
+    for place in ("sdxl-base/examples/0", "demo-sdxl/examples/99", "demo-sdxl/examples/-1", "gone/examples/0"):
+        assert client.get(f"/api/v1/models/{place}/picture").status_code == 404
+    assert models["demo-sdxl"]["limits"]["useful_steps"] == 40 < models["demo-sdxl"]["limits"]["steps"]
+    assert models["sdxl-base"]["limits"]["useful_steps"] == models["sdxl-base"]["limits"]["steps"]

@@ -1,6 +1,7 @@
 """The shipped gallery: enough of it, all of it runnable, and no picture that a model of ours did not make."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from PIL import Image
 
 from pipelines.catalog import Catalog, load_catalog
-from studio.library.presets.__main__ import SCHEMA_FILE, format_schema, list_drawable, main
+from studio.library.examples import EXAMPLES_DIR, has_picture
+from studio.library.presets.__main__ import SCHEMA_FILE, format_schema, list_drawings, main
 from studio.library.presets.gallery import require_runnable
 from studio.library.presets.preset import Preset
 from studio.library.presets.shipped import GALLERY_DIR, read_shipped, thumb_of
@@ -38,15 +40,33 @@ def test_each_runs_here_and_says_who_made_it(preset: Preset) -> None:
 
 def test_only_what_was_drawn_here_has_a_picture() -> None:
     pictured = {preset_id for preset_id in SHIPPED if thumb_of(preset_id).is_file()}
-    assert pictured == set(list_drawable())
+    assert pictured == SHIPPED.keys() & list_drawings().keys()
     assert all(SHIPPED[preset_id].recipe.seed is not None for preset_id in pictured)
     assert sum(thumb_of(preset_id).stat().st_size for preset_id in pictured) < 1_500_000
+
+
+def test_every_example_of_a_demo_has_its_picture_and_there_is_no_other() -> None:
+    drawings = {name: drawing for name, drawing in list_drawings().items() if name not in SHIPPED}
+    demos = [model for model in load_catalog().models if model.is_demo]
+    assert len(drawings) == sum(len(model.examples) for model in demos) <= 20
+    files = {drawing.file for drawing in drawings.values()}
+    assert files == {*EXAMPLES_DIR.rglob("*.webp")}
+    assert max(file.stat().st_size for file in files) <= 6_000
+
+
+def test_an_example_of_a_model_with_other_defaults_has_no_picture() -> None:
+    model = load_catalog().get("demo-sdxl")
+    example = model.examples[0]
+    assert has_picture(model, example)
+    assert not has_picture(replace(model, steps=model.steps + 1), example)
+    assert not has_picture(replace(model, id="mine"), example)
+    assert not has_picture(model, replace(example, seed=None))
 
 
 @pytest.mark.model
 def test_a_thumbnail_is_what_the_model_makes(tmp_path: Path) -> None:
     """After new weights: `python -m studio.library.presets redraw`."""
-    preset_id = list_drawable()[0]
+    preset_id = next(iter(list_drawings()))
     assert main(["redraw", preset_id, "--to", str(tmp_path)]) == 0
     drawn, shipped = (
         np.asarray(Image.open(folder / f"{preset_id}.webp").convert("RGB"), dtype=float)

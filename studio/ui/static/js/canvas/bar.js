@@ -8,6 +8,7 @@ import { t } from "../core/text.js";
 import { saidList } from "../core/translate_server.js";
 import { cancel, copyPrompt, download, downloadAs, reuseSeed, useAsInput, useSettings } from "../create/actions.js";
 import { whyNoInput } from "../create/inputs.js";
+import { isLacking } from "./lacking.js";
 import { openSavePreset } from "../presets/savepreset.js";
 import { toggleFavourite } from "../gallery/output_actions.js";
 
@@ -15,7 +16,7 @@ export function drawBar(job, isShown) {
   const bar = find("lu-bar");
   bar.hidden = !isShown;
   if (bar.hidden) return;
-  const key = [job.id, job.state, state.view.image, job.cancel_requested, ...(job.outputs ?? []).map(({ id }) => id)].join(" ");
+  const key = [job.id, job.state, state.view.image, job.cancel_requested, notesOf(job).length, ...(job.outputs ?? []).map(({ id }) => id)].join(" ");
   if (bar.dataset.key !== key) {
     bar.dataset.key = key;
     bar.replaceChildren(...(job.state === "done" ? barOfResult(job) : barOfWork(job)));
@@ -115,12 +116,15 @@ const costOf = ({ chip_seconds, cost_usd }, count) => ({
   cost_usd: cost_usd === null ? null : cost_usd / count,
 });
 
+/** But the words that its model does not know, which stand above the picture. */
+const notesOf = (job) => saidList(job, "notes").filter((_, place) => !isLacking(job.notes[place]));
+
 function factsOf(job, output, isOne) {
   const { recipe, timings } = job;
   const took = timings?.total_s ?? job.finished_at - job.started_at;
   const guidance = [recipe.guidance_scale, recipe.guidance_scale_2].filter((scale) => scale !== null);
   const facts = [
-    ...saidList(job, "notes"), // what of the prompt was not followed comes first
+    ...notesOf(job), // what of the prompt was not followed comes first
     isOne
       ? t("bar.seedOf", { seed: String(output.seed) })
       : t("bar.seedsFrom", { count: job.outputs.length, seed: String(job.outputs[0].seed) }),

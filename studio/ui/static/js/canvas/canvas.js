@@ -2,17 +2,18 @@
 
 import { at } from "../core/api.js";
 import { el, find, icon, keyed, setStyles, setText } from "../core/dom.js";
-import { framesIn, percent, ratioOf } from "../core/format.js";
+import { MAX_SCALE, framesIn, percent, ratioOf, shapeName } from "../core/format.js";
 import { fractionOf, phaseName, phaseText, timeText } from "../core/progress.js";
 import { changed, dismiss, isFinal, isFocused, placeOf, runningJob, show, shownJob, state } from "../core/store.js";
 import { t } from "../core/text.js";
 import { videoOf } from "../core/video.js";
 import { retry, useSettings } from "../create/actions.js";
 import { drawBar } from "./bar.js";
+import { drawLacking } from "./lacking.js";
 import { openZoom } from "./zoom.js";
 
 const GAP_PX = 12;
-const MAX_SCALE = 3.2; // beyond that a small picture is only blurry, not bigger
+const SMALL_PX = 512; // the longer side of what is framed as a postcard
 const TICK_MS = 500;
 const PREVIEW_FRAMES = 4; // of a video, side by side (studio/worker/progress.py)
 
@@ -33,6 +34,7 @@ export function drawCanvas() {
   if (shows === "frames") drawFrames(job);
   else find("lu-frames").replaceChildren(); // a retried job keeps its id, but not its last preview
   if (shows === "notice") drawNotice(job);
+  drawLacking(shows === "frames" ? job : null);
   drawBar(job, shows === "frames");
   announce(job);
   document.title = titleOf();
@@ -52,7 +54,9 @@ function drawFrames(job) {
   if (!job || frames.hidden) return;
   const items = framesOf(job);
   frames.dataset.many = String(items.length > 1);
-  fit(frames, items.length, ratioOf(job.recipe.shape), Number(job.recipe.shape.split("x")[0]));
+  const [width, height] = job.recipe.shape.split("x").map(Number);
+  frames.dataset.postcards = String(Math.max(width, height) <= SMALL_PX);
+  fit(frames, items.length, ratioOf(job.recipe.shape), width);
   keyed(frames, items, {
     key: ({ job, index }) => `${job.id}-${job.created_at}-${index}`,
     create: createFrame,
@@ -79,10 +83,15 @@ function fit(frames, count, ratio, natural_px) {
   const style = getComputedStyle(view);
   const width = view.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   const height = view.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
+  const border = getComputedStyle(frames);
+  const [beside, above] = ["--beside", "--above"].map((name) => parseFloat(border.getPropertyValue(name)));
   let best = { columns: 1, size: 0 };
   for (let columns = 1; columns <= count; columns += 1) {
     const rows = Math.ceil(count / columns);
-    const size = Math.min((width - GAP_PX * (columns - 1)) / columns, ((height - GAP_PX * (rows - 1)) / rows) * ratio);
+    const size = Math.min(
+      (width - GAP_PX * (columns - 1)) / columns - beside,
+      ((height - GAP_PX * (rows - 1)) / rows - above) * ratio,
+    );
     if (size > best.size) best = { columns, size };
   }
   const size = Math.floor(Math.min(best.size, natural_px * MAX_SCALE));
@@ -91,7 +100,12 @@ function fit(frames, count, ratio, natural_px) {
 
 function createFrame({ job, index }) {
   const open = () => (shownJob().outputs.length > 1 && state.view.image === null ? show(job.id, index) : openZoom());
-  return el("button.lu-frame", { type: "button", onclick: open }, el("span.lu-frame-wait"));
+  return el(
+    "button.lu-frame",
+    { type: "button", onclick: open },
+    el("span.lu-frame-media", {}, el("span.lu-frame-wait")),
+    el("span.lu-frame-caption", { "aria-hidden": "true" }, el("span"), el("span.lu-num")),
+  );
 }
 
 function updateFrame(frame, item) {
@@ -101,6 +115,9 @@ function updateFrame(frame, item) {
   if (output) drawResult(frame, item);
   else if (job.preview_url) drawPreview(frame, item);
   else drawWait(frame.querySelector(".lu-frame-wait"), job, index);
+  const [title, size] = frame.lastElementChild.children;
+  setText(title, job.recipe.prompt);
+  setText(size, shapeName(job.recipe.shape));
   const label = !output
     ? nameOfMaking(frame)
     : count > 1 && !isFocused(job)
@@ -121,9 +138,9 @@ function drawResult(frame, { job, output }) {
   const url = at(output.url);
   if (frame.dataset.url === url) return;
   frame.dataset.url = url;
-  if (output.kind === "video") return frame.replaceChildren(videoOf(output, job));
+  if (output.kind === "video") return frame.firstElementChild.replaceChildren(videoOf(output, job));
   const image = el("img.lu-result", { alt: job.recipe.prompt, decoding: "async" });
-  image.onload = () => frame.replaceChildren(image);
+  image.onload = () => frame.firstElementChild.replaceChildren(image);
   image.src = url;
 }
 
@@ -148,7 +165,7 @@ function drawPreview(frame, { job, index, count }) {
   // Only a preview that arrived replaces the last one; one that is gone (the job just ended) changes nothing.
   image.onload = () =>
     frame.dataset.url === job.preview_url &&
-    frame.replaceChildren(image, ...(index === 0 ? [el("span.lu-frame-live", {}, t("canvas.live"))] : []));
+    frame.firstElementChild.replaceChildren(image, ...(index === 0 ? [el("span.lu-frame-live", {}, t("canvas.live"))] : []));
   image.src = job.preview_url;
 }
 

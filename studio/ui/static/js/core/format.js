@@ -28,6 +28,9 @@ export function wholeSeconds(value) {
   return value < 89.5 ? t("time.seconds", { seconds: Math.max(0, Math.round(value)) }) : seconds(value);
 }
 
+/** The most that a picture is enlarged: beyond it a small one is only blurry, not bigger. */
+export const MAX_SCALE = 2;
+
 export function shapeName(shape) {
   const [width, height, frames] = shape.split("x");
   const size = `${width} × ${height}`;

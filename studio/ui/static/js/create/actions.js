@@ -6,11 +6,11 @@ import { el, find, focused } from "../core/dom.js";
 import { follow, modelOf, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
-import { findMissing, readRecipe, readSweep, showProblems, useRecipe, useSeed } from "./controls.js";
+import { findMissing, offerUndo, readRecipe, readSweep, showProblems, usedPreset, useRecipe, useSeed } from "./controls.js";
 import { sendLater, takeWanted } from "./early.js";
 import { saveEdit } from "./edit.js";
 import { addInput, inputsSent, whyNoInput } from "./inputs.js";
-import { usedPreset } from "./origin.js";
+import { rememberPrompt } from "./prompthistory.js";
 import { filesTaken } from "./taken.js";
 
 let isSending = false;
@@ -26,7 +26,8 @@ function mayDownload(id) {
   return true;
 }
 
-export async function generate() {
+/** `fixed` are values of the recipe that do not stand in the form: an example's seed. */
+export async function generate(fixed = {}) {
   if (isSending) return;
   if (!state.models.length) return sendLater();
   takeWanted(); // this is it
@@ -40,16 +41,19 @@ export async function generate() {
       return;
     }
     if (!(await inputsSent())) return;
-    const recipe = readRecipe();
+    const recipe = { ...readRecipe(), ...fixed };
+    const typed = find("lu-prompt").value;
     if (!mayDownload(recipe.model)) return;
     if (state.editedId) {
       await saveEdit(recipe);
+      rememberPrompt(typed);
       showProblems({});
       return;
     }
     const sweep = readSweep();
     if (sweep) {
       const { ids } = await submitJobs(sweep, usedPreset());
+      rememberPrompt(typed);
       showProblems({});
       follow();
       toast(t("toast.queued", { count: ids.length }));
@@ -58,6 +62,7 @@ export async function generate() {
     }
     const isBusy = runningJob() !== null || waitingJobs().length > 0;
     const job = await submitJob(recipe, usedPreset());
+    rememberPrompt(typed);
     showProblems({});
     if (!state.jobs.has(job.id))
       putJob({
@@ -136,14 +141,15 @@ export function useSettings() {
 export const useSettingsOf = (job) => fillIn(job.recipe);
 
 function fillIn(recipe, seed) {
-  toast(useRecipe(recipe, seed) ? t("toast.settings") : t("toast.noModel", { model: recipe.model }));
+  if (useRecipe(recipe, seed)) offerUndo(t("toast.settings"));
+  else toast(t("toast.noModel", { model: recipe.model }));
 }
 
 export function reuseSeed() {
   const output = shownOutput();
   if (!output) return;
   useSeed(output.seed);
-  toast(t("toast.seed", { seed: String(output.seed) }));
+  offerUndo(t("toast.seed", { seed: String(output.seed) }));
 }
 
 export function useAsInput() {

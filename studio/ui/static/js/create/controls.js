@@ -11,6 +11,8 @@ import { drawExamples } from "./examples.js";
 import { nearestShape } from "./frame.js";
 import { countInputs, drawInputs, firstSize, mountInputs } from "./inputs.js";
 import { drawLoras, loadLoras, lorasFor, mountLoras } from "./loras.js";
+import { drawOrigin, isOwn } from "./originnote.js";
+import { mountPromptHistory } from "./prompthistory.js";
 import { drawReading } from "./reading.js";
 import { drawSizes, mountSizes } from "./sizes.js";
 import { styledNegative, styledPrompt, styleOf, stylesFor } from "./styles.js";
@@ -49,13 +51,15 @@ let draft = {
   seed: "",
   keepsSeed: false,
   ...ONE_JOB,
+  origin: null, // the preset or link that filled the form (originnote.js)
 };
 // What says nothing about a model: whoever touches anything else has chosen the one that is shown.
 const OF_ANY_MODEL = new Set(["prompt", "negative_prompt", "style", "seed", "keepsSeed", "seeds", "draws"]);
 
 let isModelHeld = false; // on this page: what somebody writes for a model is not given to another
+let replaced = null; // the draft that a click replaced last, and the prompt that came instead
 let drawnModel = null;
-let submit = () => undefined;
+let submit = (_fixed = {}) => undefined;
 
 /** The recipe as it stands, its style applied; an unlocked seed is drawn by the server. Pictures wait for a model that
  *  takes them, the strength for a picture. */
@@ -103,10 +107,10 @@ const pick = (values) => Object.fromEntries(FIELDS.map((name) => [name, values[n
 export function useRecipe(recipe, seed = recipe.seed) {
   const model = modelOf(recipe.model);
   if (!model) return false;
-  find("lu-origin").hidden = true; // these come from elsewhere than the preset that it names
   const { shape, flow_shift } = recipe;
-  change({
+  replace({
     ...pick(recipe),
+    origin: null, // these come from elsewhere than the preset that it names
     hasChosenShape: Boolean(shape),
     flow_shift: flow_shift ?? flowShiftOf(model, shape ?? model.defaults.shape).flow_shift ?? null,
     images: recipe.images ?? [],
@@ -125,27 +129,97 @@ export function usePreset(recipe, { keepsImages }) {
   const model = modelOf(recipe.model);
   const set = Object.fromEntries(Object.entries(pick(recipe)).filter(([, value]) => value !== null));
   const defaults = { ...defaultsOf(model), ...flowShiftOf(model, recipe.shape), loras: [], batch_size: 1, style: null, ...ONE_JOB };
+  const origin = null; // until somebody says where it comes from
   const seed = { seed: String(recipe.seed ?? ""), keepsSeed: recipe.seed !== null };
   const hasChosenShape = Boolean(recipe.shape);
-  change({ ...defaults, ...set, hasChosenShape, images: keepsImages ? draft.images : [], ...seed });
+  replace({ ...defaults, ...set, origin, hasChosenShape, images: keepsImages ? draft.images : [], ...seed });
   if (recipe.negative_prompt) openNegative();
 }
 
 /** The words alone, with those to avoid. */
 export function usePrompt({ prompt, negative_prompt }) {
-  change({ prompt, negative_prompt, style: null });
+  replace({ prompt, negative_prompt, style: null });
   if (negative_prompt) openNegative();
 }
 
 export function useSeed(seed) {
-  change({ seed: String(seed), keepsSeed: true });
+  replace({ seed: String(seed), keepsSeed: true });
+}
+
+/** Makes an example of the chosen model, or of another, as its picture was made. The form keeps no seed, so Generate then
+ *  draws another one like it; while a queued job is edited, only its form is filled, for Save to take. */
+export function useExample({ prompt, seed }, id = draft.model) {
+  const model = modelOf(id);
+  const empty = { images: [], loras: [], batch_size: 1, style: null, origin: null, hasChosenShape: false, ...ONE_JOB };
+  replace({ ...defaultsOf(model), ...empty, model: id, prompt, seed: "", keepsSeed: false });
+  tellReplaced(t("toast.exampleFilled"));
+  if (!state.editedId) submit(seed === null ? {} : { seed });
+}
+
+/** Notes which preset or link the form is filled with: `{id, title, text, tone, isShared}`; null for none. */
+export function setOrigin(origin) {
+  const { model, prompt } = readRecipe();
+  keep({ origin: origin && { ...origin, model, prompt } });
+}
+
+/** The preset that the settings are still those of, for the job to be filed under. */
+export function usedPreset() {
+  const { origin, model } = draft;
+  return origin?.id && isOwn(origin, { model, prompt: readRecipe().prompt }) ? origin.id : null;
 }
 
 export const chosenModel = () => draft.model;
 
 /** The form as it stands, to put it back later. */
 export const keptDraft = () => structuredClone(draft);
-export const restoreDraft = (kept) => change(kept);
+
+export function restoreDraft(kept) {
+  replaced = null;
+  change(kept);
+}
+
+/** What the form was filled with is not taken back from within the prompt. */
+export function settleDraft() {
+  replaced = null;
+}
+
+function replace(values) {
+  const before = keptDraft();
+  change(values);
+  replaced = { before, prompt: draft.prompt };
+}
+
+/** Whether somebody had written or set something in what was replaced. */
+function hasReplacedWork() {
+  const { before } = replaced;
+  const { prompt, images, loras, style, keepsSeed, batch_size, seeds } = before;
+  const isMore = batch_size !== 1 || seeds !== 1;
+  const hasAdded = images.length > 0 || loras.length > 0 || style !== null || keepsSeed || isMore;
+  return prompt.trim() !== "" || hasAdded || hasOwnSettings(before);
+}
+
+const hasOwnSettings = (one) =>
+  Object.entries(defaultsOf(modelOf(one.model))).some(([name, value]) => (one[name] || null) !== (value || null));
+
+/** Says that a click replaced the draft, if there was anything in it. */
+export function tellReplaced(text) {
+  if (hasReplacedWork()) offerUndo(text);
+}
+
+/** Says what a click did to the draft, with a button that brings all of it back; Ctrl+Z in the prompt does the same. */
+export function offerUndo(text, ...offers) {
+  const { before } = replaced;
+  const undo = hasReplacedWork() ? [{ label: t("trash.undo"), act: () => restoreDraft(before) }] : [];
+  toast(text, ...undo, ...offers);
+}
+
+/** The browser's own undo ends where a script wrote into the field. */
+function undoInPrompt(event) {
+  const isUndo = (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "z";
+  if (!isUndo || !replaced || find("lu-prompt").value !== replaced.prompt) return;
+  event.preventDefault();
+  restoreDraft(replaced.before);
+}
 
 /** To write on at its end. */
 export function focusPrompt() {
@@ -189,7 +263,7 @@ export function mountControls(onSubmit) {
   });
   mountSizes((shape) => change({ shape, hasChosenShape: true, ...flowShiftOf(modelOf(draft.model), shape) }));
   find("lu-model").addEventListener("change", (event) => {
-    change({ ...defaultsOf(modelOf(event.currentTarget.value)), model: event.currentTarget.value, images: draft.images, hasChosenShape: false });
+    replaceModel(event.currentTarget.value);
     if (draft.images.length && firstSize()) followPicture(firstSize());
     loadLoras().catch(() => undefined); // those that were known are still shown
   });
@@ -199,6 +273,12 @@ export function mountControls(onSubmit) {
   mountBatch();
   mountSeed();
   mountSweep(change);
+}
+
+/** What was set for one model means little to another; what somebody changed comes back with Undo. */
+function replaceModel(id) {
+  replace({ ...defaultsOf(modelOf(id)), model: id, hasChosenShape: false });
+  if (hasOwnSettings(replaced.before)) offerUndo(t("toast.modelDefaults", { model: modelOf(id).title }));
 }
 
 /** The nearest size to the first picture, unless somebody chose one. */
@@ -226,7 +306,8 @@ export function drawControls() {
   drawValues(model);
   drawSweep(readSweep(), draft);
   const { prompt, negative_prompt } = readRecipe();
-  drawReading({ model: model.id, prompt, negative_prompt: negative_prompt ?? model.defaults.negative_prompt });
+  drawReading({ model, prompt, negative_prompt: negative_prompt ?? model.defaults.negative_prompt }, useExample);
+  drawOrigin(draft.origin, { model: draft.model, prompt });
 }
 
 /** The person's own choice while it is there; for whoever has made none, the one that the studio opens with. */
@@ -276,13 +357,11 @@ function drawModel(model) {
     slider.closest("[data-field]").hidden = model.defaults[name] === null;
     for (const input of [slider, find(`lu-${name}-value`)])
       Object.assign(input, { min: LOWEST[name], max: model.limits[name] });
+    if (name === "steps") slider.max = model.limits.useful_steps; // more can still be typed
   }
   setText(find("lu-batch-label"), t(model.defaults.fps === null ? "create.images" : "create.videos"));
   find("lu-flow").hidden = model.defaults.flow_shift === null && model.defaults.fps === null;
-  drawExamples(model.examples, (prompt) => {
-    change({ prompt, style: null });
-    submit();
-  });
+  drawExamples(model.examples, useExample);
 }
 
 function drawStyles(model) {
@@ -312,7 +391,7 @@ function drawValues(model) {
     if (draft[name] === null) continue;
     const slider = find(`lu-${name}`);
     slider.value = draft[name];
-    slider.style.setProperty("--at", (100 * (draft[name] - slider.min)) / (slider.max - slider.min));
+    slider.style.setProperty("--at", (100 * (slider.value - slider.min)) / (slider.max - slider.min));
     put(find(`lu-${name}-value`), String(draft[name]));
   }
   find("lu-strength-box").hidden = draft.strength === null || !draft.images.length;
@@ -341,7 +420,8 @@ function keep(values) {
   if (Object.keys(values).some((name) => !OF_ANY_MODEL.has(name))) draft.hasChosenModel = true;
   Object.assign(draft, values);
   try {
-    localStorage.setItem(KEY, JSON.stringify(draft));
+    // A refresh ends editing, and brings back the form as it was before.
+    if (!state.editedId) localStorage.setItem(KEY, JSON.stringify({ ...draft, origin: null }));
   } catch {
     // Private mode: the draft lasts until the next refresh.
   }
@@ -372,6 +452,8 @@ function mountPrompt() {
   if (prompt.value || early) keep({ prompt: ((prompt.value || draft.prompt) + early).trimStart() });
   put(prompt, draft.prompt);
   prompt.addEventListener("input", () => change({ prompt: prompt.value }));
+  prompt.addEventListener("keydown", undoInPrompt);
+  mountPromptHistory();
   find("lu-negative").addEventListener("input", (event) => change({ negative_prompt: event.currentTarget.value }));
   find("lu-negative-toggle").addEventListener("click", () => {
     if (find("lu-negative-box").hidden) {

@@ -1,36 +1,36 @@
-// Prompts that work with one click: chips under the prompt, and cards on the empty canvas.
+// Prompts that work with one click: chips under the prompt, and cards on the empty canvas. A picture on one of them was
+// made by this very model, and the click makes it again; a prompt without such a picture stands alone.
 
+import { at } from "../core/api.js";
 import { el, find } from "../core/dom.js";
-import { skyOf, thingOf } from "./sky.js";
 
 const MAX_CARDS = 6;
 
-export function drawExamples(prompts, run) {
-  find("lu-examples").replaceChildren(...prompts.map((prompt) => makeChip(prompt, run)));
-  find("lu-cards").replaceChildren(...prompts.slice(0, MAX_CARDS).map((prompt) => makeCard(prompt, run)));
+/** `run` is called with the example. */
+export function drawExamples(examples, run) {
+  find("lu-examples").replaceChildren(...examples.map((example) => makeChip(example, run)));
+  find("lu-cards").replaceChildren(...examples.slice(0, MAX_CARDS).map((example) => makeCard(example, run)));
 }
 
-function makeChip(prompt, run) {
-  const swatch = el("i.lu-swatch", { style: skyOf(prompt) });
+export function makeChip(example, run) {
+  const { prompt } = example;
   return el(
     "button.lu-chip",
-    { type: "button", title: prompt, onclick: () => run(prompt) },
-    swatch,
+    { type: "button", title: prompt, onclick: () => run(example) },
+    pictureOf(example, "lu-swatch"),
     el("span", {}, prompt),
   );
 }
 
-function makeCard(prompt, run) {
-  const thing = thingOf(prompt);
-  const scene = el(
-    "span.lu-card-sky",
-    { style: skyOf(prompt), data: thing ? { thing } : {}, "aria-hidden": "true" },
-    el("i"),
-  );
+function makeCard(example, run) {
   return el(
     "button.lu-card",
-    { type: "button", onclick: () => run(prompt) },
-    scene,
-    el("span.lu-card-text", {}, prompt),
+    { type: "button", onclick: () => run(example) },
+    pictureOf(example, "lu-card-picture"),
+    el("span.lu-card-text", {}, example.prompt),
   );
 }
+
+/** Its prompt stands beside it, so the picture itself says nothing. */
+const pictureOf = ({ picture_url }, name) =>
+  picture_url && el(`img.${name}`, { src: at(picture_url), alt: "", decoding: "async" });

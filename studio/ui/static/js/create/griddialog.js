@@ -9,7 +9,7 @@ import { follow, modelOf, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { showView } from "../core/views.js";
-import { chosenModel, readRecipe, useRecipe } from "./controls.js";
+import { chosenModel, offerUndo, readRecipe, useRecipe } from "./controls.js";
 
 const KEY = "lumesh.grid";
 const AXES = ["x", "y", "z"];
@@ -76,6 +76,7 @@ export function useGrid(recipe, axes) {
   for (const name of AXES) draft[name] = withLora(axes[name], recipe) ?? { field: NOTHING, values: "" };
   keepDraft();
   showView("create");
+  offerUndo(t("toast.settings"));
   return openGrid();
 }
 

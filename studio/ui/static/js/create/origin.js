@@ -1,26 +1,21 @@
 // Where the settings in the form came from, when that was not this visitor: a preset, a link.
 
 import { checkPreset, importPreset, readPreset } from "../core/api.js";
-import { find, setText } from "../core/dom.js";
+import { find } from "../core/dom.js";
 import { named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
 import { showView } from "../core/views.js";
-import { usePreset } from "./controls.js";
+import { setOrigin, tellReplaced, usePreset } from "./controls.js";
 import { missingLoras } from "./loras.js";
 import { PREFIX, unpackPreset } from "./presetlink.js";
 
 let shared = null; // the JSON of a link, until it is kept
-let presetId = null; // of this server's, that the note speaks of
 
 export function mountOrigin() {
-  find("lu-origin-close").addEventListener("click", hideOrigin);
+  find("lu-origin-close").addEventListener("click", () => setOrigin(null));
   find("lu-origin-keep").addEventListener("click", keep);
   addEventListener("hashchange", () => openLink());
-}
-
-function hideOrigin() {
-  find("lu-origin").hidden = true;
 }
 
 /** Says where a preset comes from in few words. */
@@ -53,19 +48,13 @@ export function fillFrom(preset, { keepsImages = true } = {}) {
   const missing = missingLoras(preset.recipe.loras ?? []);
   const lacks = missing.length ? t("origin.missingLoras", { names: missing.join(", ") }) : "";
   note(preset, together(origin, t("origin.filled"), lacks, preset.needs_picture ? t("origin.addPicture") : ""));
+  tellReplaced(t("toast.presetFilled", { title: titleOf(preset) }));
   return true;
 }
 
-/** The preset that the settings came from, while the note says so. */
-export const usedPreset = () => (find("lu-origin").hidden ? null : presetId);
-
 function note(preset, text, tone = "calm") {
-  find("lu-origin").hidden = false;
-  presetId = tone === "bad" || shared ? null : (preset.id ?? null);
-  find("lu-origin").dataset.tone = tone;
-  setText(find("lu-origin-title"), titleOf(preset));
-  setText(find("lu-origin-text"), text);
-  find("lu-origin-keep").hidden = !shared;
+  const id = tone === "bad" || shared ? null : (preset.id ?? null);
+  setOrigin({ id, title: titleOf(preset), text, tone, isShared: Boolean(shared) });
   find("lu-origin").scrollIntoView({ block: "nearest" }); // on a phone the form is below the picture
 }
 

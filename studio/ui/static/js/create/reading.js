@@ -1,26 +1,37 @@
 // What the chosen model reads of the prompts, counted by the server while somebody types: word pieces, and words cut off.
+// Words that the model never learnt stand there with examples (unknown.js).
 // Not here: the prompt itself (controls.js), the counting (pipelines/prompts/reading.py).
 
 import { readPrompt } from "../core/api.js";
 import { el, find, keyed, setText } from "../core/dom.js";
+import { shownJob } from "../core/store.js";
 import { t } from "../core/text.js";
 import { saidList } from "../core/translate_server.js";
+import { drawUnknown } from "./unknown.js";
 
 const ASK_AFTER_MS = 300; // of quiet: not at every letter
-const NOTHING = { prompt: null, negative_prompt: null, notes: [] };
+const NOTHING = { prompt: null, negative_prompt: null, notes: [], unknown: null };
 
 let asked = "";
 let timer = 0;
 let answer = NOTHING;
 
-/** Of a recipe as it would be sent; an older answer stays until the new one is there. */
-export function drawReading({ model, prompt, negative_prompt }) {
-  const question = prompt.trim() ? JSON.stringify({ model, prompt, negative_prompt: negative_prompt ?? "", has_choices: true }) : "";
-  if (question !== asked) ask(question);
-  draw();
+/** Of a recipe as it would be sent; an older answer stays until the new one is there. `run` makes an example. */
+export function drawReading({ model, prompt, negative_prompt }, run) {
+  const question = prompt.trim()
+    ? JSON.stringify({ model: model.id, prompt, negative_prompt: negative_prompt ?? "", has_choices: true })
+    : "";
+  const drawAll = () => {
+    draw();
+    const { recipe } = shownJob() ?? {};
+    const isAbove = recipe?.model === model.id && recipe.prompt === prompt; // the canvas says it with the picture
+    drawUnknown(find("lu-prompt-unknown"), isAbove ? null : answer.unknown, model, run);
+  };
+  if (question !== asked) ask(question, drawAll);
+  drawAll();
 }
 
-function ask(question) {
+function ask(question, drawAll) {
   asked = question;
   clearTimeout(timer);
   if (!question) {
@@ -31,7 +42,7 @@ function ask(question) {
     const found = await readPrompt(JSON.parse(question)).catch(() => NOTHING); // what is wrong is said when it is queued
     if (asked !== question) return;
     answer = found;
-    draw();
+    drawAll();
   }, ASK_AFTER_MS);
 }
 
@@ -42,8 +53,9 @@ function draw() {
   count.title = reading ? t("create.pieces", { count: reading.count, room: reading.room, limit: reading.limit }) : "";
   count.dataset.wrong = String(Boolean(reading?.unread));
   const notes = find("lu-prompt-notes");
-  notes.hidden = !answer.notes.length;
-  keyed(notes, saidList(answer, "notes"), {
+  const told = saidList(answer, "notes").filter((_, index) => answer.notes[index] !== answer.unknown?.note);
+  notes.hidden = !told.length;
+  keyed(notes, told, {
     key: (note) => note,
     create: (note) => el("li", {}, note),
   });

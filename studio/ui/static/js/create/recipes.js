@@ -9,7 +9,7 @@ import { modelOf } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said, saidList } from "../core/translate_server.js";
-import { chosenModel, useRecipe } from "./controls.js";
+import { chosenModel, offerUndo, useRecipe } from "./controls.js";
 import { useGrid } from "./griddialog.js";
 import { MAX_BYTES, addFiles, takesPictures } from "./inputs.js";
 
@@ -90,7 +90,7 @@ function head(title, name) {
 function panelOfRecipe(file, found) {
   const use = () => {
     if (!useRecipe(found.recipe)) return toast(t("toast.noModel", { model: found.recipe.model }));
-    toast(t("recipe.filledToast"));
+    offerUndo(t("recipe.filledToast"));
     // What it could not fill in stays in sight, beside what it could.
     const title = t(found.unusable.length ? "recipe.filledExcept" : "recipe.filled");
     if (remarks.length) open({ tone: "good", children: [head(title, "file"), ...remarks] });

@@ -3,7 +3,7 @@
 import { at, inputThumbPath, readUsage } from "../core/api.js";
 import { copyText } from "../core/clipboard.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
-import { costText } from "../core/format.js";
+import { MAX_SCALE, costText } from "../core/format.js";
 import { means } from "../core/keymap.js";
 import { madeAt, makingOf, settingsOf } from "../core/settings.js";
 import { isMine, state } from "../core/store.js";
@@ -11,7 +11,7 @@ import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { videoOf } from "../core/video.js";
 import { showView } from "../core/views.js";
-import { usePrompt, useRecipe, useSeed } from "../create/controls.js";
+import { offerUndo, usePrompt, useRecipe, useSeed } from "../create/controls.js";
 import { useGrid } from "../create/griddialog.js";
 import { addInput, whyNoInput } from "../create/inputs.js";
 import { saveAsPreset } from "../presets/savepreset.js";
@@ -114,7 +114,7 @@ function drawMedia(output) {
       : el("img.lu-result", { src: at(output.url), alt: recipe.prompt, decoding: "async" });
   media.style.setProperty("--ratio", String(output.width / output.height));
   // A small picture is shown larger, up to where it is only blurry.
-  media.style.setProperty("--widest", `${output.width * 3}px`);
+  media.style.setProperty("--widest", `${output.width * MAX_SCALE}px`);
   find("lu-detail-stage").replaceChildren(media);
   find("lu-detail-side").scrollTop = 0;
 }
@@ -170,15 +170,15 @@ function useActions({ recipe, seed, grid }) {
   const useAll = () => {
     if (!useRecipe(recipe, seed)) return toast(t("toast.noModel", { model: recipe.model }));
     showView("create");
-    return toast(t("toast.settings"));
+    return offerUndo(t("toast.settings"));
   };
   const prompt = () => {
     usePrompt(recipe);
-    toast(t("toast.promptFilled"), create);
+    offerUndo(t("toast.promptFilled"), create);
   };
   const seedOnly = () => {
     useSeed(seed);
-    toast(t("toast.seed", { seed: String(seed) }), create);
+    offerUndo(t("toast.seed", { seed: String(seed) }), create);
   };
   return [
     grid

@@ -2,7 +2,7 @@
 
 import { at, deletePreset, importPreset, readPresets } from "../core/api.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
-import { modelOf } from "../core/store.js";
+import { modelOf, state } from "../core/store.js";
 import { language, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
@@ -172,7 +172,7 @@ function howToAdd(missing) {
 function make(preset) {
   forgetShared();
   fillFrom(preset, { keepsImages: preset.needs_picture });
-  generate();
+  if (!state.editedId) generate(); // else Save takes it
 }
 
 function edit(preset) {
