@@ -16,7 +16,7 @@ CARD = "#lu-sizes [role=radio][data-key='256x256']"
 CLOCKS = """() => {
   const big = document.querySelector(".lu-frame-wait b")?.textContent;
   const line = document.querySelector("#lu-phase")?.textContent.split(" · ")[0];
-  return big?.includes("s ") && line ? [big, line] : null;
+  return [big, line].every((one) => / (passed|left)$/.test(one)) ? [big, line] : null;
 }"""
 
 OpenPage = Callable[..., Any]

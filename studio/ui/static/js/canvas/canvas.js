@@ -118,19 +118,20 @@ function updateFrame(frame, item) {
   const [title, size] = frame.lastElementChild.children;
   setText(title, job.recipe.prompt);
   setText(size, shapeName(job.recipe.shape));
-  const label = !output
-    ? nameOfMaking(frame)
+  frame.dataset.action = !output
+    ? t("canvas.making")
     : count > 1 && !isFocused(job)
       ? t("canvas.showAlone", { place: index + 1, total: count })
       : t("canvas.enlarge");
-  frame.setAttribute("aria-label", label);
+  nameFrame(frame);
 }
 
 /** What stands on it is in its name too, for people who say what they see. */
-function nameOfMaking(frame) {
+function nameFrame(frame) {
+  const { action } = frame.dataset;
   const seen = [...frame.querySelectorAll("b, span")].filter((one) => !one.childElementCount && one.textContent);
   const text = seen.map((one) => one.textContent).join(" ");
-  return text ? t("common.named", { name: t("canvas.making"), value: text }) : t("canvas.making");
+  frame.setAttribute("aria-label", text ? t("common.named", { name: action, value: text }) : action);
 }
 
 /** The result takes the preview's place when it has arrived, never before. */
@@ -163,9 +164,12 @@ function drawPreview(frame, { job, index, count }) {
   });
   if (frames > 1) image.dataset.plays = "true";
   // Only a preview that arrived replaces the last one; one that is gone (the job just ended) changes nothing.
-  image.onload = () =>
-    frame.dataset.url === job.preview_url &&
-    frame.firstElementChild.replaceChildren(image, ...(index === 0 ? [el("span.lu-frame-live", {}, t("canvas.live"))] : []));
+  image.onload = () => {
+    if (frame.dataset.url !== job.preview_url) return;
+    const live = index === 0 ? [el("span.lu-frame-live", {}, t("canvas.live"))] : [];
+    frame.firstElementChild.replaceChildren(image, ...live);
+    nameFrame(frame);
+  };
   image.src = job.preview_url;
 }
 
