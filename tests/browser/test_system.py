@@ -53,7 +53,7 @@ def _post(studio: Any, path: str, body: dict[str, Any]) -> None:
 def find_violations(page: Any, within: str | None = None) -> list[str]:
     found = axe_api.Axe().run(page, within, RULES).response["violations"]
     return [
-        f"{one['impact']} {one['id']}: {node['target']} {node['failureSummary']}"
+        f"{one['impact']} {one['id']}: {node['target']} {node['html']} {node['failureSummary']}"
         for one in found
         for node in one["nodes"]
     ]

@@ -104,7 +104,7 @@ function createFrame({ job, index }) {
     "button.lu-frame",
     { type: "button", onclick: open },
     el("span.lu-frame-media", {}, el("span.lu-frame-wait")),
-    el("span.lu-frame-caption", { "aria-hidden": "true" }, el("span"), el("span.lu-num")),
+    el("span.lu-frame-caption", { "aria-hidden": "true" }, el("span"), " ", el("span.lu-num")),
   );
 }
 
@@ -141,7 +141,10 @@ function drawResult(frame, { job, output }) {
   frame.dataset.url = url;
   if (output.kind === "video") return frame.firstElementChild.replaceChildren(videoOf(output, job));
   const image = el("img.lu-result", { alt: job.recipe.prompt, decoding: "async" });
-  image.onload = () => frame.firstElementChild.replaceChildren(image);
+  image.onload = () => {
+    frame.firstElementChild.replaceChildren(image);
+    nameFrame(frame);
+  };
   image.src = url;
 }
 
