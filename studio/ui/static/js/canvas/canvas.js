@@ -104,6 +104,7 @@ function createFrame({ job, index }) {
     "button.lu-frame",
     { type: "button", onclick: open },
     el("span.lu-frame-media", {}, el("span.lu-frame-wait")),
+    " ", // words of two parts do not run into one
     el("span.lu-frame-caption", { "aria-hidden": "true" }, el("span"), " ", el("span.lu-num")),
   );
 }
