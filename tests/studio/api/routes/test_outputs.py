@@ -72,7 +72,7 @@ def test_outputs_stay_with_their_preset_as_long_as_model_and_prompt_are_its_own(
     client.patch(f"/api/v1/jobs/{job}", json={"steps": 3})  # which leaves it where it is
     strays = [
         submit({"prompt": "A red boat"}),
-        submit({"model": "demo-flux2"}),
+        submit({"model": "demo-sdxl" if recipe["model"] == "demo-flux2" else "demo-flux2"}),
         submit({"prompt": "A boat"}, many=True),
     ]
     for _ in range(6):
