@@ -8,6 +8,7 @@ import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { takeEarly } from "./early.js";
 import { drawExamples } from "./examples.js";
+import { drawFold, mountFold } from "./fold.js";
 import { nearestShape } from "./frame.js";
 import { countInputs, drawInputs, firstSize, mountInputs } from "./inputs.js";
 import { drawLoras, loadLoras, lorasFor, mountLoras } from "./loras.js";
@@ -243,6 +244,8 @@ export function showProblems(fields) {
   const first = [...messages.keys()].find((field) => known.has(field));
   if (first === "negative_prompt") openNegative();
   const place = document.querySelector(`#lu-controls [data-field="${first}"]`);
+  const fold = place?.closest("details");
+  if (fold) fold.open = true;
   place?.querySelector("textarea, select, input:not([hidden]), [role=radio], .lu-inputs-add:not([hidden])")?.focus({ preventScroll: true });
   place?.querySelector(".lu-message")?.scrollIntoView({ block: "center" });
 }
@@ -272,6 +275,7 @@ export function mountControls(onSubmit) {
   for (const name of NUMBERS) mountNumber(name);
   mountBatch();
   mountSeed();
+  mountFold();
   mountSweep(change);
 }
 
@@ -395,6 +399,7 @@ function drawValues(model) {
     put(find(`lu-${name}-value`), String(draft[name]));
   }
   find("lu-strength-box").hidden = draft.strength === null || !draft.images.length;
+  drawFold(draft);
   drawBatch(model);
   put(find("lu-seed"), draft.seed);
   const lock = find("lu-seed-lock");
@@ -429,7 +434,7 @@ function keep(values) {
   if ("model" in values || "images" in values) changed(); // whether a result can become an input
 }
 
-function clearProblem(field) {
+export function clearProblem(field) {
   for (const name of [field, "recipe"]) {
     const place = document.querySelector(`#lu-controls [data-message="${name}"]`);
     if (place) setText(place, "");

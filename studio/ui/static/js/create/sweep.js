@@ -4,7 +4,7 @@
 import { countSweep } from "../core/api.js";
 import { el, find, keyed, setText } from "../core/dom.js";
 import { sentence, wholeSeconds } from "../core/format.js";
-import { state } from "../core/store.js";
+import { isOperator, state } from "../core/store.js";
 import { t } from "../core/text.js";
 import { showView } from "../core/views.js";
 
@@ -87,9 +87,6 @@ function offerDraws(combinations) {
   if (!find("lu-draws-on").checked) draws.value = String(Math.min(FIRST_DRAWS, combinations - 1));
   setText(find("lu-draws-of"), t("sweep.ofThem", { count: combinations }));
 }
-
-/** Wildcards are made in the System view, by those who see it. */
-const isOperator = () => state.me === null || state.me.is_operator;
 
 function labelOf() {
   if (state.editedId) return t("edit.save");
