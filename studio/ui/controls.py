@@ -2,8 +2,8 @@
 
 What people change most stands first; the model's own numbers are folded. It is filled and read by
 static/js/create/controls.js, sizes.js, sweep.js, reading.js, unknown.js, prompthistory.js, inputs.js, loras.js,
-lorafile.js, styles.js, recipes.js, fold.js and examples.js, the note on a preset's origin by originnote.js; limits and choices come
-from `GET /api/v1/models`.
+lorafile.js, styles.js, recipes.js, fold.js and examples.js, the note on a preset's origin by originnote.js; limits and
+choices come from `GET /api/v1/models`.
 """
 
 from studio.ui.icons import icon
@@ -39,7 +39,7 @@ _PROMPT = f"""
       <span class="lu-prompt-count lu-num" id="lu-prompt-count"></span>
     </div>
     <div class="lu-negative" id="lu-negative-box" data-field="negative_prompt" hidden>
-      <label for="lu-negative" data-text="create.negativeLabel"></label>
+      <label for="lu-negative" id="lu-negative-label" data-text="create.negativeLabel"></label>
       <textarea id="lu-negative" rows="2" data-text-placeholder="create.negativeHint" autocomplete="off"></textarea>
     </div>
   </div>

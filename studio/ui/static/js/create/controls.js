@@ -94,9 +94,10 @@ export function readSweep() {
 
 /** What is missing, as messages for `showProblems`: the server would say so too, but later. */
 export function findMissing() {
-  const needed = modelOf(draft.model)?.limits.min_images ?? 0;
+  const model = modelOf(draft.model);
+  const needed = model?.limits.min_images ?? 0;
   return {
-    ...(draft.prompt.trim() ? {} : { prompt: t("create.noPrompt") }),
+    ...(draft.prompt.trim() ? {} : { prompt: t(makesVideo(model) ? "create.noPromptVideo" : "create.noPrompt") }),
     ...(countInputs() >= needed ? {} : { images: t("create.noPicture") }),
   };
 }
@@ -293,7 +294,7 @@ function followPicture(size) {
   const { shape } = nearestShape(model.shapes, size, current);
   if (shape === draft.shape) return;
   change({ shape, ...flowShiftOf(model, shape) });
-  toast(t("fit.followed", { size: shapeName(shape) }));
+  toast(t("fit.followed", { size: shapeName(shape, draft.fps) }));
 }
 
 /** Models come and change with every event that touches the engine; the fields follow. */
@@ -342,6 +343,8 @@ function repair(model) {
   draft.batch_size = Math.min(draft.batch_size || 1, model.limits.batch_size);
 }
 
+const makesVideo = (model) => Boolean(model) && model.defaults.fps !== null;
+
 function drawModel(model) {
   drawnModel = model.id;
   keyed(find("lu-model"), state.models, {
@@ -363,7 +366,11 @@ function drawModel(model) {
       Object.assign(input, { min: LOWEST[name], max: model.limits[name] });
     if (name === "steps") slider.max = model.limits.useful_steps; // more can still be typed
   }
-  setText(find("lu-batch-label"), t(model.defaults.fps === null ? "create.images" : "create.videos"));
+  const isVideo = makesVideo(model);
+  find("lu-prompt").placeholder = t(isVideo ? "create.promptHintVideo" : "create.promptHint");
+  setText(find("lu-negative-label"), t(isVideo ? "create.negativeLabelVideo" : "create.negativeLabel"));
+  setText(find("lu-empty").querySelector("h2"), t(isVideo ? "canvas.describeVideo" : "canvas.describe"));
+  setText(find("lu-batch-label"), t(isVideo ? "create.videos" : "create.images"));
   find("lu-flow").hidden = model.defaults.flow_shift === null && model.defaults.fps === null;
   drawExamples(model.examples, useExample);
 }

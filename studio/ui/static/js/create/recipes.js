@@ -136,7 +136,7 @@ function remarksOf(found) {
 function factsOf(recipe) {
   const facts = [
     modelOf(recipe.model)?.title ?? recipe.model,
-    recipe.shape && shapeName(recipe.shape),
+    recipe.shape && shapeName(recipe.shape, recipe.fps ?? modelOf(recipe.model)?.defaults.fps),
     recipe.steps && t("bar.steps", { count: recipe.steps }),
     recipe.seed !== null && t("bar.seed", { seed: String(recipe.seed) }),
     ...recipe.loras.map(loraText),
