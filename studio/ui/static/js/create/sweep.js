@@ -3,7 +3,7 @@
 
 import { countSweep } from "../core/api.js";
 import { el, find, keyed, setText } from "../core/dom.js";
-import { sentence, wholeSeconds } from "../core/format.js";
+import { framesIn, sentence, wholeSeconds } from "../core/format.js";
 import { isOperator, state } from "../core/store.js";
 import { t } from "../core/text.js";
 import { showView } from "../core/views.js";
@@ -101,7 +101,8 @@ function lineOf({ count, prompts, combinations, seeds, images, seconds, limit })
   ];
   const total = `${parts.join(" × ")} = ${t("sweep.jobs", { count })}`;
   if (count > limit) return t("sweep.tooMany", { total, limit });
-  const pictures = images > count ? ` · ${t("queue.images", { count: images })}` : "";
+  const isVideo = framesIn(JSON.parse(asked).recipe.shape) > 1;
+  const pictures = images > count ? ` · ${t(isVideo ? "queue.videos" : "queue.images", { count: images })}` : "";
   return `${total}${pictures}${seconds === null ? "" : ` · ${t("sweep.about", { time: wholeSeconds(seconds) })}`}`;
 }
 
