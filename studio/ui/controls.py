@@ -1,9 +1,9 @@
 """The left column: the settings of a recipe, and the Generate button.
 
-Only the prompt and the button are always visible; the rest has the model's defaults. It is filled and read by
+What people change most stands first; the model's own numbers are folded. It is filled and read by
 static/js/create/controls.js, sizes.js, sweep.js, reading.js, unknown.js, prompthistory.js, inputs.js, loras.js,
-styles.js, recipes.js and examples.js, the note on a preset's origin by originnote.js; limits and choices come from
-`GET /api/v1/models`.
+lorafile.js, styles.js, recipes.js, fold.js and examples.js, the note on a preset's origin by originnote.js; limits and
+choices come from `GET /api/v1/models`.
 """
 
 from studio.ui.icons import icon
@@ -39,7 +39,7 @@ _PROMPT = f"""
       <span class="lu-prompt-count lu-num" id="lu-prompt-count"></span>
     </div>
     <div class="lu-negative" id="lu-negative-box" data-field="negative_prompt" hidden>
-      <label for="lu-negative" data-text="create.negativeLabel"></label>
+      <label for="lu-negative" id="lu-negative-label" data-text="create.negativeLabel"></label>
       <textarea id="lu-negative" rows="2" data-text-placeholder="create.negativeHint" autocomplete="off"></textarea>
     </div>
   </div>
@@ -91,20 +91,20 @@ _RECIPE = """
 <section class="lu-recipe" id="lu-recipe" aria-labelledby="lu-recipe-title" tabindex="-1" hidden></section>
 """
 
-_EXAMPLES = f"""
+_EXAMPLES = """
 <div class="lu-examples" role="group" data-text-aria-label="create.examples">
   <div class="lu-examples-row" id="lu-examples"></div>
 </div>
-<details class="lu-knows" id="lu-knows" hidden>
-  <summary>{icon("chevron")}<span data-text="create.knows"></span></summary><p></p>
-</details>
 """
 
-_MODEL_AND_SIZE = """
+_MODEL_AND_SIZE = f"""
 <div class="lu-field" data-field="model">
   <label class="lu-label" for="lu-model" data-text="setting.model"></label>
   <select class="lu-input" id="lu-model"></select>
   <p class="lu-model-note" id="lu-model-note"></p>
+  <details class="lu-knows lu-folded" id="lu-knows" hidden>
+    <summary>{icon("chevron")}<span data-text="create.knows"></span></summary><p></p>
+  </details>
   <p class="lu-message" role="alert" data-message="model"></p>
 </div>
 <div class="lu-field" data-field="shape">
@@ -136,9 +136,14 @@ _STRENGTH = f"""
 """
 
 _LORAS = """
-<div class="lu-field lu-loras" id="lu-loras" data-field="loras" role="group" aria-labelledby="lu-loras-label" hidden>
+<div class="lu-field lu-loras" id="lu-loras" data-field="loras" role="group" aria-labelledby="lu-loras-label">
   <div class="lu-label"><span id="lu-loras-label" data-text="setting.loras"></span>
-    <span class="lu-num" id="lu-loras-count" role="status"></span></div>
+    <span class="lu-loras-side"><span class="lu-num" id="lu-loras-count" role="status"></span>
+      <button type="button" class="lu-queue-link" id="lu-loras-bring" data-text="loras.bring"
+        data-text-title="loras.addFile" hidden></button></span>
+    <input type="file" id="lu-loras-file" accept=".safetensors" multiple hidden></div>
+  <p class="lu-model-note" id="lu-loras-note" hidden></p>
+  <p class="lu-model-note lu-num" id="lu-loras-state" role="status"></p>
   <ul class="lu-loras-list" id="lu-loras-list" role="list"></ul>
   <div class="lu-loras-new" id="lu-loras-new">
     <select class="lu-input" id="lu-loras-choice" data-text-aria-label="loras.choose"></select>
@@ -147,26 +152,11 @@ _LORAS = """
 </div>
 """
 
-_SETTINGS = f"""
-<p id="lu-as-number" data-text="create.asNumber" hidden></p>
-<div class="lu-field-row">
-  {_slider("steps", "setting.steps", step="1")}{_slider("guidance_scale", "setting.guidance_scale", step="0.5")}
-</div>
-{_slider("guidance_scale_2", "create.secondGuidance", step="0.5")}
-<div class="lu-field-row">
-  <div class="lu-field" data-field="scheduler">
-    <label class="lu-label" for="lu-scheduler" data-text="setting.scheduler"></label>
-    <select class="lu-input" id="lu-scheduler"></select>
-    <p class="lu-message" role="alert" data-message="scheduler"></p>
-  </div>
-  <div class="lu-field" data-field="batch_size">
-    <div class="lu-label" id="lu-batch-label" data-text="create.images"></div>
-    <div class="lu-segments" id="lu-batch" role="radiogroup" aria-labelledby="lu-batch-label"></div>
-    <p class="lu-message" role="alert" data-message="batch_size"></p>
-  </div>
-</div>
-<div class="lu-field-row" id="lu-flow">
-  {_slider("flow_shift", "setting.flow_shift", step="0.5")}{_slider("fps", "create.fps", step="1")}
+_IMAGES_AND_SEED = f"""
+<div class="lu-field" data-field="batch_size">
+  <div class="lu-label" id="lu-batch-label" data-text="create.images"></div>
+  <div class="lu-segments" id="lu-batch" role="radiogroup" aria-labelledby="lu-batch-label"></div>
+  <p class="lu-message" role="alert" data-message="batch_size"></p>
 </div>
 <div class="lu-field" data-field="seed">
   <div class="lu-label"><label for="lu-seed" data-text="setting.seed"></label>
@@ -188,10 +178,32 @@ _SETTINGS = f"""
 </div>
 """
 
+_MORE = f"""
+<p id="lu-as-number" data-text="create.asNumber" hidden></p>
+<details class="lu-fold lu-folded" id="lu-fold">
+  <summary>{icon("chevron")}<span data-text="create.more"></span><span class="lu-fold-facts lu-num"
+    id="lu-fold-facts"></span></summary>
+  <div class="lu-fold-body">
+    <div class="lu-field-row">
+      {_slider("steps", "setting.steps", step="1")}{_slider("guidance_scale", "setting.guidance_scale", step="0.5")}
+    </div>
+    {_slider("guidance_scale_2", "create.secondGuidance", step="0.5")}
+    <div class="lu-field" data-field="scheduler">
+      <label class="lu-label" for="lu-scheduler" data-text="setting.scheduler"></label>
+      <select class="lu-input" id="lu-scheduler"></select>
+      <p class="lu-message" role="alert" data-message="scheduler"></p>
+    </div>
+    <div class="lu-field-row" id="lu-flow">
+      {_slider("flow_shift", "setting.flow_shift", step="0.5")}{_slider("fps", "create.fps", step="1")}
+    </div>
+  </div>
+</details>
+"""
+
 HTML = f"""
 <form class="lu-controls" id="lu-controls" data-text-aria-label="create.what" novalidate>
   <div class="lu-controls-scroll lu-scroll">
-    {_ORIGIN}{_PROMPT}{_RECIPE}{_INPUTS}{_STRENGTH}{_EXAMPLES}{_MODEL_AND_SIZE}{_SETTINGS}{_LORAS}
+    {_ORIGIN}{_PROMPT}{_RECIPE}{_MODEL_AND_SIZE}{_IMAGES_AND_SEED}{_INPUTS}{_STRENGTH}{_LORAS}{_MORE}{_EXAMPLES}
   </div>
   <div class="lu-dock">
     <p class="lu-message" role="alert" data-message="recipe"></p>

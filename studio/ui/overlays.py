@@ -1,6 +1,6 @@
-"""Overlays of the page: the enlarged picture, the menu at a button, and toasts.
+"""Overlays of the page: the enlarged picture, the menu at a button, what a drop would do, and toasts.
 
-static/js/canvas/zoom.js, core/menu.js and core/toasts.js open them. Not here: help (help_panel.py).
+static/js/canvas/zoom.js, core/menu.js, files.js and core/toasts.js open them. Not here: help (help_panel.py).
 """
 
 from studio.ui.icons import icon
@@ -16,5 +16,6 @@ HTML = f"""
     data-text-aria-label="common.close">{icon("close")}</button>
 </dialog>
 <div class="lu-menu" id="lu-menu" role="menu" popover></div>
+<div class="lu-drop" id="lu-drop" role="status" hidden><p></p></div>
 <div class="lu-toasts" id="lu-toasts" role="status" aria-live="polite"></div>
 """

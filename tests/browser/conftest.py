@@ -35,6 +35,8 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
 ]
 DESK = {"width": 1440, "height": 900}
+# The settings under "More" are at hand, as for somebody who opened them once.
+OPEN_FOLD = """localStorage.getItem("lumesh.more") ?? localStorage.setItem("lumesh.more", "open")"""
 
 
 class Studio:
@@ -114,7 +116,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(studio: Studio, browser: Any) -> Iterator[Callable[..., Any]]:
-    """`open_page(viewport=…, color_scheme=…)` gives a page of a new visitor, with its controls filled."""
+    """`open_page(viewport=…, color_scheme=…)` gives a page of a new visitor, with its controls filled and open."""
     contexts: list[Any] = []
     troubles: list[str] = []
 
@@ -127,6 +129,7 @@ def open_page(studio: Studio, browser: Any) -> Iterator[Callable[..., Any]]:
     ) -> Any:
         context = browser.new_context(viewport=viewport, color_scheme=color_scheme, reduced_motion=reduced_motion)
         context.set_default_timeout(15_000)
+        context.add_init_script(OPEN_FOLD)
         contexts.append(context)
         page = context.new_page()
         if watch:

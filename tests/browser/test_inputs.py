@@ -153,7 +153,8 @@ def test_image_to_video_asks_for_its_first_picture_and_then_moves_it(
 ) -> None:
     page = open_page()
     before = len(json.loads(_read(studio, "/api/v1/jobs"))["jobs"])
-    _choose_model(page, "wan2.1-i2v-14b", "832×480×33")
+    page.select_option("#lu-model", "wan2.1-i2v-14b")
+    page.click("#lu-sizes [data-key='832x480x33']")
     expect(page.locator(COUNT)).to_have_text("needs a first picture")
     _make(page, "It moves")
     expect(page.locator(MESSAGE)).to_have_text("This model needs a first picture: drop, paste or choose one.")
@@ -200,6 +201,9 @@ def test_the_slider_says_how_much_of_a_picture_is_made_anew(
         assert (job["recipe"]["strength"], job["recipe"]["steps"], job["steps"]) == (float(strength), 10, steps)
         colours.append(_colour_of(studio, job))
     assert colours[1][0] > colours[0][0] + 50  # the red of the picture
+    page.click("#lu-save-preset")
+    expect(page.locator("#lu-save-note")).to_contain_text("the strength of 0.2 is, for others' pictures")
+    page.keyboard.press("Escape")
     page.reload()
     expect(value).to_have_value("0.2")
     page.fill("#lu-strength-value", "1.5")
@@ -296,10 +300,10 @@ def test_the_size_follows_a_picture_until_somebody_chooses_and_what_is_cut_off_i
     page.select_option("#lu-model", "wan2.2-ti2v-5b")
     chosen, note = page.locator(".lu-size[aria-checked=true]"), page.locator("#lu-fit-note")
     _give_picture(page, encode_picture("red", size=(90, 160)))
-    expect(page.locator("#lu-toasts")).to_contain_text("The size follows your picture: 704 × 1280")
-    expect(chosen).to_contain_text("704×1280")
+    expect(page.locator("#lu-toasts")).to_contain_text("The size follows your picture: 704 × 1280, ")
+    expect(chosen).to_contain_text("704 × 1280")
     expect(note).to_contain_text("2 % of the picture lies outside 704 × 1280")
-    page.locator(".lu-size", has_text="1280×704").first.click()
+    page.locator(".lu-size", has_text="1280 × 704").first.click()
     expect(note).to_contain_text("69 % of the picture lies outside 1280 × 704")
     frame = page.locator(".lu-input-frame").bounding_box()
     tile = page.locator(LIST).bounding_box()
@@ -313,7 +317,7 @@ def test_the_size_follows_a_picture_until_somebody_chooses_and_what_is_cut_off_i
     assert _read_newest(studio)["recipe"]["fit"] == "pad"
     page.get_by_role("button", name="Remove input picture 1").click()
     _give_picture(page, encode_picture("blue", size=(90, 160)))
-    expect(chosen).to_contain_text("1280×704")  # the person's own
+    expect(chosen).to_contain_text("1280 × 704")  # the person's own
     page.reload()
     expect(note).to_contain_text("Black bars fill")
 

@@ -19,6 +19,7 @@ from pipelines.catalog import load_catalog
 from pipelines.messages import add_codes, english, join, say, say_count
 from studio.ui import catalogues
 from studio.ui.catalogues import ENGLISH, LANGUAGES, Language, Message
+from tests.browser.conftest import OPEN_FOLD
 from tests.browser.test_recipes import write_png
 
 pytestmark = pytest.mark.browser
@@ -124,6 +125,7 @@ def marked(studio: Any, browser: Any) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="zh-CN")
     context.set_default_timeout(15_000)
     context.add_init_script("Object.defineProperty(navigator, 'languages', { get: () => ['zh-CN', 'en-US'] })")
+    context.add_init_script(OPEN_FOLD)
     context.route("**/text/zh.json", lambda route: route.fulfill(body=_pack_marked(), content_type="application/json"))
     page = context.new_page()
     page.goto(studio.url)
@@ -278,6 +280,7 @@ def test_what_the_server_says_is_told_in_chinese(studio: Any, browser: Any) -> N
     _make(page, FAILING)
     expect(page.locator("#lu-notice h2")).to_have_text("已按要求失败")
     expect(page.locator(".lu-notice-advice")).to_contain_text("请换一条提示词")
+    page.click("#lu-fold summary")
     page.fill("#lu-steps-value", "999")
     _make(page, SAILBOAT)
     expect(page.locator("[data-message=steps]")).to_contain_text("999 超出范围")

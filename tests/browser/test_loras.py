@@ -13,6 +13,12 @@ expect = playwright_api.expect
 OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]
 PHONE = {"width": 390, "height": 844}
+DROP = """([name, bytes]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([new Uint8Array(bytes)], name));
+  const options = { bubbles: true, cancelable: true, dataTransfer: data };
+  document.querySelector("#lu-view").dispatchEvent(new DragEvent("drop", options));
+}"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,7 +94,8 @@ def test_a_lora_waits_for_a_model_that_it_fits(open_page: OpenPage) -> None:
     page.locator("#lu-prompt").fill("A red boat")
     add(page, "pixel")
     page.locator("#lu-model").select_option("demo-flux2")
-    expect(page.get_by_role("group", name="LoRAs")).to_be_hidden()
+    expect(page.get_by_role("group", name="LoRAs")).to_contain_text("No LoRA here fits this model yet: add")
+    expect(page.get_by_role("button", name="Add a file")).to_be_visible()
     page.locator("#lu-model").select_option("demo-wan")
     expect(page.locator("#lu-loras-list li")).to_have_count(0)
     expect(page.locator("#lu-loras-choice option")).to_have_text(["boats"])
@@ -179,14 +186,26 @@ def test_a_grid_has_the_scale_of_each_lora(open_page: OpenPage, keep: Keep) -> N
     assert sent.value.status == 201
 
 
-def test_admins_add_and_delete_files_in_the_system_view(
+def test_admins_add_files_on_create_and_in_the_system_view_and_delete_them(
     open_page: OpenPage, keep: Keep, encode_lora: Callable[..., bytes]
 ) -> None:
     page = open_page()
+    page.evaluate(DROP, ["ink.safetensors", list(b"nothing")])
+    expect(page.get_by_role("region", name="A LoRA file")).to_contain_text(
+        "“ink.safetensors”: kept here, for everybody"
+    )
+    keep(page, "loras-dropped")
+    page.click("#lu-lora-take")
+    message = page.locator('[data-message="loras"]')
+    expect(message).to_contain_text("“ink.safetensors”: This file cannot be used as a LoRA: it is no safetensors file")
+    page.evaluate(DROP, ["ink.safetensors", list(encode_lora())])
+    page.click("#lu-lora-take")
+    expect(page.locator("#lu-loras-list")).to_contain_text("ink")  # in the recipe at once
+    expect(message).to_be_empty()
     page.get_by_role("link", name="System").click()
     page.click("#lu-sys-tab-loras")
     card = page.get_by_role("region", name="LoRAs")
-    expect(card.locator("tbody tr")).to_have_count(3)
+    expect(card.locator("tbody tr")).to_have_count(4)
     expect(card).to_contain_text("/data/loras")
     chosen = {"name": "Watercolour 3.safetensors", "mimeType": "application/octet-stream"}
     page.locator("#lu-lora-file").set_input_files([{**chosen, "buffer": b"nothing"}])
@@ -199,7 +218,8 @@ def test_admins_add_and_delete_files_in_the_system_view(
     expect(page.locator("#lu-loras-choice option")).to_contain_text(["Watercolour 3"])
     page.get_by_role("link", name="System").click()
     page.on("dialog", lambda dialog: dialog.accept())
-    card.get_by_role("button", name="Delete the LoRA Watercolour 3").click()
+    for name in ("Watercolour 3", "ink"):
+        card.get_by_role("button", name=f"Delete the LoRA {name}").click()
     expect(card.locator("tbody tr")).to_have_count(3)
 
 

@@ -68,6 +68,9 @@ def submit(page: Any, url: str, prompt: str, *, steps: int = 100) -> str:
 
 def test_place_and_reason_are_those_of_the_whole_line(house: Any, enter: Enter, keep: Keep) -> None:
     ada, bob = enter("ada"), enter("bob")
+    expect(bob.locator("#lu-loras")).to_contain_text("Ask an admin to add one")
+    expect(bob.locator("#lu-loras-bring")).to_be_hidden()
+    expect(ada.locator("#lu-loras-bring")).to_be_visible()
     submit(ada, house.url, "Runs")
     expect(ada.locator(".lu-queue-item[data-state=running]")).to_have_count(1)
     submit(ada, house.url, "Of Ada, first")

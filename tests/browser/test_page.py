@@ -13,6 +13,8 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
+from tests.browser.test_system import find_violations
+
 pytestmark = pytest.mark.browser
 PHONE = {"width": 390, "height": 844}
 SAILBOAT = "A red sailboat on the ocean at sunset"
@@ -246,11 +248,14 @@ def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> No
     )
     page.select_option("#lu-model", "wan2.1-14b")
     expect(page.locator("#lu-flow_shift-value")).to_have_value("5")
-    page.locator(".lu-size", has_text="832×480×81").click()
+    page.click("#lu-sizes [data-key='832x480x81']")
     expect(page.locator("#lu-flow_shift-value")).to_have_value("3")
     page.select_option("#lu-model", "wan2.1-1.3b")
     expect(page.locator("#lu-fps-value")).to_have_value("16")
-    page.locator(".lu-size", has_text="832×480×33").click()
+    card = page.locator("#lu-sizes [data-key='832x480x33']")
+    card.click()
+    expect(card).to_contain_text("832 × 48033 frames (2 s)")
+    expect(page.locator("#lu-prompt")).to_have_attribute("placeholder", re.compile("^Describe your video"))
     keep(page, "wan-dark")
     _make(page, "A red sailboat sails to the left", steps=6)
     expect(page.locator(f"{PREVIEW}[data-plays]")).to_be_visible()
@@ -258,8 +263,12 @@ def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> No
     video = page.locator(f"video{RESULT}")
     expect(video).to_be_visible(timeout=20_000)
     page.wait_for_function("(() => { const v = document.querySelector('video'); return v.currentTime > 0; })()")
-    facts = video.evaluate("v => [v.videoWidth, v.videoHeight, v.paused, v.muted, Math.round(v.duration * 16)]")
-    assert facts == [832, 480, False, True, 33]
+    facts = video.evaluate(
+        "v => [v.videoWidth, v.videoHeight, v.paused, v.muted, Math.round(v.duration * 16), v.controls]"
+    )
+    assert facts == [832, 480, False, True, 33, True]
+    assert not find_violations(page)
+    expect(page.locator("#lu-bar .lu-bar-sub")).to_contain_text("832 × 480, 33 frames (2 s)")
     assert any("Unloading" in text for text in phases.json_value())
     cost = re.compile(r"switched in [\d.]+ s: unloading 0\.\d s, loading 0\.\d s, compiling \d\.\d s")
     expect(page.locator("#lu-bar .lu-bar-sub")).to_have_text(cost)
@@ -269,8 +278,8 @@ def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> No
             page.get_by_role("button", name=name).click()
         assert download.value.suggested_filename.endswith(f".{name.lower()}")
     keep(page, "video-done-dark")
-    page.locator(".lu-frame").click()
-    expect(page.locator("#lu-zoom video")).to_be_visible()
+    page.get_by_role("button", name="Enlarge").click()
+    expect(page.get_by_role("dialog", name="Enlarged video").locator("video")).to_be_visible()
     page.keyboard.press("Escape")
     page.select_option("#lu-model", "demo-sdxl")
     expect(page.locator("#lu-fps")).to_be_hidden()
@@ -282,7 +291,7 @@ def test_a_second_expert_has_a_guidance_of_its_own(open_page: OpenPage, studio: 
     expect(second).to_be_hidden()
     page.select_option("#lu-model", "wan2.2-a14b")
     expect(second).to_have_value("3")
-    page.locator(".lu-size", has_text="832×480×33").click()
+    page.click("#lu-sizes [data-key='832x480x33']")
     second.fill("2.5")
     keep(page, "wan-experts-dark")
     _make(page, "Two experts at work", steps=2)

@@ -25,6 +25,12 @@ DROP = """([name, type, bytes]) => {
   const options = { bubbles: true, cancelable: true, dataTransfer: data };
   document.querySelector("#lu-view").dispatchEvent(new DragEvent("drop", options));
 }"""
+DRAG = """([what, type]) => {
+  const data = new DataTransfer();
+  data.items.add(new File(["x"], "x", { type }));
+  document.querySelector("#lu-view").dispatchEvent(
+    new DragEvent(what, { bubbles: true, cancelable: true, dataTransfer: data }));
+}"""
 
 OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]
@@ -111,6 +117,25 @@ def test_what_cannot_be_read_or_carries_nothing_is_told(open_page: OpenPage, kee
     keep(page, "recipe-damaged-phone-light")
     _choose(page, write_png())
     expect(page.locator(PANEL)).to_contain_text("No recipe in this file")
+    whole, as_input = write_png(), page.get_by_role("button", name="Use as input picture")
+    expect(as_input).to_be_visible()
+    _choose(page, whole[: len(whole) // 2])
+    expect(page.locator(PANEL)).to_contain_text("No recipe can be read from this file")
+    expect(as_input).to_be_hidden()  # it is refused as an input, too
+    for view, kind, text in (
+        ("Create", "image/png", "Drop to read its recipe or use it as input"),
+        ("Create", "video/mp4", "Drop to read its recipe"),
+        ("Create", "", "Drop to add a LoRA, or to read a recipe"),
+        ("Presets", "image/png", "Drop to import"),
+        ("Create", "application/json", "Drop to import"),
+    ):
+        page.get_by_role("link", name=view).click()
+        page.evaluate(DRAG, ["dragover", kind])
+        expect(page.locator("#lu-drop")).to_have_text(text)
+        if not kind:
+            keep(page, "drop-hint-phone-light")
+        page.evaluate(DRAG, ["dragleave", kind])
+        expect(page.locator("#lu-drop")).to_be_hidden()
     _drop(page, b"hello\0", name="clip.mp4", kind="video/mp4")
     expect(page.locator(PANEL)).to_contain_text("It is not a PNG, JPEG, WebP, AVIF, GIF or MP4 file.")
     assert page.evaluate("document.getElementById('studio').scrollWidth <= innerWidth")

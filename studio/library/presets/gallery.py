@@ -9,7 +9,7 @@ from typing import Any
 from pipelines.catalog import Catalog, Model
 from pipelines.errors import RecipeError, join_fields
 from pipelines.messages import add_codes, join, say
-from pipelines.recipe import resolve
+from pipelines.recipe import NEEDS_PICTURE, resolve
 from studio.database import Database
 from studio.library.presets import store
 from studio.library.presets.files import embed
@@ -104,7 +104,9 @@ def require_runnable(preset: Preset, catalog: Catalog) -> None:
     try:
         resolve(recipe, without_pictures)
     except RecipeError as error:
-        fields = {f"recipe.{name}": message for name, message in error.fields.items()}
+        fields = {f"recipe.{name}": message for name, message in error.fields.items() if message != NEEDS_PICTURE}
+        if not fields:
+            return
         advice = say("{model} cannot run it.", model=model.title)
         raise PresetError(join_fields(fields), advice=advice, fields=fields) from error
 

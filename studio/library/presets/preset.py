@@ -1,8 +1,9 @@
 """The format of presets: one versioned JSON document, validated before anything else sees it.
 
 A preset comes from strangers, so the format is closed: unknown fields are refused, control and direction characters are
-removed from text, and nothing in it is a path. It has no input pictures, which are somebody's files. Its LoRAs are
-names to look up here. Text is never markup; it must be displayed as text.
+removed from text, and nothing in it is a path. It has no input pictures, which are somebody's files, but says how
+strongly others' are changed, and how they fill the size. Its LoRAs are names to look up here. Text is
+never markup; it must be displayed as text.
 Not here: whether a model takes the recipe (gallery.py), files and packs (files.py).
 """
 
@@ -16,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pipelines.catalog import Catalog
 from pipelines.errors import LumeshError, join_fields
 from pipelines.field_errors import word_first
+from pipelines.fitting import Fit
 from pipelines.messages import NOTHING, Message, say
 from pipelines.modest import find_excess
 from pipelines.recipe import (
@@ -23,6 +25,7 @@ from pipelines.recipe import (
     MAX_LORAS,
     MAX_PROMPT_CHARS,
     MAX_SEED,
+    MIN_STRENGTH,
     RANDOM_SEED,
     LoraExpert,
     Recipe,
@@ -119,6 +122,11 @@ class PresetRecipe(BaseModel):
     flow_shift: Annotated[float, Field(ge=0, le=100)] | None = None
     fps: Annotated[int, Field(ge=1, le=240)] | None = None
     batch_size: Annotated[int, Field(ge=1, le=64)] = 1
+    # For the pictures that whoever uses the preset brings along; left out, as LoRAs are, where they are not set.
+    strength: Annotated[float, Field(ge=MIN_STRENGTH, le=1)] | None = Field(
+        default=None, exclude_if=lambda strength: strength is None
+    )
+    fit: Annotated[Fit, Field(strict=False)] | None = Field(default=None, exclude_if=lambda fit: fit is None)
     # LoRAs are left out where there are none, so that the document stays the same for older presets and studios. Not
     # strict, because a request's JSON arrives as lists and dicts.
     loras: Annotated[

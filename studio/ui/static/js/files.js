@@ -1,7 +1,10 @@
-// Files dropped or pasted anywhere on the page: presets are imported, all else goes to the form (create/taken.js).
+// Files dropped or pasted anywhere on the page: presets are imported, all else goes to the form (create/taken.js). While
+// they are dragged, the page says what dropping them would do.
 
-import { find } from "./core/dom.js";
+import { find, setText } from "./core/dom.js";
+import { t } from "./core/text.js";
 import { isShown, showView } from "./core/views.js";
+import { takesPictures } from "./create/inputs.js";
 import { offerText } from "./create/recipes.js";
 import { take } from "./create/taken.js";
 import { importFiles, isPreset } from "./presets/presets.js";
@@ -25,10 +28,16 @@ export function mountFiles() {
 function mountDrop() {
   const places = DROP_PLACES.map(find);
   const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
-  const leave = () => places.forEach((place) => delete place.dataset.drop);
+  const hint = find("lu-drop");
+  const leave = () => {
+    hint.hidden = true;
+    places.forEach((place) => delete place.dataset.drop);
+  };
   document.addEventListener("dragover", (event) => {
     if (!hasFiles(event)) return;
     event.preventDefault();
+    setText(hint.firstElementChild, hintOf([...event.dataTransfer.items].map(({ type }) => type)));
+    hint.hidden = false;
     for (const place of places) place.dataset.drop = "true";
   });
   document.addEventListener("dragleave", (event) => {
@@ -47,4 +56,13 @@ function mountDrop() {
     showView("create"); // where a recipe is offered, and pictures to start from stand
     take(files);
   });
+}
+
+/** What a drop would do. Before it a browser tells the types of files, not their names; a LoRA's it does not know. */
+function hintOf(types) {
+  const are = (pattern) => types.every((type) => pattern.test(type));
+  if (isShown("presets") || are(/json|zip/)) return t("drop.presets");
+  if (are(/^$/)) return t("drop.unknown");
+  if (types.length > 1) return t(takesPictures() ? "drop.several" : "inputs.noModel");
+  return t(takesPictures() && are(/^image/) ? "drop.create" : "drop.recipe");
 }

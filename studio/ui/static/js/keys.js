@@ -76,7 +76,8 @@ function press(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (id === "back") return escape();
   const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
-  if (isTyping || hasDialog()) return;
+  const isSeeking = event.target.closest?.("video") && event.key.startsWith("Arrow");
+  if (isTyping || isSeeking || hasDialog()) return;
   const isText = event.key.length === 1 && event.key !== " ";
   if (isText && isCreating() && !isZoomed() && !(id && mayAct(event))) return focusPrompt(); // the key is typed there
   if (isText && !mayAct(event)) return;

@@ -15,6 +15,7 @@ import { drawControls, mountControls } from "./create/controls.js";
 import { takeWanted } from "./create/early.js";
 import { drawEdit, mountEdit } from "./create/edit.js";
 import { mountGridDialog } from "./create/griddialog.js";
+import { mountLoraFile } from "./create/lorafile.js";
 import { loadLoras } from "./create/loras.js";
 import { mountOrigin, openLink } from "./create/origin.js";
 import { mountRecipes } from "./create/recipes.js";
@@ -47,6 +48,7 @@ whenPanelsStand(() => {
   mountAccount();
   mountViews();
   mountControls(generate);
+  mountLoraFile();
   mountRecipes();
   mountFiles();
   mountCanvas();
@@ -106,7 +108,7 @@ async function openOnce() {
   isOpen = true;
   openPresets();
   openGallery();
-  const styles = loadStyles().then(changed, () => undefined); // without them there is only "No style"
+  const styles = loadStyles().then(changed, () => undefined); // without them there is only "Style: none"
   await Promise.all([styles, loadLoras().catch(() => undefined)]);
   onView((name) => name === "create" && loadLoras().catch(() => undefined));
   await openLink();

@@ -88,9 +88,26 @@ def test_loras_of_an_output_and_of_a_recipe_are_kept(
         assert client.get(f"{URL}/{preset['id']}/file").json()["recipe"]["loras"] == loras
 
 
+def test_how_strongly_a_picture_is_changed_is_kept_without_the_picture(
+    client: TestClient, worker: Worker, encode_picture: Callable[..., bytes]
+) -> None:
+    picture = client.post("/api/v1/uploads", content=encode_picture("red"), headers={"Content-Type": "image/png"})
+    recipe = {"model": "demo-sdxl", "prompt": "A hut", "strength": 0.4, "fit": "pad"}
+    based = {**recipe, "steps": 2, "images": [picture.json()["id"]]}
+    job = client.post("/api/v1/jobs", json=based).json()["id"]
+    worker.run_next()
+    for source in ({"output": f"{job}-0"}, {"recipe": recipe}):
+        preset = client.post(URL, json={"title": "Hut", **source}).json()
+        shared = client.get(f"{URL}/{preset['id']}/file").json()["recipe"]
+        assert (shared["strength"], shared["fit"]) == (0.4, "pad")
+        assert "images" not in shared
+
+
 @pytest.mark.parametrize(
     ("fields", "at_fault"),
     [
+        ({"title": "x", "recipe": {**DOCUMENT["recipe"], "strength": 1.5}}, "recipe.strength"),
+        ({"title": "x", "recipe": {"model": "demo-flux2", "prompt": "x", "strength": 0.5}}, "recipe.strength"),
         ({"title": "x"}, "output"),
         ({"title": "", "recipe": DOCUMENT["recipe"]}, "title"),
         ({"title": "x", "recipe": {**DOCUMENT["recipe"], "shape": "64x64"}}, "recipe.shape"),

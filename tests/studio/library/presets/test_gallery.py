@@ -131,8 +131,8 @@ def test_loras_are_names_that_may_come_later_but_must_fit_when_they_are_here(
         gallery.require_runnable(preset, catalog)
 
 
-def test_a_preset_without_loras_is_the_document_it_always_was() -> None:
-    assert "loras" not in make().to_json()["recipe"]
+def test_a_preset_without_loras_or_a_picture_is_the_document_it_always_was() -> None:
+    assert not {"loras", "strength", "fit"} & make().to_json()["recipe"].keys()
     named = make(recipe={"loras": [{"ref": "pixel", "scale": 0.5}]})
     assert named.to_json()["recipe"]["loras"] == [{"ref": "pixel", "scale": 0.5}]
     assert [(lora.ref, lora.scale) for lora in named.recipe.to_recipe().loras] == [("pixel", 0.5)]

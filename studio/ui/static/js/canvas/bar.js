@@ -79,7 +79,7 @@ function barOfResult(job) {
       el("span", {}, label),
     );
   const back =
-    job.outputs.length > 1 && isFocused(job) ? [action("grid", t("bar.all"), () => show(job.id), { key: "Esc" })] : [];
+    job.outputs.length > 1 && isFocused(job) ? [action("grid", t(output.kind === "video" ? "bar.allVideo" : "bar.all"), () => show(job.id), { key: "Esc" })] : [];
   return [
     el(
       "div.lu-bar-text",
@@ -127,10 +127,10 @@ function factsOf(job, output, isOne) {
     ...notesOf(job), // what of the prompt was not followed comes first
     isOne
       ? t("bar.seedOf", { seed: String(output.seed) })
-      : t("bar.seedsFrom", { count: job.outputs.length, seed: String(job.outputs[0].seed) }),
+      : t(output.kind === "video" ? "bar.seedsFromVideo" : "bar.seedsFrom", { count: job.outputs.length, seed: String(job.outputs[0].seed) }),
     seconds(took),
     ...(job.chip_seconds > 0 ? [costText(costOf(job, isOne ? recipe.batch_size : 1))] : []),
-    shapeName(recipe.shape),
+    shapeName(recipe.shape, recipe.fps),
     t("bar.steps", { count: recipe.steps }),
     t("bar.guidance", { scale: guidance.join(t("bar.then")) }),
     ...(recipe.images.length ? [t("bar.inputs", { count: recipe.images.length })] : []),

@@ -58,8 +58,8 @@ function drawFrames(job) {
   frames.dataset.postcards = String(Math.max(width, height) <= SMALL_PX);
   fit(frames, items.length, ratioOf(job.recipe.shape), width);
   keyed(frames, items, {
-    key: ({ job, index }) => `${job.id}-${job.created_at}-${index}`,
-    create: createFrame,
+    key: (item) => `${item.job.id}-${item.job.created_at}-${item.index}${isPlayer(item) ? "-player" : ""}`,
+    create: (item) => (isPlayer(item) ? createPlayer(item) : createFrame(item)),
     update: updateFrame,
   });
 }
@@ -98,6 +98,25 @@ function fit(frames, count, ratio, natural_px) {
   setStyles(frames, { "--columns": best.columns, "--frame-width": `${size}px`, "--ratio": ratio });
 }
 
+/** A video that stands alone has controls, so its frame is no button. */
+const isPlayer = ({ job, output, count }) => output?.kind === "video" && (count === 1 || isFocused(job));
+
+function createPlayer({ job, output }) {
+  return el(
+    "div.lu-frame",
+    {},
+    el("span.lu-frame-media", {}, videoOf(output, job, { controls: true })),
+    el(
+      "button.lu-icon-button.lu-frame-zoom",
+      { type: "button", onclick: openZoom, title: t("canvas.enlarge"), "aria-label": t("canvas.enlarge") },
+      icon("expand"),
+    ),
+    caption(),
+  );
+}
+
+const caption = () => el("span.lu-frame-caption", { "aria-hidden": "true" }, el("span"), " ", el("span.lu-num"));
+
 function createFrame({ job, index }) {
   const open = () => (shownJob().outputs.length > 1 && state.view.image === null ? show(job.id, index) : openZoom());
   return el(
@@ -105,24 +124,25 @@ function createFrame({ job, index }) {
     { type: "button", onclick: open },
     el("span.lu-frame-media", {}, el("span.lu-frame-wait")),
     " ", // words of two parts do not run into one
-    el("span.lu-frame-caption", { "aria-hidden": "true" }, el("span"), " ", el("span.lu-num")),
+    caption(),
   );
 }
 
 function updateFrame(frame, item) {
   const { job, output, index, count } = item;
+  const [title, size] = frame.lastElementChild.children;
+  setText(title, job.recipe.prompt);
+  setText(size, shapeName(job.recipe.shape, job.recipe.fps));
+  if (isPlayer(item)) return;
   frame.dataset.live = String(!output);
   frame.disabled = !output;
   if (output) drawResult(frame, item);
   else if (job.preview_url) drawPreview(frame, item);
   else drawWait(frame.querySelector(".lu-frame-wait"), job, index);
-  const [title, size] = frame.lastElementChild.children;
-  setText(title, job.recipe.prompt);
-  setText(size, shapeName(job.recipe.shape));
   frame.dataset.action = !output
-    ? t("canvas.making")
+    ? t(framesIn(job.recipe.shape) > 1 ? "canvas.makingVideo" : "canvas.making")
     : count > 1 && !isFocused(job)
-      ? t("canvas.showAlone", { place: index + 1, total: count })
+      ? t(output.kind === "video" ? "canvas.showAloneVideo" : "canvas.showAlone", { place: index + 1, total: count })
       : t("canvas.enlarge");
   nameFrame(frame);
 }

@@ -4,6 +4,7 @@ import { at } from "../core/api.js";
 import { el, find } from "../core/dom.js";
 import { ratioOf } from "../core/format.js";
 import { shownJob, shownOutput, stepView } from "../core/store.js";
+import { t } from "../core/text.js";
 import { videoOf } from "../core/video.js";
 
 export const isZoomed = () => find("lu-zoom").open;
@@ -33,6 +34,7 @@ export function drawZoom() {
   const output = shownOutput();
   const dialog = find("lu-zoom");
   if (!output) return dialog.open && dialog.close();
+  dialog.setAttribute("aria-label", t(output.kind === "video" ? "canvas.enlargedVideo" : "canvas.enlarged"));
   const image = mediaOf(dialog, output);
   const ratio = ratioOf(shownJob().recipe.shape);
   image.style.setProperty("--ratio", ratio);

@@ -23,6 +23,9 @@ export function seconds(value) {
   return t("time.hours", { hours: Math.floor(whole / 3600), minutes: Math.round((whole % 3600) / 60) });
 }
 
+/** Without a needless ".0": 5 -> "5 s", 0.53 -> "0.5 s". */
+const shortSeconds = (value) => (value < 9.95 ? t("time.seconds", { seconds: number(value, { maximumFractionDigits: 1 }) }) : seconds(value));
+
 /** For countdowns, where tenths only flicker. */
 export function wholeSeconds(value) {
   return value < 89.5 ? t("time.seconds", { seconds: Math.max(0, Math.round(value)) }) : seconds(value);
@@ -31,10 +34,22 @@ export function wholeSeconds(value) {
 /** The most that a picture is enlarged: beyond it a small one is only blurry, not bigger. */
 export const MAX_SCALE = 2;
 
-export function shapeName(shape) {
-  const [width, height, frames] = shape.split("x");
-  const size = `${width} × ${height}`;
-  return frames ? `${size} · ${t("size.frames", { count: Number(frames) })}` : size;
+/** "832 × 480", of a video "832 × 480, 81 frames (5 s)"; without the time where its frames a second are not known. */
+export function shapeName(shape, fps = null) {
+  const size = frameName(shape);
+  return framesIn(shape) > 1 ? t("size.video", { size, length: lengthName(shape, fps) }) : size;
+}
+
+export function frameName(shape) {
+  const [width, height] = shape.split("x");
+  return `${width} × ${height}`;
+}
+
+/** "81 frames (5 s)": from the first frame to the last. */
+export function lengthName(shape, fps) {
+  const count = framesIn(shape);
+  const frames = t("size.frames", { count });
+  return fps ? t("size.lasting", { frames, time: shortSeconds((count - 1) / fps) }) : frames;
 }
 
 const SWAP_PARTS = ["unload", "find", "load", "shard", "compile", "cache"];

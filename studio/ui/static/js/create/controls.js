@@ -8,6 +8,7 @@ import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { takeEarly } from "./early.js";
 import { drawExamples } from "./examples.js";
+import { drawFold, mountFold } from "./fold.js";
 import { nearestShape } from "./frame.js";
 import { countInputs, drawInputs, firstSize, mountInputs } from "./inputs.js";
 import { drawLoras, loadLoras, lorasFor, mountLoras } from "./loras.js";
@@ -93,9 +94,10 @@ export function readSweep() {
 
 /** What is missing, as messages for `showProblems`: the server would say so too, but later. */
 export function findMissing() {
-  const needed = modelOf(draft.model)?.limits.min_images ?? 0;
+  const model = modelOf(draft.model);
+  const needed = model?.limits.min_images ?? 0;
   return {
-    ...(draft.prompt.trim() ? {} : { prompt: t("create.noPrompt") }),
+    ...(draft.prompt.trim() ? {} : { prompt: t(makesVideo(model) ? "create.noPromptVideo" : "create.noPrompt") }),
     ...(countInputs() >= needed ? {} : { images: t("create.noPicture") }),
   };
 }
@@ -243,6 +245,8 @@ export function showProblems(fields) {
   const first = [...messages.keys()].find((field) => known.has(field));
   if (first === "negative_prompt") openNegative();
   const place = document.querySelector(`#lu-controls [data-field="${first}"]`);
+  const fold = place?.closest("details");
+  if (fold) fold.open = true;
   place?.querySelector("textarea, select, input:not([hidden]), [role=radio], .lu-inputs-add:not([hidden])")?.focus({ preventScroll: true });
   place?.querySelector(".lu-message")?.scrollIntoView({ block: "center" });
 }
@@ -272,6 +276,7 @@ export function mountControls(onSubmit) {
   for (const name of NUMBERS) mountNumber(name);
   mountBatch();
   mountSeed();
+  mountFold();
   mountSweep(change);
 }
 
@@ -289,7 +294,7 @@ function followPicture(size) {
   const { shape } = nearestShape(model.shapes, size, current);
   if (shape === draft.shape) return;
   change({ shape, ...flowShiftOf(model, shape) });
-  toast(t("fit.followed", { size: shapeName(shape) }));
+  toast(t("fit.followed", { size: shapeName(shape, draft.fps) }));
 }
 
 /** Models come and change with every event that touches the engine; the fields follow. */
@@ -338,6 +343,8 @@ function repair(model) {
   draft.batch_size = Math.min(draft.batch_size || 1, model.limits.batch_size);
 }
 
+const makesVideo = (model) => Boolean(model) && model.defaults.fps !== null;
+
 function drawModel(model) {
   drawnModel = model.id;
   keyed(find("lu-model"), state.models, {
@@ -359,7 +366,11 @@ function drawModel(model) {
       Object.assign(input, { min: LOWEST[name], max: model.limits[name] });
     if (name === "steps") slider.max = model.limits.useful_steps; // more can still be typed
   }
-  setText(find("lu-batch-label"), t(model.defaults.fps === null ? "create.images" : "create.videos"));
+  const isVideo = makesVideo(model);
+  find("lu-prompt").placeholder = t(isVideo ? "create.promptHintVideo" : "create.promptHint");
+  setText(find("lu-negative-label"), t(isVideo ? "create.negativeLabelVideo" : "create.negativeLabel"));
+  setText(find("lu-empty").querySelector("h2"), t(isVideo ? "canvas.describeVideo" : "canvas.describe"));
+  setText(find("lu-batch-label"), t(isVideo ? "create.videos" : "create.images"));
   find("lu-flow").hidden = model.defaults.flow_shift === null && model.defaults.fps === null;
   drawExamples(model.examples, useExample);
 }
@@ -395,6 +406,7 @@ function drawValues(model) {
     put(find(`lu-${name}-value`), String(draft[name]));
   }
   find("lu-strength-box").hidden = draft.strength === null || !draft.images.length;
+  drawFold(draft);
   drawBatch(model);
   put(find("lu-seed"), draft.seed);
   const lock = find("lu-seed-lock");
@@ -429,7 +441,7 @@ function keep(values) {
   if ("model" in values || "images" in values) changed(); // whether a result can become an input
 }
 
-function clearProblem(field) {
+export function clearProblem(field) {
   for (const name of [field, "recipe"]) {
     const place = document.querySelector(`#lu-controls [data-message="${name}"]`);
     if (place) setText(place, "");

@@ -8,7 +8,9 @@ const MAX_CARDS = 6;
 
 /** `run` is called with the example. */
 export function drawExamples(examples, run) {
-  find("lu-examples").replaceChildren(...examples.map((example) => makeChip(example, run)));
+  const chips = examples.map((example) => makeChip(example, run));
+  for (const chip of chips.slice(0, MAX_CARDS)) chip.dataset.isCard = "true"; // not shown beside its card
+  find("lu-examples").replaceChildren(...chips);
   find("lu-cards").replaceChildren(...examples.slice(0, MAX_CARDS).map((example) => makeCard(example, run)));
 }
 

@@ -1,11 +1,11 @@
 // The LoRAs of the recipe: added, weighed, given to an expert, taken out. The draft holds them as {ref, scale}, and with
 // an {expert} where somebody chose one (controls.js); which files there are, the server says. Of a model with two experts
-// a file may be there twice, once for each. Not here: bringing files along (lorafiles.js).
+// a file may be there twice, once for each. Not here: bringing files along (lorafile.js).
 
 import { readLoras } from "../core/api.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { expertName } from "../core/settings.js";
-import { changed, state } from "../core/store.js";
+import { changed, isOperator, state } from "../core/store.js";
 import { t } from "../core/text.js";
 
 const SLIDER = { min: -1, max: 2, step: 0.05 }; // what is usual; typed numbers go further
@@ -60,7 +60,9 @@ export function drawLoras(chosenModel, loras) {
   model = chosenModel;
   chosen = lorasFor(model, loras);
   const offered = (state.loras ?? []).filter((lora) => fits(lora, model) && missingExpert(lora.ref) !== null);
-  find("lu-loras").hidden = !chosen.length && !offered.length;
+  find("lu-loras-bring").hidden = !isOperator();
+  find("lu-loras-note").hidden = !state.loras || chosen.length > 0 || offered.length > 0;
+  setText(find("lu-loras-note"), t(isOperator() ? "loras.none" : "loras.noneAsk"));
   find("lu-loras-new").hidden = !offered.length || chosen.length >= MAX;
   keyed(find("lu-loras-choice"), offered, {
     key: ({ ref }) => ref,
@@ -85,7 +87,18 @@ const keyOf = ({ ref, nth }) => (nth ? `${ref} ${nth}` : ref);
 
 function add() {
   const ref = find("lu-loras-choice").value;
-  if (!ref) return;
+  if (ref) useLora(ref);
+}
+
+/** Adds a file to the recipe, if the chosen model and the recipe take it; tells whether they do. */
+export function offerToRecipe(ref) {
+  const lora = loraOf(ref);
+  if (!lora || !fits(lora, model)) return false;
+  if (chosen.length < MAX && missingExpert(ref) !== null) useLora(ref);
+  return true;
+}
+
+function useLora(ref) {
   const expert = missingExpert(ref);
   tell((loras) => [...loras, { ref, scale: 1, ...(expert ? { expert } : {}) }]);
   rowOf(keyOf({ ref, nth: expert ? 1 : 0 }))?.querySelector("input[type=range]").focus();

@@ -7,6 +7,7 @@ import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
 import { showView } from "../core/views.js";
 import { setOrigin, tellReplaced, usePreset } from "./controls.js";
+import { countInputs } from "./inputs.js";
 import { missingLoras } from "./loras.js";
 import { PREFIX, unpackPreset } from "./presetlink.js";
 
@@ -47,7 +48,9 @@ export function fillFrom(preset, { keepsImages = true } = {}) {
   usePreset(preset.recipe, { keepsImages });
   const missing = missingLoras(preset.recipe.loras ?? []);
   const lacks = missing.length ? t("origin.missingLoras", { names: missing.join(", ") }) : "";
-  note(preset, together(origin, t("origin.filled"), lacks, preset.needs_picture ? t("origin.addPicture") : ""));
+  const { strength = null } = preset.recipe;
+  const waits = strength === null || countInputs() > 0 ? "" : t("origin.strength", { strength });
+  note(preset, together(origin, t("origin.filled"), lacks, waits, preset.needs_picture ? t("origin.addPicture") : ""));
   tellReplaced(t("toast.presetFilled", { title: titleOf(preset) }));
   return true;
 }

@@ -51,24 +51,26 @@ export function offerText(text) {
 /** True when the panel opened. Without a recipe it opens only for those who asked for one (`isWanted`). */
 export async function offerRecipe(file, { isWanted }) {
   if (file.size > MAX_BYTES) {
-    if (isWanted) open(panelOfError(file, { title: t("recipe.tooLarge"), detail: t("recipe.tooLargeDetail") }));
+    if (isWanted) openPanel(panelOfError(file, { title: t("recipe.tooLarge"), detail: t("recipe.tooLargeDetail") }, null));
     return isWanted;
   }
   const slow = setTimeout(() => toast(t("recipe.reading", { name: file.name })), SLOW_MS);
+  const input = await inputButton(file);
   try {
     const found = await readFileRecipe(file, chosenModel());
     if (!found.recipe && !isWanted) return false;
-    open(found.recipe ? panelOfRecipe(file, found) : panelOfNothing(file));
+    openPanel(found.recipe ? panelOfRecipe(found, input) : panelOfNothing(file, input));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    open(panelOfError(file, error));
+    openPanel(panelOfError(file, error, input));
   } finally {
     clearTimeout(slow);
   }
   return true;
 }
 
-function open({ tone, children }) {
+/** Shows an offer below the prompt, in place of the one before. */
+export function openPanel({ tone, children }) {
   const panel = find("lu-recipe");
   panel.dataset.tone = tone;
   panel.replaceChildren(...children);
@@ -77,7 +79,7 @@ function open({ tone, children }) {
   panel.scrollIntoView({ block: "nearest" });
 }
 
-function head(title, name) {
+export function panelHead(title, name) {
   return el(
     "div.lu-recipe-head",
     {},
@@ -87,13 +89,13 @@ function head(title, name) {
   );
 }
 
-function panelOfRecipe(file, found) {
+function panelOfRecipe(found, input) {
   const use = () => {
     if (!useRecipe(found.recipe)) return toast(t("toast.noModel", { model: found.recipe.model }));
     offerUndo(t("recipe.filledToast"));
     // What it could not fill in stays in sight, beside what it could.
     const title = t(found.unusable.length ? "recipe.filledExcept" : "recipe.filled");
-    if (remarks.length) open({ tone: "good", children: [head(title, "file"), ...remarks] });
+    if (remarks.length) openPanel({ tone: "good", children: [panelHead(title, "file"), ...remarks] });
     else closeRecipe();
     return undefined;
   };
@@ -103,7 +105,7 @@ function panelOfRecipe(file, found) {
   };
   const remarks = remarksOf(found);
   const children = [
-    head(t("recipe.from", { source: found.source }), "file"),
+    panelHead(t("recipe.from", { source: found.source }), "file"),
     el("p.lu-recipe-prompt", {}, found.recipe.prompt || t("recipe.noPrompt")),
     el("p.lu-recipe-facts.lu-num", {}, factsOf(found.recipe)),
     el(
@@ -111,7 +113,7 @@ function panelOfRecipe(file, found) {
       {},
       el("button.lu-button.lu-accent", { type: "button", id: "lu-recipe-use", onclick: use }, t("recipe.use")),
       found.grid && el("button.lu-button", { type: "button", id: "lu-recipe-grid", onclick: useAxes }, t("detail.useGrid")),
-      inputButton(file),
+      input,
     ),
     ...remarks,
   ];
@@ -134,7 +136,7 @@ function remarksOf(found) {
 function factsOf(recipe) {
   const facts = [
     modelOf(recipe.model)?.title ?? recipe.model,
-    recipe.shape && shapeName(recipe.shape),
+    recipe.shape && shapeName(recipe.shape, recipe.fps ?? modelOf(recipe.model)?.defaults.fps),
     recipe.steps && t("bar.steps", { count: recipe.steps }),
     recipe.seed !== null && t("bar.seed", { seed: String(recipe.seed) }),
     ...recipe.loras.map(loraText),
@@ -142,30 +144,40 @@ function factsOf(recipe) {
   return facts.filter(Boolean).join(" · ");
 }
 
-function panelOfNothing(file) {
+function panelOfNothing(file, input) {
   const children = [
-    head(t("recipe.none"), "file"),
+    panelHead(t("recipe.none"), "file"),
     el("p.lu-recipe-facts", {}, t("recipe.noneDetail", { name: file.name })),
-    el("div.lu-recipe-actions", {}, inputButton(file)),
+    el("div.lu-recipe-actions", {}, input),
   ];
   return { tone: "none", children };
 }
 
-function panelOfError(file, error) {
+function panelOfError(file, error, input) {
   const children = [
-    head(error.title, "alert"),
+    panelHead(error.title, "alert"),
     el("p.lu-recipe-facts", { role: "alert" }, t("common.file", { name: file.name, text: together(error.detail, error.advice) })),
-    el("div.lu-recipe-actions", {}, inputButton(file)),
+    el("div.lu-recipe-actions", {}, input),
   ];
   return { tone: "bad", children };
 }
 
-/** Only where the chosen model starts from pictures, and the file is one. */
-function inputButton(file) {
-  if (!takesPictures() || !PICTURES.includes(file.type)) return null;
+/** Only where the chosen model starts from pictures, and the file is a whole one. */
+async function inputButton(file) {
+  if (!takesPictures() || !PICTURES.includes(file.type) || !(await isWhole(file))) return null;
   const add = () => {
     closeRecipe();
     addFiles([file]);
   };
   return el("button.lu-button", { type: "button", id: "lu-recipe-input", onclick: add }, t("recipe.asInput"));
 }
+
+/** Whether all of a picture can be decoded: the server refuses a damaged one. */
+const isWhole = (file) =>
+  createImageBitmap(file).then(
+    (bitmap) => {
+      bitmap.close();
+      return true;
+    },
+    () => false,
+  );

@@ -2,7 +2,7 @@
 // the one choice that can make people wait; the cards say how long before they choose.
 
 import { arrowsChoose, el, find, keyed, setText } from "../core/dom.js";
-import { STATES, seconds, shapeName } from "../core/format.js";
+import { STATES, frameName, lengthName, seconds } from "../core/format.js";
 import { state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { estimateWith } from "./estimate.js";
@@ -14,6 +14,8 @@ const HINTS = {
   disk: t("size.diskHint"),
   cold: t("size.coldHint"),
 };
+
+const hintsOf = ({ frames }) => (frames > 1 ? { ...HINTS, cold: t("size.coldHintVideo") } : HINTS);
 
 const RUN_HINTS = { warm: "size.runWarm", disk: "size.runDisk", cold: "size.runCold" };
 
@@ -33,7 +35,7 @@ export function mountSizes(choose) {
   });
 }
 
-/** `run` is what else decides over the programs: the input `images`, `batch_size` and `guidance_scale`. */
+/** `run` is what else decides over the programs: the input `images`, `batch_size` and `guidance_scale`; and `fps`. */
 export function drawSizes(model, chosen, run) {
   drawn = [model, chosen, run];
   const usual = model.shapes.filter((shape, at) => at < FIRST || shape.shape === chosen || shape.state !== "cold");
@@ -44,7 +46,7 @@ export function drawSizes(model, chosen, run) {
   keyed(find("lu-sizes"), showsAll ? model.shapes : usual, {
     key: (shape) => shape.shape,
     create,
-    update: (card, shape) => update(card, shape, chosen, costOf(model, shape, run)),
+    update: (card, shape) => update(card, shape, { isChosen: shape.shape === chosen, fps: run.fps, ...costOf(model, shape, run) }),
   });
   const shape = model.shapes.find((one) => one.shape === chosen);
   setText(find("lu-size-hint"), shape ? hintOf(model, shape, run) : "");
@@ -64,7 +66,6 @@ function costOf(model, shape, run) {
 }
 
 function create(shape) {
-  const name = shape.frames > 1 ? shape.shape.replaceAll("x", "×") : shapeName(shape.shape); // cards are narrow
   const longest = Math.max(shape.width, shape.height);
   const art = el("i", {
     style: { width: `${(ART_PX * shape.width) / longest}px`, height: `${(ART_PX * shape.height) / longest}px` },
@@ -73,16 +74,22 @@ function create(shape) {
     "button.lu-size",
     { type: "button", role: "radio" },
     el("span.lu-size-art", { "aria-hidden": "true" }, art),
-    el("span", {}, el("span.lu-size-name.lu-num", {}, name), el("span.lu-size-state.lu-num")),
+    el(
+      "span",
+      {},
+      el("span.lu-size-name.lu-num", {}, frameName(shape.shape)),
+      shape.frames > 1 ? el("span.lu-size-length.lu-num") : null,
+      el("span.lu-size-state.lu-num"),
+    ),
   );
 }
 
-function update(card, shape, chosen, { state: kind, seconds: cost_s }) {
-  const isChosen = shape.shape === chosen;
+function update(card, shape, { isChosen, fps, state: kind, seconds: cost_s }) {
   card.dataset.state = kind;
   card.setAttribute("aria-checked", String(isChosen));
   card.tabIndex = isChosen ? 0 : -1;
-  card.title = HINTS[kind];
+  card.title = hintsOf(shape)[kind];
+  if (shape.frames > 1) setText(card.querySelector(".lu-size-length"), lengthName(shape.shape, fps));
   const cost = cost_s === null || cost_s === undefined ? "" : ` · ${seconds(cost_s)}`;
   setText(card.querySelector(".lu-size-state"), `${STATES[kind]}${cost}`);
 }
@@ -90,7 +97,7 @@ function update(card, shape, chosen, { state: kind, seconds: cost_s }) {
 function hintOf(model, shape, run) {
   const { images } = run;
   const found = estimateWith(model, shape.shape, run);
-  const pictures = found ? picturesHint(images.length, found) : "";
+  const pictures = found ? picturesHint(images.length, found, shape) : "";
   const { state: kind } = costOf(model, shape, run);
   if (!model.is_resident && kind !== "warm") {
     const first = t(state.engine?.model ? "size.otherFirst" : "size.loadedFirst");
@@ -98,7 +105,7 @@ function hintOf(model, shape, run) {
     return together(first, load, pictures);
   }
   if (pictures) return pictures;
-  return isUsual(model, run) ? HINTS[kind] : t(RUN_HINTS[kind], { what: nameRun(model, run) });
+  return isUsual(model, run) ? hintsOf(shape)[kind] : t(RUN_HINTS[kind], { what: nameRun(model, run) });
 }
 
 /** "4 images at once without guidance": only what differs from the usual run is named. */
@@ -109,10 +116,10 @@ function nameRun(model, { batch_size, guidance_scale }) {
 }
 
 /** The cards speak of a picture without others beside it. */
-function picturesHint(count, { state: cost, warm_s }) {
+function picturesHint(count, { state: cost, warm_s }, { frames }) {
   return {
     warm: t("size.withWarm", { count }),
     disk: together(t("size.withDisk", { count }), warm_s ? t("size.loadTakes", { time: seconds(warm_s) }) : ""),
-    cold: t("size.withCold", { count }),
+    cold: t(frames > 1 ? "size.withColdVideo" : "size.withCold", { count }),
   }[cost];
 }

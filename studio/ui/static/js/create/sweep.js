@@ -3,8 +3,8 @@
 
 import { countSweep } from "../core/api.js";
 import { el, find, keyed, setText } from "../core/dom.js";
-import { sentence, wholeSeconds } from "../core/format.js";
-import { state } from "../core/store.js";
+import { framesIn, sentence, wholeSeconds } from "../core/format.js";
+import { isOperator, state } from "../core/store.js";
 import { t } from "../core/text.js";
 import { showView } from "../core/views.js";
 
@@ -88,9 +88,6 @@ function offerDraws(combinations) {
   setText(find("lu-draws-of"), t("sweep.ofThem", { count: combinations }));
 }
 
-/** Wildcards are made in the System view, by those who see it. */
-const isOperator = () => state.me === null || state.me.is_operator;
-
 function labelOf() {
   if (state.editedId) return t("edit.save");
   const isMany = answer?.count > 1 && answer.count <= answer.limit;
@@ -104,7 +101,8 @@ function lineOf({ count, prompts, combinations, seeds, images, seconds, limit })
   ];
   const total = `${parts.join(" × ")} = ${t("sweep.jobs", { count })}`;
   if (count > limit) return t("sweep.tooMany", { total, limit });
-  const pictures = images > count ? ` · ${t("queue.images", { count: images })}` : "";
+  const isVideo = framesIn(JSON.parse(asked).recipe.shape) > 1;
+  const pictures = images > count ? ` · ${t(isVideo ? "queue.videos" : "queue.images", { count: images })}` : "";
   return `${total}${pictures}${seconds === null ? "" : ` · ${t("sweep.about", { time: wholeSeconds(seconds) })}`}`;
 }
 

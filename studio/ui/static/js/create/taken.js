@@ -1,7 +1,8 @@
-// Files that somebody brought become a recipe on offer or pictures to start from, in the order in which they came.
-// Not here: how they arrive (files.js), what is offered (recipes.js), the pictures (inputs.js).
+// Files that somebody brought become a recipe or a LoRA on offer, or pictures to start from, in the order in which they
+// came. Not here: how they arrive (files.js), what is offered (recipes.js, lorafile.js), the pictures (inputs.js).
 
 import { addFiles } from "./inputs.js";
+import { isLora, offerLoras } from "./lorafile.js";
 import { offerRecipe } from "./recipes.js";
 
 let turn = Promise.resolve(); // one after the other, or pictures would change their order
@@ -10,7 +11,11 @@ let turn = Promise.resolve(); // one after the other, or pictures would change t
 export const filesTaken = () => turn;
 
 /** Several files can only be input pictures, a film or a text can only be a recipe. */
-export function take(files) {
+export function take(given) {
+  const loras = given.filter(isLora);
+  if (loras.length) offerLoras(loras);
+  const files = given.filter((one) => !isLora(one));
+  if (!files.length) return;
   const [file, ...others] = files;
   turn = turn
     .then(async () => {

@@ -37,12 +37,18 @@ export function saveAsPreset(chosen, recipe) {
   find("lu-save-author").value = readAuthor();
   find("lu-save-thumb").src = at(output.thumb_url);
   const isBased = recipe.images.length > 0;
-  setText(find("lu-save-seed-text"), t(isBased ? "preset.keepSeedBased" : "preset.keepSeed"));
-  setText(find("lu-save-note"), isBased ? t("preset.noInputs") : "");
+  setText(find("lu-save-seed-text"), seedText(output.kind === "video", isBased));
+  const isStrong = isBased && recipe.strength !== null;
+  setText(find("lu-save-note"), isBased ? t(isStrong ? "preset.noInputsStrength" : "preset.noInputs", { strength: recipe.strength }) : "");
   show({});
   find("lu-save").showModal();
   find("lu-save-title").select();
 }
+
+const seedText = (isVideo, isBased) =>
+  isVideo
+    ? t(isBased ? "preset.keepSeedBasedVideo" : "preset.keepSeedVideo")
+    : t(isBased ? "preset.keepSeedBased" : "preset.keepSeed");
 
 /** Whole words of the prompt. */
 function shorten(prompt) {

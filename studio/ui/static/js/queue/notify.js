@@ -3,6 +3,7 @@
 // Phones have no notifications of a page, only those of a service worker (serviceworker.js).
 
 import { at } from "../core/api.js";
+import { framesIn } from "../core/format.js";
 import { runningJob, state, waitingJobs } from "../core/store.js";
 import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -54,7 +55,7 @@ async function askPermission() {
 async function show(jobs) {
   const failed = jobs.filter((job) => job.state !== "done");
   const last = jobs.at(-1);
-  const title = titleOf(jobs.length, failed.length);
+  const title = titleOf(jobs, failed.length);
   const options = {
     body: last.recipe.prompt.slice(0, 120),
     icon: last.outputs?.[0] ? at(last.outputs[0].thumb_url) : undefined,
@@ -95,8 +96,10 @@ function whenSeen(act) {
   return document.addEventListener("visibilitychange", act, { once: true });
 }
 
-function titleOf(count, failed) {
-  if (count === 1) return t(failed ? "notify.failed" : "notify.ready");
+function titleOf(jobs, failed) {
+  const count = jobs.length;
+  const isVideo = framesIn(jobs[0].recipe.shape) > 1;
+  if (count === 1) return t(failed ? "notify.failed" : isVideo ? "notify.readyVideo" : "notify.ready");
   const done = count - failed;
   const counts = [done && t("notify.doneCount", { count: done }), failed && t("notify.failedCount", { count: failed })];
   return counts.filter(Boolean).join(", ");

@@ -225,12 +225,13 @@ function factsOf(job) {
     if (job.cancel_requested) return [t("state.cancelling")];
     const left = secondsLeft(job);
     const wait = left === null ? (job.reason ? "" : t("state.waiting")) : t("queue.in", { time: withError(left, job) });
-    return [wait, job.reason === PAUSED ? t("state.paused") : job.reason, imagesOf(job.recipe.batch_size)];
+    return [wait, job.reason === PAUSED ? t("state.paused") : job.reason, imagesOf(job, job.recipe.batch_size)];
   }
   const when = ago(job.finished_at ?? job.created_at, Date.now() / 1000);
   if (job.state !== "done") return [t(`state.${job.state}`), when];
   const took = job.timings?.total_s;
-  return [imagesOf(job.outputs.length), took ? seconds(took) : "", when];
+  return [imagesOf(job, job.outputs.length), took ? seconds(took) : "", when];
 }
 
-const imagesOf = (count) => (count > 1 ? t("queue.images", { count }) : "");
+const imagesOf = ({ recipe }, count) =>
+  count > 1 ? t(framesIn(recipe.shape) > 1 ? "queue.videos" : "queue.images", { count }) : "";

@@ -1,14 +1,15 @@
 // LoRA files in the System view: which there are, which cannot be used and why, one more, one less. Not here: using them
 // (loras.js).
 
-import { deleteLora, readSystem, uploadLora } from "../core/api.js";
+import { deleteLora, readSystem } from "../core/api.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
-import { bytes, percent } from "../core/format.js";
+import { bytes } from "../core/format.js";
 import { expertName } from "../core/settings.js";
 import { state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { said } from "../core/translate_server.js";
 import { toast } from "../core/toasts.js";
+import { sendLora } from "../create/lorafile.js";
 import { loadLoras } from "../create/loras.js";
 
 export function mountLoraFiles() {
@@ -31,16 +32,8 @@ export async function openLoraFiles() {
 }
 
 async function send(file) {
-  const button = find("lu-lora-add");
-  button.disabled = true;
-  try {
-    const onPercent = (done) => setText(find("lu-lora-state"), t("loras.sending", { name: file.name, percent: percent(done / 100) }));
-    const { title } = await uploadLora(file, onPercent);
-    toast(t("loras.added", { name: title }));
-  } finally {
-    button.disabled = false;
-    setText(find("lu-lora-state"), "");
-  }
+  const { title } = await sendLora(file, find("lu-lora-add"), find("lu-lora-state"));
+  toast(t("loras.added", { name: title }));
   await refresh();
 }
 

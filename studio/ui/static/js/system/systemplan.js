@@ -75,7 +75,7 @@ const isHere = () => find("lu-plan-topology").value === machines.here;
 
 function fillShapes() {
   const model = modelOf(find("lu-plan-model").value);
-  fill("shape", model.shapes.map(({ shape }) => [shape, shapeName(shape)]), model.defaults.shape);
+  fill("shape", model.shapes.map(({ shape }) => [shape, shapeName(shape, model.defaults.fps)]), model.defaults.shape);
 }
 
 function fill(name, items, value) {

@@ -1,0 +1,39 @@
+// "More": the settings that have the model's defaults, folded, with what they are in one line. Whether it is open is this
+// browser's choice. Not here: the fields inside (controls.js).
+
+import { find, setText } from "../core/dom.js";
+import { schedulerName } from "../core/format.js";
+import { t } from "../core/text.js";
+
+const KEY = "lumesh.more";
+
+export function mountFold() {
+  const fold = find("lu-fold");
+  fold.open = isKeptOpen();
+  fold.querySelector("summary").addEventListener("click", () => keep(!fold.open)); // before it opens or closes
+}
+
+export function drawFold({ steps, guidance_scale, scheduler }) {
+  const facts = [
+    t("bar.steps", { count: steps }),
+    t("bar.guidance", { scale: guidance_scale }),
+    schedulerName(scheduler),
+  ];
+  setText(find("lu-fold-facts"), facts.join(" · "));
+}
+
+function isKeptOpen() {
+  try {
+    return localStorage.getItem(KEY) === "open";
+  } catch {
+    return false;
+  }
+}
+
+function keep(isOpen) {
+  try {
+    localStorage.setItem(KEY, isOpen ? "open" : "closed");
+  } catch {
+    // Private mode: it is folded again after the next refresh.
+  }
+}
