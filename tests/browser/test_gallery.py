@@ -269,13 +269,13 @@ def test_of_a_batch_one_can_go(open_page: OpenPage, studio: Any, made: list[str]
     wait_for("two more outputs", lambda: _call(studio, "outputs")["total"] == 5)
     page = open_page()
     page.locator(".lu-frame").nth(1).click()
-    expect(page.locator("#lu-bar")).to_contain_text("Seed 41")
+    expect(page.locator("#lu-bar")).to_contain_text("seed 41")
     tiles = _open_gallery(page, 5)
     tiles.first.locator(".lu-shot-open").focus()
     page.keyboard.press("Delete")
     expect(tiles).to_have_count(4)
     page.get_by_role("link", name="Create").click()
-    expect(page.locator("#lu-bar")).to_contain_text("Seed 40")
+    expect(page.locator("#lu-bar")).to_contain_text("seed 40")
     expect(page.locator(".lu-frame")).to_have_count(1)
 
 

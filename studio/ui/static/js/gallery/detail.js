@@ -3,7 +3,7 @@
 import { at, inputThumbPath, readUsage } from "../core/api.js";
 import { copyText } from "../core/clipboard.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
-import { MAX_SCALE, costText } from "../core/format.js";
+import { MAX_SCALE, costText, hasPrice } from "../core/format.js";
 import { means } from "../core/keymap.js";
 import { madeAt, makingOf, settingsOf } from "../core/settings.js";
 import { isMine, state } from "../core/store.js";
@@ -133,8 +133,8 @@ function drawBody(output) {
     factsOf([
       ...settingsOf(output).filter(({ id }) => id !== "prompt"),
       { name: t("detail.made"), value: madeAt(output) },
-      ...(output.chip_seconds === null ? [] : [{ name: t("detail.cost"), value: costText(output) }]),
-      ...(total ? [{ name: t("detail.total"), value: costText(total) }] : []),
+      ...(!hasPrice(output) ? [] : [{ name: t("detail.cost"), value: costText(output) }]),
+      ...(total && hasPrice(total) ? [{ name: t("detail.total"), value: costText(total) }] : []),
       ...(output.owner === state.me?.owner ? [] : [{ name: t("detail.by"), value: output.owner }]),
     ]),
     ...(making.length

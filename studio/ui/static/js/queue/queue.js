@@ -3,7 +3,7 @@
 
 import { at } from "../core/api.js";
 import { el, find, focused, icon, keyed, setIcon, setText } from "../core/dom.js";
-import { ago, costText, framesIn, seconds, wholeSeconds } from "../core/format.js";
+import { ago, costText, framesIn, hasPrice, seconds, wholeSeconds } from "../core/format.js";
 import { mountMenu } from "../core/menu.js";
 import { fractionOf, secondsLeft, shortLine, withError } from "../core/progress.js";
 import {
@@ -113,7 +113,7 @@ function drawPause() {
 
 function drawCost() {
   const line = find("lu-queue-cost");
-  line.hidden = !state.usage?.jobs;
+  line.hidden = !state.usage?.jobs || !hasPrice(state.usage);
   if (!line.hidden) setText(line, t("cost.total", { cost: costText(state.usage) }));
 }
 
