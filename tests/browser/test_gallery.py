@@ -100,7 +100,7 @@ def test_an_output_is_opened_and_its_settings_used_again(open_page: OpenPage, ma
     tiles.get_by_role("button", name=PROMPTS[0], exact=True).click()
     with page.expect_download() as download:
         detail.get_by_role("link", name="Download").click()
-    assert download.value.suggested_filename == f"{made[2]}.png"
+    assert download.value.suggested_filename == f"{make_slug(PROMPTS[0])}-0.png"
     page.click("#lu-detail-use")
     expect(page.locator("#lu-prompt")).to_have_value(PROMPTS[0])
     expect(page.locator("#lu-steps-value")).to_have_value("1")
