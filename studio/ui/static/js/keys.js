@@ -14,7 +14,7 @@ import { openGrid } from "./create/griddialog.js";
 import { chooseFile, closeRecipe, isRecipeOpen } from "./create/recipes.js";
 import { focusSearch } from "./presets/presets.js";
 import { openSavePreset } from "./presets/savepreset.js";
-import { isOpen, setOpen } from "./queue/queue.js";
+import { isOpen, setOpen } from "./queue/fold.js";
 import { escapeGallery, pressGallery } from "./gallery/gallery.js";
 import { toggleFavourite } from "./gallery/output_actions.js";
 import { isZoomed, openZoom } from "./canvas/zoom.js";
