@@ -13,6 +13,8 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
+from studio.library.download_names import make_slug
+
 pytestmark = pytest.mark.browser
 PHONE = {"width": 390, "height": 844}
 TILE, DETAIL, TOASTS = ".lu-shot:not([hidden])", "#lu-detail", "#lu-toasts"
@@ -262,6 +264,52 @@ def test_other_tabs_follow(open_page: OpenPage, made: list[str]) -> None:
     expect(theirs).to_have_count(3)
     other.get_by_role("link", name="Create").click()
     expect(other.locator(".lu-film-item")).to_have_count(3)
+
+
+def test_an_open_output_has_an_address_and_is_looked_at_closely(
+    open_page: OpenPage, studio: Any, made: list[str], keep: Keep
+) -> None:
+    page = open_page(watch=False)  # an address that nobody has is asked for
+    detail, prompt, zoom = page.locator(DETAIL), page.locator(".lu-detail-prompt"), page.locator("#lu-zoom img")
+    page.goto(f"{studio.url}/#gallery/{made[2]}")
+    expect(prompt).to_have_text(PROMPTS[0])
+    page.keyboard.press("ArrowLeft")
+    expect(prompt).to_have_text(PROMPTS[1])
+    page.reload()
+    expect(prompt).to_have_text(PROMPTS[1])
+    assert page.url.endswith(f"#gallery/{made[1]}")
+    page.go_back()
+    expect(detail).to_be_hidden()
+    assert page.url.endswith("#gallery")
+    page.go_forward()
+    expect(prompt).to_have_text(PROMPTS[1])
+
+    page.locator(".lu-detail-enlarge").click()
+    expect(zoom).to_be_visible()
+    page.wait_for_function("document.querySelector('#lu-zoom img').naturalWidth > 0")
+    page.click("#lu-zoom-whole")
+    assert zoom.bounding_box()["width"] == pytest.approx(256, abs=1)
+    page.mouse.move(720, 450)
+    page.mouse.wheel(0, -1800)
+    page.wait_for_function("document.querySelector('#lu-zoom img').getBoundingClientRect().width > 2500")
+    before = zoom.bounding_box()
+    page.mouse.down()
+    page.mouse.move(800, 500, steps=3)
+    page.mouse.up()
+    after = zoom.bounding_box()
+    assert (after["x"] - before["x"], after["y"] - before["y"]) == (pytest.approx(80, abs=2), pytest.approx(50, abs=2))
+    keep(page, "gallery-zoom-dark")
+    page.keyboard.press("ArrowRight")
+    expect(zoom).to_have_attribute("alt", PROMPTS[0])
+    assert zoom.bounding_box()["width"] < 1440  # the next one fits
+    page.keyboard.press("Escape")
+    expect(zoom).to_be_hidden()
+    expect(prompt).to_have_text(PROMPTS[0])
+
+    page.goto(f"{studio.url}/#gallery/nothing-0")
+    expect(page.locator("#lu-gallery-message")).to_contain_text("nothing-0")
+    expect(detail).to_be_hidden()
+    assert page.url.endswith("#gallery")
 
 
 def test_of_a_batch_one_can_go(open_page: OpenPage, studio: Any, made: list[str], wait_for: Callable[..., Any]) -> None:

@@ -1,5 +1,6 @@
 // The bar under the picture: what happens now, or what one can do with the result. One height, so that nothing jumps.
 
+import { axisText } from "../core/axes.js";
 import { el, find, icon, setText } from "../core/dom.js";
 import { costText, hasPrice, schedulerName, seconds, shapeName, swapParts } from "../core/format.js";
 import { fractionOf, phaseText, progressLine, waitingLine } from "../core/progress.js";
@@ -95,14 +96,16 @@ function barOfResult(job) {
       ...(isOne && output.kind === "video"
         ? [action("download", "GIF", () => downloadAs("gif")), action("download", "WebP", () => downloadAs("webp"))]
         : []),
-      action("sliders", t("bar.settings"), useSettings, { key: "U" }),
+      job.sheet
+        ? action("grid", t("detail.useGrid"), useSettings, { key: "U" })
+        : action("sliders", t("bar.settings"), useSettings, { key: "U" }),
       action("seed", t("bar.reuseSeed"), reuseSeed),
       ...(isOne && output.kind === "image"
         ? [action("input", t("bar.input"), useAsInput, { key: "I", id: "lu-use-as-input" })]
         : []),
       ...(isOne ? [action("star", t("gallery.favourite"), toggleFavourite, { key: "F", id: "lu-favourite" })] : []),
       action("copy", t("bar.copy"), copyPrompt, { key: "C", style: "lu-brief" }),
-      ...(isOne
+      ...(isOne && !job.sheet
         ? [action("bookmark", t("preset.save"), openSavePreset, { key: "P", id: "lu-save-preset", style: "lu-brief" })]
         : []),
     ),
@@ -118,7 +121,17 @@ const costOf = ({ chip_seconds, cost_usd }, count) => ({
 /** But the words that its model does not know, which stand above the picture. */
 const notesOf = (job) => saidList(job, "notes").filter((_, place) => !isLacking(job.notes[place]));
 
+/** How a sheet was made: along which axes, and what its cells share. */
+const factsOfSheet = ({ grid, recipe, seed }) =>
+  [
+    modelOf(recipe.model)?.title ?? recipe.model,
+    ...[grid.x, grid.y, grid.z].map(axisText).filter(Boolean),
+    shapeName(recipe.shape),
+    t("bar.seed", { seed: String(seed) }),
+  ].join(" · ");
+
 function factsOf(job, output, isOne) {
+  if (job.sheet) return factsOfSheet(job.sheet);
   const { recipe, timings } = job;
   const took = timings?.total_s ?? job.finished_at - job.started_at;
   const guidance = [recipe.guidance_scale, recipe.guidance_scale_2].filter((scale) => scale !== null);

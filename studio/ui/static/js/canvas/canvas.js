@@ -122,7 +122,7 @@ function updateFrame(frame, item) {
     ? nameOfMaking(frame)
     : count > 1 && !isFocused(job)
       ? t("canvas.showAlone", { place: index + 1, total: count })
-      : t("canvas.enlarge");
+      : t("common.named", { name: t("canvas.enlarge"), value: frame.lastElementChild.innerText || job.recipe.prompt });
   frame.setAttribute("aria-label", label);
 }
 
