@@ -323,7 +323,7 @@ def test_a_result_is_marked_as_a_favourite_where_it_was_made(open_page: OpenPage
     assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
     for one, action in ((page, "word beside"), (phone, "label below")):
         names = one.locator("#lu-bar .lu-button:not(.lu-brief) span").evaluate_all(
-            "all => all.filter((one) => one.offsetWidth && one.scrollWidth <= one.offsetWidth).map((one) => one.innerText)"
+            "all => all.filter((e) => e.offsetWidth && e.scrollWidth <= e.offsetWidth).map((e) => e.innerText)"
         )
         assert names == ["Download", "Use settings", "Reuse seed", "Use as input", "Favourite"], action
     keep(phone, "favourite-phone-light")
