@@ -3,8 +3,9 @@
 import io
 import zipfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from studio.library.download_names import name_downloads
 from studio.library.records import Output
 
 CHUNK_BYTES = 1 << 18
@@ -32,19 +33,19 @@ class _Outbox(io.RawIOBase):
 
 
 def stream_zip(outputs_dir: Path, outputs: Sequence[Output]) -> Iterator[bytes]:
-    """Yields the bytes of the zip. Missing files are listed in `missing.txt` instead of being left out silently.
+    """Yields the bytes of the zip, each file named by its prompt and its seed.
 
-    Files are stored, not deflated, because pictures and videos are compressed already.
+    Missing files are listed in `missing.txt` instead of being left out silently. Files are stored, not deflated, because pictures and videos are compressed already.
     """
     outbox = _Outbox()
     missing: list[str] = []
     with zipfile.ZipFile(outbox, "w", zipfile.ZIP_STORED) as archive:
-        for output in outputs:
+        for output, name in name_downloads(outputs):
             file = outputs_dir / output.file
             if not file.is_file():
                 missing.append(output.id)
                 continue
-            entry = zipfile.ZipInfo.from_file(file, PurePosixPath(output.file).name)
+            entry = zipfile.ZipInfo.from_file(file, name)
             with file.open("rb") as source, archive.open(entry, "w") as target:
                 while chunk := source.read(CHUNK_BYTES):
                     target.write(chunk)

@@ -21,7 +21,7 @@ HTML = f"""
     <span class="lu-engine-state" id="lu-engine-state" role="status" data-text="engine.connecting"></span>
   </div>
   <div class="lu-header-actions">
-    <button type="button" class="lu-icon-button lu-only-narrow lu-queue-toggle" id="lu-queue-toggle"
+    <button type="button" class="lu-icon-button lu-queue-toggle" id="lu-queue-toggle"
       aria-expanded="false" aria-controls="lu-queue" data-text-aria-label="queue.title"
       data-text-title="queue.title">{icon("queue")}
       <span class="lu-badge" id="lu-queue-badge" hidden></span></button>

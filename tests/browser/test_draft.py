@@ -84,7 +84,9 @@ def test_a_first_visitor_makes_an_example_with_one_click_and_learns_which_words_
     expect(above).to_contain_text("This model knows no “cat”, “astronaut”.")
     expect(unknown).to_be_hidden()  # said once
     wait_idle(page, 2, studio)
-    expect(page.locator("#lu-bar")).to_contain_text(re.compile(r"^Portrait of a cat astronaut, cinematicSeed \d"))
+    expect(page.locator("#lu-bar")).to_contain_text(
+        re.compile(r"^Portrait of a cat astronaut, cinematicPostcards.* · seed \d")
+    )
     keep(page, "unknown-after")
     above.get_by_role("button").first.click()
     assert wait_idle(page, 3, studio)["recipe"]["seed"] == model["examples"][0]["seed"]

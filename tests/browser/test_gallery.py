@@ -13,7 +13,10 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
+from studio.library.download_names import make_slug
+
 pytestmark = pytest.mark.browser
+STUDIO_FLAGS = ("--chip-price", "1.2")
 PHONE = {"width": 390, "height": 844}
 TILE, DETAIL, TOASTS = ".lu-shot:not([hidden])", "#lu-detail", "#lu-toasts"
 PROMPTS = ("A red sailboat at sunset", "A blue house at noon", "A green cactus at night")
@@ -100,7 +103,7 @@ def test_an_output_is_opened_and_its_settings_used_again(open_page: OpenPage, ma
     tiles.get_by_role("button", name=PROMPTS[0], exact=True).click()
     with page.expect_download() as download:
         detail.get_by_role("link", name="Download").click()
-    assert download.value.suggested_filename == f"{made[2]}.png"
+    assert download.value.suggested_filename == f"{make_slug(PROMPTS[0])}-0.png"
     page.click("#lu-detail-use")
     expect(page.locator("#lu-prompt")).to_have_value(PROMPTS[0])
     expect(page.locator("#lu-steps-value")).to_have_value("1")
@@ -264,18 +267,64 @@ def test_other_tabs_follow(open_page: OpenPage, made: list[str]) -> None:
     expect(other.locator(".lu-film-item")).to_have_count(3)
 
 
+def test_an_open_output_has_an_address_and_is_looked_at_closely(
+    open_page: OpenPage, studio: Any, made: list[str], keep: Keep
+) -> None:
+    page = open_page(watch=False)  # an address that nobody has is asked for
+    detail, prompt, zoom = page.locator(DETAIL), page.locator(".lu-detail-prompt"), page.locator("#lu-zoom img")
+    page.goto(f"{studio.url}/#gallery/{made[2]}")
+    expect(prompt).to_have_text(PROMPTS[0])
+    page.keyboard.press("ArrowLeft")
+    expect(prompt).to_have_text(PROMPTS[1])
+    page.reload()
+    expect(prompt).to_have_text(PROMPTS[1])
+    assert page.url.endswith(f"#gallery/{made[1]}")
+    page.go_back()
+    expect(detail).to_be_hidden()
+    assert page.url.endswith("#gallery")
+    page.go_forward()
+    expect(prompt).to_have_text(PROMPTS[1])
+
+    page.locator(".lu-detail-enlarge").click()
+    expect(zoom).to_be_visible()
+    page.wait_for_function("document.querySelector('#lu-zoom img').naturalWidth > 0")
+    page.click("#lu-zoom-whole")
+    assert zoom.bounding_box()["width"] == pytest.approx(256, abs=1)
+    page.mouse.move(720, 450)
+    page.mouse.wheel(0, -1800)
+    page.wait_for_function("document.querySelector('#lu-zoom img').getBoundingClientRect().width > 2500")
+    before = zoom.bounding_box()
+    page.mouse.down()
+    page.mouse.move(800, 500, steps=3)
+    page.mouse.up()
+    after = zoom.bounding_box()
+    assert (after["x"] - before["x"], after["y"] - before["y"]) == (pytest.approx(80, abs=2), pytest.approx(50, abs=2))
+    keep(page, "gallery-zoom-dark")
+    page.keyboard.press("ArrowRight")
+    expect(zoom).to_have_attribute("alt", PROMPTS[0])
+    assert zoom.bounding_box()["width"] < 1440  # the next one fits
+    page.keyboard.press("Escape")
+    expect(zoom).to_be_hidden()
+    expect(prompt).to_have_text(PROMPTS[0])
+
+    page.goto(f"{studio.url}/#gallery/nothing-0")
+    expect(page.locator("#lu-gallery-message")).to_contain_text("nothing-0")
+    expect(detail).to_be_hidden()
+    assert page.url.endswith("#gallery")
+
+
 def test_of_a_batch_one_can_go(open_page: OpenPage, studio: Any, made: list[str], wait_for: Callable[..., Any]) -> None:
     _call(studio, "jobs", {"model": "demo-sdxl", "prompt": "Two", "batch_size": 2, "seed": 40})
     wait_for("two more outputs", lambda: _call(studio, "outputs")["total"] == 5)
     page = open_page()
     page.locator(".lu-frame").nth(1).click()
-    expect(page.locator("#lu-bar")).to_contain_text("Seed 41")
+    expect(page.locator("#lu-bar")).to_contain_text("seed 41")
     tiles = _open_gallery(page, 5)
     tiles.first.locator(".lu-shot-open").focus()
     page.keyboard.press("Delete")
     expect(tiles).to_have_count(4)
     page.get_by_role("link", name="Create").click()
-    expect(page.locator("#lu-bar")).to_contain_text("Seed 40")
+    expect(page.locator("#lu-bar")).to_contain_text("seed 40")
     expect(page.locator(".lu-frame")).to_have_count(1)
 
 
@@ -289,7 +338,9 @@ def test_several_are_selected_downloaded_and_thrown_away(open_page: OpenPage, ma
     with page.expect_download() as download:
         page.locator("#lu-chosen").get_by_role("button", name="Download zip").click()
     with zipfile.ZipFile(Path(download.value.path())) as found:
-        assert sorted(found.namelist()) == sorted(f"{output}.png" for output in made)
+        assert sorted(found.namelist()) == sorted(
+            f"{make_slug(prompt)}-{seed}.png" for seed, prompt in enumerate(PROMPTS)
+        )
     page.locator("#lu-chosen").get_by_role("button", name="Move to trash").click()
     expect(page.locator("#lu-gallery-empty")).to_contain_text("Nothing made yet")
     page.locator(TOASTS).get_by_role("button", name="Undo").click()

@@ -40,7 +40,14 @@ def test_a_grid_is_counted_queued_shown_and_used_again(open_page: OpenPage, keep
     page.locator("#lu-xyz-y-values").press("Enter")
     expect(page.locator("#lu-xyz")).to_be_hidden()
 
-    page.get_by_role("button", name="Show", exact=True).click(timeout=60_000)
+    show = page.get_by_role("button", name="Show", exact=True)
+    expect(show).to_be_visible(timeout=60_000)
+    facts, film = page.locator("#lu-bar .lu-bar-sub"), page.locator(".lu-film-item")
+    expect(facts).to_contain_text("Steps: 1-2 · Prompt: red, blue")  # the sheet, where its cells were
+    expect(film).to_have_count(5)
+    expect(film.first).to_have_attribute("aria-current", "true")
+    expect(page.locator("#lu-bar .lu-button").first).to_have_text("Download")
+    show.click()
     expect(page.locator("#lu-detail")).to_be_visible()
     expect(page.locator("#lu-detail-body")).to_contain_text("Prompt: red, blue")
     page.wait_for_function("document.querySelector('#lu-detail-stage img')?.naturalWidth > 512")
@@ -51,6 +58,12 @@ def test_a_grid_is_counted_queued_shown_and_used_again(open_page: OpenPage, keep
     expect(page.locator("#lu-prompt")).to_have_value("A red boat")
     page.keyboard.press("Escape")
     expect(page.locator("#lu-xyz")).to_be_hidden()
+    page.reload()
+    expect(facts).to_contain_text("Steps: 1-2 · Prompt: red, blue")
+    page.locator("#lu-favourite").click()
+    expect(film.first.locator(".lu-film-star")).to_be_visible()
+    page.locator("#lu-bar").get_by_role("button", name="Use grid").click()
+    expect(page.locator("#lu-xyz-y-values")).to_have_value("red, blue")
 
 
 def test_the_dialog_fits_a_phone(open_page: OpenPage, keep: Keep) -> None:

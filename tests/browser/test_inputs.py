@@ -355,7 +355,7 @@ def test_a_seed_of_sixty_three_bits_stays_exact_in_the_page(open_page: OpenPage,
     _make(page, "A boat of a long seed")
     expect(page.locator("img.lu-result[alt='A boat of a long seed']")).to_be_visible()
     assert _read_newest(studio)["recipe"]["seed"] == seed
-    expect(page.locator("#lu-bar .lu-bar-sub")).to_contain_text(f"Seed {seed}")
+    expect(page.locator("#lu-bar .lu-bar-sub")).to_contain_text(f"seed {seed}")
     page.fill("#lu-seed", "-1")
     _make(page, "A boat of any seed")
     expect(page.locator("img.lu-result[alt='A boat of any seed']")).to_be_visible()

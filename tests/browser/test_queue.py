@@ -90,6 +90,46 @@ def test_a_job_is_moved_with_the_keyboard_and_keeps_the_focus(
     page.keyboard.press("Alt+ArrowUp")
     expect(page.locator("#lu-queue-live")).to_have_text("Moved to 1 of 3: The third idea")
     expect_order(page, studio, 3, 1, 2)
+    _expect_a_family_to_differ(page, studio)
+    _expect_the_queue_to_stay_folded(page)
+
+
+def _expect_a_family_to_differ(page: Any, studio: Any) -> None:
+    """Cards of jobs whose prompts begin alike say first what tells them apart; the whole prompt is their tooltip."""
+    call(studio, "POST", "jobs/cancel", {"scope": "all"})
+    call(studio, "POST", "jobs/clear")
+    prompts = [f"A red sailboat on the ocean at {time} in {art}" for time in ("dawn", "noon") for art in ("oil", "ink")]
+    for prompt in (
+        *prompts,
+        "红色的帆船在平静的蓝色大海上航行，天空晴朗，黎明",
+        "红色的帆船在平静的蓝色大海上航行，天空晴朗，正午",
+    ):
+        call(studio, "POST", "jobs", {"model": "demo-sdxl", "prompt": prompt, "steps": 2})
+    for steps in (2, 3):
+        call(studio, "POST", "jobs", {"model": "demo-sdxl", "prompt": "A hut", "steps": steps, "seed": 40 + steps})
+    cards = page.locator(f"{WAITING} .lu-queue-prompt")
+    expect(cards).to_have_count(8)
+    told = ["dawn … oil", "dawn … ink", "noon … oil", "noon … ink", "黎明", "正午"]
+    told += ["Seed: 42 · Steps: 2", "Seed: 43 · Steps: 3"]
+    whole = page.locator(WAITING).evaluate_all("items => items.map((item) => item.title)")
+    expect(cards).to_have_text([f"{first} · {prompt}" for first, prompt in zip(told, whole, strict=True)])
+    assert whole[:4] == prompts
+
+
+def _expect_the_queue_to_stay_folded(page: Any) -> None:
+    toggle, stage = page.locator("#lu-queue-toggle"), page.locator(".lu-stage")
+    before = stage.bounding_box()["width"]
+    expect(toggle).to_have_attribute("aria-expanded", "true")
+    toggle.click()
+    expect(page.locator("#lu-queue")).to_be_hidden()
+    expect(toggle).to_have_attribute("aria-expanded", "false")
+    expect(page.locator("#lu-queue-badge")).to_have_text("8")
+    assert stage.bounding_box()["width"] > before + 200
+    page.reload()
+    expect(page.locator("#lu-queue-badge")).to_have_text("8")
+    expect(page.locator("#lu-queue")).to_be_hidden()
+    toggle.click()
+    expect(page.locator(WAITING)).to_have_count(8)
 
 
 def test_the_menu_of_a_job_works_without_a_mouse(open_page: OpenPage, studio: Any, line: list[str]) -> None:

@@ -15,6 +15,7 @@ from playwright.sync_api import expect
 from studio.ui.catalogues import LANGUAGES
 
 pytestmark = pytest.mark.browser
+STUDIO_FLAGS = ("--chip-price", "1.2")
 PHONE = {"width": 390, "height": 844}
 FILLED = {
     "create": "#lu-film-row img",
@@ -285,8 +286,8 @@ def test_an_output_tells_what_it_cost(open_page: OpenPage, studio: Any) -> None:
     page.fill("#lu-steps-value", "2")
     page.click("#lu-generate")
     expect(page.locator(".lu-result")).to_be_visible()
-    expect(page.locator("#lu-bar .lu-bar-sub")).to_contain_text("chip-seconds")
-    expect(page.locator("#lu-queue-cost")).to_have_text(re.compile(r"^So far: [\d.,]+ chip-seconds$"))
+    expect(page.locator("#lu-bar .lu-bar-sub")).to_have_text(re.compile(r" s · [\d.,]+ chip-seconds · \$[\d.]+ · "))
+    expect(page.locator("#lu-queue-cost")).to_have_text(re.compile(r"^So far: [\d.,]+ chip-seconds · \$[\d.]+$"))
     page.click(".lu-views [data-view=gallery]")
     page.locator(".lu-shot").first.click()
     expect(page.locator("#lu-detail-body .lu-facts").first).to_contain_text("chip-seconds")

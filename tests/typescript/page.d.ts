@@ -83,4 +83,5 @@ interface Job {
   preview_url?: string;
   received_ms?: number;
   running_ms?: number;
+  sheet?: any; // the output, where a grid's sheet is shown as a job
 }

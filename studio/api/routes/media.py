@@ -6,6 +6,7 @@ Paths come from our own rows, never from a client. Outputs never change under th
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import FileResponse, Response
@@ -15,6 +16,7 @@ from pipelines.files.still import QUALITY, StillKind, encode_still
 from pipelines.files.video import encode_animation, read_mp4
 from pipelines.messages import say
 from studio.api.visitor import Visitor
+from studio.library.download_names import name_download
 from studio.library.files import poster_of
 from studio.library.records import Output
 from studio.visit import NotFoundError, Visit
@@ -64,7 +66,9 @@ def get_file(  # noqa: PLR0917 - parameters of the route
     if as_ is not None:
         make = _animate if output.kind == "video" else _convert
         return make(visit, output, as_, quality=quality, disposition=disposition)
-    return send_file(find_output_file(visit, output, output.file), if_none_match=if_none_match, disposition=disposition)
+    file = find_output_file(visit, output, output.file)
+    name = name_download(output, file.suffix)
+    return send_file(file, if_none_match=if_none_match, headers={**FOREVER, **name_content(name, disposition)})
 
 
 @router.get("/outputs/{output_id}/poster", response_class=FileResponse)
@@ -82,17 +86,9 @@ def get_thumb(output_id: str, visit: Visitor, if_none_match: IfNoneMatch = None)
     return send_file(find_output_file(visit, output, output.thumb), if_none_match=if_none_match)
 
 
-def send_file(
-    file: Path, *, if_none_match: str | None, disposition: str = "inline", headers: Mapping[str, str] = FOREVER
-) -> Response:
+def send_file(file: Path, *, if_none_match: str | None, headers: Mapping[str, str] = FOREVER) -> Response:
     """Sends a file that never changes unless `headers` say otherwise; 304 if the client has it already."""
-    response = FileResponse(
-        file,
-        filename=file.name,
-        stat_result=file.stat(),
-        content_disposition_type=disposition,
-        headers=headers,
-    )
+    response = FileResponse(file, stat_result=file.stat(), headers={**name_content(file.name, "inline"), **headers})
     if if_none_match == response.headers["etag"]:
         return Response(status_code=304, headers={"ETag": response.headers["etag"], **headers})
     return response
@@ -106,7 +102,8 @@ def _animate(visit: Visit, output: Output, suffix: Kind, *, quality: int, dispos
     file = find_output_file(visit, output, output.file)
     frames = read_mp4(file, width=output.width, height=output.height)
     content = encode_animation(frames, output.recipe, suffix=f".{suffix}")
-    return _send_made(content, kind=suffix, name=f"{file.stem}.{suffix}", disposition=disposition)
+    name = name_download(output, f".{suffix}")
+    return _send_made(content, kind=suffix, headers=name_content(name, disposition))
 
 
 def _convert(visit: Visit, output: Output, kind: Kind, *, quality: int, disposition: str) -> Response:
@@ -115,8 +112,8 @@ def _convert(visit: Visit, output: Output, kind: Kind, *, quality: int, disposit
         detail = say("Output {id} is a picture, not a video.", id=repr(output.id))
         raise NotFoundError(detail, advice=say("Ask for a jpeg or a webp."))
     content = read_still(visit, output, kind, quality=quality)
-    name = f"{Path(output.file).stem}.{'jpg' if kind == 'jpeg' else kind}"
-    return _send_made(content, kind=kind, name=name, disposition=disposition)
+    name = name_download(output, f".{'jpg' if kind == 'jpeg' else kind}")
+    return _send_made(content, kind=kind, headers=name_content(name, disposition))
 
 
 def read_still(visit: Visit, output: Output, kind: StillKind, *, quality: int) -> bytes:
@@ -125,9 +122,14 @@ def read_still(visit: Visit, output: Output, kind: StillKind, *, quality: int) -
         return encode_still(picture.convert("RGB"), output.recipe, kind=kind, quality=quality)
 
 
-def _send_made(content: bytes, *, kind: Kind, name: str, disposition: str) -> Response:
-    headers = {"Content-Disposition": f'{disposition}; filename="{name}"', **FOREVER}
-    return Response(content, media_type=f"image/{kind}", headers=headers)
+def _send_made(content: bytes, *, kind: Kind, headers: Mapping[str, str]) -> Response:
+    return Response(content, media_type=f"image/{kind}", headers={**FOREVER, **headers})
+
+
+def name_content(name: str, disposition: str = "attachment") -> dict[str, str]:
+    """Returns the header that names what is sent; letters beyond ASCII as RFC 6266 says."""
+    named = f'filename="{name}"' if name.isascii() else f"filename*=utf-8''{quote(name)}"
+    return {"Content-Disposition": f"{disposition}; {named}"}
 
 
 def _require_video(output: Output) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pipelines.messages import add_codes, say
 from studio.api.answers import library as library_answers
-from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
+from studio.api.routes.media import CHECKED, IfNoneMatch, name_content, send_file
 from studio.api.upload_body import read_body
 from studio.api.visitor import Visitor
 from studio.library.presets import files, gallery, store
@@ -261,7 +261,7 @@ async def _read_found(request: Request, visit: Visit) -> Found:
 
 
 def _download(content: bytes, name: str, media_type: str) -> Response:
-    return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    return Response(content, media_type=media_type, headers=name_content(name))
 
 
 def _count(names: Iterable[str]) -> dict[str, int]:

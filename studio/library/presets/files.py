@@ -7,7 +7,6 @@ are decoded and re-encoded, so that only their pixels survive.
 import base64
 import io
 import json
-import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from PIL import Image
 
 from pipelines.messages import Message, join, say
+from studio.library.download_names import make_slug
 from studio.library.files import THUMB_SIDE_PX
 from studio.library.presets.preset import Preset, PresetError, clean_line, read_preset
 from studio.library.uploads import UploadError, decode
@@ -70,8 +70,8 @@ def write_pack(presets: Iterable[Preset]) -> bytes:
 
 
 def name_file(preset: Preset) -> str:
-    """Returns a file name of plain letters that resembles the title."""
-    return (re.sub(r"[^a-z0-9]+", "-", preset.title.lower()).strip("-")[:60] or "preset") + ".lumesh.json"
+    """Returns a file name that resembles the title."""
+    return (make_slug(preset.title) or "preset") + ".lumesh.json"
 
 
 def embed(webp: bytes) -> str:

@@ -15,7 +15,9 @@ def test_the_zip_holds_the_files_as_they_are(settings: Settings, add_output: Cal
         assert found.testzip() is None
         contents = {name: found.read(name) for name in found.namelist()}
     files = [settings.outputs_dir / output.file for output in outputs]
-    assert contents == {file.name: file.read_bytes() for file in files}
+    assert list(contents.values()) == [file.read_bytes() for file in files]
+    names = [f"a-red-sailboat-{output.seed}{file.suffix}" for output, file in zip(outputs, files, strict=True)]
+    assert list(contents) == names
 
 
 def test_it_comes_in_parts_no_longer_than_what_is_read_at_once(

@@ -5,7 +5,7 @@
 import { find, focused } from "./core/dom.js";
 import { actionOf, capOf, means } from "./core/keymap.js";
 import { singleKeysOn } from "./core/singlekeys.js";
-import { follow, show, state, stepView } from "./core/store.js";
+import { follow, show, state } from "./core/store.js";
 import { toggleTheme } from "./core/theme.js";
 import { isCreating, isShown, onView, showView, shownView } from "./core/views.js";
 import { copyPrompt, download, generate, useAsInput, useSettings } from "./create/actions.js";
@@ -14,18 +14,19 @@ import { openGrid } from "./create/griddialog.js";
 import { chooseFile, closeRecipe, isRecipeOpen } from "./create/recipes.js";
 import { focusSearch } from "./presets/presets.js";
 import { openSavePreset } from "./presets/savepreset.js";
-import { isOpen, setOpen } from "./queue/queue.js";
+import { isOpen, setOpen } from "./queue/fold.js";
+import { isDetailOpen } from "./gallery/detail.js";
 import { escapeGallery, pressGallery } from "./gallery/gallery.js";
 import { toggleFavourite } from "./gallery/output_actions.js";
-import { isZoomed, openZoom } from "./canvas/zoom.js";
+import { isZoomed, openZoom, stepZoom } from "./canvas/zoom.js";
 import { openHelp } from "./system/help.js";
 
 const ACTS = {
   generate,
   prompt: focusPrompt,
-  newer: () => stepView(-1),
-  older: () => stepView(1),
-  zoom: () => isZoomed() || openZoom(),
+  newer: () => stepZoom(-1),
+  older: () => stepZoom(1),
+  zoom: () => isZoomed() || !(isCreating() || isDetailOpen()) || openZoom(),
   download,
   settings: useSettings,
   input: useAsInput,
@@ -81,6 +82,11 @@ function press(event) {
   const isText = event.key.length === 1 && event.key !== " ";
   if (isText && isCreating() && !isZoomed() && !(id && mayAct(event))) return focusPrompt(); // the key is typed there
   if (isText && !mayAct(event)) return;
+  if (isShown("gallery") && isZoomed()) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (step) stepZoom(step);
+    return;
+  }
   if (isShown("gallery") && pressGallery(event)) {
     event.preventDefault();
     return;

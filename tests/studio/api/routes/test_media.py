@@ -15,7 +15,7 @@ from studio.worker.loop import Worker
 
 @pytest.fixture
 def file_url(worker: Worker, submit: Callable[..., Job]) -> str:
-    job = submit()
+    job = submit(seed=9)
     worker.run_next()
     return f"/api/v1/outputs/{job.id}-0/file"
 
@@ -34,10 +34,19 @@ def test_a_file_the_browser_has_is_not_sent_again(client: TestClient, file_url: 
     assert "immutable" in first.headers["cache-control"]
 
 
-def test_a_download_has_the_files_name(client: TestClient, file_url: str) -> None:
+def test_a_download_is_named_by_prompt_and_seed(
+    client: TestClient, file_url: str, worker: Worker, submit: Callable[..., Job]
+) -> None:
     assert client.get(file_url).headers["content-disposition"].startswith("inline")
-    assert client.get(f"{file_url}?download=1").headers["content-disposition"].endswith('-0.png"')
+    assert (
+        client.get(f"{file_url}?download=1").headers["content-disposition"]
+        == 'attachment; filename="a-red-sailboat-9.png"'
+    )
     assert client.head(file_url).status_code == 200
+    chinese = submit("雪", seed=3)
+    worker.run_next()
+    named = client.get(f"/api/v1/outputs/{chinese.id}-0/file?download=1&as=webp").headers["content-disposition"]
+    assert named == "attachment; filename*=utf-8''%E9%9B%AA-3.webp"
 
 
 def test_a_thumbnail_is_webp(client: TestClient, file_url: str) -> None:
@@ -53,7 +62,7 @@ def test_a_file_that_is_gone_says_so(client: TestClient, file_url: str, worker: 
 
 @pytest.fixture
 def video_url(worker: Worker, submit: Callable[..., Job]) -> str:
-    job = submit(model="clips")
+    job = submit(model="clips", seed=9)
     worker.run_next()
     return f"/api/v1/outputs/{job.id}-0/file"
 
@@ -69,7 +78,7 @@ def test_a_video_plays_in_parts_and_has_a_poster(client: TestClient, video_url: 
 @pytest.mark.parametrize("suffix", ["gif", "webp"])
 def test_a_video_can_be_had_as_an_animation(client: TestClient, video_url: str, suffix: str) -> None:
     answer = client.get(f"{video_url}?as={suffix}&download=1")
-    assert answer.headers["content-disposition"].endswith(f'-0.{suffix}"')
+    assert answer.headers["content-disposition"].endswith(f'-9.{suffix}"')
     with Image.open(io.BytesIO(answer.content)) as animation:
         assert (animation.format, animation.size, animation.n_frames) == (suffix.upper(), (96, 64), 9)
 

@@ -1,7 +1,8 @@
 // The bar under the picture: what happens now, or what one can do with the result. One height, so that nothing jumps.
 
+import { axisText } from "../core/axes.js";
 import { el, find, icon, setText } from "../core/dom.js";
-import { costText, schedulerName, seconds, shapeName, swapParts } from "../core/format.js";
+import { costText, hasPrice, schedulerName, seconds, shapeName, swapParts } from "../core/format.js";
 import { fractionOf, phaseText, progressLine, waitingLine } from "../core/progress.js";
 import { PAUSED, isFocused, modelOf, placeOf, show, state } from "../core/store.js";
 import { t } from "../core/text.js";
@@ -71,7 +72,7 @@ function drawInputAction(button, output) {
 function barOfResult(job) {
   const output = job.outputs[state.view.image ?? 0];
   const isOne = job.outputs.length === 1 || isFocused(job);
-  const action = (name, label, onclick, { key = "", id = null, style = "lu-brief" } = {}) =>
+  const action = (name, label, onclick, { key = "", id = null, style = "lu-long" } = {}) =>
     el(
       `button.lu-button.${style}`,
       { type: "button", id, onclick, "aria-label": label, title: key ? `${label}  ${key}` : label },
@@ -91,21 +92,22 @@ function barOfResult(job) {
       "div.lu-bar-actions",
       {},
       ...back,
-      ...(isOne ? [action("star", t("gallery.favourite"), toggleFavourite, { key: "F", id: "lu-favourite" })] : []),
-      action("seed", t("bar.reuseSeed"), reuseSeed),
-      action("copy", t("bar.copy"), copyPrompt, { key: "C" }),
-      ...(isOne ? [action("bookmark", t("preset.save"), openSavePreset, { key: "P", id: "lu-save-preset" })] : []),
-      ...(isOne && output.kind === "image"
-        ? [action("input", t("bar.input"), useAsInput, { key: "I", id: "lu-use-as-input", style: "lu-long" })]
-        : []),
-      action("sliders", t("bar.settings"), useSettings, { key: "U", style: "lu-long" }),
+      ...(isOne ? [action("download", t("bar.download"), download, { key: "D" })] : []),
       ...(isOne && output.kind === "video"
-        ? [
-            action("download", "GIF", () => downloadAs("gif"), { style: "lu-long" }),
-            action("download", "WebP", () => downloadAs("webp"), { style: "lu-long" }),
-          ]
+        ? [action("download", "GIF", () => downloadAs("gif")), action("download", "WebP", () => downloadAs("webp"))]
         : []),
-      ...(isOne ? [action("download", t("bar.download"), download, { key: "D", style: "lu-long" })] : []),
+      job.sheet
+        ? action("grid", t("detail.useGrid"), useSettings, { key: "U" })
+        : action("sliders", t("bar.settings"), useSettings, { key: "U" }),
+      action("seed", t("bar.reuseSeed"), reuseSeed),
+      ...(isOne && output.kind === "image"
+        ? [action("input", t("bar.input"), useAsInput, { key: "I", id: "lu-use-as-input" })]
+        : []),
+      ...(isOne ? [action("star", t("gallery.favourite"), toggleFavourite, { key: "F", id: "lu-favourite" })] : []),
+      action("copy", t("bar.copy"), copyPrompt, { key: "C", style: "lu-brief" }),
+      ...(isOne && !job.sheet
+        ? [action("bookmark", t("preset.save"), openSavePreset, { key: "P", id: "lu-save-preset", style: "lu-brief" })]
+        : []),
     ),
   ];
 }
@@ -113,25 +115,36 @@ function barOfResult(job) {
 /** Of one of its outputs, or of the whole job; what failed attempts cost before is part of it. */
 const costOf = ({ chip_seconds, cost_usd }, count) => ({
   chip_seconds: chip_seconds / count,
-  cost_usd: cost_usd === null ? null : cost_usd / count,
+  cost_usd: cost_usd / count,
 });
 
 /** But the words that its model does not know, which stand above the picture. */
 const notesOf = (job) => saidList(job, "notes").filter((_, place) => !isLacking(job.notes[place]));
 
+/** How a sheet was made: along which axes, and what its cells share. */
+const factsOfSheet = ({ grid, recipe, seed }) =>
+  [
+    modelOf(recipe.model)?.title ?? recipe.model,
+    ...[grid.x, grid.y, grid.z].map(axisText).filter(Boolean),
+    shapeName(recipe.shape),
+    t("bar.seed", { seed: String(seed) }),
+  ].join(" · ");
+
 function factsOf(job, output, isOne) {
+  if (job.sheet) return factsOfSheet(job.sheet);
   const { recipe, timings } = job;
   const took = timings?.total_s ?? job.finished_at - job.started_at;
   const guidance = [recipe.guidance_scale, recipe.guidance_scale_2].filter((scale) => scale !== null);
   const facts = [
     ...notesOf(job), // what of the prompt was not followed comes first
-    isOne
-      ? t("bar.seedOf", { seed: String(output.seed) })
-      : t(output.kind === "video" ? "bar.seedsFromVideo" : "bar.seedsFrom", { count: job.outputs.length, seed: String(job.outputs[0].seed) }),
-    seconds(took),
-    ...(job.chip_seconds > 0 ? [costText(costOf(job, isOne ? recipe.batch_size : 1))] : []),
+    modelOf(recipe.model)?.title ?? recipe.model,
     shapeName(recipe.shape, recipe.fps),
     t("bar.steps", { count: recipe.steps }),
+    isOne
+      ? t("bar.seed", { seed: String(output.seed) })
+      : t(output.kind === "video" ? "bar.seedsFromVideo" : "bar.seedsFrom", { count: job.outputs.length, seed: String(job.outputs[0].seed) }),
+    seconds(took),
+    ...(hasPrice(job) ? [costText(costOf(job, isOne ? recipe.batch_size : 1))] : []),
     t("bar.guidance", { scale: guidance.join(t("bar.then")) }),
     ...(recipe.images.length ? [t("bar.inputs", { count: recipe.images.length })] : []),
     ...(recipe.strength === null ? [] : [t("bar.strength", { strength: recipe.strength })]),
@@ -140,6 +153,5 @@ function factsOf(job, output, isOne) {
   ];
   if (job.compiles) facts.push(t("bar.compiled", { count: job.compiles }));
   if (timings?.swap) facts.push(t("swap.took", { time: seconds(timings.swap.total_s), parts: swapParts(timings.swap) }));
-  facts.push(modelOf(recipe.model)?.title ?? recipe.model);
   return facts.join(" · ");
 }

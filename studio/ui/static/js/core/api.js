@@ -141,6 +141,7 @@ const ofPreset = (preset) => (preset ? `?preset=${encodeURIComponent(preset)}` :
 export const countSweep = (sweep) => call("POST", "api/v1/expand", sweep);
 export const readPrompt = (question) => call("POST", "api/v1/prompts/read", question);
 export const countGrid = (grid) => call("POST", "api/v1/grids/expand", grid);
+export const readGrids = (limit) => call("GET", `api/v1/grids?limit=${limit}`);
 export const submitGrid = (grid) => call("POST", "api/v1/grids", grid);
 export const estimateJob = (recipe) => call("POST", "api/v1/estimate", recipe);
 export const cancelJob = (id) => call("DELETE", `${JOBS}/${encodeURIComponent(id)}`);

@@ -118,10 +118,11 @@ export const milliseconds = (value) =>
 
 export const chipSeconds = (value) => number(value, { maximumFractionDigits: value < 10 ? 2 : value < 100 ? 1 : 0 });
 
-/** Of a job, an output or an owner's total: "12.3 chip-seconds · $0.0041". */
-export function costText({ chip_seconds, cost_usd }) {
-  const money = cost_usd === null ? "" : ` · ${dollars(cost_usd)}`;
-  return `${t("cost.chipSeconds", { seconds: chipSeconds(chip_seconds) })}${money}`;
-}
+/** Chip-seconds mean something to people where a chip has a price (--chip-price). */
+export const hasPrice = ({ cost_usd }) => typeof cost_usd === "number";
+
+/** Of a job, an output or an owner's total with a price: "12.3 chip-seconds · $0.0041". */
+export const costText = ({ chip_seconds, cost_usd }) =>
+  `${t("cost.chipSeconds", { seconds: chipSeconds(chip_seconds) })} · ${dollars(cost_usd)}`;
 
 export const moneyText = (usd) => (usd === null ? "–" : dollars(usd));

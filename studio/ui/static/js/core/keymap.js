@@ -9,7 +9,7 @@ export const KEYMAP = [
   { id: "prompt", on: ["create"], keys: ["/"] },
   { id: "newer", on: ["create"], keys: ["ArrowLeft"] },
   { id: "older", on: ["create"], keys: ["ArrowRight"] },
-  { id: "zoom", on: ["create"], keys: ["z"] },
+  { id: "zoom", on: ["create", "gallery"], keys: ["z"] },
   { id: "download", on: ["create"], keys: ["d"] },
   { id: "settings", on: ["create"], keys: ["u"] },
   { id: "input", on: ["create"], keys: ["i"] },

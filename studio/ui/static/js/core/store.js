@@ -24,6 +24,8 @@ export const state = {
   jobs: new Map(), // id -> job, with `received_ms` for countdowns and `preview_url` while it runs
   /** @type {Map<string, Job> | null} */
   others: null, // id -> job of somebody else, while an admin looks at the whole line; else null
+  /** @type {Map<string, Job>} */
+  sheets: new Map(), // a grid's id -> its sheet, as a job that is done: the canvas and the filmstrip show it as one
   isLoaded: false,
   view: { jobId: null, image: null, follows: true },
   editedId: null, // the waiting job whose settings stand in the form
@@ -111,6 +113,24 @@ export function putOthers(jobs) {
   changed();
 }
 
+/** The sheet of a grid; what was thrown away leaves the canvas, as outputs of jobs do. */
+export function putSheet(output) {
+  const { job_id: id, owner, recipe, created_at, width, height } = output;
+  const job = {
+    id,
+    owner,
+    created_at,
+    finished_at: created_at,
+    state: "done",
+    sheet: output,
+    recipe: { ...recipe, shape: `${width}x${height}`, batch_size: 1 },
+    outputs: [output],
+  };
+  if (output.trashed_at === null) state.sheets.set(id, job);
+  else state.sheets.delete(id);
+  changed();
+}
+
 export function forgetOldJobs() {
   const extra = [...state.jobs.values()]
     .filter((job) => isFinal(job))
@@ -143,7 +163,8 @@ const othersJobs = (jobState) => [...(state.others?.values() ?? [])].filter((job
 
 export const endedJobs = () =>
   [...state.jobs.values()].filter((job) => isFinal(job) && !isEmptied(job)).sort(byEnd);
-const doneJobs = () => endedJobs().filter((job) => job.state === "done");
+const endedAndSheets = () => [...state.sheets.values(), ...endedJobs()].sort(byEnd);
+const doneJobs = () => endedAndSheets().filter((job) => job.state === "done");
 
 /** A waiting job's place in the whole line, others' jobs included; its place among one's own until the server has said. */
 export const placeOf = (job) => job.position ?? waitingJobs().findIndex((other) => other.id === job.id) + 1;
@@ -153,9 +174,9 @@ export const modelOf = (id) => state.models.find((model) => model.id === id) ?? 
 /** The job on the canvas: the chosen one, else what runs, what waits, or what ended last. */
 export function shownJob() {
   const { jobId, follows } = state.view;
-  const chosen = follows ? undefined : state.jobs.get(jobId);
+  const chosen = follows ? undefined : (state.jobs.get(jobId) ?? state.sheets.get(jobId));
   if (chosen && !isEmptied(chosen)) return chosen;
-  return runningJob() ?? waitingJobs()[0] ?? endedJobs().find(isWorthShowing) ?? null;
+  return runningJob() ?? waitingJobs()[0] ?? endedAndSheets().find(isWorthShowing) ?? null;
 }
 
 /** A result always; bad news only while it is news, and until somebody waves it away. */

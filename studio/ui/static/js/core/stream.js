@@ -1,8 +1,8 @@
 // The one connection of this tab: events in, with everything read anew after a gap.
 
-import { at, previewPath, readHealth, readJob, readJobs, readMe, readModels, readQueue, readUsage } from "./api.js";
+import { at, previewPath, readGrids, readHealth, readJob, readJobs, readMe, readModels, readOutput, readQueue, readUsage } from "./api.js";
 import { parseJson } from "./json.js";
-import { changed, forgetOldJobs, isFinal, noteServerTime, putJob, replaceJobs, runningJobs, state } from "./store.js";
+import { changed, forgetOldJobs, isFinal, noteServerTime, putJob, putSheet, replaceJobs, runningJobs, state } from "./store.js";
 
 /** What moves a line of jobs. */
 export const LINE_KINDS = ["job.queued", "job.phase", "job.step", "job.done", "job.failed", "job.cancelled", "queue.changed"];
@@ -14,6 +14,7 @@ const KINDS = [
   "outputs.changed",
 ];
 const RETRY_MS = 1500;
+const MAX_SHEETS = 5; // of grids that ended lately
 const REFRESH_MS = 150; // several events often come at once
 const OTHERS_MS = 5000; // who joins before one's own jobs is no event of this page
 const TRUSTED_HIDDEN_MS = 20_000;
@@ -87,9 +88,18 @@ async function readAll() {
   noteServerTime(health.engine.heartbeat_at);
   lastId = health.last_event_id;
   replaceJobs(jobs);
+  readSheets();
   // Who joins late sees the last preview at once; a "v" of its own, or the browser would show an older one.
   for (const { id, step } of runningJobs())
     if (step > 0) putJob({ id, preview_url: at(`${previewPath(id)}?v=joined-${lastId}`) });
+}
+
+const readSheet = (id) => readOutput(id).then(putSheet, () => undefined); // the gallery has it as well
+
+async function readSheets() {
+  const { grids } = await readGrids(MAX_SHEETS).catch(() => ({ grids: [] }));
+  state.sheets = new Map();
+  for (const { output_id } of grids) if (output_id) readSheet(output_id);
 }
 
 /** The newest jobs, and everything that runs or waits, however long ago it was asked for. */
@@ -121,6 +131,7 @@ function receive(kind, message) {
     return;
   }
   if (kind === "grid.done") {
+    if (event.grid.output) readSheet(event.grid.output.id);
     tellGrid(event.grid);
     return;
   }

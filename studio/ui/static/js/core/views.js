@@ -32,6 +32,16 @@ export function keepPart(part) {
   history.replaceState(history.state, "", `#${shownView()}/${part}`);
 }
 
+/** Names a part that lies over the view, in an entry of its own: "back" leaves the part first, from a bookmark too. */
+export function openPart(part) {
+  if (history.state?.isPart) return keepPart(part); // a reload, or "forward"
+  history.replaceState({}, "", `#${shownView()}`);
+  history.pushState({ isPart: true }, "", `#${shownView()}/${part}`);
+}
+
+/** The address names no part any more. */
+export const dropPart = () => history.replaceState({}, "", `#${shownView()}`);
+
 const addressOfCreate = () => location.pathname + location.search;
 
 function apply() {

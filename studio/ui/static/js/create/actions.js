@@ -9,6 +9,7 @@ import { toast } from "../core/toasts.js";
 import { findMissing, offerUndo, readRecipe, readSweep, showProblems, usedPreset, useRecipe, useSeed } from "./controls.js";
 import { sendLater, takeWanted } from "./early.js";
 import { saveEdit } from "./edit.js";
+import { useGrid } from "./griddialog.js";
 import { addInput, inputsSent, whyNoInput } from "./inputs.js";
 import { rememberPrompt } from "./prompthistory.js";
 import { filesTaken } from "./taken.js";
@@ -133,6 +134,10 @@ function save(query) {
 export function useSettings() {
   const job = shownJob();
   if (!job) return;
+  if (job.sheet) {
+    useGrid(job.sheet.recipe, job.sheet.grid);
+    return;
+  }
   const single = state.view.image !== null || job.outputs?.length === 1;
   const recipe = state.view.image === null ? job.recipe : { ...job.recipe, batch_size: 1 };
   fillIn(recipe, single ? shownOutput()?.seed : undefined);

@@ -3,14 +3,14 @@
 import { at, inputThumbPath, readUsage } from "../core/api.js";
 import { copyText } from "../core/clipboard.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
-import { MAX_SCALE, costText } from "../core/format.js";
+import { MAX_SCALE, costText, hasPrice } from "../core/format.js";
 import { means } from "../core/keymap.js";
 import { madeAt, makingOf, settingsOf } from "../core/settings.js";
 import { isMine, state } from "../core/store.js";
 import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { videoOf } from "../core/video.js";
-import { showView } from "../core/views.js";
+import { keepPart, openPart, showView } from "../core/views.js";
 import { offerUndo, usePrompt, useRecipe, useSeed } from "../create/controls.js";
 import { useGrid } from "../create/griddialog.js";
 import { addInput, whyNoInput } from "../create/inputs.js";
@@ -36,10 +36,13 @@ export function mountDetail(listeners) {
 
 export const isDetailOpen = () => !find("lu-detail").hidden;
 
+/** The output that stands alone; null while there is none. */
+export const detailOutput = () => shown;
+
 export function openDetail(index) {
   place = index;
   shown = null;
-  history.pushState({}, ""); // for a phone's "back"
+  openPart(outputAt(index).id); // for bookmarks, and for "back"
   find("lu-detail").hidden = false;
   find("lu-gallery-main").inert = true;
   drawDetail();
@@ -66,7 +69,8 @@ function leave() {
   history.back();
 }
 
-async function turn(step) {
+/** To the next older output, or with -1 to the next newer one. */
+export async function turn(step) {
   const next = place + step;
   if (next < 0 || next >= countOutputs()) return;
   await reach(next).catch((error) => toast(error.message));
@@ -87,7 +91,10 @@ export function drawDetail() {
   setText(find("lu-detail-title"), t("detail.place", { place: place + 1, total: countOutputs() }));
   find("lu-detail-newer").disabled = place === 0;
   find("lu-detail-older").disabled = place === countOutputs() - 1;
-  if (shown?.id !== output.id) drawMedia(output);
+  if (shown?.id !== output.id) {
+    drawMedia(output);
+    keepPart(output.id);
+  }
   if (shown !== output) keepFocus(() => drawBody(output));
   shown = output;
   return undefined;
@@ -111,11 +118,15 @@ function drawMedia(output) {
   const media =
     output.kind === "video"
       ? videoOf(output, { recipe }, { controls: true })
-      : el("img.lu-result", { src: at(output.url), alt: recipe.prompt, decoding: "async" });
+      : el("button.lu-detail-enlarge", { type: "button", "aria-label": t("canvas.enlarge"), data: { enlarge: "" } },
+          el("img.lu-result", { src: at(output.url), alt: recipe.prompt, decoding: "async" }));
   media.style.setProperty("--ratio", String(output.width / output.height));
   // A small picture is shown larger, up to where it is only blurry.
   media.style.setProperty("--widest", `${output.width * MAX_SCALE}px`);
-  find("lu-detail-stage").replaceChildren(media);
+  const stage = find("lu-detail-stage");
+  const had = stage.contains(document.activeElement);
+  stage.replaceChildren(media);
+  if (had) media.focus({ preventScroll: true });
   find("lu-detail-side").scrollTop = 0;
 }
 
@@ -133,8 +144,8 @@ function drawBody(output) {
     factsOf([
       ...settingsOf(output).filter(({ id }) => id !== "prompt"),
       { name: t("detail.made"), value: madeAt(output) },
-      ...(output.chip_seconds === null ? [] : [{ name: t("detail.cost"), value: costText(output) }]),
-      ...(total ? [{ name: t("detail.total"), value: costText(total) }] : []),
+      ...(!hasPrice(output) ? [] : [{ name: t("detail.cost"), value: costText(output) }]),
+      ...(total && hasPrice(total) ? [{ name: t("detail.total"), value: costText(total) }] : []),
       ...(output.owner === state.me?.owner ? [] : [{ name: t("detail.by"), value: output.owner }]),
     ]),
     ...(making.length

@@ -6,10 +6,10 @@ import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { means } from "../core/keymap.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
-import { isShown, onView, showView } from "../core/views.js";
+import { dropPart, isShown, onView, partInAddress, showView } from "../core/views.js";
 import { askTags, mountAskTags } from "./asktags.js";
 import { closeCompare, isComparing, mountCompare, openCompare } from "./compare.js";
-import { closeDetail, drawDetail, isDetailOpen, mountDetail, openDetail, pressDetail } from "./detail.js";
+import { closeDetail, detailOutput, drawDetail, isDetailOpen, mountDetail, openDetail, pressDetail } from "./detail.js";
 import { drawFilters, emptyTextOf, isNarrowed, isTrash, mountFilters, readFilters, resetFilters } from "./filters.js";
 import { currentIndex, drawGrid, focusTile, indexOfTile, mountGrid, scrollToTop, step } from "./grid.js";
 import {
@@ -29,6 +29,7 @@ import {
   indexOf,
   isCurrent,
   loadedOutputs,
+  locate,
   mountOutputs,
   need,
   outputAt,
@@ -63,7 +64,28 @@ export function mountGallery() {
 /** "Back" closes what lies over the wall before it leaves the gallery; who returns finds the wall as it was left. */
 export function openGallery() {
   if (!isShown("gallery")) while (closeTop());
+  else if (isComparing()) closeCompare();
+  else if (partInAddress()) openNamed(partInAddress());
   else if (!closeTop()) refresh();
+}
+
+/** The output that the address names: of a bookmark, or after a reload. */
+async function openNamed(id) {
+  if (isDetailOpen() && detailOutput()?.id === id) return;
+  try {
+    const output = await readOutput(id);
+    if (isNarrowed()) resetFilters();
+    await load();
+    const index = await locate(output);
+    if (partInAddress() !== id) return; // somebody went on meanwhile
+    if (index >= 0) return openDetail(index);
+    say({ message: t(output.trashed_at === null ? "gallery.notListed" : "gallery.inTrash") });
+  } catch (error) {
+    if (!isRead) await load();
+    say(error);
+  }
+  if (isDetailOpen()) closeDetail();
+  dropPart();
 }
 
 async function refresh() {

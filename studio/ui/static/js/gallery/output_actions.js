@@ -1,9 +1,9 @@
 // What people do with finished outputs: mark, tag, throw away, take back, delete for ever, download many at once.
 // The list and the other views follow. Functions that ask first resolve to false when the answer was no.
 
-import { at, changeOutput, purgeOutputs, readJob, restoreOutputs, submitJob, trashOutputs, zipPath } from "../core/api.js";
+import { at, changeOutput, purgeOutputs, readJob, readOutput, restoreOutputs, submitJob, trashOutputs, zipPath } from "../core/api.js";
 import { el } from "../core/dom.js";
-import { isFocused, isMine, putJob, shownJob, shownOutput, state } from "../core/store.js";
+import { isFocused, isMine, putJob, putSheet, shownJob, shownOutput, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { putBack, replaceOutput, search, takeOut } from "./outputs.js";
@@ -135,4 +135,8 @@ export function download(outputs) {
 export function refreshJobs(jobIds) {
   const known = new Set(jobIds.filter((id) => state.jobs.has(id)));
   for (const id of known) readJob(id).then(putJob, () => undefined);
+  for (const id of new Set(jobIds)) {
+    const sheet = state.sheets.get(id)?.sheet;
+    if (sheet) readOutput(sheet.id).then(putSheet, () => state.sheets.delete(id));
+  }
 }

@@ -83,6 +83,16 @@ export async function reach(index) {
   return items[index];
 }
 
+/** The place of an output of the list that was made at `created_at`, fetched when it has to be; -1 if it is not in it. */
+export async function locate({ id, created_at }) {
+  if (indexOf(id) >= 0 || start === null) return indexOf(id);
+  const { total } = await findOutputs({ ...wanted, cursor: start, after: created_at, limit: 1 });
+  const offset = Math.max(0, total - PAGE / 2); // several may have come in one second
+  const found = await findOutputs({ ...wanted, cursor: start, offset, limit: PAGE });
+  for (const [place, output] of found.outputs.entries()) items[offset + place] ??= output;
+  return indexOf(id);
+}
+
 /** Takes outputs out of the list; returns what `putBack` needs. */
 export function takeOut(ids) {
   const gone = new Set(ids);

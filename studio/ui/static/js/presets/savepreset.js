@@ -25,7 +25,7 @@ export function mountSavePreset() {
 
 export function openSavePreset() {
   const job = shownJob();
-  const shown = job?.state === "done" ? shownOutput() : null;
+  const shown = job?.state === "done" && !job.sheet ? shownOutput() : null;
   if (shown && (job.outputs.length === 1 || isFocused(job))) saveAsPreset(shown, job.recipe);
 }
 

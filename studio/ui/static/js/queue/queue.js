@@ -1,9 +1,9 @@
-// What runs, what waits and why, and what ended lately; folded behind the header's button on narrow screens.
-// Not here: moving, holding and clearing (arrange.js), what a job's menu offers (queuemenu.js).
+// What runs, what waits and why, and what ended lately.
+// Not here: folding (fold.js), what a card says first (titles.js), moving, holding and clearing (arrange.js), what a job's menu offers (queuemenu.js).
 
 import { at } from "../core/api.js";
 import { el, find, focused, icon, keyed, setIcon, setText } from "../core/dom.js";
-import { ago, costText, framesIn, seconds, wholeSeconds } from "../core/format.js";
+import { ago, costText, framesIn, hasPrice, seconds, wholeSeconds } from "../core/format.js";
 import { mountMenu } from "../core/menu.js";
 import { fractionOf, secondsLeft, shortLine, withError } from "../core/progress.js";
 import {
@@ -23,7 +23,9 @@ import { t } from "../core/text.js";
 import { cancel, retry } from "../create/actions.js";
 import { clearEnded, isDragging, mountArrange, togglePause } from "./arrange.js";
 import { cancelOthers, drawEveryone, mountEveryone } from "./everyone.js";
+import { mountFold, setOpen } from "./fold.js";
 import { openJobMenu, openQueueMenu } from "./queuemenu.js";
+import { titlesOf } from "./titles.js";
 
 const MAX_ENDED = 12;
 
@@ -32,6 +34,7 @@ const MAX_ENDED = 12;
  * @typedef {{
  *   job?: any,
  *   place?: number,
+ *   text?: string,
  *   key?: string,
  *   title?: string,
  *   note?: string,
@@ -40,11 +43,7 @@ const MAX_ENDED = 12;
  */
 
 export function mountQueue() {
-  const toggle = find("lu-queue-toggle");
-  toggle.addEventListener("click", () => setOpen(find("lu-queue").dataset.open !== "true"));
-  document.addEventListener("pointerdown", (event) => {
-    if (!event.target.closest?.("#lu-queue, #lu-queue-toggle, #lu-menu")) setOpen(false);
-  });
+  mountFold();
   find("lu-queue-pause").addEventListener("click", togglePause);
   find("lu-queue-more").addEventListener("click", (event) => openQueueMenu(event.currentTarget));
   mountEveryone();
@@ -52,13 +51,6 @@ export function mountQueue() {
   mountArrange(drawQueue);
   setInterval(() => document.hidden || drawQueue(), 30_000); // "3 min ago" grows older without events
 }
-
-export function setOpen(isOpen) {
-  find("lu-queue").dataset.open = String(isOpen);
-  find("lu-queue-toggle").setAttribute("aria-expanded", String(isOpen));
-}
-
-export const isOpen = () => find("lu-queue").dataset.open === "true";
 
 export function drawQueue() {
   if (isDragging()) return;
@@ -86,6 +78,8 @@ export function drawQueue() {
     ...(ended.length ? [{ key: "recent", title: t("queue.recent"), action: { label: t("queue.clear"), act: clearEnded } }] : []),
     ...ended.map((job) => ({ job })),
   ];
+  const titles = titlesOf([...running, ...waiting, ...ended]);
+  for (const row of rows) row.text = titles.get(row.job?.id);
   const list = find("lu-queue-list");
   const kept = list.contains(focused()) ? focused() : null;
   keyed(list, rows, {
@@ -113,7 +107,7 @@ function drawPause() {
 
 function drawCost() {
   const line = find("lu-queue-cost");
-  line.hidden = !state.usage?.jobs;
+  line.hidden = !state.usage?.jobs || !hasPrice(state.usage);
   if (!line.hidden) setText(line, t("cost.total", { cost: costText(state.usage) }));
 }
 
@@ -154,7 +148,7 @@ function createItem(job) {
     "div.lu-queue-item",
     { data: { state: job.state, job: job.id, mine: isMine } },
     isMine
-      ? el("button.lu-queue-open", { type: "button", "aria-label": prompt, title: prompt, onclick: () => open(job) })
+      ? el("button.lu-queue-open", { type: "button", "aria-label": prompt, onclick: () => open(job) })
       : null,
     canMove
       ? el("button.lu-queue-art.lu-queue-grip", {
@@ -185,12 +179,16 @@ function open(job) {
  * @param {QueueRow} row
  * @param {any} shown
  */
-function updateItem(item, { job, place }, shown) {
+function updateItem(item, { job, place, text: title }, shown) {
   item.dataset.shown = String(job.id === shown?.id);
   item.dataset.edited = String(job.id === state.editedId);
   item.style.setProperty("--done", fractionOf(job));
-  const prompt = item.querySelector(".lu-queue-prompt");
-  setText(prompt, job.recipe.prompt);
+  const { prompt } = job.recipe;
+  setText(item.querySelector(".lu-queue-prompt"), title);
+  if (item.title !== prompt) {
+    item.title = prompt; // whole; of a job that was edited it is another one
+    item.querySelector(".lu-queue-open")?.setAttribute("aria-label", prompt);
+  }
   drawArt(item.querySelector(".lu-queue-art"), job, place);
   const line = item.querySelector(".lu-queue-state");
   const text = stateLine(job);
