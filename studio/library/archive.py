@@ -35,7 +35,8 @@ class _Outbox(io.RawIOBase):
 def stream_zip(outputs_dir: Path, outputs: Sequence[Output]) -> Iterator[bytes]:
     """Yields the bytes of the zip, each file named by its prompt and its seed.
 
-    Missing files are listed in `missing.txt` instead of being left out silently. Files are stored, not deflated, because pictures and videos are compressed already.
+    Missing files are listed in `missing.txt` instead of being left out silently. Files are stored, not
+    deflated, because pictures and videos are compressed already.
     """
     outbox = _Outbox()
     missing: list[str] = []

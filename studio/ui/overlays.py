@@ -12,7 +12,8 @@ HTML = f"""
     data-text-aria-label="detail.newer">{icon("left")}</button>
   <button type="button" class="lu-icon-button lu-zoom-step" data-step="1"
     data-text-aria-label="detail.older">{icon("chevron")}</button>
-  <button type="button" class="lu-button" id="lu-zoom-whole" data-text="canvas.whole" data-text-title="canvas.wholeHint">
+  <button type="button" class="lu-button" id="lu-zoom-whole" data-text="canvas.whole"
+    data-text-title="canvas.wholeHint">
   </button>
   <button type="button" class="lu-icon-button" data-close autofocus
     data-text-aria-label="common.close">{icon("close")}</button>
