@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from ftfy import fix_text
+
 from pipelines.catalog import Model
 from pipelines.prompts.chunks import Piece
 
@@ -70,7 +72,7 @@ def _read(folder: Path, _mtime_ns: int, kind: str, length: int | None) -> Pieces
         config = json.loads((folder / CONFIG).read_text("utf-8"))
         length = length or int(config["model_max_length"])  # diffusers overrides it where a pipeline has its own
         tokenize = _tokenize_with(_read_clip(folder) if kind == CLIP else _read_whole(folder))
-        frame = _frame_in_chat(folder, config) if kind == CHAT else _clean if kind == T5 else str
+        frame = _frame_in_chat(folder, config) if kind == CHAT else clean_for_t5 if kind == T5 else str
     except Exception as error:  # noqa: BLE001 - tokenizers raises nothing narrower for a file that it cannot read
         log.info("the prompts of %s are not counted: %s", folder, error)
         return None
@@ -126,9 +128,9 @@ def _read_clip(folder: Path) -> Any:
     return tokenizer
 
 
-def _clean(prompt: str) -> str:
-    """Returns the text as Wan reads it: HTML's signs unescaped, blanks joined."""
-    return " ".join(html.unescape(html.unescape(prompt)).split())
+def clean_for_t5(prompt: str) -> str:
+    """Returns the text as Wan reads it: typographic signs made plain, HTML's unescaped, blanks joined."""
+    return " ".join(html.unescape(html.unescape(fix_text(prompt))).split())
 
 
 def _frame_in_chat(folder: Path, config: dict[str, Any]) -> Callable[[str], str]:

@@ -12,6 +12,8 @@ from pipelines.messages import say
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.weights.stored import StoredTensor
 
+# One table under two names: of a text encoder that ties both, checkpoints may hold either.
+_TIED = {"shared.weight": "encoder.embed_tokens.weight"}
 _ADVICE = say("It is of another architecture than its config.json says; check that both belong together.")
 
 
@@ -67,4 +69,5 @@ def split_layers(parameter: str, shape: tuple[int, ...]) -> dict[str, tuple[int,
 def _find_key(name: str, stored: Mapping[str, StoredTensor], prefixes: Sequence[str]) -> str | None:
     """The key under which `stored` has this weight."""
     spellings = (name, *(prefix + name for prefix in prefixes), *(name.removeprefix(prefix) for prefix in prefixes))
+    spellings = (*spellings, *(_TIED[one] for one in spellings if one in _TIED))
     return next((key for key in spellings if key in stored), None)

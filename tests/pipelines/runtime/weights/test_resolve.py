@@ -88,3 +88,10 @@ def test_every_layer_of_a_stack_must_have_the_models_shape(tmp_path: Path, rows:
     stored = store(tmp_path, LAYERS | {"blocks.2.weight": (rows,)})
     with pytest.raises(ModelError, match=rf"blocks\.2\.weight has shape \({rows},\).* expects \(2,\)"):
         resolve(stored, STACK)
+
+
+@pytest.mark.parametrize("spelling", ["shared.weight", "encoder.embed_tokens.weight"])
+def test_a_tied_table_may_have_either_of_its_names(tmp_path: Path, spelling: str) -> None:
+    """Newer versions of transformers save only the second of UMT5's."""
+    stored = store(tmp_path, {spelling: (4, 2)})
+    assert resolve(stored, {"shared.weight": (4, 2)})["shared.weight"] is stored[spelling]
