@@ -36,7 +36,9 @@ CHROMIUM_FLAGS = [
 ]
 DESK = {"width": 1440, "height": 900}
 # The settings under "More" are at hand, as for somebody who opened them once.
-OPEN_FOLD = """localStorage.getItem("lumesh.more") ?? localStorage.setItem("lumesh.more", "open")"""
+OPEN_FOLD = """try {
+  localStorage.getItem("lumesh.more") ?? localStorage.setItem("lumesh.more", "open");
+} catch { /* a document without an address */ }"""
 
 
 class Studio:

@@ -213,7 +213,7 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
         ("generate --model tiny --prompt x --frames 17", "64x64x17 is not a shape of tiny"),
         ("generate --model demo-wan --prompt x --frames 16", "16 frames: a video has 4n+1 of them"),
         ("generate --model tiny --prompt x --shape nonsense --frames 17", "nonsense is not a shape of tiny"),
-        ("generate --model nope --prompt x --width 64", "Known models: demo-sdxl"),
+        ("generate --model nope --prompt x --width 64", "Known models: demo-flux2"),
         ("generate --model tiny --prompt x --width -64 --height 64", "-64x64 is not a size in pixels"),
         ("generate --model tiny --prompt x --shape 64x64 --width 32 --height 32", "contradicts"),
         ("generate --model nope --prompt x", "Known models: demo-flux2, demo-sdxl, demo-wan, sdxl-base, "),

@@ -79,8 +79,9 @@ def test_a_pack_gives_every_preset_back() -> None:
     assert names == ["01-etc-passwd.lumesh.json", "02-boat.lumesh.json", "03-boat.lumesh.json"]
 
 
-def test_a_title_without_plain_letters_still_names_a_file() -> None:
-    assert name_file(read_preset(document(title="海の夕日"))) == "preset.lumesh.json"
+def test_a_title_names_a_file_in_letters_of_any_script_and_one_without_letters_too() -> None:
+    assert name_file(read_preset(document(title="海の夕日"))) == "海の夕日.lumesh.json"
+    assert name_file(read_preset(document(title="!?"))) == "preset.lumesh.json"
 
 
 @pytest.mark.parametrize(
