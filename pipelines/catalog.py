@@ -232,7 +232,7 @@ class _Reading:
             )
         if fields["family"] not in FAMILIES:
             raise ModelError(
-                say("There is no family {fields}.", fields=repr(fields["family"])),
+                say("There is no family {family}.", family=repr(fields["family"])),
                 advice=say("Families: {families}.", families=", ".join(FAMILIES)),
             )
         model = Model(**read_fields(fields))

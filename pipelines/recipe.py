@@ -175,7 +175,7 @@ def take_lora_tags(recipe: Recipe, catalog: Catalog) -> tuple[Recipe, list[Messa
                 say("LoRA {name} is for another model than {title}: its tag is left out.", name=name, title=model.title)
             )
         elif misfit := find_misfit(file, model):
-            notes.append(say("LoRA {name} is left out: {misfit}.", name=name, misfit=misfit))
+            notes.append(say("LoRA {name} is left out: {reason}.", name=name, reason=misfit))
         elif file.ref in given:
             notes.append(say("LoRA {name} is applied once, at {scale}.", name=name, scale=f"{given[file.ref].scale:g}"))
         elif not abs(tag.weight) <= MAX_LORA_SCALE:  # also catches nan
@@ -409,5 +409,5 @@ def _find_lora_problem(loras: Sequence[Lora], model: Model, known: Sequence[Lora
                 names=named,
             )
         if misfit := find_misfit(file, model):
-            return say("{ref} cannot be used: {misfit}. Those that fit: {names}", ref=ref, misfit=misfit, names=named)
+            return say("{ref} cannot be used: {reason}. Those that fit: {names}", ref=ref, reason=misfit, names=named)
     return NOTHING

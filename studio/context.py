@@ -9,7 +9,7 @@ from studio.access.few import FewAtOnce
 from studio.access.identify import Door
 from studio.access.limits import Limiter
 from studio.database import Database
-from studio.jobs.workers import read_worker
+from studio.jobs.workers import WorkerRow, read_worker
 from studio.library.uploads import UPLOAD_QUOTA, Quota
 from studio.models import LiveCatalog
 from studio.services import first_model
@@ -53,15 +53,17 @@ class Studio:
     @property
     def default_model(self) -> Model:
         """The model of whoever names none: `--model`, else the one that suits the worker's devices."""
-        worker = read_worker(self.database)
-        try:
-            return first_model.choose(self.settings, self.catalog, worker.devices, chips=worker.chips)
-        except ModelError:  # its folder was taken away since the start
-            return self.catalog.default
+        return self._choose_default(read_worker(self.database))
 
     @property
     def opening_model_id(self) -> str | None:
         """The model that a new visitor's page opens with; None until the worker knows its devices."""
         worker = read_worker(self.database)
-        default = self.default_model if self.settings.model or worker.devices else None
+        default = self._choose_default(worker) if self.settings.model or worker.devices else None
         return first_model.choose_opening(self.settings, self.catalog, default, resident=worker.model)
+
+    def _choose_default(self, worker: WorkerRow) -> Model:
+        try:
+            return first_model.choose(self.settings, self.catalog, worker.devices, chips=worker.chips)
+        except ModelError:  # its folder was taken away since the start
+            return self.catalog.default

@@ -80,7 +80,7 @@ SDXL_SCHEDULER = {
     "prediction_type": "epsilon",
     "timestep_spacing": "leading",
     "steps_offset": 1,
-    # Of no use to the scheduler itself, and in SDXL's file for others, which diffusers makes of this config.
+    # The scheduler itself ignores it; SDXL's file has it for other schedulers, which diffusers makes of this config.
     "clip_sample": False,
     "set_alpha_to_one": False,
 }

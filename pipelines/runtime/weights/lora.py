@@ -94,10 +94,10 @@ def read_updates(
     if len(strangers) > len(meant) / 2:
         raise ModelError(
             say(
-                "The LoRA {ref} changes {strangers}, which {id} does not have.",
+                "The LoRA {ref} changes {layer}, which {model} does not have.",
                 ref=file.ref,
-                strangers=f"{strangers[0]:.120}",
-                id=model.id,
+                layer=f"{strangers[0]:.120}",
+                model=model.id,
             ),
             advice=say("It was made for another model; remove it from the recipe."),
             title=TITLE,

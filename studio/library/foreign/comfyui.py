@@ -338,7 +338,7 @@ class _Chain:
         return self._stop()
 
     def _stop(self) -> None:
-        self._note(say("A link"), say("runs in a circle, or over more than {max_hops} nodes", max_hops=MAX_HOPS))
+        self._note(say("A link"), say("runs in a circle, or over more than {limit} nodes", limit=MAX_HOPS))
 
     def _note(self, what: Message, why: Message) -> None:
         self.unusable.append(Unusable(what, why))

@@ -127,8 +127,8 @@ class _Drawing:
         if depth > MAX_DEPTH or len(self.graph) > MAX_NODES:
             raise MetadataError(
                 say(
-                    "Its ComfyUI graph has more than {max_nodes} nodes, or too many within one another.",
-                    max_nodes=MAX_NODES,
+                    "Its ComfyUI graph has more than {limit} nodes, or too many within one another.",
+                    limit=MAX_NODES,
                 )
             )
         present = {_name(node): node for node in drawn.objects("nodes") if node.whole("mode") != MUTED}

@@ -51,7 +51,7 @@ def read_resources(settings: Mapping[str, str]) -> Resources:
     if model_hash and not settings.get("Model") and found.model is None:
         found.unusable.append(
             Unusable(
-                say("Model hash {model_hash}", model_hash=shorten(model_hash)),
+                say("Model hash {hash}", hash=shorten(model_hash)),
                 say("names no file; models are found by name"),
             )
         )

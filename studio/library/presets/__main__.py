@@ -97,7 +97,7 @@ def _draw(name: str, drawing: Drawing, folder: Path | None) -> bool:
     shape = Shape.parse(drawing.settings.get("shape") or str(model.default_shape))
     with tempfile.TemporaryDirectory() as temporary:
         file = Path(temporary) / f"output.{'mp4' if model.is_video else 'png'}"
-        # Of a batch only the first picture.
+        # FLAGS has no batch size: a card shows one picture.
         flags = [
             part
             for key, flag in FLAGS.items()

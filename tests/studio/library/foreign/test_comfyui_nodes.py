@@ -239,7 +239,7 @@ def test_a_second_model_is_no_expert_and_its_loras_are_listed(read_graph: Read) 
 
 @pytest.mark.parametrize("comment", [{"prompt": json.dumps(WAN), "workflow": {"nodes": []}}, {"prompt": WAN}])
 def test_graphs_within_a_videos_comment_are_read(read: Read, write_png: Write, comment: Graph) -> None:
-    """As the nodes for videos write them; a PNG carries the comment here."""
+    """The nodes for videos write such a comment; here a PNG carries it."""
     found = read(write_png(comment=json.dumps(comment | {"CreationTime": "now"})))
     assert (found.source, found.recipe.seed) == ("ComfyUI", 42)
 

@@ -132,7 +132,7 @@ def write_box(name: bytes, *bodies: bytes) -> bytes:
 
 @pytest.mark.parametrize("is_mov", [False, True])
 def test_named_texts_of_a_video_are_read(is_mov: bool) -> None:  # noqa: FBT001
-    """As ffmpeg writes them with `-movflags use_metadata_tags`, which ComfyUI's own node for videos does."""
+    """Ffmpeg writes such texts with `-movflags use_metadata_tags`; ComfyUI's own node for videos does so."""
     names = (b"encoder", b"prompt", b"com.example.workflow")
     keys = write_box(b"keys", bytes(4), len(names).to_bytes(4), *(write_box(b"mdta", name) for name in names))
     texts = [

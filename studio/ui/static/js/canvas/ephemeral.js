@@ -1,32 +1,21 @@
 // Says once in each browser that a restart of this server deletes what was made (a Space without storage).
 
 import { find } from "../core/dom.js";
+import { recall, remember } from "../core/memory.js";
 import { changed, state } from "../core/store.js";
 
 const KEY = "lumesh.ephemeral";
 
-let isDismissed = readDismissed();
+let isDismissed = recall(KEY) !== null;
 
 export function mountEphemeral() {
   find("lu-ephemeral-close").addEventListener("click", () => {
     isDismissed = true;
-    try {
-      localStorage.setItem(KEY, "dismissed");
-    } catch {
-      // Private mode: it comes back with the next visit.
-    }
+    remember(KEY, "dismissed");
     changed();
   });
 }
 
 export function drawEphemeral() {
   find("lu-ephemeral").hidden = !state.me?.is_ephemeral || isDismissed;
-}
-
-function readDismissed() {
-  try {
-    return localStorage.getItem(KEY) !== null;
-  } catch {
-    return false;
-  }
 }

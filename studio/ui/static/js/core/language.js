@@ -2,6 +2,7 @@
 // (studio/ui/catalogues.py); the cookie is for the login page, which the server writes.
 
 import { find } from "./dom.js";
+import { remember } from "./memory.js";
 import { language } from "./text.js";
 
 const KEY = "lumesh.language";
@@ -9,11 +10,7 @@ const COOKIE = "lumesh-language";
 const YEAR_S = 31_536_000;
 
 export function chooseLanguage(name) {
-  try {
-    localStorage.setItem(KEY, name);
-  } catch {
-    return; // private mode: nothing would remember it over the reload
-  }
+  if (!remember(KEY, name)) return; // nothing would remember it over the reload
   document.cookie = `${COOKIE}=${name}; Max-Age=${YEAR_S}; Path=/; SameSite=Lax`;
   location.reload(); // drafts and jobs outlive it
 }

@@ -1,25 +1,15 @@
 // Whether single keys, without Ctrl or Alt, act as shortcuts (WCAG 2.1.4): this browser's choice, made under Help.
 
+import { recall, remember } from "./memory.js";
+
 const KEY = "lumesh.singleKeys";
 const OFF = "off";
 
-let areOn = read() !== OFF;
-
-function read() {
-  try {
-    return localStorage.getItem(KEY);
-  } catch {
-    return null;
-  }
-}
+let areOn = recall(KEY) !== OFF;
 
 export const singleKeysOn = () => areOn;
 
 export function setSingleKeys(are) {
   areOn = are;
-  try {
-    localStorage.setItem(KEY, are ? "on" : OFF);
-  } catch {
-    // Private mode: it lasts until the next refresh.
-  }
+  remember(KEY, are ? "on" : OFF);
 }

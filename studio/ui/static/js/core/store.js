@@ -1,6 +1,7 @@
 // What the page knows, once: panels read it and are called after every change. Events and REST answers go in here.
 // Not here: the connection (stream.js), anything visible (one module per panel).
 
+import { recallJson, remember } from "./memory.js";
 import { said, saidCard } from "./translate_server.js";
 
 const MAX_JOBS = 200; // as many as one page of the filmstrip can hold without getting slow
@@ -231,20 +232,10 @@ export const filmJobs = () => [...runningJobs(), ...doneJobs()];
 const DISMISSED = "lumesh.dismissed";
 const mark = (job) => `${job.id}@${job.finished_at}`;
 
-function readDismissed() {
-  try {
-    return JSON.parse(localStorage.getItem(DISMISSED) ?? "[]");
-  } catch {
-    return [];
-  }
-}
+const readDismissed = () => recallJson(DISMISSED, []);
 
 export function dismiss(job) {
-  try {
-    localStorage.setItem(DISMISSED, JSON.stringify([mark(job), ...readDismissed()].slice(0, 50)));
-  } catch {
-    // Private mode: the card comes back with the next refresh.
-  }
+  remember(DISMISSED, JSON.stringify([mark(job), ...readDismissed()].slice(0, 50)));
   follow();
 }
 

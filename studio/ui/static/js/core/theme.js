@@ -1,18 +1,13 @@
 // Light or dark: the system's choice until somebody makes one. The first paint is set by a line in the page's head.
 
 import { find, setIcon } from "./dom.js";
+import { recall, remember } from "./memory.js";
 import { t } from "./text.js";
 
 const KEY = "lumesh.theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
 
-function chosen() {
-  try {
-    return localStorage.getItem(KEY);
-  } catch {
-    return null;
-  }
-}
+const chosen = () => recall(KEY);
 
 function apply(theme) {
   document.documentElement.dataset.theme = theme;
@@ -26,11 +21,7 @@ export const isDark = () => document.documentElement.dataset.theme === "dark";
 
 export function toggleTheme() {
   const theme = isDark() ? "light" : "dark";
-  try {
-    localStorage.setItem(KEY, theme);
-  } catch {
-    // Private mode: it lasts until the next refresh.
-  }
+  remember(KEY, theme);
   apply(theme);
 }
 

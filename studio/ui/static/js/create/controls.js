@@ -3,6 +3,7 @@
 
 import { arrowsChoose, el, find, keyed, setIcon, setText } from "../core/dom.js";
 import { schedulerName, sentence, shapeName } from "../core/format.js";
+import { recallJson, remember } from "../core/memory.js";
 import { changed, modelOf, shownOutput, state } from "../core/store.js";
 import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -431,12 +432,8 @@ function keep(values) {
   isModelHeld ||= state.opening !== null;
   if (Object.keys(values).some((name) => !OF_ANY_MODEL.has(name))) draft.hasChosenModel = true;
   Object.assign(draft, values);
-  try {
-    // A refresh ends editing, and brings back the form as it was before.
-    if (!state.editedId) localStorage.setItem(KEY, JSON.stringify({ ...draft, origin: null }));
-  } catch {
-    // Private mode: the draft lasts until the next refresh.
-  }
+  // A refresh ends editing, and brings back the form as it was before.
+  if (!state.editedId) remember(KEY, JSON.stringify({ ...draft, origin: null }));
   drawControls();
   if ("model" in values || "images" in values) changed(); // whether a result can become an input
 }
@@ -450,12 +447,8 @@ export function clearProblem(field) {
 }
 
 function readDraft() {
-  try {
-    const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-    return { hasChosenModel: Boolean(kept.model), ...kept }; // older drafts do not tell
-  } catch {
-    return {};
-  }
+  const kept = recallJson(KEY, {});
+  return { hasChosenModel: Boolean(kept.model), ...kept }; // older drafts do not tell
 }
 
 function mountPrompt() {

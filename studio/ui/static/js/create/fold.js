@@ -3,14 +3,16 @@
 
 import { find, setText } from "../core/dom.js";
 import { schedulerName } from "../core/format.js";
+import { recall, remember } from "../core/memory.js";
 import { t } from "../core/text.js";
 
 const KEY = "lumesh.more";
 
 export function mountFold() {
   const fold = find("lu-fold");
-  fold.open = isKeptOpen();
-  fold.querySelector("summary").addEventListener("click", () => keep(!fold.open)); // before it opens or closes
+  fold.open = recall(KEY) === "open";
+  // Before it opens or closes.
+  fold.querySelector("summary").addEventListener("click", () => remember(KEY, fold.open ? "closed" : "open"));
 }
 
 export function drawFold({ steps, guidance_scale, scheduler }) {
@@ -20,20 +22,4 @@ export function drawFold({ steps, guidance_scale, scheduler }) {
     schedulerName(scheduler),
   ];
   setText(find("lu-fold-facts"), facts.join(" · "));
-}
-
-function isKeptOpen() {
-  try {
-    return localStorage.getItem(KEY) === "open";
-  } catch {
-    return false;
-  }
-}
-
-function keep(isOpen) {
-  try {
-    localStorage.setItem(KEY, isOpen ? "open" : "closed");
-  } catch {
-    // Private mode: it is folded again after the next refresh.
-  }
 }

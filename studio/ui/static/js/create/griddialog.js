@@ -5,6 +5,7 @@ import { countGrid, submitGrid } from "../core/api.js";
 import { allValues, axesOf, axisId } from "../core/axes.js";
 import { el, find, keyed, setText } from "../core/dom.js";
 import { sentence, shapeName, wholeSeconds } from "../core/format.js";
+import { recallJson, remember } from "../core/memory.js";
 import { follow, modelOf, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -35,7 +36,7 @@ let asked = "";
 let timer = 0;
 
 export function mountGridDialog() {
-  draft = { ...draft, ...readDraft() };
+  draft = { ...draft, ...recallJson(KEY, {}) };
   const dialog = find("lu-xyz");
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
@@ -74,7 +75,7 @@ export function openGrid() {
 export function useGrid(recipe, axes) {
   if (!useRecipe(recipe)) return toast(t("toast.noModel", { model: recipe.model }));
   for (const name of AXES) draft[name] = withLora(axes[name], recipe) ?? { field: NOTHING, values: "" };
-  keepDraft();
+  remember(KEY, JSON.stringify(draft));
   showView("create");
   offerUndo(t("toast.settings"));
   return openGrid();
@@ -92,7 +93,7 @@ function itemsOf(name) {
 
 function change(name, values) {
   draft[name] = { ...draft[name], ...values };
-  keepDraft();
+  remember(KEY, JSON.stringify(draft));
   draw();
 }
 
@@ -222,20 +223,4 @@ async function queue() {
     button.disabled = false;
   }
   return undefined;
-}
-
-function keepDraft() {
-  try {
-    localStorage.setItem(KEY, JSON.stringify(draft));
-  } catch {
-    // Private mode: the axes last until the next refresh.
-  }
-}
-
-function readDraft() {
-  try {
-    return JSON.parse(localStorage.getItem(KEY) ?? "{}");
-  } catch {
-    return {};
-  }
 }

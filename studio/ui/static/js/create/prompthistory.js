@@ -2,6 +2,7 @@
 // Each goes into the field as if it were typed, so that the browser's own undo brings back what stood there.
 
 import { find } from "../core/dom.js";
+import { recallJson, remember } from "../core/memory.js";
 import { openMenu } from "../core/menu.js";
 import { t } from "../core/text.js";
 
@@ -83,20 +84,12 @@ function fill(field, text) {
 }
 
 function readPrompts() {
-  try {
-    const found = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(found) ? found.filter((one) => typeof one === "string") : [];
-  } catch {
-    return [];
-  }
+  const found = recallJson(KEY, []);
+  return Array.isArray(found) ? found.filter((one) => typeof one === "string") : [];
 }
 
 function keep(prompts) {
-  try {
-    localStorage.setItem(KEY, JSON.stringify(prompts));
-  } catch {
-    // Private mode, or full: they last as long as the jobs that were made of them.
-  }
+  remember(KEY, JSON.stringify(prompts));
   drawButton();
 }
 

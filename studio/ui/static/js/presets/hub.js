@@ -2,6 +2,7 @@
 
 import { listHub, pullFromHub, pushToHub, readPresets } from "../core/api.js";
 import { el, find, setText } from "../core/dom.js";
+import { recall, remember } from "../core/memory.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
@@ -32,7 +33,7 @@ export function mountHub(onPulled) {
 }
 
 export function openHub() {
-  find("lu-hub-repo").value ||= readRepo();
+  find("lu-hub-repo").value ||= recall(REPO) ?? "";
   showFound([]);
   setText(find("lu-hub-note"), "");
   setText(find("lu-hub-message"), "");
@@ -53,7 +54,7 @@ async function work(note, act) {
   setText(find("lu-hub-note"), note);
   try {
     setText(find("lu-hub-note"), await act({ repo, token: find("lu-hub-token").value.trim() }));
-    keepRepo(repo);
+    remember(REPO, repo);
   } catch (error) {
     setText(find("lu-hub-note"), "");
     setText(find("lu-hub-message"), together(error.message, error.advice));
@@ -98,20 +99,4 @@ async function push(place) {
     own.map((preset) => preset.id),
   );
   return t("hub.pushed", { count: own.length, url });
-}
-
-function readRepo() {
-  try {
-    return localStorage.getItem(REPO) ?? "";
-  } catch {
-    return "";
-  }
-}
-
-function keepRepo(repo) {
-  try {
-    localStorage.setItem(REPO, repo);
-  } catch {
-    // Private mode: it is written again.
-  }
 }

@@ -2,6 +2,7 @@
 
 import { at, savePreset } from "../core/api.js";
 import { find, setText } from "../core/dom.js";
+import { recall, remember } from "../core/memory.js";
 import { isFocused, shownJob, shownOutput } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -34,7 +35,7 @@ export function saveAsPreset(chosen, recipe) {
   output = chosen;
   for (const name of FIELDS) find(`lu-save-${name}`).value = "";
   find("lu-save-title").value = shorten(recipe.prompt);
-  find("lu-save-author").value = readAuthor();
+  find("lu-save-author").value = recall(AUTHOR) ?? "";
   find("lu-save-thumb").src = at(output.thumb_url);
   const isBased = recipe.images.length > 0;
   setText(find("lu-save-seed-text"), seedText(output.kind === "video", isBased));
@@ -68,7 +69,7 @@ async function save() {
     show(Object.keys(known).length ? known : { preset: together(error.message, error.advice) });
     return;
   }
-  keepAuthor(values.author);
+  remember(AUTHOR, values.author);
   find("lu-save").close();
   toast(t("preset.saved"));
 }
@@ -79,21 +80,5 @@ function show(problems) {
   for (const place of find("lu-save").querySelectorAll("[data-message]")) {
     setText(place, messages.get(place.dataset.message) ?? "");
     place.closest("[data-field]")?.classList.toggle("lu-wrong", messages.has(place.dataset.message));
-  }
-}
-
-function readAuthor() {
-  try {
-    return localStorage.getItem(AUTHOR) ?? "";
-  } catch {
-    return "";
-  }
-}
-
-function keepAuthor(author) {
-  try {
-    localStorage.setItem(AUTHOR, author);
-  } catch {
-    // Private mode: it is asked for again.
   }
 }

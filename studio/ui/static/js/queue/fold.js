@@ -2,6 +2,7 @@
 // the queue over the page until somebody looks elsewhere.
 
 import { find } from "../core/dom.js";
+import { recall, remember } from "../core/memory.js";
 
 const KEY = "lumesh.queue";
 const wide = matchMedia("(min-width: 1240px)"); // as layout.css has it
@@ -32,20 +33,10 @@ function setFolded(is) {
 
 function fold(is) {
   setFolded(is);
-  try {
-    localStorage.setItem(KEY, is ? "folded" : "beside");
-  } catch {
-    // Private mode: until the page is closed.
-  }
+  remember(KEY, is ? "folded" : "beside");
 }
 
-function isRemembered() {
-  try {
-    return localStorage.getItem(KEY) === "folded";
-  } catch {
-    return false;
-  }
-}
+const isRemembered = () => recall(KEY) === "folded";
 
 const tell = () =>
   find("lu-queue-toggle").setAttribute("aria-expanded", String(wide.matches ? !isFolded() : isOpen()));

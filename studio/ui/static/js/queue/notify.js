@@ -4,6 +4,7 @@
 
 import { at } from "../core/api.js";
 import { framesIn } from "../core/format.js";
+import { recallJson, remember } from "../core/memory.js";
 import { runningJob, state, waitingJobs } from "../core/store.js";
 import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -122,17 +123,9 @@ function play() {
 }
 
 function readWishes() {
-  try {
-    return JSON.parse(localStorage.getItem(KEY) ?? "{}");
-  } catch {
-    return {};
-  }
+  return recallJson(KEY, {});
 }
 
 function keepWish(what, isWanted) {
-  try {
-    localStorage.setItem(KEY, JSON.stringify({ ...readWishes(), [what]: isWanted }));
-  } catch {
-    toast(t("notify.notKept"));
-  }
+  if (!remember(KEY, JSON.stringify({ ...readWishes(), [what]: isWanted }))) toast(t("notify.notKept"));
 }

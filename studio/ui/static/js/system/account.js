@@ -1,11 +1,12 @@
 // The Account dialog: one's own password, and the tokens that scripts use. Not here: other people's accounts (users.js).
 
 import { changePassword, makeToken, readAccount, revokeToken } from "../core/api.js";
+import { attempt } from "../core/attempt.js";
 import { copyText } from "../core/clipboard.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { ago } from "../core/format.js";
 import { state } from "../core/store.js";
-import { t, together } from "../core/text.js";
+import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 
 const PASSWORDS = ["lu-account-current", "lu-account-new", "lu-account-again", "lu-token-password"];
@@ -104,13 +105,4 @@ async function draw() {
         ),
       ),
   });
-}
-
-async function attempt(place, act) {
-  setText(find(place), "");
-  try {
-    await act();
-  } catch (error) {
-    setText(find(place), together(error.detail, error.advice));
-  }
 }

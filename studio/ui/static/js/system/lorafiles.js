@@ -2,6 +2,7 @@
 // (loras.js).
 
 import { deleteLora, readSystem } from "../core/api.js";
+import { attempt } from "../core/attempt.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { bytes } from "../core/format.js";
 import { expertName } from "../core/settings.js";
@@ -18,12 +19,12 @@ export function mountLoraFiles() {
   file.addEventListener("change", () => {
     const [chosen] = file.files;
     file.value = ""; // the same file may be chosen again
-    if (chosen) attempt(() => send(chosen));
+    if (chosen) attempt("lu-lora-message", () => send(chosen));
   });
 }
 
 export async function openLoraFiles() {
-  await attempt(async () => {
+  await attempt("lu-lora-message", async () => {
     await loadLoras();
     draw();
     const { data_dir } = await readSystem();
@@ -73,7 +74,7 @@ function draw() {
               type: "button",
               title: t("common.remove"),
               "aria-label": t("loras.delete", { name: lora.title }),
-              onclick: () => attempt(() => remove(lora)),
+              onclick: () => attempt("lu-lora-message", () => remove(lora)),
             },
             icon("trash"),
           ),
@@ -93,12 +94,3 @@ const familyOf = ({ family, kind, expert, models }) =>
   ]
     .filter(Boolean)
     .join(" · ");
-
-async function attempt(act) {
-  setText(find("lu-lora-message"), "");
-  try {
-    await act();
-  } catch (error) {
-    setText(find("lu-lora-message"), together(error.detail, error.advice));
-  }
-}

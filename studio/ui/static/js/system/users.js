@@ -1,6 +1,7 @@
 // The Users tab of the System view, for admins: who may log in, one more, a new password, one less.
 
 import { addUser, listUsers, removeUser, resetPassword } from "../core/api.js";
+import { attempt } from "../core/attempt.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -123,13 +124,4 @@ async function remove({ name, outputs }) {
   toast(t("users.removed", { name }));
   await draw();
   find("lu-user-name").focus();
-}
-
-async function attempt(place, act) {
-  setText(find(place), "");
-  try {
-    await act();
-  } catch (error) {
-    setText(find(place), together(error.detail, error.advice));
-  }
 }

@@ -1,8 +1,9 @@
 // The wildcards that prompts may name: read, written and deleted one at a time, in the System view.
 
 import { deleteWildcard, listWildcards, readWildcard, saveWildcard } from "../core/api.js";
+import { attempt } from "../core/attempt.js";
 import { el, find, setText } from "../core/dom.js";
-import { t, together } from "../core/text.js";
+import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 
 const NEW = ""; // the choice that is no list yet
@@ -10,19 +11,21 @@ const NEW = ""; // the choice that is no list yet
 let shown = null; // the list in the form, as the server has it
 
 export function mountWildcards() {
-  find("lu-words-list").addEventListener("change", ({ currentTarget }) => attempt(() => show(currentTarget.value)));
+  find("lu-words-list").addEventListener("change", ({ currentTarget }) =>
+    attempt("lu-words-message", () => show(currentTarget.value)),
+  );
   find("lu-words-name").addEventListener("input", note);
   find("lu-words-lines").addEventListener("input", note);
   find("lu-words-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    attempt(save);
+    attempt("lu-words-message", save);
   });
-  find("lu-words-delete").addEventListener("click", () => attempt(remove));
+  find("lu-words-delete").addEventListener("click", () => attempt("lu-words-message", remove));
 }
 
 /** They may have changed meanwhile, on disk too; what is being written stays. */
 export async function openWildcards() {
-  await attempt(async () => {
+  await attempt("lu-words-message", async () => {
     const name = await list(shown?.name);
     if (!isChanged()) await show(name ?? NEW);
   });
@@ -87,13 +90,4 @@ const isChanged = () =>
 function note() {
   const name = find("lu-words-name").value.trim();
   setText(find("lu-words-note"), t("words.note", { name: `__${name || t("words.example")}__` }));
-}
-
-async function attempt(act) {
-  setText(find("lu-words-message"), "");
-  try {
-    await act();
-  } catch (error) {
-    setText(find("lu-words-message"), together(error.detail, error.advice));
-  }
 }
