@@ -1,4 +1,4 @@
-"""`python -m pipelines`: models, loras, generate, encode, denoise, decode, plan, compile, train, bench, encoder-server.
+"""`python -m pipelines`: models, loras, generate and its stages, plan, compile, train, make-demo, bench, encoder-server.
 
 Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; problems
 outside the program (a gated model, a damaged file) end with exit code 1 and one line as well.
@@ -10,7 +10,18 @@ import sys
 import typer
 from typer.main import get_command
 
-from pipelines.commands import compile, encoder_server, generate, loras, models, old_flags, plan, stages, train
+from pipelines.commands import (
+    compile,
+    encoder_server,
+    generate,
+    loras,
+    make_demo,
+    models,
+    old_flags,
+    plan,
+    stages,
+    train,
+)
 from pipelines.commands.bench import compare, load, swap
 from pipelines.errors import LumeshError, MeshError, RecipeError
 
@@ -30,7 +41,8 @@ app.command("generate")(generate.make)
 app.command("encode")(stages.encode)
 app.command("denoise")(stages.denoise)
 app.command("decode")(stages.decode)
-app.command("train")(train.train_model)
+app.command("train")(train.build_command())
+app.command("make-demo")(make_demo.make_demo)
 app.command("plan")(plan.plan)
 app.command("compile")(compile.compile_programs)
 benches = typer.Typer(callback=compare.run, invoke_without_command=True, rich_markup_mode=None)

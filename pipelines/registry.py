@@ -15,6 +15,7 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.families.protocol import Architecture
 from pipelines.families.remote_encoder import RemoteEncoder
+from pipelines.families.trainable import Learner
 from pipelines.mesh_text import asks_for_many
 from pipelines.messages import say
 from pipelines.stages import STAGES, Family, OnProgress
@@ -116,6 +117,18 @@ def find_architecture(model: Model) -> Architecture:
             advice=say("Check presets/models.toml."),
         )
     return importlib.import_module(f"pipelines.families.{model.family}.architecture").ARCHITECTURE
+
+
+def find_learner(model: Model) -> Learner:
+    """Returns the code with which the model's family learns; raises ModelError for one that cannot."""
+    find_architecture(model)
+    try:
+        return importlib.import_module(f"pipelines.families.{model.family}.training").LEARNER
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            say("Models of the family {family} cannot be trained here.", family=model.family),
+            advice=say("Choose a model of another family."),
+        ) from error
 
 
 def start_jax(cache_dir: Path, *, allow_cpu: bool = False) -> int:

@@ -31,6 +31,8 @@ PROGRAM_CODE = (
     "references.py",
     "schedulers.py",
 )
+# Files among them that only a training reads.
+_OF_TRAINING = frozenset({"training.py", "trainable.py"})
 PLAN_CODE = (*PROGRAM_CODE, "plan/**/*.py", "registry.py")
 
 _CODE = Path(__file__).parent
@@ -103,7 +105,8 @@ def fingerprint_packages() -> str:
 
 def fingerprint_code(patterns: Iterable[str], *, root: Path = _CODE) -> str:
     """Fingerprints the code in the files below `root` that match one of the `patterns`."""
-    return fingerprint_files({file for pattern in patterns for file in root.glob(pattern)}, root=root)
+    found = {file for pattern in patterns for file in root.glob(pattern) if file.name not in _OF_TRAINING}
+    return fingerprint_files(found, root=root)
 
 
 def fingerprint_files(files: Iterable[Path], *, root: Path = _CODE) -> str:

@@ -3,18 +3,15 @@
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from PIL import Image
 
-from pipelines.catalog import Model
 from pipelines.commands import inputs, options
 from pipelines.commands.notes import Notes
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
-from pipelines.files.metadata import make_png_chunks
-from pipelines.files.video import write_mp4
+from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import find_references, generate, uses_cfg
 from pipelines.messages import english
 from pipelines.prompts.reading import list_notes
@@ -174,11 +171,6 @@ def _generate_traced(family: Family, recipe: Recipe, folder: Path, *, on_progres
     return replace(outcome, compiles=family.compile_count() - compiles_before)
 
 
-def suffix_of(model: Model) -> str:
-    """Returns the suffix of this model's output files."""
-    return ".mp4" if model.is_video else ".png"
-
-
 def check_output(output: Path | None, suffix: str) -> None:
     """Refuses an output file that cannot be written, before any work is done; raises RecipeError."""
     if output is None:
@@ -187,29 +179,6 @@ def check_output(output: Path | None, suffix: str) -> None:
         raise RecipeError({"output": english(f"{output} should end in {suffix}, the format that carries the recipe")})
     if output.is_dir():
         raise RecipeError({"output": english(f"{output} is a folder; name a file in it")})
-
-
-def save_outputs(pixels: Any, recipe: Recipe, output: Path) -> list[Path]:
-    """Writes PNG or MP4 files with the recipe inside; output n of a batch carries its own seed.
-
-    Of input pictures and LoRAs the recipe keeps only the names, not their paths on this machine.
-    """
-    images = tuple(Path(image).name for image in recipe.images)
-    loras = tuple(
-        lora.model_copy(update={"ref": Path(lora.ref).name}) if Path(lora.ref).is_absolute() else lora
-        for lora in recipe.loras
-    )
-    recipe = recipe.model_copy(update={"images": images, "loras": loras})
-    output.parent.mkdir(parents=True, exist_ok=True)
-    files = []
-    for index, one in enumerate(pixels):
-        file = output if len(pixels) == 1 else output.with_stem(f"{output.stem}-{index}")
-        if file.suffix.lower() == ".mp4":
-            write_mp4(file, one, recipe.of_picture(index))
-        else:
-            Image.fromarray(one).save(file, "PNG", pnginfo=make_png_chunks(recipe.of_picture(index)))
-        files.append(file)
-    return files
 
 
 def describe_timings(timings: dict[str, float], recipe: Recipe) -> str:

@@ -15,11 +15,12 @@ import typer
 from pipelines import finite
 from pipelines.catalog import Model
 from pipelines.commands import inputs, options
-from pipelines.commands.generate import WarmupSteps, check_output, save_outputs, suffix_of
+from pipelines.commands.generate import WarmupSteps, check_output
 from pipelines.commands.notes import Notes
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.files import stage_files
+from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import find_references, uses_cfg
 from pipelines.messages import english
 from pipelines.prompts.reading import list_notes

@@ -1,4 +1,4 @@
 """The three demo models in presets/demo: their data sets, their training, and the judges that score them.
 
-Only `python -m pipelines train demo-...` uses this code; nothing that makes pictures for people does.
+Only `python -m pipelines make-demo demo-...` uses this code; nothing that makes pictures for people does.
 """

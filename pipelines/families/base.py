@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model, Shape
 from pipelines.families.embedding_cache import EmbeddingCache
-from pipelines.families.layout import Layout
+from pipelines.families.layout import ENCODE_KEY, Layout
 from pipelines.families.protocol import FamilyPrograms
 from pipelines.families.remote_encoder import RemoteEncoder
 from pipelines.messages import Message
@@ -92,6 +92,14 @@ class LoadedModel(abc.ABC):
         )
         title = name_programs(shape, references, text_chunks)
         return self._warm(layout, title=title, stage=stage, on_progress=on_progress)
+
+    def warm_encoder(self, on_progress: OnProgress) -> None:
+        """Compiles what `encode` runs and nothing else, for callers that make no pictures."""
+        layout = self._lay_out(self.model.default_shape, 1, uses_cfg=True)
+        programs = [one for one in self.programs.list_programs(self.parts, layout) if one.key == ENCODE_KEY]
+        self._programs.compile_all(
+            programs, on_wait=lambda done: on_progress(Progress(phase="compiling", done=done, total=len(programs)))
+        )
 
     def make_many_at_once(self) -> None:
         """Makes programs compute as many outputs as take no longer than one. Call it before anything is warm."""

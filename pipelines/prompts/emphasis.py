@@ -50,6 +50,11 @@ def split_by_weight(prompt: str) -> list[Part]:
     return parts
 
 
+def escape(text: str) -> str:
+    """Returns the prompt that reads as just this text: no bracket is a weight, and no word starts a chunk."""
+    return re.sub(r"\bBREAK\b", "break", re.sub(r"[()\[\]\\]", r"\\\g<0>", text))
+
+
 def has_explicit_weights(prompt: str) -> bool:
     """Tells whether the prompt has a weight in numbers, such as (word:1.2); brackets alone may be ordinary writing."""
     return _EXPLICIT.search(prompt) is not None

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import torch
 from jax.sharding import Mesh, NamedSharding
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from pipelines.runtime.bridge.environment import axes_as, call_jax, get_environment, set_within
 from pipelines.runtime.devices.sharding import Rules, apply_rules
@@ -67,7 +67,11 @@ class LayerPlacement:
         return {name: jax.lax.with_sharding_constraint(value, shardings[f".{name}"]) for name, value in weights.items()}
 
 
+RematPolicy = Callable[..., bool]
+"""A policy of `jax.checkpoint_policies`: which values are kept for the gradient, and not computed again."""
+
 _running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.ContextVar("running_layer", default=None)
+_remat: contextvars.ContextVar[RematPolicy | None] = contextvars.ContextVar("remat", default=None)
 
 
 class TracedModule:
@@ -122,13 +126,15 @@ class TracedModule:
         attention: AttentionAxes | None = None,
         pictures: PictureAxes | None = None,
         running_layer: LayerPlacement | None = None,
+        remat: RematPolicy | None = None,
         **kwargs: Any,
     ) -> Any:
         """Runs `forward`, or `method(module, ...)`, on JAX arrays and returns JAX arrays in the same structure.
 
         `input_shardings` says how the first argument of the submodules named there lies on the mesh, `attention` how
         long attentions do, `pictures` how what is convolved does, `running_layer` how the weights of one layer of a
-        scan do while it runs.
+        scan do while it runs. With `remat` a gradient computes again what the policy does not keep of layers in a scan,
+        and of those that `repeat_for_gradient` chose.
         """
         environment = get_environment()
         weights_t, args_t, kwargs_t = environment.j2t_iso((dict(weights), args, kwargs))
@@ -139,6 +145,7 @@ class TracedModule:
             _inputs_constrained(self.module, input_shardings or {}),
             axes_as(attention, pictures),
             set_within(_running_layer, running_layer),
+            set_within(_remat, remat),
         ):
             result = run(self.module, *args_t, **kwargs_t)
         return environment.t2j_iso(result)
@@ -201,11 +208,47 @@ class ScannedLayers(torch.nn.Module):
             carry = environment.t2j_iso(result if isinstance(result, tuple) else (result,))
             return carry, carry[0] if keeps_outputs else None
 
-        last, outputs = jax.lax.scan(step, carry, stacked)
+        policy = _remat.get()
+        # A scan keeps the compiler from joining what is computed twice.
+        body = step if policy is None else jax.checkpoint(step, policy=policy, prevent_cse=False)
+        last, outputs = jax.lax.scan(body, carry, stacked)
         if self._outputs is not None:
             self._outputs += environment.j2t_iso([outputs[layer] for layer in range(self._count)])
         result = environment.j2t_iso(last)
         return result if len(result) > 1 else result[0]
+
+
+def repeat_for_gradient(module: torch.nn.Module, kinds: tuple[type[torch.nn.Module], ...]) -> None:
+    """Lets submodules of these kinds, outermost ones, be computed again for a gradient where a call has `remat`."""
+    if isinstance(module, kinds):
+        _make_repeatable(module)
+        return
+    for child in module.children():
+        repeat_for_gradient(child, kinds)
+
+
+def _make_repeatable(module: Any) -> None:
+    forward = module.forward
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        policy = _remat.get()
+        if policy is None:
+            return forward(*args, **kwargs)
+        environment = get_environment()
+        leaves, structure = tree_flatten((args, kwargs))
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+        def compute(values: Any) -> Any:
+            filled = [*leaves]
+            for place, value in zip(places, environment.j2t_iso(values), strict=True):
+                filled[place] = value
+            own_args, own_kwargs = tree_unflatten(filled, structure)
+            return environment.t2j_iso(forward(*own_args, **own_kwargs))
+
+        values = environment.t2j_iso([leaves[place] for place in places])
+        return environment.j2t_iso(jax.checkpoint(compute, policy=policy)(values))
+
+    module.forward = run
 
 
 def scan_if_long(

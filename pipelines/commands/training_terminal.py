@@ -1,0 +1,117 @@
+"""A training on the terminal: what it will do, a bar while it learns, and where the result is; or lines of JSON."""
+
+import json
+import math
+from typing import Any
+
+import typer
+from tqdm import tqdm
+
+from pipelines.commands.progress import TerminalProgress
+from pipelines.messages import english
+from pipelines.stages import Progress
+from pipelines.training.checks import Checked
+from pipelines.training.loop import Stop
+from pipelines.training.run import Result
+
+
+class TrainingTerminal:
+    """Shows events as they come; with `is_json` each is one line of JSON on standard output."""
+
+    def __init__(self, checked: Checked, *, is_json: bool) -> None:
+        self._checked = checked
+        self._is_json = is_json
+        self._progress = TerminalProgress(is_silent=is_json)
+        self._bar: Any = None
+
+    def __enter__(self) -> "TrainingTerminal":
+        self._progress.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._close_bar()
+        self._progress.__exit__(*error)
+
+    def on_progress(self, progress: Progress) -> None:
+        """Shows what is loaded or compiled."""
+        self._progress(progress)
+
+    def tell_plan(self) -> None:
+        """Says what was read and what will be done."""
+        plan = self._checked.describe()
+        if self._is_json:
+            typer.echo(json.dumps({"event": "plan", **plan}))
+            return
+        for line in self._checked.tell():
+            typer.echo(f"lumesh: {english(line)}", err=True)
+
+    def hear(self, event: dict[str, Any]) -> None:
+        """Shows one event."""
+        if self._is_json:
+            typer.echo(json.dumps(event, default=str))
+            return
+        match event["event"]:
+            case "step":
+                self._show_step(event)
+            case "preparing":
+                self._show_preparing(event)
+            case "sample":
+                tqdm.write(f"lumesh: step {event['step']}: {event['file']}")
+            case "note":
+                tqdm.write(f"lumesh: {event['text']}")
+            case "resumed":
+                tqdm.write(f"lumesh: going on after step {event['step']}")
+            case _:
+                pass
+
+    def tell_result(self, result: Result, files: tuple[Any, ...], stop: Stop) -> None:
+        """Says where the result is, or how to go on."""
+        self._close_bar()
+        loss = result.loss if result.loss is not None and math.isfinite(result.loss) else None
+        if self._is_json:
+            typer.echo(
+                json.dumps(
+                    {
+                        "event": "done" if files else "stopped",
+                        "output": str(files[0]) if files else None,
+                        "outputs": [str(file) for file in files],
+                        "steps": result.steps,
+                        "loss": loss,
+                        "seconds": round(result.seconds, 3),
+                        "compiles": result.compiles,
+                    }
+                )
+            )
+            return
+        if not files:
+            typer.echo(
+                f"lumesh: stopped after step {result.steps} ({stop.reason}); run the same command again to go on.",
+                err=True,
+            )
+            return
+        for file in files:
+            typer.echo(file)
+        typer.echo(f"{result.steps} steps, {result.seconds:.0f} s", err=True)
+
+    def _show_step(self, event: dict[str, Any]) -> None:
+        self._open_bar("training", event["steps"])
+        self._bar.n = event["step"]
+        skipped = f", {event['skipped']} skipped" if event["skipped"] else ""
+        self._bar.set_postfix_str(f"loss {event['loss']:.4f}{skipped}", refresh=False)
+        self._bar.refresh()
+
+    def _show_preparing(self, event: dict[str, Any]) -> None:
+        self._open_bar("preparing", event["total"])
+        self._bar.n = event["done"]
+        self._bar.refresh()
+        if event["done"] == event["total"]:
+            self._close_bar()
+
+    def _open_bar(self, title: str, total: int) -> None:
+        if self._bar is None:
+            self._bar = tqdm(total=total, desc=title, mininterval=1.0)
+
+    def _close_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

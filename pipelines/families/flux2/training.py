@@ -1,0 +1,113 @@
+"""How FLUX.2 learns: its transformer on rows of patchified latents and of the language model's embeddings.
+
+Training does not split heads over `tp`: the module is diffusers' own, whole on every device, its batch split.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from diffusers import AutoencoderKLFlux2, Flux2Transformer2DModel
+from diffusers.pipelines.flux2.pipeline_flux2 import compute_empirical_mu
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from pipelines.catalog import Model, Shape
+from pipelines.families.flux2.attention import set_processors
+from pipelines.families.flux2.denoise import make_image_ids, make_text_ids, pack, unpack
+from pipelines.families.flux2.parts import PATCH, Parts
+from pipelines.families.flux2.references import build_reference_program
+from pipelines.families.flux2.sharding import scan_layers
+from pipelines.families.trainable import Cutting, Denoiser, Rows
+from pipelines.runtime.bridge.autoencoder import split_halvings
+from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
+from pipelines.runtime.devices.sharding import split_pictures
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
+from pipelines.stages import Embeddings
+
+GUIDANCE = 1.0
+"""What dev's guidance embedding is told while training, as diffusers' scripts have it."""
+
+
+class Flux2Learner:
+    """See `trainable.Learner`."""
+
+    process = "flow"
+    spread = "logit_normal"
+    snr_gamma = 0.0
+    timestep_scale = 1.0
+    size_multiple = 32
+    prefix = "transformer"
+    kohya_prefix = "lora_unet"
+
+    def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
+        return (Denoiser(component="transformer"),)
+
+    def build_denoiser(self, folder: Path, component: str) -> Any:
+        with parameters_on_meta():
+            transformer = Flux2Transformer2DModel.from_config(read_json(folder / component / "config.json"))
+        set_processors(transformer)
+        return transformer
+
+    def stack_layers(self, module: Any, mesh: Any) -> None:  # noqa: ARG002
+        scan_layers(module)
+
+    def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
+        scale = 2 ** (len(read_json(folder / "vae" / "config.json")["block_out_channels"]) - 1) * PATCH
+        tokens = (shape.height // scale) * (shape.width // scale)
+        return float(np.exp(compute_empirical_mu(image_seq_len=tokens, num_steps=model.steps)))
+
+    def build_autoencoder(self, folder: Path) -> TracedModule:
+        with parameters_on_meta():
+            vae: Any = AutoencoderKLFlux2.from_config(read_json(folder / "vae" / "config.json"))
+        split_halvings(vae)
+        return TracedModule(vae)
+
+    def choose_autoencoder_dtype(self, autoencoder: TracedModule, dtype: Any) -> Any:  # noqa: ARG002
+        return dtype
+
+    def build_latents_program(self, autoencoder: TracedModule, weights: Rows, mesh: Mesh, shape: Shape) -> Program:
+        scale = 2 ** (len(autoencoder.module.config.block_out_channels) - 1)
+        sides = split_pictures(mesh, None, height=shape.height // scale, width=shape.width // scale)
+        encode = build_reference_program(
+            autoencoder,
+            dtype=next(iter(weights.values())).dtype,
+            sharding=NamedSharding(mesh, PartitionSpec(None, None, *sides)),
+        )
+        return Program(
+            key=("latents", shape),
+            function=lambda weights, pixels: {"latents": encode(weights, pixels)},
+            arguments=(abstract_weights(weights), abstract_input(mesh, (1, 3, shape.height, shape.width), jnp.float32)),
+            out_shardings={"latents": NamedSharding(mesh, PartitionSpec())},
+        )
+
+    def take_text(self, parts: Parts, embeddings: Embeddings, *, is_empty: bool) -> Rows:  # noqa: ARG002
+        return {"prompt_embeds": np.asarray(embeddings["prompt_embeds"])[0]}
+
+    def write_prompt(self, caption: str) -> str:
+        return caption
+
+    def describe_cut(self, cut: Cutting) -> Rows:  # noqa: ARG002
+        return {}
+
+    def predict(
+        self, call: Callable[..., Any], noisy: jax.Array, timesteps: jax.Array, rows: Rows, dtype: Any
+    ) -> jax.Array:
+        _, _, height, width = noisy.shape
+        text = rows["prompt_embeds"].astype(dtype)
+        (output,) = call(
+            hidden_states=pack(noisy).astype(dtype),
+            encoder_hidden_states=text,
+            timestep=timesteps,
+            img_ids=jnp.asarray(make_image_ids(height, width)),
+            txt_ids=jnp.asarray(make_text_ids(text.shape[1])),
+            guidance=jnp.full(len(noisy), GUIDANCE),
+            return_dict=False,
+        )
+        return unpack(output.astype(jnp.float32), height, width)
+
+
+LEARNER = Flux2Learner()

@@ -1,0 +1,112 @@
+"""The interface that a family's `training.py` implements, so that its models can be trained.
+
+A training runs the family's own programs for prompts and pictures once, keeps what they return as rows, and then calls
+the unmodified denoiser on batches of rows. Only registry.py knows where a family's `LEARNER` is. Arrays and modules
+are `Any` here, so that this file can be imported without jax.
+Not here: losses, optimizers and files (pipelines/training).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pipelines.catalog import Model, Shape
+from pipelines.stages import Embeddings
+
+Rows = Mapping[str, Any]
+"""Name -> array, of one picture without a batch axis, or of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cutting:
+    """How a picture was brought to its size, in pixels: its own size, and where the cut begins in the scaled one."""
+
+    original_width: int
+    original_height: int
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Denoiser:
+    """A module that learns: its `component` in the checkpoint, and the share of the noise that it takes away.
+
+    `low` and `high` bound its sigmas.
+    """
+
+    component: str
+    low: float = 0.0
+    high: float = 1.0
+    ending: str = ""
+    """What its LoRA's file name ends in, such as `_high_noise`."""
+
+
+class Learner(Protocol):
+    """The code with which a family learns."""
+
+    process: str
+    """`diffusion` for discrete timesteps, or `flow`."""
+    spread: str
+    """How a flow model's sigmas are spread by default."""
+    snr_gamma: float
+    """The default min-SNR weighting of a diffusion model; 0 for none."""
+    timestep_scale: float
+    """What a flow model's timestep is at a sigma of 1."""
+    size_multiple: int
+    """Sides of pictures are multiples of this, in pixels."""
+    prefix: str
+    """What names in a LoRA file begin with; that of a second expert is its component's."""
+    kohya_prefix: str
+
+    def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:
+        """Lists the modules that can learn, in the order in which they denoise."""
+        ...
+
+    def build_denoiser(self, folder: Path, component: str) -> Any:
+        """Builds the torch module from its config, with parameters on the meta device and layers not yet stacked."""
+        ...
+
+    def stack_layers(self, module: Any, mesh: Any) -> None:
+        """Turns long lists of layers into scans."""
+        ...
+
+    def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
+        """Returns how far a flow model's sigmas are shifted for pictures of this size."""
+        ...
+
+    def build_autoencoder(self, folder: Path) -> Any:
+        """Builds the autoencoder as a traced module without weights."""
+        ...
+
+    def choose_autoencoder_dtype(self, autoencoder: Any, dtype: Any) -> Any:
+        """Returns what the autoencoder computes in, where large modules do in `dtype`."""
+        ...
+
+    def build_latents_program(self, autoencoder: Any, weights: Rows, mesh: Any, shape: Shape) -> Any:
+        """Returns the Program that encodes pixels (1, 3, [F,] height, width) fp32 in [-1, 1] to one row's latents.
+
+        They are `latents`, or `mean` and `deviation` to draw them from; with a batch axis of 1.
+        """
+        ...
+
+    def take_text(self, parts: Any, embeddings: Embeddings, *, is_empty: bool) -> Rows:
+        """Returns the rows of a prompt, without a batch axis; those of an empty one as guidance has them.
+
+        Of a prompt longer than the text encoder reads at once, only its beginning.
+        """
+        ...
+
+    def write_prompt(self, caption: str) -> str:
+        """Returns the prompt that is read as just this caption, with no sign of it taken for a weight."""
+        ...
+
+    def describe_cut(self, cut: Cutting) -> Rows:
+        """Returns further rows that tell the model of a picture's size and cut."""
+        ...
+
+    def predict(self, call: Callable[..., Any], noisy: Any, timesteps: Any, rows: Rows, dtype: Any) -> Any:
+        """Returns the denoiser's prediction for a batch; `call(...)` runs the module with its weights."""
+        ...

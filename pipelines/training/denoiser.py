@@ -1,0 +1,162 @@
+"""The module that learns, on the mesh: traced with or without LoRA layers, its frozen weights and its first state.
+
+The module is diffusers' own. With a LoRA peft's layers stand around its own (adapters.py); the checkpoint's weights are
+then frozen, in the dtype that is computed in, and only the LoRA's learn, in fp32. Else all weights learn, in fp32.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from peft import LoraConfig
+
+from pipelines.catalog import Model
+from pipelines.families.trainable import Denoiser, Learner
+from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.devices.memory import find_limit
+from pipelines.runtime.devices.sharding import STACK, Rules
+from pipelines.runtime.weights.components import load_component
+from pipelines.stages import OnProgress
+from pipelines.training import placement
+from pipelines.training.adapters import add_layers, choose_layers, draw_first, is_lora, make_config, name_in_checkpoint
+from pipelines.training.settings import TrainingSettings
+from pipelines.training.step import TrainState, Weights
+
+LARGEST_SHARE = 0.4
+"""Frozen weights that take more of a device's memory are split over the devices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What a training starts from: a model's checkpoint in `folder`, on a mesh."""
+
+    model: Model
+    learner: Learner
+    folder: Path
+    mesh: Mesh
+    on_progress: OnProgress
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningModule:
+    """A denoiser ready to be traced; `config` describes its LoRA, None without one.
+
+    `shapes` are those of what learns.
+    """
+
+    module: TracedModule
+    config: LoraConfig | None
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def frozen_names(self) -> list[str]:
+        return [name for name in self.module.parameter_shapes() if name not in self.shapes]
+
+
+def build_module(origin: Origin, denoiser: Denoiser, settings: TrainingSettings) -> LearningModule:
+    """Builds the module without weights; raises RecipeError for `targets` that name no layer."""
+    module: Any = origin.learner.build_denoiser(origin.folder, denoiser.component)
+    config = None
+    if settings.lora:
+        config = make_config(choose_layers(module, settings), settings)
+        add_layers(module, config)
+    origin.learner.stack_layers(module, origin.mesh)
+    traced = TracedModule(module)
+    names = traced.parameter_shapes()
+    shapes = {name: shape for name, shape in names.items() if config is None or is_lora(name)}
+    return LearningModule(module=traced, config=config, shapes=shapes)
+
+
+def load_frozen(origin: Origin, denoiser: Denoiser, built: LearningModule, *, dtype: Any) -> Weights:
+    """Reads the weights that do not learn, and constants, onto the mesh; empty but for constants without a LoRA."""
+    constants = {
+        name: jax.device_put(value, NamedSharding(origin.mesh, PartitionSpec()))
+        for name, value in built.module.constant_buffers().items()
+    }
+    if built.config is None:
+        return constants
+    named = {name_in_checkpoint(name): name for name in built.frozen_names}
+    loaded = _load(origin, denoiser, dtype=dtype)
+    return {named[name]: value for name, value in loaded.items() if name in named} | constants
+
+
+def start_state(
+    origin: Origin,
+    denoiser: Denoiser,
+    built: LearningModule,
+    *,
+    optimizer: optax.GradientTransformationExtraArgs,
+    settings: TrainingSettings,
+) -> TrainState:
+    """Returns the state before the first step: a LoRA's first values, or the checkpoint's weights in fp32."""
+    mesh = origin.mesh
+    if built.config is not None:
+        values = draw_first(built.shapes, seed=settings.seed)
+        trained = {name: put(value, placement.split(name, value.shape, mesh)) for name, value in values.items()}
+    else:
+        loaded = _load(origin, denoiser, dtype=jnp.float32)
+        trained = {name: value for name, value in loaded.items() if name in built.shapes}
+    described = jax.eval_shape(optimizer.init, trained)
+    start = jax.jit(optimizer.init, out_shardings=placement.place_state(described, mesh))
+    average = {name: jnp.copy(value) for name, value in trained.items()} if settings.ema else {}
+    step = put(np.zeros((), np.int32), NamedSharding(mesh, PartitionSpec()))
+    return TrainState(step, trained, start(trained), average)
+
+
+def describe_state(state: TrainState) -> TrainState:
+    """Returns the state's shapes, dtypes and shardings."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), state)
+
+
+def put(value: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """Puts a value that every host has on the mesh; each device gets its part."""
+    return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
+
+
+def fetch(weights: Weights) -> dict[str, np.ndarray]:
+    """Returns whole weights on this host, whatever devices of whichever hosts hold their parts."""
+    if jax.process_count() == 1:
+        return {name: np.asarray(value) for name, value in weights.items()}
+    from jax.experimental import multihost_utils
+
+    return {name: np.asarray(multihost_utils.process_allgather(value, tiled=True)) for name, value in weights.items()}
+
+
+def _load(origin: Origin, denoiser: Denoiser, *, dtype: Any) -> Weights:
+    """Reads the component into the module without LoRA layers, whose names are the checkpoint's."""
+    plain: Any = origin.learner.build_denoiser(origin.folder, denoiser.component)
+    origin.learner.stack_layers(plain, origin.mesh)
+    traced = TracedModule(plain)
+    shapes = traced.parameter_shapes()
+    is_split = dtype == jnp.float32 or not _fits_whole(shapes, dtype, origin.mesh)
+    return load_component(
+        origin.folder / denoiser.component,
+        traced,
+        mesh=origin.mesh,
+        rules=_list_rules(shapes, origin.mesh) if is_split else ((r"", PartitionSpec()),),
+        dtype=dtype,
+        variant=origin.model.variant,
+        on_progress=origin.on_progress,
+    )
+
+
+def _fits_whole(shapes: Mapping[str, tuple[int, ...]], dtype: Any, mesh: Mesh) -> bool:
+    limit = find_limit([*mesh.local_devices])
+    wanted = sum(math.prod(shape) for shape in shapes.values()) * jnp.dtype(dtype).itemsize
+    return limit is None or wanted < LARGEST_SHARE * limit
+
+
+def _list_rules(shapes: Mapping[str, tuple[int, ...]], mesh: Mesh) -> Rules:
+    """Returns a rule for each weight; a stack's rule speaks of one of its layers."""
+    specs = {name: placement.split(name, shape, mesh).spec for name, shape in shapes.items()}
+    return [
+        (f"^{re.escape(name)}$", PartitionSpec(*spec[1:]) if STACK in name else spec) for name, spec in specs.items()
+    ]

@@ -1,0 +1,72 @@
+"""Pictures of a training under way, by the studio's own programs with the LoRA of that step merged.
+
+They are byte for byte what `generate --lora` makes with the file of that step, which is kept beside them: people pick
+the best step by its pictures.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipelines import registry
+from pipelines.catalog import Catalog, Model
+from pipelines.files.outputs import save_outputs, suffix_of
+from pipelines.generate import generate
+from pipelines.loras import LoraFile, inspect_lora
+from pipelines.recipe import Lora, Recipe, resolve
+from pipelines.stages import OnProgress
+
+
+class Sampler:
+    """Makes a picture of each prompt; the model is loaded for the first one and stays until `close`."""
+
+    def __init__(
+        self,
+        model: Model,
+        prompts: Sequence[str],
+        *,
+        cache_dir: Path,
+        seed: int,
+        allow_cpu: bool,
+        on_progress: OnProgress,
+    ) -> None:
+        self._model = model
+        self._prompts = prompts
+        self._cache_dir = cache_dir
+        self._seed = seed
+        self._allow_cpu = allow_cpu
+        self._on_progress = on_progress
+        self._family: Any = None
+
+    def make(self, lora: Path, folder: Path) -> list[Path]:
+        """Makes all prompts' pictures with this LoRA file; returns the files."""
+        if self._family is None:
+            self._family = registry.load(
+                self._model,
+                mesh=None,
+                cache_dir=self._cache_dir,
+                on_progress=self._on_progress,
+                allow_cpu=self._allow_cpu,
+            )
+        ref = str(lora.resolve().with_suffix(""))
+        catalog = Catalog(models=(self._model,), own_loras=(_name(lora, ref),))
+        files: list[Path] = []
+        for number, prompt in enumerate(self._prompts):
+            recipe = resolve(
+                Recipe(model=self._model.id, prompt=prompt, seed=self._seed, loras=(Lora(ref=ref),)), catalog
+            )
+            outcome = generate(self._family, recipe, on_progress=self._on_progress)
+            output = folder / f"{lora.stem}-{number}{suffix_of(self._model)}"
+            files += save_outputs(outcome.pixels, recipe.made_with(outcome.revision), output)
+        return files
+
+    def close(self) -> None:
+        """Frees the devices."""
+        if self._family is not None:
+            self._family.unload()
+            self._family = None
+
+
+def _name(lora: Path, ref: str) -> LoraFile:
+    return replace(inspect_lora(lora, ref=ref), ref=ref)

@@ -1,0 +1,175 @@
+"""What may be asked of a training, as one type: the command line, a .toml file and the studio fill the same fields.
+
+Names are those of diffusers' training scripts where they have one. Importable without jax.
+Not here: a family's own defaults (families/*/training.py), what the data is (data/).
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipelines.errors import RecipeError
+from pipelines.field_errors import word_first
+from pipelines.messages import Message, english, say
+
+Optimizer = Literal["adamw", "adafactor", "lion", "muon", "prodigy"]
+LearningRateSchedule = Literal[
+    "constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts", "polynomial"
+]
+Sigmas = Literal["logit_normal", "uniform", "mode", "shifted"]
+Remat = Literal["auto", "none", "layers", "full"]
+Precision = Literal["no", "bf16"]
+LoraFormat = Literal["diffusers", "kohya"]
+Expert = Literal["high", "low", "both"]
+DEFAULT_STEPS = {"lora": 800, "full": 2000}
+DEFAULT_RATE = {"lora": 1e-4, "full": 1e-5}
+
+
+class TrainingSettings(BaseModel):
+    """A training. None means the model's or the kind of training's own default; sizes are in pixels."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    model: str = Field(default="", description="A model of the catalogue, its hub repository, or a folder.")
+    data: tuple[str, ...] = Field(default=(), description="Folder or file of pictures: PATH[,repeats=3][,prior].")
+    output: Path | None = Field(default=None, description="Folder for the result and for going on after a stop.")
+    lora: bool = Field(default=False, description="Trains a LoRA.")
+    full: bool = Field(default=False, description="Trains all of the denoiser's weights.")
+
+    rank: int = Field(default=16, ge=1, le=1024, description="Of a LoRA: the width of its matrices.")
+    alpha: float | None = Field(default=None, gt=0, description="Of a LoRA: counts alpha / rank; the rank if left out.")
+    targets: str | None = Field(default=None, description="Regular expression of layers; all linear ones if left out.")
+    convolutions: bool = Field(default=False, description="Lets a LoRA change convolutions, too.")
+    lora_format: LoraFormat = Field(default="diffusers", description="Names in the LoRA file.")
+    expert: Expert | None = Field(default=None, description="Of a model with two experts: the one that learns.")
+
+    caption: str | None = Field(default=None, description="For pictures that have none.")
+    trigger: str | None = Field(default=None, description="Words put before every caption that lacks them.")
+    caption_dropout: float = Field(default=0.1, ge=0, le=1, description="Share of captions left empty.")
+    shuffle_tags: bool = Field(default=False, description="Shuffles the parts of a caption between commas.")
+    keep_tags: int = Field(default=1, ge=0, description="Parts at the front that shuffling leaves there.")
+    image_column: str = Field(default="image", description="Of a dataset.")
+    caption_column: str = Field(default="text", description="Of a dataset.")
+
+    resolution: int | None = Field(default=None, ge=64, le=4096, description="Side of the square of equal area.")
+    buckets: bool | None = Field(default=None, description="Several proportions, or one square.")
+    center_crop: bool = Field(default=False, description="Cuts in the middle instead of at random.")
+    random_flip: bool = Field(default=False, description="Mirrors half of the pictures.")
+    frames: int | None = Field(
+        default=None, ge=1, le=1025, description="Of a video: 4n + 1; the model's own if left out."
+    )
+
+    steps: int | None = Field(default=None, ge=1, le=10_000_000, description="How many updates of the weights.")
+    epochs: float | None = Field(default=None, gt=0, description="Instead of steps: how often each picture is seen.")
+    global_batch_size: int | None = Field(default=None, ge=1, le=65_536, description="Pictures a step, on all hosts.")
+    accumulate: int = Field(default=1, ge=1, le=1024, description="Parts of a batch that are computed one by one.")
+
+    learning_rate: float | None = Field(default=None, gt=0, le=100)
+    lr_scheduler: LearningRateSchedule = "cosine"
+    lr_warmup_steps: int | None = Field(default=None, ge=0)
+    optimizer: Optimizer = "adamw"
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    adam_beta2: float = Field(default=0.999, ge=0, lt=1)
+    adam_weight_decay: float = Field(default=1e-2, ge=0)
+    adam_epsilon: float = Field(default=1e-8, gt=0)
+    max_grad_norm: float = Field(default=1.0, gt=0, description="Longer gradients are shortened to this.")
+    ema: float = Field(default=0.0, ge=0, lt=1, description="Decay of the average that is saved; 0 for none.")
+
+    snr_gamma: float | None = Field(default=None, ge=0, description="Min-SNR weighting; 0 for none.")
+    noise_offset: float = Field(default=0.0, ge=0)
+    prediction_type: Literal["epsilon", "v_prediction", "sample"] | None = None
+    sigmas: Sigmas | None = Field(default=None, description="How the noise of flow models is spread.")
+    shift: float | None = Field(default=None, gt=0, description="Moves the noise of flow models upwards.")
+    prior_weight: float = Field(default=1.0, ge=0, description="How much pictures marked prior count.")
+
+    validate_with: str | None = Field(default=None, description="Share of the pictures, or a folder, held back.")
+    validate_every: int | None = Field(default=None, ge=1)
+    sample: tuple[str, ...] = Field(default=(), description="Prompt of a picture to make while training.")
+    sample_every: int | None = Field(default=None, ge=1)
+    save_every_minutes: float = Field(default=10.0, gt=0)
+    keep: int = Field(default=2, ge=1, description="States that are kept to go on from.")
+    max_minutes: float | None = Field(default=None, gt=0, description="Stops after this long; the next run goes on.")
+
+    mixed_precision: Precision | None = Field(default=None, description="What is computed in; weights stay fp32.")
+    remat: Remat = Field(default="auto", description="What is computed twice to save memory.")
+    mesh: str | None = Field(default=None, description="Devices per axis, such as dp=8.")
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    no_cache: bool = Field(default=False, description="Keeps embeddings and latents in memory alone.")
+    report_to: Literal["tensorboard", "trackio", "wandb"] | None = None
+
+    @property
+    def kind(self) -> Literal["lora", "full"]:
+        return "lora" if self.lora else "full"
+
+    @property
+    def rate(self) -> float:
+        """Returns the peak learning rate."""
+        return DEFAULT_RATE[self.kind] if self.learning_rate is None else self.learning_rate
+
+
+def read_settings(given: Mapping[str, Any], file: Path | None = None) -> TrainingSettings:
+    """Returns settings from those `given` (None for not given), which count before those of a .toml file.
+
+    Raises RecipeError with a message for every field at fault.
+    """
+    fields = read_toml(file) if file is not None else {}
+    fields |= {name: value for name, value in given.items() if value is not None and value != ()}
+    try:
+        settings = TrainingSettings.model_validate(fields)
+    except ValidationError as error:
+        raise RecipeError(word_first(error.errors(), whole="settings")) from error
+    problems = _find_problems(settings)
+    if problems:
+        raise RecipeError(problems)
+    return settings
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """Returns a file's settings; raises RecipeError for one that is none."""
+    try:
+        fields = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RecipeError({"config": english(f"{file} cannot be read: {error}")}) from error
+    if isinstance(fields.get("data"), str):
+        fields["data"] = (fields["data"],)
+    if isinstance(fields.get("sample"), str):
+        fields["sample"] = (fields["sample"],)
+    return fields
+
+
+def _find_problems(settings: TrainingSettings) -> dict[str, Message]:
+    problems: dict[str, Message] = {}
+    if not settings.model:
+        problems["model"] = say("name the model to start from")
+    if not settings.data:
+        problems["data"] = say("name a folder of pictures, or a dataset")
+    if settings.lora == settings.full:
+        problems["lora"] = say("choose one: a LoRA, or full for all weights")
+    if settings.steps is not None and settings.epochs is not None:
+        problems["epochs"] = say("give steps or epochs, not both")
+    if settings.frames is not None and settings.frames % 4 != 1:
+        problems["frames"] = say("{frames} is not 4n + 1", frames=settings.frames)
+    for name in ("rank", "alpha", "targets", "convolutions"):
+        default = TrainingSettings.model_fields[name].default
+        if settings.full and not settings.lora and getattr(settings, name) != default:
+            problems[name] = say("is of a LoRA; leave it out with full")
+    if settings.global_batch_size is not None and settings.global_batch_size % settings.accumulate:
+        problems["accumulate"] = say(
+            "{parts} parts do not divide a batch of {batch}",
+            parts=settings.accumulate,
+            batch=settings.global_batch_size,
+        )
+    if settings.validate_with is not None:
+        problems |= _check_share(settings.validate_with)
+    return problems
+
+
+def _check_share(text: str) -> dict[str, Message]:
+    try:
+        share = float(text)
+    except ValueError:
+        return {} if Path(text).exists() else {"validate": say("{text} is neither a share nor a folder", text=text)}
+    return {} if 0 < share < 1 else {"validate": say("{text} is no share between 0 and 1", text=text)}

@@ -1,0 +1,70 @@
+"""A training's state on disk, by orbax: written in the background, whole or not at all, for any mesh and host count.
+
+Beside the arrays lie facts: what the state was made with, so that a run with another model, other data or settings
+says so instead of going on with it.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orbax.checkpoint as ocp
+
+from pipelines.errors import RecipeError
+from pipelines.messages import say
+
+
+class StateFolder:
+    """The folder of a training's states; close it to wait for what is still being written."""
+
+    def __init__(self, folder: Path, *, keep: int) -> None:
+        self._folder = folder
+        self._manager = ocp.CheckpointManager(
+            folder.resolve(),
+            options=ocp.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=True, create=True),
+            item_names=("state", "facts"),
+        )
+
+    @property
+    def newest(self) -> int | None:
+        """Returns the step of the newest whole state."""
+        return self._manager.latest_step()
+
+    def save(self, step: int, state: Any, facts: Mapping[str, Any]) -> None:
+        """Starts to write the state after so many steps; copies of its arrays are made before this returns."""
+        if step == self.newest:
+            return
+        self._manager.save(
+            step, args=ocp.args.Composite(state=ocp.args.StandardSave(state), facts=ocp.args.JsonSave(dict(facts)))
+        )
+
+    def load(self, described: Any, facts: Mapping[str, Any]) -> Any:
+        """Reads the newest state with the shapes and shardings `described`; raises RecipeError if facts differ."""
+        newest = self.newest
+        assert newest is not None, "ask `newest` first"
+        found = self._manager.restore(newest, args=ocp.args.Composite(facts=ocp.args.JsonRestore()))["facts"]
+        wanted = json.loads(json.dumps(dict(facts)))
+        for name, value in wanted.items():
+            if found.get(name) != value:
+                raise RecipeError(
+                    {
+                        name: say(
+                            "{folder} holds a training with {found} in place of {value}; go on with that, or choose "
+                            "another output folder",
+                            folder=self._folder.parent,
+                            found=found.get(name),
+                            value=value,
+                        )
+                    }
+                )
+        return self._manager.restore(newest, args=ocp.args.Composite(state=ocp.args.StandardRestore(described)))[
+            "state"
+        ]
+
+    def wait(self) -> None:
+        """Returns when everything is on disk."""
+        self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        self._manager.close()

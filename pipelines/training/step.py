@@ -1,0 +1,168 @@
+"""One training step as one compiled program: noise, prediction, gradient, optimizer, average, metrics; all donated.
+
+Weights that learn are kept in fp32 and cast where they are used, so that small moves count (bf16 has 8 bits). The
+batch is split over the mesh's `dp`; weights may be, too (placement.py), and are gathered where they are used, a layer
+of a scan just before it runs. Randomness comes from the seed and the step's number, so any mesh, any way of dividing a
+batch, and a resumed run see the same noise.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from pipelines.families.trainable import Learner
+from pipelines.runtime.bridge.environment import linear_layers_as
+from pipelines.runtime.bridge.modules import LayerPlacement, RematPolicy, TracedModule
+from pipelines.runtime.devices.sharding import STACK
+from pipelines.training import linear
+from pipelines.training.objective import Objective, sum_errors
+
+Weights = dict[str, jax.Array]
+
+BINS = 8
+"""Parts of the noise's range whose losses are told apart."""
+
+
+class TrainState(NamedTuple):
+    """All that a step changes; `average` is empty without EMA. Arrays are fp32."""
+
+    step: jax.Array
+    trained: Weights
+    optimizer: Any
+    average: Weights
+
+
+class Metrics(NamedTuple):
+    """Of one step, fp32: `losses` and `counts` (BINS,) by sigma; `skipped`: steps in a row that were no numbers."""
+
+    loss: jax.Array
+    gradient_norm: jax.Array
+    update_norm: jax.Array
+    losses: jax.Array
+    counts: jax.Array
+    skipped: jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPlan:
+    """What the step computes; `accumulate` parts of the batch come one after the other."""
+
+    module: TracedModule
+    learner: Learner
+    objective: Objective
+    optimizer: optax.GradientTransformationExtraArgs
+    mesh: Mesh
+    dtype: Any
+    accumulate: int = 1
+    ema: float = 0.0
+    seed: int = 0
+    remat: RematPolicy | None = None
+    attention: Any = None
+
+
+def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
+    """Builds step(state, frozen weights, rows, learning rate) -> state, metrics.
+
+    Every array of `rows` has the batch as its first axis; `weight` (B,) says how much a row counts.
+    """
+    is_cpu = plan.mesh.devices.flat[0].platform == "cpu"
+    if is_cpu:
+        linear.choose_dtype()  # not while tracing
+
+    def step(
+        state: TrainState, frozen: Weights, rows: Mapping[str, jax.Array], rate: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        key = jax.random.fold_in(jax.random.key(plan.seed), state.step)
+        latents_key, noise_key = jax.random.split(key)
+        noised = plan.objective.add_noise(_draw_latents(rows, latents_key), noise_key)
+        total = jnp.maximum(rows["weight"].sum(), 1e-6)
+
+        def compute(trained: Weights, part: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
+            own_rows, own_noised = part
+            weights = _gather(trained | frozen, plan)
+            call = functools.partial(
+                plan.module.call,
+                weights,
+                remat=plan.remat,
+                attention=plan.attention,
+                running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
+            )
+            with linear_layers_as(linear.linear) if is_cpu else contextlib.nullcontext():
+                prediction = plan.learner.predict(call, own_noised.noisy, own_noised.timesteps, own_rows, plan.dtype)
+            summed, errors = sum_errors(prediction, own_noised, own_rows["weight"])
+            return summed / total, errors
+
+        gradient_of = jax.value_and_grad(compute, has_aux=True)
+        (loss, errors), gradients = _accumulate(gradient_of, state.trained, (dict(rows), noised), plan)
+        moves, optimizer = plan.optimizer.update(gradients, state.optimizer, state.trained)
+        moves = jax.tree.map(lambda move: rate * move, moves)
+        trained = optax.apply_updates(state.trained, moves)
+        average = state.average
+        if average:
+            # Early on it covers about a tenth of the steps so far, so that it forgets the start.
+            decay = jnp.minimum(plan.ema, (1.0 + state.step) / (10.0 + state.step))
+            average = optax.incremental_update(trained, average, 1.0 - decay)
+        counted = rows["weight"] > 0
+        places = jnp.clip((noised.sigmas * BINS).astype(jnp.int32), 0, BINS - 1)
+        metrics = Metrics(
+            loss=loss,
+            gradient_norm=optax.global_norm(gradients),
+            update_norm=optax.global_norm(moves),
+            losses=jnp.zeros(BINS).at[places].add(jnp.where(counted, errors, 0)),
+            counts=jnp.zeros(BINS).at[places].add(counted.astype(jnp.float32)),
+            skipped=optimizer.notfinite_count,
+        )
+        return TrainState(state.step + 1, trained, optimizer, average), metrics
+
+    return step
+
+
+def _draw_latents(rows: Mapping[str, jax.Array], key: jax.Array) -> jax.Array:
+    """Returns the latents in fp32, drawn from the autoencoder's distribution where the rows have one."""
+    if "latents" in rows:
+        return rows["latents"].astype(jnp.float32)
+    mean, deviation = (rows[name].astype(jnp.float32) for name in ("mean", "deviation"))
+    return mean + deviation * jax.random.normal(key, mean.shape)
+
+
+def _gather(weights: Weights, plan: StepPlan) -> Weights:
+    """Casts the weights, and gathers those outside of scans on every device; a scan gathers its layers one by one."""
+    replicated = NamedSharding(plan.mesh, PartitionSpec())
+    cast = {
+        name: value.astype(plan.dtype) if jnp.issubdtype(value.dtype, jnp.floating) else value
+        for name, value in weights.items()
+    }
+    return {
+        name: value if STACK in name else jax.lax.with_sharding_constraint(value, replicated)
+        for name, value in cast.items()
+    }
+
+
+def _accumulate(gradient_of: Any, trained: Weights, batch: Any, plan: StepPlan) -> Any:
+    """Returns ((loss, each row's error), gradients) of the batch, computed part by part.
+
+    Rows are dealt out so that each part lies on all devices, as the whole does.
+    """
+    if plan.accumulate == 1:
+        return gradient_of(trained, batch)
+    count = plan.accumulate
+
+    def deal_out(value: jax.Array) -> jax.Array:
+        parts = value.reshape(len(value) // count, count, *value.shape[1:]).swapaxes(0, 1)
+        return jax.lax.with_sharding_constraint(parts, NamedSharding(plan.mesh, PartitionSpec(None, "dp")))
+
+    def add(carry: Any, part: Any) -> tuple[Any, Any]:
+        loss, gradients = carry
+        (own_loss, errors), own = gradient_of(trained, part)
+        return (loss + own_loss, jax.tree.map(jnp.add, gradients, own)), errors
+
+    zeros = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, trained))
+    (loss, gradients), errors = jax.lax.scan(add, zeros, jax.tree.map(deal_out, batch))
+    return (loss, errors.swapaxes(0, 1).reshape(-1)), gradients
