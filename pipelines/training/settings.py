@@ -106,7 +106,9 @@ class TrainingSettings(BaseModel):
 
     @property
     def rate(self) -> float:
-        """Returns the peak learning rate."""
+        """Returns the peak learning rate; Prodigy finds its own, which this multiplies."""
+        if self.learning_rate is None and self.optimizer == "prodigy":
+            return 1.0
         return DEFAULT_RATE[self.kind] if self.learning_rate is None else self.learning_rate
 
 
