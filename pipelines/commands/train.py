@@ -73,7 +73,7 @@ def train(
     from pipelines.training.run import Place
     from pipelines.training.run import train as run
 
-    checked = check_training(settings, found, name=name)
+    checked = check_training(settings, found, registry.find_learner(found), name=name)
     output = settings.output or data_dir / "training" / checked.name
     terminal = TrainingTerminal(checked, is_json=as_json)
     terminal.tell_plan()

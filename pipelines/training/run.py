@@ -137,6 +137,7 @@ def _prepare_rows(
     texts = [name for name in components if name.startswith(("text_encoder", "tokenizer"))]
     rows = RowSource(
         examples=checked.examples,
+        cuts=checked.cuts,
         schedule=checked.schedule,
         captions=checked.captions,
         cache=None if settings.no_cache else Cache(place.cache),
@@ -205,6 +206,7 @@ class _Training:
                 accumulate=settings.accumulate,
                 ema=settings.ema,
                 seed=settings.seed,
+                exact=settings.mixed_precision == "no",
             )
             step = _Steps(self, plan, describe_state(state), frozen)
             report = stack.enter_context(Report(place.output / LOG, settings.report_to, first=first))
@@ -335,7 +337,8 @@ class _Steps:
             name: jax.make_array_from_process_local_data(self._sharding, value)
             for name, value in rows.make_batch(number).items()
         }
-        return {"shape": rows.find_shape(number), "rows": arrays}
+        bucket = rows.find_bucket(number)
+        return {"shape": Shape(width=bucket.width, height=bucket.height, frames=bucket.frames), "rows": arrays}
 
     def __call__(self, state: TrainState, frozen: Any, batch: Any, rate: np.float32) -> tuple[TrainState, Metrics]:
         program = self._find(batch["shape"], batch["rows"])

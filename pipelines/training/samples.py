@@ -28,26 +28,25 @@ class Sampler:
         *,
         cache_dir: Path,
         seed: int,
-        allow_cpu: bool,
         on_progress: OnProgress,
     ) -> None:
         self._model = model
         self._prompts = prompts
         self._cache_dir = cache_dir
         self._seed = seed
-        self._allow_cpu = allow_cpu
         self._on_progress = on_progress
         self._family: Any = None
 
     def make(self, lora: Path, folder: Path) -> list[Path]:
         """Makes all prompts' pictures with this LoRA file; returns the files."""
         if self._family is None:
-            self._family = registry.load(
+            # Beside the training, which a usual load would take for a model that was not freed.
+            architecture: Any = registry.find_architecture(self._model)
+            self._family = architecture.load(
                 self._model,
-                mesh=None,
+                mesh=registry.build_mesh_for(self._model, None),
                 cache_dir=self._cache_dir,
                 on_progress=self._on_progress,
-                allow_cpu=self._allow_cpu,
             )
         ref = str(lora.resolve().with_suffix(""))
         catalog = Catalog(models=(self._model,), own_loras=(_name(lora, ref),))

@@ -52,7 +52,10 @@ class Metrics(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StepPlan:
-    """What the step computes; `accumulate` parts of the batch come one after the other."""
+    """What the step computes; `accumulate` parts of the batch come one after the other.
+
+    On a CPU linear layers multiply in bf16 and add in fp32 (linear.py), unless the step is to be `exact`.
+    """
 
     module: TracedModule
     learner: Learner
@@ -65,6 +68,7 @@ class StepPlan:
     seed: int = 0
     remat: RematPolicy | None = None
     attention: Any = None
+    exact: bool = False
 
 
 def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
@@ -72,8 +76,8 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
 
     Every array of `rows` has the batch as its first axis; `weight` (B,) says how much a row counts.
     """
-    is_cpu = plan.mesh.devices.flat[0].platform == "cpu"
-    if is_cpu:
+    is_rounded = plan.mesh.devices.flat[0].platform == "cpu" and not plan.exact
+    if is_rounded:
         linear.choose_dtype()  # not while tracing
 
     def step(
@@ -94,7 +98,7 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
                 attention=plan.attention,
                 running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
             )
-            with linear_layers_as(linear.linear) if is_cpu else contextlib.nullcontext():
+            with linear_layers_as(linear.linear) if is_rounded else contextlib.nullcontext():
                 prediction = plan.learner.predict(call, own_noised.noisy, own_noised.timesteps, own_rows, plan.dtype)
             summed, errors = sum_errors(prediction, own_noised, own_rows["weight"])
             return summed / total, errors
@@ -113,8 +117,8 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
         places = jnp.clip((noised.sigmas * BINS).astype(jnp.int32), 0, BINS - 1)
         metrics = Metrics(
             loss=loss,
-            gradient_norm=optax.global_norm(gradients),
-            update_norm=optax.global_norm(moves),
+            gradient_norm=optax.tree.norm(gradients),
+            update_norm=optax.tree.norm(moves),
             losses=jnp.zeros(BINS).at[places].add(jnp.where(counted, errors, 0)),
             counts=jnp.zeros(BINS).at[places].add(counted.astype(jnp.float32)),
             skipped=optimizer.notfinite_count,
