@@ -376,7 +376,7 @@ class _Samples:
         place = training.place
         self._sampler = Sampler(
             training.origin.model, training.settings.sample, cache_dir=place.cache_dir, seed=training.settings.seed,
-            allow_cpu=place.allow_cpu, on_progress=training.origin.on_progress,
+            on_progress=training.origin.on_progress,
         )  # fmt: skip
 
     def __enter__(self) -> "_Samples":

@@ -34,10 +34,7 @@ def _compute_as_script(
         return functional.mse_loss(prediction, target, reduction="mean").item()
     snr = compute_snr(scheduler, TIMESTEPS)
     weights = torch.stack([snr, gamma * torch.ones_like(TIMESTEPS)], dim=1).min(dim=1)[0]
-    if scheduler.config.prediction_type == "epsilon":
-        weights = weights / snr
-    else:
-        weights = weights / (snr + 1)
+    weights = weights / (snr if scheduler.config.prediction_type == "epsilon" else snr + 1)
     loss = functional.mse_loss(prediction, target, reduction="none")
     return (loss.mean(dim=[1, 2, 3]) * weights).mean().item()
 
