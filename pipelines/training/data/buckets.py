@@ -19,6 +19,7 @@ from pipelines.training.data.examples import Example, list_names
 MOST = 6
 MOST_UPSCALING = 1.25  # more enlarging teaches blur, so it is told
 AREA_SHARE = 0.2  # a model's own size is of the asked area if it is within this share of it
+MADE_SHARE = 0.1  # sizes that are made are nearer to it, if any are
 OWN_REACH = 0.06  # in log ratio: no other size is made where one of the model's own is so near, which cuts off 6 %
 LONGEST_RATIO = 4.0
 
@@ -82,11 +83,16 @@ def _is_near(pixels: int, area: int) -> bool:
 
 
 def _make_sizes(multiple: int, area: int) -> list[Bucket]:
-    """Makes sizes of about the area, each the nearest to it of its width, from 1:4 to 4:1."""
+    """Makes sizes of about the area from 1:4 to 4:1: of each width the nearest height, and others that are as good."""
     side = math.sqrt(area)
-    widths = range(multiple, math.ceil(side * math.sqrt(LONGEST_RATIO)) + multiple, multiple)
-    made = [Bucket(width, max(round(area / width / multiple), 1) * multiple) for width in widths]
-    return [size for size in made if abs(_log_ratio(size)) <= math.log(LONGEST_RATIO) + 1e-9]
+    made: list[Bucket] = []
+    for width in range(multiple, math.ceil(side * math.sqrt(LONGEST_RATIO)) + multiple, multiple):
+        units = area / width / multiple
+        for height in {max(round(units), 1), math.floor(units), math.ceil(units)}:
+            size = Bucket(width, height * multiple)
+            if height and (height == max(round(units), 1) or abs(size.width * size.height - area) <= MADE_SHARE * area):
+                made.append(size)
+    return [size for size in sorted(made) if abs(_log_ratio(size)) <= math.log(LONGEST_RATIO) + 1e-9]
 
 
 def _log_ratio(size: Bucket | Example) -> float:

@@ -12,15 +12,27 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import ml_dtypes
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save
 
 from pipelines.files.whole import PART, put_whole
 from pipelines.pictures import DECODING_ERRORS
 
 SUFFIX = ".safetensors"
+_DTYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
 _CHECKSUM = "sha256"
 log = logging.getLogger(__name__)
 
@@ -45,7 +57,7 @@ class Cache:
         file = self._find(key)
         try:
             content = file.read_bytes()
-            arrays = load(content)
+            arrays = {name: _read_array(entry) for name, entry in deserialize(content)}
             if _read_checksum(content) != _compute_checksum(arrays):
                 raise ValueError("its checksum differs")
             os.utime(file)
@@ -90,6 +102,11 @@ class Cache:
                         state = file.stat()
                         found.append((state.st_mtime_ns, state.st_size, file.path))
         return found
+
+
+def _read_array(entry: Mapping[str, Any]) -> np.ndarray:
+    """Reads an array of a safetensors file, of bf16 too, which safetensors' own reader for NumPy refuses."""
+    return np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 def _compute_checksum(arrays: Mapping[str, np.ndarray]) -> str:
