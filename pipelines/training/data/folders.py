@@ -92,7 +92,9 @@ def _walk(folder: Path, place: _Place, notebook: Notebook, caption_column: str, 
     files = [entry for entry in entries if entry.is_file()]
     broken = [entry.name for entry in entries if _is_read(entry) and not entry.exists()]
     if broken:
-        notebook.problems.append(say("These links lead nowhere: {names}.", names=list_names(broken)))
+        notebook.problems.append(
+            say("These links lead nowhere: {names}. Mend or remove them.", names=list_names(broken))
+        )
     yield from _read_pictures(files, place, notebook)
     for entry in entries:
         if entry.is_dir():
@@ -166,9 +168,19 @@ def _read_listed(table: Path, place: _Place, notebook: Notebook, caption_column:
         if line.problem:
             notebook.problems.append(line.problem)
         elif ".." in Path(line.file_name).parts or Path(line.file_name).is_absolute():
-            notebook.problems.append(say("{place} leads out of its folder: {name}.", place=where, name=line.file_name))
+            notebook.problems.append(
+                say(
+                    "{place} leads out of its folder: {name}. Put the picture inside.", place=where, name=line.file_name
+                )
+            )
         elif not file.is_file():
-            notebook.problems.append(say("{place} names {name}, which is not there.", place=where, name=line.file_name))
+            notebook.problems.append(
+                say(
+                    "{place} names {name}, which is not there. Correct the line, or add the file.",
+                    place=where,
+                    name=line.file_name,
+                )
+            )
         else:
             listed.add(file)
             yield Draft(

@@ -153,7 +153,11 @@ def _read_table(place: str, name: str, origin: Origin, reading: _Reading) -> Ite
         id = f"{name}#{row}"
         if captions is None:
             reading.notebook.problems.append(
-                say("{place} has no text under {column}, but something else.", place=id, column=reading.caption_column)
+                say(
+                    "{place} has no text under {column}, but something else. Write a text or a list of texts.",
+                    place=id,
+                    column=reading.caption_column,
+                )
             )
             continue
         yield Candidate(

@@ -79,7 +79,11 @@ def _read_line(file: Path, number: int, values: Any, caption_column: str) -> Lin
         problem = say("{place} names no picture. Write its name under file_name.", place=place)
         return Line(number=number, problem=problem)
     if captions is None:
-        problem = say("{place} has no text under {column}, but something else.", place=place, column=caption_column)
+        problem = say(
+            "{place} has no text under {column}, but something else. Write a text or a list of texts.",
+            place=place,
+            column=caption_column,
+        )
         return Line(number=number, problem=problem)
     return Line(number=number, file_name=name.strip(), captions=captions)
 
