@@ -43,6 +43,7 @@ TIER_OF = {
     "tests/pipelines/test_demo_model.py": "model",
     "tests/pipelines/test_precision.py": "model",
     "tests/pipelines/training": "model",
+    "tests/pipelines/training/data": "unit",
     "tests/pipelines/training/test_deadline.py": "unit",
     "tests/studio/api/adapters/test_openai.py": "process",
     "tests/studio/api/adapters/test_mcp.py": "process",
