@@ -26,6 +26,7 @@ TIER_OF = {
     "tests/test_tiers.py": "process",
     "tests/pipelines/commands": "model",
     "tests/pipelines/commands/test_old_flags.py": "unit",
+    "tests/pipelines/commands/test_old_training_flags.py": "unit",
     "tests/pipelines/commands/test_sizes.py": "unit",
     "tests/pipelines/demos": "model",
     "tests/pipelines/demos/motions": "unit",

@@ -18,6 +18,13 @@ from pipelines.recipe import Lora, Recipe, resolve
 from pipelines.stages import OnProgress
 
 
+def load_beside(model: Model, *, cache_dir: Path, on_progress: OnProgress) -> Any:
+    """Loads the model as for pictures, on its best mesh, while the devices also hold what a training needs."""
+    architecture: Any = registry.find_architecture(model)
+    mesh = registry.build_mesh_for(model, None)
+    return architecture.load(model, mesh=mesh, cache_dir=cache_dir, on_progress=on_progress)
+
+
 class Sampler:
     """Makes a picture of each prompt; the model is loaded for the first one and stays until `close`."""
 
@@ -40,14 +47,7 @@ class Sampler:
     def make(self, lora: Path, folder: Path) -> list[Path]:
         """Makes all prompts' pictures with this LoRA file; returns the files."""
         if self._family is None:
-            # Beside the training, which a usual load would take for a model that was not freed.
-            architecture: Any = registry.find_architecture(self._model)
-            self._family = architecture.load(
-                self._model,
-                mesh=registry.build_mesh_for(self._model, None),
-                cache_dir=self._cache_dir,
-                on_progress=self._on_progress,
-            )
+            self._family = load_beside(self._model, cache_dir=self._cache_dir, on_progress=self._on_progress)
         ref = str(lora.resolve().with_suffix(""))
         catalog = Catalog(models=(self._model,), own_loras=(_name(lora, ref),))
         files: list[Path] = []
