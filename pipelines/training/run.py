@@ -21,7 +21,7 @@ from pipelines import registry
 from pipelines.catalog import Shape
 from pipelines.families.trainable import Denoiser
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.runtime.programs.compiled import Program, Programs, counter
+from pipelines.runtime.programs.compiled import Programs, counter
 from pipelines.runtime.weights.components import abstract_weights, choose_dtype, read_json
 from pipelines.stages import OnProgress
 from pipelines.training import export, placement
@@ -45,7 +45,7 @@ from pipelines.training.rows import RowSource
 from pipelines.training.samples import Sampler
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.state import StateFolder
-from pipelines.training.step import Metrics, StepPlan, TrainState, build_step
+from pipelines.training.step import Metrics, StepPlan, TrainState, build_program
 
 LOG = "log.jsonl"
 
@@ -346,19 +346,7 @@ class _Steps:
         if not self._programs.has(*key):
             plan = self._plan(objective=self._training.choose_objective(shape))
             self._training.on_event({"event": "compiling", "shape": str(shape)})
-            shardings = jax.tree.map(lambda leaf: leaf.sharding, self._state)
-            program = Program(
-                key=key,
-                function=build_step(plan),
-                arguments=(
-                    self._state,
-                    self._frozen,
-                    abstract_weights(rows),
-                    jax.ShapeDtypeStruct((), jnp.float32, sharding=self._replicated),
-                ),
-                donate=(0,),
-                out_shardings=(shardings, Metrics(*[self._replicated] * len(Metrics._fields))),
-            )
+            program = build_program(plan, self._state, self._frozen, abstract_weights(rows), key=key)
             self._programs.compile_all([program])
         return self._programs.get(*key)
 

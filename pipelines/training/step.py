@@ -19,12 +19,27 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.families.trainable import Learner
 from pipelines.runtime.bridge.environment import linear_layers_as
-from pipelines.runtime.bridge.modules import LayerPlacement, RematPolicy, TracedModule
+from pipelines.runtime.bridge.modules import PRODUCT, LayerPlacement, RematPolicy, TracedModule
 from pipelines.runtime.devices.sharding import STACK
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.splash import KEPT
+from pipelines.runtime.programs.compiled import Program
 from pipelines.training import linear
 from pipelines.training.objective import Objective, sum_errors
 
 Weights = dict[str, jax.Array]
+
+POLICIES: Mapping[str, RematPolicy | None] = {
+    "none": None,
+    "layers": jax.checkpoint_policies.save_only_these_names(PRODUCT, KEPT),
+    "attention": jax.checkpoint_policies.save_only_these_names(KEPT),
+    "full": jax.checkpoint_policies.nothing_saveable,
+}
+"""What is kept of a layer for its gradient, from all to nothing but what it began with.
+
+`layers` keeps the products of linear layers and convolutions and what attention gave: all else is cheap to compute
+again, and costs less time than it takes to write and read, so this is mostly faster than keeping all.
+"""
 
 BINS = 8
 """Parts of the noise's range whose losses are told apart."""
@@ -63,8 +78,7 @@ class StepPlan:
     accumulate: int = 1
     ema: float = 0.0
     seed: int = 0
-    remat: RematPolicy | None = None
-    attention: Any = None
+    remat: str = "none"
 
 
 def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
@@ -90,8 +104,8 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
             call = functools.partial(
                 plan.module.call,
                 weights,
-                remat=plan.remat,
-                attention=plan.attention,
+                remat=POLICIES[plan.remat],
+                attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True),
                 running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
             )
             with linear_layers_as(linear.linear) if is_cpu else contextlib.nullcontext():
@@ -122,6 +136,25 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
         return TrainState(state.step + 1, trained, optimizer, average), metrics
 
     return step
+
+
+def build_program(
+    plan: StepPlan, state: TrainState, frozen: Mapping[str, Any], rows: Mapping[str, Any], *, key: tuple[Any, ...]
+) -> Program:
+    """Describes the compiled step; `state`, `frozen` and `rows` are shapes, dtypes and shardings, the state donated."""
+    replicated = NamedSharding(plan.mesh, PartitionSpec())
+    return Program(
+        key=key,
+        function=build_step(plan),
+        arguments=(state, dict(frozen), dict(rows), jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)),
+        donate=(0,),
+        out_shardings=(
+            jax.tree.map(lambda leaf: leaf.sharding, state),
+            Metrics(*[replicated] * len(Metrics._fields)),
+        ),
+        vmem_share=plan.learner.vmem_share,
+        compact_vmem_bytes=plan.learner.compact_vmem_bytes,
+    )
 
 
 def _draw_latents(rows: Mapping[str, jax.Array], key: jax.Array) -> jax.Array:

@@ -35,6 +35,8 @@ class SdxlLearner:
     size_multiple = 64
     prefix = "unet"
     kohya_prefix = "lora_unet"
+    vmem_share = 0.0
+    compact_vmem_bytes = None
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         return (Denoiser(component="unet"),)
@@ -76,6 +78,15 @@ class SdxlLearner:
             arguments=(abstract_weights(weights), abstract_input(mesh, (1, 3, shape.height, shape.width), jnp.float32)),
             out_shardings={"mean": replicated, "deviation": replicated},
         )
+
+    def describe_rows(self, parts: Parts, shape: Shape) -> Mapping[str, tuple[int, ...]]:
+        return {
+            "mean": parts.latents_CHW(shape),
+            "deviation": parts.latents_CHW(shape),
+            "prompt_embeds": (parts.text_length, parts.text_width),
+            "pooled_prompt_embeds": (parts.pooled_width,),
+            "time_ids": (6,),
+        }
 
     def take_text(self, parts: Parts, embeddings: Embeddings, *, is_empty: bool) -> Rows:
         start = "negative_" if is_empty else ""
