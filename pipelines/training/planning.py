@@ -6,8 +6,6 @@ It is the very program that run.py would compile for pictures of this size on th
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +13,13 @@ from jax.sharding import Mesh
 
 from pipelines import registry
 from pipelines.catalog import Model, Shape
-from pipelines.families.trainable import Denoiser, Learner
+from pipelines.families.trainable import Learner
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import choose_dtype, read_json
 from pipelines.sources import find_configs
 from pipelines.training import placement
-from pipelines.training.denoiser import LearningModule, Origin, build_module, describe_frozen, describe_start
-from pipelines.training.objective import Diffusion, Flow, Objective
+from pipelines.training.denoiser import Origin, build_module, describe_frozen, describe_start
+from pipelines.training.objective import choose_objective
 from pipelines.training.optimizers import build_optimizer
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.step import StepPlan, TrainState, build_program
@@ -98,30 +96,3 @@ def _describe_rows(
     return {
         name: jax.ShapeDtypeStruct((batch_size, *size), jnp.float32, sharding=sharding) for name, size in shapes.items()
     }
-
-
-def choose_objective(
-    settings: TrainingSettings,
-    learner: Learner,
-    scheduler_config: Mapping[str, Any],
-    *,
-    model: Model,
-    folder: Path,
-    shape: Shape,
-    denoiser: Denoiser,
-) -> Objective:
-    """Returns what is learnt for pictures of this size, with the family's defaults where nothing was asked."""
-    if learner.process == "diffusion":
-        return Diffusion.of_scheduler(
-            scheduler_config,
-            prediction_type=settings.prediction_type,
-            snr_gamma=learner.snr_gamma if settings.snr_gamma is None else settings.snr_gamma,
-            noise_offset=settings.noise_offset,
-        )
-    return Flow(
-        spread=settings.sigmas or learner.spread,
-        shift=settings.shift or learner.find_shift(model, folder, shape),
-        low=denoiser.low,
-        high=denoiser.high,
-        timestep_scale=learner.timestep_scale,
-    )

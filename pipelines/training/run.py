@@ -38,7 +38,7 @@ from pipelines.training.denoiser import (
 )
 from pipelines.training.encoder import PictureReader, TextReader, fingerprint
 from pipelines.training.loop import Cadence, OnEvent, Stop, run_steps
-from pipelines.training.objective import Diffusion, Flow, Objective
+from pipelines.training.objective import Objective, choose_objective
 from pipelines.training.optimizers import build_optimizer, list_rates
 from pipelines.training.report import Report
 from pipelines.training.rows import RowSource
@@ -297,20 +297,10 @@ class _Training:
         return jnp.bfloat16 if self.settings.mixed_precision == "bf16" else jnp.float32
 
     def choose_objective(self, shape: Shape) -> Objective:
-        """Returns what is learnt for pictures of this size, with the family's defaults where nothing was asked."""
-        settings, learner = self.settings, self.origin.learner
-        if learner.process == "diffusion":
-            gamma = learner.snr_gamma if settings.snr_gamma is None else settings.snr_gamma
-            return Diffusion.of_scheduler(
-                self.scheduler_config,
-                prediction_type=settings.prediction_type,
-                snr_gamma=gamma,
-                noise_offset=settings.noise_offset,
-            )
-        shift = settings.shift or learner.find_shift(self.origin.model, self.origin.folder, shape)
-        return Flow(
-            spread=settings.sigmas or learner.spread, shift=shift, low=self.denoiser.low, high=self.denoiser.high,
-            timestep_scale=learner.timestep_scale,
+        """Returns what is learnt for pictures of this size."""
+        return choose_objective(
+            self.settings, self.origin.learner, self.scheduler_config,
+            model=self.origin.model, folder=self.origin.folder, shape=shape, denoiser=self.denoiser,
         )  # fmt: skip
 
 

@@ -127,8 +127,8 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
         places = jnp.clip((noised.sigmas * BINS).astype(jnp.int32), 0, BINS - 1)
         metrics = Metrics(
             loss=loss,
-            gradient_norm=optax.global_norm(gradients),
-            update_norm=optax.global_norm(moves),
+            gradient_norm=optax.tree.norm(gradients),
+            update_norm=optax.tree.norm(moves),
             losses=jnp.zeros(BINS).at[places].add(jnp.where(counted, errors, 0)),
             counts=jnp.zeros(BINS).at[places].add(counted.astype(jnp.float32)),
             skipped=optimizer.notfinite_count,

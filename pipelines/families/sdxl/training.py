@@ -8,6 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from diffusers import AutoencoderKL, Transformer2DModel, UNet2DConditionModel
+from diffusers.models.unets.unet_2d_blocks import (
+    CrossAttnDownBlock2D,
+    CrossAttnUpBlock2D,
+    DownBlock2D,
+    UNetMidBlock2DCrossAttn,
+    UpBlock2D,
+)
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model, Shape
@@ -16,13 +23,14 @@ from pipelines.families.sdxl.parts import Parts
 from pipelines.families.trainable import Cutting, Denoiser, Rows
 from pipelines.prompts.emphasis import escape
 from pipelines.runtime.bridge.autoencoder import split_halvings
-from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, scan_if_long
+from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient, scan_if_long
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
 from pipelines.stages import Embeddings
 
 _SCAN_FROM = 2
+_BLOCKS = (DownBlock2D, CrossAttnDownBlock2D, UNetMidBlock2DCrossAttn, CrossAttnUpBlock2D, UpBlock2D)
 
 
 class SdxlLearner:
@@ -50,6 +58,7 @@ class SdxlLearner:
             if isinstance(one, Transformer2DModel):
                 transformer = cast(Any, one)
                 transformer.transformer_blocks = scan_if_long(transformer.transformer_blocks, at_least=_SCAN_FROM)
+        repeat_for_gradient(module, _BLOCKS)
 
     def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
         raise NotImplementedError("diffusion has no shift")

@@ -31,9 +31,9 @@ class AttentionAxes:
 
     `entered` are axes whose `shard_map` the caller is in already. Without `trades_heads`, devices that split tokens
     gather keys and values instead: two collectives, not four, for short sequences whose collectives mostly wait.
-    With `interprets` the kernels for TPU run on any devices, slowly. With `learns` a gradient is wanted, and only `rows`
-    are split. The last two are a model's own: whether keys are centred, and how far a token of a self-attention sees
-    (attend_rotated alone asks for that).
+    With `interprets` the kernels for TPU run on any devices, slowly. With `learns` a gradient is wanted, and only
+    `rows` are split. The last two are a model's own: whether keys are centred, and how far a token of a self-attention
+    sees (attend_rotated alone asks for that).
     """
 
     mesh: Mesh
