@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from pipelines.catalog import Model, Shape, load_catalog
-from pipelines.commands import options
+from pipelines.commands import options, plan_training
 from pipelines.commands.progress import LineProgress, TerminalProgress
 from pipelines.errors import ModelError, RecipeError
 from pipelines.messages import NOTHING, Message, add_codes, english, join, say
@@ -52,6 +52,10 @@ Answers = Annotated[
 ]
 
 
+_OF_TRAINING = ("lora", "full", "batch", "rank", "accumulate", "remat", "steps", "chip_price", "again")
+_OF_STAGES = ("mode", "mesh", "dump_hlo", "all_models", "all_shapes", "matrix", "search", "output")
+
+
 def plan(
     context: typer.Context,
     *,
@@ -67,6 +71,16 @@ def plan(
     search: Search = None,
     output: Output = None,
     answers: Answers = None,
+    train: Annotated[bool, plan_training.Train] = False,
+    lora: Annotated[bool, plan_training.Lora] = False,
+    full: Annotated[bool, plan_training.Full] = False,
+    batch: Annotated[int | None, plan_training.Batch] = None,
+    rank: Annotated[int | None, plan_training.Rank] = None,
+    accumulate: Annotated[int, plan_training.Accumulate] = 1,
+    remat: Annotated[str, plan_training.Remat] = "auto",
+    steps: Annotated[int | None, plan_training.Steps] = None,
+    chip_price: Annotated[float | None, plan_training.ChipPrice] = None,
+    again: Annotated[bool, plan_training.Again] = False,
     as_json: options.AsJson = False,
     progress_json: ProgressJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -74,6 +88,8 @@ def plan(
     """Compiles every stage for chips that are not here: does it fit, how long would it take. Needs no weights.
 
     Example: python -m pipelines plan --model flux2-dev --topology v6e-8
+
+    Example: python -m pipelines plan --train --model sdxl-base --lora --topology v6e-8 --batch 8
 
     What is not known yet takes minutes for a large model; the answers are kept in the data directory.
     """
@@ -101,6 +117,17 @@ def plan(
         options.make_folder("dump_hlo", dump_hlo)
     place = options.DataDirectory(data_dir=data_dir)
     options.make_folder("data_dir", place.plan_cache_dir)
+    alone = [name for name in _OF_STAGES if given(name)] if train else [name for name in _OF_TRAINING if given(name)]
+    if alone:
+        raise RecipeError({alone[0]: english(f"goes {'without' if train else 'with'} --train")})
+    if train:
+        asked = plan_training.Asked(
+            model=model, topology=topology, shape=shape, lora=lora, full=full, batch=batch, rank=rank,
+            accumulate=accumulate, remat=remat, steps=steps, chip_price=chip_price, again=again, answers=answers,
+            as_json=as_json,
+        )  # fmt: skip
+        plan_training.plan_training(asked, place)
+        return
     if matrix:
         if any(given(name) for name in ("model", "topology", "shape", "mode", "mesh", "all_models", "all_shapes")):
             raise RecipeError({"matrix": english("chooses models, shapes, topologies and modes itself")})

@@ -48,6 +48,10 @@ class Learner(Protocol):
     prefix: str
     """What names in a LoRA file begin with; that of a second expert is its component's."""
     kohya_prefix: str
+    vmem_share: float
+    """Of a TPU's vector memory, for the step's products, as compiler_options.py has it; 0 for the usual."""
+    compact_vmem_bytes: int | None
+    """A limit of it that keeps the step's code short, or None."""
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:
         """Lists the modules that can learn, in the order in which they denoise."""
@@ -78,6 +82,10 @@ class Learner(Protocol):
 
         They are `latents`, or `mean` and `deviation` to draw them from; with a batch axis of 1.
         """
+        ...
+
+    def describe_rows(self, parts: Any, shape: Shape) -> Mapping[str, tuple[int, ...]]:
+        """Returns the shapes of one picture's rows, without a batch axis, from the model's described `Parts` alone."""
         ...
 
     def take_text(self, parts: Any, embeddings: Embeddings, *, is_empty: bool) -> Rows:

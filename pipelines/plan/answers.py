@@ -61,10 +61,15 @@ def add_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     """Adds lines to the file, replacing earlier plans of the same thing; returns all lines in a stable order."""
     found = {tuple(line[name] for name in _ID): dict(line) for line in (*read_lines(file), *lines)}
     ordered = [found[key] for key in sorted(found)]
-    partial = file.with_suffix(".partial")
-    partial.write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in ordered), "utf-8")
-    partial.replace(file)
+    write_lines(file, ordered)
     return ordered
+
+
+def write_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Writes these lines in place of the file's, all or none."""
+    partial = file.with_suffix(".partial")
+    partial.write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines), "utf-8")
+    partial.replace(file)
 
 
 def collect_verdicts(lines: Sequence[Mapping[str, Any]]) -> dict[str, Verdict]:

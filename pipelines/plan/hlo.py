@@ -31,6 +31,7 @@ _OPCODE = re.compile(r" ([a-z][\w\-]*)\(([^)]*)\)")
 _ARRAY = re.compile(r"\b([a-z]+\d*\w*)\[([\d,]*)\]")
 _CYCLES = re.compile(r'"estimated_cycles":"?(\d+)')
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
+_SPLASH = re.compile(r"splash_m[hq]a_(fwd|dkv|dq)")
 _FLOPS = re.compile(r'"cost_estimate":\{"flops":"?(\d+)')
 _PALLAS_BYTES = re.compile(r'"cost_estimate":\{[^}]*"bytes_accessed":"?(\d+)')
 
@@ -247,6 +248,26 @@ def count_pallas_flops(kernel: Instruction) -> int:
         return 0
     query, key, _ = wide[-3:]
     return 4 * math.prod(query) * key[-2]  # q k^T and p v, a multiply and an add each
+
+
+def find_splash(kernel: Instruction) -> str | None:
+    """Returns which kernel of splash attention it is, by the name that JAX gives it: "fwd", "dkv" or "dq"."""
+    found = _SPLASH.search(kernel.name) or _SPLASH.search(kernel.attributes)
+    return found and found[1]
+
+
+def count_splash_flops(kernel: Instruction, part: str) -> int:
+    """Returns the FLOPs of splash attention's products, which it does not report, from its shapes of q, k and v.
+
+    The backward kernel for k and v computes the logits again, and with a fourth result, q's gradients, all five
+    products; without it four, and another kernel three.
+    """
+    layouts = re.search(r"operand_layout_constraints=\{(.*?\})\}", kernel.attributes)
+    arrays = read_arrays(layouts[1]) if layouts else []
+    query, key, _ = (sizes for kind, sizes in [one for one in arrays if one[0] in ("bf16", "f32")][:3])
+    gives_query = sum(kind == "bf16" or len(sizes) >= 3 for kind, sizes in read_arrays(kernel.shape)) > 2
+    products = {"fwd": 2, "dq": 3, "dkv": 5 if gives_query else 4}[part]
+    return 2 * products * math.prod(query) * key[-2]
 
 
 def count_pallas_bytes(kernel: Instruction) -> int:

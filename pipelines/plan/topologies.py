@@ -22,7 +22,11 @@ CPU_SOURCE = say("Compiled for CPU: memory only")
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
-    """A TPU chip: `peak_flops` in bf16, `ici_bytes_per_s` over all links, `hbm_bytes_per_s` to or from its memory."""
+    """A TPU chip: `peak_flops` in bf16, `ici_bytes_per_s` over all links, `hbm_bytes_per_s` to or from its memory.
+
+    A chip of two `cores` is one device, but a kernel whose steps must be in order runs on one of them. `hourly_price`
+    in US dollars is what Google listed on demand for the USA in 2025; whoever rents gives their own.
+    """
 
     name: str
     hbm_bytes: int
@@ -30,6 +34,8 @@ class Chip:
     peak_flops: float
     hbm_bytes_per_s: float
     ici_bytes_per_s: float
+    hourly_price: float
+    cores: int = 1
 
 
 # https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
@@ -40,6 +46,8 @@ V4 = Chip(
     peak_flops=275e12,
     hbm_bytes_per_s=1.23e12,
     ici_bytes_per_s=300e9,
+    hourly_price=3.22,
+    cores=2,
 )
 V5E = Chip(
     name="TPU v5e",
@@ -48,6 +56,7 @@ V5E = Chip(
     peak_flops=197e12,
     hbm_bytes_per_s=0.82e12,
     ici_bytes_per_s=200e9,
+    hourly_price=1.20,
 )
 V5P = Chip(
     name="TPU v5p",
@@ -56,6 +65,8 @@ V5P = Chip(
     peak_flops=459e12,
     hbm_bytes_per_s=2.77e12,
     ici_bytes_per_s=600e9,
+    hourly_price=4.20,
+    cores=2,
 )
 V6E = Chip(
     name="TPU v6e",
@@ -64,6 +75,7 @@ V6E = Chip(
     peak_flops=918e12,
     hbm_bytes_per_s=1.64e12,
     ici_bytes_per_s=450e9,
+    hourly_price=2.70,
 )
 
 
@@ -108,13 +120,27 @@ TOPOLOGIES = {
 }
 
 
-def find_topology(name: str) -> Topology:
-    """Returns a topology by name; raises RecipeError for an unknown one, naming the known ones."""
-    if name not in TOPOLOGIES:
+# Of several hosts, with four chips each: for training alone.
+SLICES = {
+    topology.name: topology
+    for topology in (
+        Topology(name="v5e-16", chip=V5E, chips=16, layout="v5e:4x4"),
+        Topology(name="v6e-16", chip=V6E, chips=16, layout="v6e:4x4"),
+        Topology(name="v6e-32", chip=V6E, chips=32, layout="v6e:4x8"),
+        Topology(name="v5p-16", chip=V5P, chips=8, layout="v5p:2x2x2"),
+        Topology(name="v5p-64", chip=V5P, chips=32, layout="v5p:2x4x4"),
+    )
+}
+
+
+def find_topology(name: str, *, trains: bool = False) -> Topology:
+    """Returns a topology by name, for training also one of SLICES; raises RecipeError for an unknown one."""
+    known = TOPOLOGIES | SLICES if trains else TOPOLOGIES
+    if name not in known:
         raise RecipeError(
-            {"topology": say("there is no {name}; allowed: {names}", name=repr(name), names=", ".join(TOPOLOGIES))}
+            {"topology": say("there is no {name}; allowed: {names}", name=repr(name), names=", ".join(known))}
         )
-    return TOPOLOGIES[name]
+    return known[name]
 
 
 def find_devices(topology: Topology) -> list[Any]:

@@ -15,12 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import torch
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from peft import LoraConfig
+from peft.tuners.tuners_utils import BaseTunerLayer
 
 from pipelines.catalog import Model
 from pipelines.families.trainable import Denoiser, Learner
-from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.bridge.modules import TracedModule, name_products
 from pipelines.runtime.devices.memory import find_limit
 from pipelines.runtime.devices.sharding import STACK, Rules
 from pipelines.runtime.weights.components import load_component
@@ -69,6 +71,7 @@ def build_module(origin: Origin, denoiser: Denoiser, settings: TrainingSettings)
         config = make_config(choose_layers(module, settings), settings)
         add_layers(module, config)
     origin.learner.stack_layers(module, origin.mesh)
+    name_products(module, (BaseTunerLayer, torch.nn.Linear, torch.nn.Conv2d, torch.nn.Conv3d))
     traced = TracedModule(module)
     names = traced.parameter_shapes()
     shapes = {name: shape for name, shape in names.items() if config is None or is_lora(name)}
@@ -111,6 +114,43 @@ def start_state(
     return TrainState(step, trained, start(trained), average)
 
 
+def describe_frozen(
+    built: LearningModule, mesh: Mesh, *, dtype: Any, limit_bytes: int | None
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Describes what `load_frozen` would load onto devices of `limit_bytes` each, without reading anything."""
+    constants = built.module.constant_buffers()
+    replicated = NamedSharding(mesh, PartitionSpec())
+    described = {
+        name: jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=replicated) for name, value in constants.items()
+    }
+    if built.config is None:
+        return described
+    shapes = {name: shape for name, shape in built.module.parameter_shapes().items() if name not in built.shapes}
+    is_split = not _fits_whole(shapes, dtype, limit_bytes)
+    for name, shape in shapes.items():
+        sharding = placement.split(name, shape, mesh) if is_split else replicated
+        described[name] = jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+    return described
+
+
+def describe_start(
+    built: LearningModule, mesh: Mesh, *, optimizer: optax.GradientTransformationExtraArgs, has_average: bool
+) -> TrainState:
+    """Describes what `start_state` would return, without reading anything."""
+    trained = {
+        name: jax.ShapeDtypeStruct(shape, jnp.float32, sharding=placement.split(name, shape, mesh))
+        for name, shape in built.shapes.items()
+    }
+    state = jax.eval_shape(optimizer.init, trained)
+    states = jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        state,
+        placement.place_state(state, mesh),
+    )
+    step = jax.ShapeDtypeStruct((), jnp.int32, sharding=NamedSharding(mesh, PartitionSpec()))
+    return TrainState(step, trained, states, dict(trained) if has_average else {})
+
+
 def describe_state(state: TrainState) -> TrainState:
     """Returns the state's shapes, dtypes and shardings."""
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), state)
@@ -136,7 +176,7 @@ def _load(origin: Origin, denoiser: Denoiser, *, dtype: Any) -> Weights:
     origin.learner.stack_layers(plain, origin.mesh)
     traced = TracedModule(plain)
     shapes = traced.parameter_shapes()
-    is_split = dtype == jnp.float32 or not _fits_whole(shapes, dtype, origin.mesh)
+    is_split = dtype == jnp.float32 or not _fits_whole(shapes, dtype, find_limit([*origin.mesh.local_devices]))
     return load_component(
         origin.folder / denoiser.component,
         traced,
@@ -148,10 +188,9 @@ def _load(origin: Origin, denoiser: Denoiser, *, dtype: Any) -> Weights:
     )
 
 
-def _fits_whole(shapes: Mapping[str, tuple[int, ...]], dtype: Any, mesh: Mesh) -> bool:
-    limit = find_limit([*mesh.local_devices])
+def _fits_whole(shapes: Mapping[str, tuple[int, ...]], dtype: Any, limit_bytes: int | None) -> bool:
     wanted = sum(math.prod(shape) for shape in shapes.values()) * jnp.dtype(dtype).itemsize
-    return limit is None or wanted < LARGEST_SHARE * limit
+    return limit_bytes is None or wanted < LARGEST_SHARE * limit_bytes
 
 
 def _list_rules(shapes: Mapping[str, tuple[int, ...]], mesh: Mesh) -> Rules:

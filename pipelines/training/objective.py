@@ -7,12 +7,17 @@ them. Numbers are fp32; everything is drawn from a key inside the compiled step.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from diffusers import DDPMScheduler
+
+from pipelines.catalog import Model, Shape
+from pipelines.families.trainable import Denoiser, Learner
+from pipelines.training.settings import TrainingSettings
 
 MODE_SCALE = 1.29  # of Esser et al. 2024, and diffusers' default
 
@@ -155,6 +160,33 @@ _SPREADS = {
 }
 
 Objective = Diffusion | Flow
+
+
+def choose_objective(
+    settings: TrainingSettings,
+    learner: Learner,
+    scheduler_config: Mapping[str, Any],
+    *,
+    model: Model,
+    folder: Path,
+    shape: Shape,
+    denoiser: Denoiser,
+) -> Objective:
+    """Returns what is learnt for pictures of this size, with the family's defaults where nothing was asked."""
+    if learner.process == "diffusion":
+        return Diffusion.of_scheduler(
+            scheduler_config,
+            prediction_type=settings.prediction_type,
+            snr_gamma=learner.snr_gamma if settings.snr_gamma is None else settings.snr_gamma,
+            noise_offset=settings.noise_offset,
+        )
+    return Flow(
+        spread=settings.sigmas or learner.spread,
+        shift=settings.shift or learner.find_shift(model, folder, shape),
+        low=denoiser.low,
+        high=denoiser.high,
+        timestep_scale=learner.timestep_scale,
+    )
 
 
 def sum_errors(prediction: jax.Array, noised: Noised, row_weights: jax.Array) -> tuple[jax.Array, jax.Array]:

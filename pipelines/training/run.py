@@ -21,7 +21,7 @@ from pipelines import registry
 from pipelines.catalog import Shape
 from pipelines.families.trainable import Denoiser
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.runtime.programs.compiled import Program, Programs, counter
+from pipelines.runtime.programs.compiled import Programs, counter
 from pipelines.runtime.weights.components import abstract_weights, choose_dtype, read_json
 from pipelines.stages import OnProgress
 from pipelines.training import export, placement
@@ -38,7 +38,7 @@ from pipelines.training.denoiser import (
 )
 from pipelines.training.encoder import PictureReader, TextReader, fingerprint
 from pipelines.training.loop import Cadence, OnEvent, Stop, run_steps
-from pipelines.training.objective import Diffusion, Flow, Objective
+from pipelines.training.objective import Objective, choose_objective
 from pipelines.training.optimizers import build_optimizer, list_rates
 from pipelines.training.prior import FOLDER, PriorMaker
 from pipelines.training.report import Report
@@ -46,7 +46,7 @@ from pipelines.training.rows import RowSource
 from pipelines.training.samples import Sampler
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.state import StateFolder
-from pipelines.training.step import Metrics, StepPlan, TrainState, build_step
+from pipelines.training.step import Metrics, StepPlan, TrainState, build_program
 
 LOG = "log.jsonl"
 PROFILED_FROM, PROFILED = 10, 5
@@ -316,20 +316,10 @@ class _Training:
         return jnp.bfloat16 if self.settings.mixed_precision == "bf16" else jnp.float32
 
     def choose_objective(self, shape: Shape) -> Objective:
-        """Returns what is learnt for pictures of this size, with the family's defaults where nothing was asked."""
-        settings, learner = self.settings, self.origin.learner
-        if learner.process == "diffusion":
-            gamma = learner.snr_gamma if settings.snr_gamma is None else settings.snr_gamma
-            return Diffusion.of_scheduler(
-                self.scheduler_config,
-                prediction_type=settings.prediction_type,
-                snr_gamma=gamma,
-                noise_offset=settings.noise_offset,
-            )
-        shift = settings.shift or learner.find_shift(self.origin.model, self.origin.folder, shape)
-        return Flow(
-            spread=settings.sigmas or learner.spread, shift=shift, low=self.denoiser.low, high=self.denoiser.high,
-            timestep_scale=learner.timestep_scale,
+        """Returns what is learnt for pictures of this size."""
+        return choose_objective(
+            self.settings, self.origin.learner, self.scheduler_config,
+            model=self.origin.model, folder=self.origin.folder, shape=shape, denoiser=self.denoiser,
         )  # fmt: skip
 
 
@@ -380,19 +370,7 @@ class _Steps:
         if not self._programs.has(*key):
             plan = self._plan(objective=self._training.choose_objective(shape))
             self._training.on_event({"event": "compiling", "shape": str(shape)})
-            shardings = jax.tree.map(lambda leaf: leaf.sharding, self._state)
-            program = Program(
-                key=key,
-                function=build_step(plan),
-                arguments=(
-                    self._state,
-                    self._frozen,
-                    abstract_weights(rows),
-                    jax.ShapeDtypeStruct((), jnp.float32, sharding=self._replicated),
-                ),
-                donate=(0,),
-                out_shardings=(shardings, Metrics(*[self._replicated] * len(Metrics._fields))),
-            )
+            program = build_program(plan, self._state, self._frozen, abstract_weights(rows), key=key)
             self._programs.compile_all([program])
         return self._programs.get(*key)
 

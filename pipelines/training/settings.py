@@ -20,7 +20,7 @@ LearningRateSchedule = Literal[
     "constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts", "polynomial"
 ]
 Sigmas = Literal["logit_normal", "uniform", "mode", "shifted"]
-Remat = Literal["auto", "none", "layers", "full"]
+Remat = Literal["auto", "none", "layers", "attention", "full"]
 Precision = Literal["no", "bf16"]
 LoraFormat = Literal["diffusers", "kohya"]
 Expert = Literal["high", "low", "both"]

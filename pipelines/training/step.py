@@ -19,12 +19,27 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.families.trainable import Learner
 from pipelines.runtime.bridge.environment import linear_layers_as
-from pipelines.runtime.bridge.modules import LayerPlacement, RematPolicy, TracedModule
+from pipelines.runtime.bridge.modules import PRODUCT, LayerPlacement, RematPolicy, TracedModule
 from pipelines.runtime.devices.sharding import STACK
+from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.kernels.splash import KEPT
+from pipelines.runtime.programs.compiled import Program
 from pipelines.training import linear
 from pipelines.training.objective import Objective, sum_errors
 
 Weights = dict[str, jax.Array]
+
+POLICIES: Mapping[str, RematPolicy | None] = {
+    "none": None,
+    "layers": jax.checkpoint_policies.save_only_these_names(PRODUCT, KEPT),
+    "attention": jax.checkpoint_policies.save_only_these_names(KEPT),
+    "full": jax.checkpoint_policies.nothing_saveable,
+}
+"""What is kept of a layer for its gradient, from all to nothing but what it began with.
+
+`layers` keeps the products of linear layers and convolutions and what attention gave: all else is cheap to compute
+again, and costs less time than it takes to write and read, so this is mostly faster than keeping all.
+"""
 
 BINS = 8
 """Parts of the noise's range whose losses are told apart."""
@@ -66,8 +81,7 @@ class StepPlan:
     accumulate: int = 1
     ema: float = 0.0
     seed: int = 0
-    remat: RematPolicy | None = None
-    attention: Any = None
+    remat: str = "none"
     exact: bool = False
 
 
@@ -90,14 +104,7 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
 
         def compute(trained: Weights, part: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
             own_rows, own_noised = part
-            weights = _gather(trained | frozen, plan)
-            call = functools.partial(
-                plan.module.call,
-                weights,
-                remat=plan.remat,
-                attention=plan.attention,
-                running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
-            )
+            call = prepare_call(plan, trained | frozen, remat=POLICIES[plan.remat])
             with linear_layers_as(linear.linear) if is_rounded else contextlib.nullcontext():
                 prediction = plan.learner.predict(call, own_noised.noisy, own_noised.timesteps, own_rows, plan.dtype)
             summed, errors = sum_errors(prediction, own_noised, own_rows["weight"])
@@ -128,12 +135,42 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
     return step
 
 
+def build_program(
+    plan: StepPlan, state: TrainState, frozen: Mapping[str, Any], rows: Mapping[str, Any], *, key: tuple[Any, ...]
+) -> Program:
+    """Describes the compiled step; `state`, `frozen` and `rows` are shapes, dtypes and shardings, the state donated."""
+    replicated = NamedSharding(plan.mesh, PartitionSpec())
+    return Program(
+        key=key,
+        function=build_step(plan),
+        arguments=(state, dict(frozen), dict(rows), jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)),
+        donate=(0,),
+        out_shardings=(
+            jax.tree.map(lambda leaf: leaf.sharding, state),
+            Metrics(*[replicated] * len(Metrics._fields)),
+        ),
+        vmem_share=plan.learner.vmem_share,
+        compact_vmem_bytes=plan.learner.compact_vmem_bytes,
+    )
+
+
 def _draw_latents(rows: Mapping[str, jax.Array], key: jax.Array) -> jax.Array:
     """Returns the latents in fp32, drawn from the autoencoder's distribution where the rows have one."""
     if "latents" in rows:
         return rows["latents"].astype(jnp.float32)
     mean, deviation = (rows[name].astype(jnp.float32) for name in ("mean", "deviation"))
     return mean + deviation * jax.random.normal(key, mean.shape)
+
+
+def prepare_call(plan: StepPlan, weights: Weights, **options: Any) -> Callable[..., Any]:
+    """Returns the module with these weights, as the family's `predict` calls it."""
+    return functools.partial(
+        plan.module.call,
+        _gather(weights, plan),
+        attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True),
+        running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
+        **options,
+    )
 
 
 def _gather(weights: Weights, plan: StepPlan) -> Weights:

@@ -1,10 +1,9 @@
-"""The loss on pictures held back, always with the same noise at the same eight noise levels, so that it can be compared.
+"""The loss on pictures held back, always with the same noise at the same eight noise levels: it can be compared.
 
 A training's own loss says little: its noise differs from step to step. Averages over fixed levels are what the authors
 of Stable Diffusion 3 found to agree with people (Esser et al. 2024).
 """
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pipelines.runtime.bridge.modules import LayerPlacement
 from pipelines.training.objective import Diffusion, Noised, Objective, sum_errors
-from pipelines.training.step import StepPlan, Weights, gather
+from pipelines.training.step import StepPlan, Weights, prepare_call
 
 LEVELS = 8
 
@@ -31,12 +29,7 @@ def build_validation(plan: StepPlan) -> Any:
         latents = rows["latents"] if "latents" in rows else rows["mean"]
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(plan.seed), number), level)
         noised = _mix(plan.objective, latents.astype(jnp.float32), level, key)
-        call = functools.partial(
-            plan.module.call,
-            gather(trained | frozen, plan),
-            attention=plan.attention,
-            running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", jax.sharding.PartitionSpec()),)),
-        )
+        call = prepare_call(plan, trained | frozen)
         prediction = plan.learner.predict(call, noised.noisy, noised.timesteps, rows, plan.dtype)
         summed, _ = sum_errors(prediction, noised._replace(weights=jnp.ones(len(latents))), rows["weight"])
         return summed, rows["weight"].sum()

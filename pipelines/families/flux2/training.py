@@ -42,6 +42,8 @@ class Flux2Learner:
     size_multiple = 32
     prefix = "transformer"
     kohya_prefix = "lora_unet"
+    vmem_share = 0.5
+    compact_vmem_bytes = None
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         return (Denoiser(component="transformer"),)
@@ -83,6 +85,9 @@ class Flux2Learner:
             arguments=(abstract_weights(weights), abstract_input(mesh, (1, 3, shape.height, shape.width), jnp.float32)),
             out_shardings={"latents": NamedSharding(mesh, PartitionSpec())},
         )
+
+    def describe_rows(self, parts: Parts, shape: Shape) -> Mapping[str, tuple[int, ...]]:
+        return {"latents": parts.latents_CHW(shape), "prompt_embeds": (parts.text_length, parts.text_width)}
 
     def take_text(self, parts: Parts, embeddings: Embeddings, *, is_empty: bool) -> Rows:  # noqa: ARG002
         return {"prompt_embeds": np.asarray(embeddings["prompt_embeds"])[0]}

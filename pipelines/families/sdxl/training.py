@@ -8,6 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from diffusers import AutoencoderKL, Transformer2DModel, UNet2DConditionModel
+from diffusers.models.unets.unet_2d_blocks import (
+    CrossAttnDownBlock2D,
+    CrossAttnUpBlock2D,
+    DownBlock2D,
+    UNetMidBlock2DCrossAttn,
+    UpBlock2D,
+)
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model, Shape
@@ -16,13 +23,14 @@ from pipelines.families.sdxl.parts import Parts
 from pipelines.families.trainable import Denoiser, Rows
 from pipelines.prompts.emphasis import escape
 from pipelines.runtime.bridge.autoencoder import split_halvings
-from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, scan_if_long
+from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient, scan_if_long
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
 from pipelines.stages import Embeddings
 
 _SCAN_FROM = 2
+_BLOCKS = (DownBlock2D, CrossAttnDownBlock2D, UNetMidBlock2DCrossAttn, CrossAttnUpBlock2D, UpBlock2D)
 
 
 class SdxlLearner:
@@ -35,6 +43,8 @@ class SdxlLearner:
     size_multiple = 64
     prefix = "unet"
     kohya_prefix = "lora_unet"
+    vmem_share = 0.0
+    compact_vmem_bytes = None
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         return (Denoiser(component="unet"),)
@@ -48,6 +58,7 @@ class SdxlLearner:
             if isinstance(one, Transformer2DModel):
                 transformer = cast(Any, one)
                 transformer.transformer_blocks = scan_if_long(transformer.transformer_blocks, at_least=_SCAN_FROM)
+        repeat_for_gradient(module, _BLOCKS)
 
     def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
         raise NotImplementedError("diffusion has no shift")
@@ -76,6 +87,15 @@ class SdxlLearner:
             arguments=(abstract_weights(weights), abstract_input(mesh, (1, 3, shape.height, shape.width), jnp.float32)),
             out_shardings={"mean": replicated, "deviation": replicated},
         )
+
+    def describe_rows(self, parts: Parts, shape: Shape) -> Mapping[str, tuple[int, ...]]:
+        return {
+            "mean": parts.latents_CHW(shape),
+            "deviation": parts.latents_CHW(shape),
+            "prompt_embeds": (parts.text_length, parts.text_width),
+            "pooled_prompt_embeds": (parts.pooled_width,),
+            "time_ids": (6,),
+        }
 
     def take_text(self, parts: Parts, embeddings: Embeddings, *, is_empty: bool) -> Rows:
         start = "negative_" if is_empty else ""

@@ -44,6 +44,8 @@ class WanLearner:
     size_multiple = 16
     prefix = "transformer"
     kohya_prefix = "lora_unet"
+    vmem_share = 0.75
+    compact_vmem_bytes = None
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         boundary = read_json(folder / "model_index.json").get("boundary_ratio")
@@ -103,6 +105,9 @@ class WanLearner:
             arguments=(abstract_weights(weights), abstract_input(mesh, size, jnp.float32)),
             out_shardings={"latents": NamedSharding(mesh, PartitionSpec())},
         )
+
+    def describe_rows(self, parts: Parts, shape: Shape) -> Mapping[str, tuple[int, ...]]:
+        return {"latents": parts.latents_CTHW(shape), "prompt_embeds": (parts.text_length, parts.text_width)}
 
     def take_text(self, parts: Parts, embeddings: Embeddings, *, is_empty: bool) -> Rows:  # noqa: ARG002
         return {"prompt_embeds": np.asarray(embeddings["prompt_embeds"])[0]}

@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
@@ -67,8 +68,11 @@ class LayerPlacement:
         return {name: jax.lax.with_sharding_constraint(value, shardings[f".{name}"]) for name, value in weights.items()}
 
 
-RematPolicy = Callable[..., bool]
+RematPolicy = Callable[..., Any]
 """A policy of `jax.checkpoint_policies`: which values are kept for the gradient, and not computed again."""
+
+PRODUCT = "product"
+"""What outputs of layers that `name_products` chose are called in a policy."""
 
 _running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.ContextVar("running_layer", default=None)
 _remat: contextvars.ContextVar[RematPolicy | None] = contextvars.ContextVar("remat", default=None)
@@ -243,12 +247,26 @@ def _make_repeatable(module: Any) -> None:
             for place, value in zip(places, environment.j2t_iso(values), strict=True):
                 filled[place] = value
             own_args, own_kwargs = tree_unflatten(filled, structure)
-            return environment.t2j_iso(forward(*own_args, **own_kwargs))
+            with set_within(_remat, None):  # or a scan inside would be computed a third time
+                return environment.t2j_iso(forward(*own_args, **own_kwargs))
 
         values = environment.t2j_iso([leaves[place] for place in places])
         return environment.j2t_iso(jax.checkpoint(compute, policy=policy)(values))
 
     module.forward = run
+
+
+def name_products(module: torch.nn.Module, kinds: tuple[type[torch.nn.Module], ...]) -> None:
+    """Names outputs of submodules of these kinds, outermost ones, PRODUCT, so that a policy can keep them."""
+    if not isinstance(module, kinds):
+        for child in module.children():
+            name_products(child, kinds)
+        return
+
+    def name(_module: torch.nn.Module, _args: Any, output: torch.Tensor) -> Any:
+        return call_jax(functools.partial(checkpoint_name, name=PRODUCT), output)
+
+    module.register_forward_hook(name)
 
 
 def scan_if_long(

@@ -2,6 +2,7 @@
 
 Plain XLA with the softmax in fp32 is exact and good enough for few queries, and the only way on a CPU. Many of them on
 a TPU take the kernel of flash.py, which XLA cannot split by itself: `AttentionAxes` says over which axes it is split.
+Where a gradient is wanted they take splash.py's, the only kernel here that has one.
 """
 
 import functools
@@ -17,9 +18,11 @@ from pipelines.runtime.devices.sharding import Axes, count_parts
 from pipelines.runtime.kernels import cudnn
 from pipelines.runtime.kernels.flash import MASKED, center_keys, find_vmem_bytes, flash_attention, has_room
 from pipelines.runtime.kernels.operators import find_gain, scale
+from pipelines.runtime.kernels.splash import attend_with_gradient
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
 
 LONG = 896  # queries; below, the logits fit where the matrix unit leaves them
+_MANY_KEYS = 384  # with a gradient; SDXL's 77 of a text would fill three fifths of a tile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +31,9 @@ class AttentionAxes:
 
     `entered` are axes whose `shard_map` the caller is in already. Without `trades_heads`, devices that split tokens
     gather keys and values instead: two collectives, not four, for short sequences whose collectives mostly wait.
-    With `interprets` the kernels for TPU run on any devices, slowly. The last two are a model's own: whether keys are
-    centred, and how far a token of a self-attention sees (attend_rotated alone asks for that).
+    With `interprets` the kernels for TPU run on any devices, slowly. With `learns` a gradient is wanted, and only
+    `rows` are split. The last two are a model's own: whether keys are centred, and how far a token of a self-attention
+    sees (attend_rotated alone asks for that).
     """
 
     mesh: Mesh
@@ -39,6 +43,7 @@ class AttentionAxes:
     entered: frozenset[str] = frozenset()
     trades_heads: bool = True
     interprets: bool = False
+    learns: bool = False
     smooths_keys: bool = False
     window: int | None = None
 
@@ -79,6 +84,11 @@ def attend(
     is_plain = mask is None and not is_causal and window is None
     if is_plain and _takes_kernel(axes, query_BHLD.swapaxes(1, 2), is_self=_is_like(query_BHLD, key_BHLD)):
         return attend_long(query_BHLD, key_BHLD, value_BHLD, scale=factor, axes=axes)
+    if is_plain and _takes_gradient_kernel(axes, query_BHLD, key_BHLD):
+        return attend_with_gradient(
+            query_BHLD, key_BHLD, value_BHLD,
+            scale=factor, mesh=axes.mesh, rows=axes.rows, interpret=axes.interprets,
+        )  # fmt: skip
     logits = jnp.einsum("...qd,...kd->...qk", query_BHLD, key_BHLD, preferred_element_type=jnp.float32) * factor
     if is_causal:
         allowed = jnp.tril(jnp.ones(logits.shape[-2:], bool))
@@ -203,7 +213,7 @@ def _is_like(query_BHLD: jax.Array, key_BHLD: jax.Array) -> bool:
 
 def _takes_kernel(axes: AttentionAxes | None, query_BLHD: jax.Array, *, is_self: bool) -> TypeGuard[AttentionAxes]:
     """Whether the flash kernel applies: many queries on a TPU, whose smallest tiles fit into VMEM."""
-    if axes is None or not axes.takes_kernels or query_BLHD.shape[1] < LONG:
+    if axes is None or axes.learns or not axes.takes_kernels or query_BLHD.shape[1] < LONG:
         return False
     share = _divide(axes, query_BLHD.shape[:3], is_self=is_self)
     return has_room(
@@ -212,6 +222,14 @@ def _takes_kernel(axes: AttentionAxes | None, query_BLHD: jax.Array, *, is_self:
         itemsize=query_BLHD.dtype.itemsize,
         vmem_bytes=find_vmem_bytes(axes.mesh.devices.flat[0].device_kind),
     )
+
+
+def _takes_gradient_kernel(
+    axes: AttentionAxes | None, query_BHLD: jax.Array, key_BHLD: jax.Array
+) -> TypeGuard[AttentionAxes]:
+    if axes is None or not axes.learns or not axes.takes_kernels or query_BHLD.ndim != 4:
+        return False
+    return query_BHLD.shape[2] >= LONG and key_BHLD.shape[2] >= _MANY_KEYS
 
 
 class _Share(NamedTuple):

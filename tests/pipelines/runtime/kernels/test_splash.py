@@ -1,0 +1,64 @@
+"""Attention with a gradient by splash attention's kernels, run without a TPU, against plain attention."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.kernels import attention
+from pipelines.runtime.kernels.attention import AttentionAxes, attend
+from pipelines.runtime.kernels.splash import choose_tile
+
+ARGUMENTS: Any = {"mask": None, "is_causal": False, "scale": None, "has_grouped_heads": False}
+
+
+def draw(*shape: int, dtype: Any, seed: int) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "keys", "width", "limit"),
+    [
+        (jnp.float32, 1300, 64, 1e-4),  # both lengths and the width are filled up
+        (jnp.float32, 512, 128, 1e-4),
+        (jnp.bfloat16, 900, 128, 2e-2),
+    ],
+)
+def test_values_and_gradients_are_those_of_plain_attention(dtype: Any, keys: int, width: int, limit: float) -> None:
+    mesh = build_mesh("dp=2", devices=jax.devices()[:2])
+    query, weights = (draw(2, 1, 1100, width, dtype=dtype, seed=seed) for seed in (0, 1))
+    key, value = (draw(2, 1, keys, width, dtype=dtype, seed=seed) for seed in (2, 3))
+
+    def run(axes: AttentionAxes | None) -> Any:
+        def compute(*arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
+            out = attend(*arrays, **ARGUMENTS, axes=axes)
+            return (out.astype(jnp.float32) * weights.astype(jnp.float32)).sum(), out
+
+        traced = jax.jit(jax.value_and_grad(compute, argnums=(0, 1, 2), has_aux=True))
+        return traced, traced(query, key, value)
+
+    kernel, ((_, out), gradients) = run(AttentionAxes(mesh=mesh, rows="dp", learns=True, interprets=True))
+    assert "splash" in kernel.lower(query, key, value).as_text(debug_info=True)
+    _, ((_, expected), expected_gradients) = run(None)
+    for found, wanted in ((out, expected), *zip(gradients, expected_gradients, strict=True)):
+        found, wanted = np.asarray(found, np.float32), np.asarray(wanted, np.float32)
+        assert np.abs(found - wanted).max() <= limit * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(attention.LONG - 128, attention.LONG), (attention.LONG, 77)])
+def test_few_queries_and_short_texts_stay_plain(queries: int, keys: int) -> None:
+    axes = AttentionAxes(mesh=build_mesh("dp=1", devices=jax.devices()[:1]), learns=True, interprets=True)
+    query, key = (jax.ShapeDtypeStruct((1, 2, length, 64), jnp.float32) for length in (queries, keys))
+    lowered = jax.jit(lambda query, key: attend(query, key, key, **ARGUMENTS, axes=axes)).lower(query, key)
+    assert "splash" not in lowered.as_text(debug_info=True)
+
+
+@pytest.mark.parametrize(
+    ("length", "tile", "count"),
+    [(4608, 768, 6), (4096, 1024, 4), (1024, 1024, 1), (14_080, 640, 22), (900, 1024, 1), (512, 512, 1), (130, 256, 1)],
+)
+def test_tiles_fill_up_as_little_as_they_can(length: int, tile: int, count: int) -> None:
+    assert choose_tile(length) == (tile, count)
