@@ -43,7 +43,8 @@ def _annotate(name: str, field: FieldInfo) -> Any:
         flag = f"{flag}/--no-{flag[2:]}"
     if field.annotation == tuple[str, ...]:
         return Annotated[list[str] | None, typer.Option(flag, help=described, show_default=False)]
-    kind: Any = field.annotation if _takes_none(field) else field.annotation | None  # pyright: ignore[reportOptionalOperand]
+    own: Any = field.annotation
+    kind: Any = own if _takes_none(field) else own | None
     return Annotated[kind, typer.Option(flag, help=described, show_default=shown, envvar=variable)]
 
 
@@ -78,7 +79,7 @@ def train(
     from pipelines.commands.training_terminal import TrainingTerminal
     from pipelines.training.checks import check_training
     from pipelines.training.loop import Stop, stopping_on_signals
-    from pipelines.training.run import Place
+    from pipelines.training.place import Place
     from pipelines.training.run import train as run
 
     checked = check_training(settings, found, registry.find_learner(found), name=name)

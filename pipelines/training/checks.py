@@ -20,13 +20,13 @@ from pipelines.errors import RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, join, say, say_count
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.training.data.batches import Schedule
+from pipelines.training.data.batches import Schedule, hold_out
 from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square
-from pipelines.training.data.cuts import Bucket, Cut
+from pipelines.training.data.cuts import Bucket
 from pipelines.training.data.examples import Example, Found
 from pipelines.training.data.sources import read_examples
 from pipelines.training.report import check_report
-from pipelines.training.rows import CaptionRules
+from pipelines.training.rows import CaptionRules, Data
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
 
 BATCH_SIZE = 8
@@ -41,15 +41,22 @@ class Checked:
 
     model: Model
     name: str
-    examples: Sequence[Example]
-    cuts: Sequence[Cut]
-    schedule: Schedule
+    data: Data
+    held: Data | None
     captions: CaptionRules
     steps: int
     batch_size: int
     precision: torch.dtype
     card: str
     notes: tuple[Message, ...]
+
+    @property
+    def examples(self) -> Sequence[Example]:
+        return self.data.examples
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.data.schedule
 
     @property
     def fingerprint(self) -> str:
@@ -62,7 +69,7 @@ class Checked:
     @property
     def buckets(self) -> dict[str, int]:
         """Returns how many pictures each size has, the most first."""
-        counts = Counter(name_bucket(cut.bucket) for cut in self.cuts)
+        counts = Counter(name_bucket(cut.bucket) for cut in self.data.cuts)
         return dict(counts.most_common())
 
     def describe(self) -> dict[str, Any]:
@@ -126,23 +133,15 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         )
     if problems:
         raise RecipeError(problems)
-    cutting = _cut(settings, model, learner, found)
-    schedule = Schedule(
-        found.examples,
-        list(cutting.buckets.values()),
-        batch=batch,
-        seed=settings.seed,
-        prior_weight=settings.prior_weight,
-        flips=settings.random_flip,
-        crops=0 if settings.center_crop or _takes_buckets(settings) else CROPS,
-    )
+    learnt, kept = _hold_out(settings, found, model)
+    data, notes = _schedule(settings, model, learner, learnt, batch=batch)
+    held = _schedule(settings, model, learner, kept, batch=batch)[0] if kept else None
     chosen = name or choose_name(settings)
     return Checked(
         model=model,
         name=chosen,
-        examples=found.examples,
-        cuts=cutting.cuts,
-        schedule=schedule,
+        data=data,
+        held=held,
         captions=CaptionRules(
             seed=settings.seed,
             trigger=settings.trigger or "",
@@ -150,11 +149,11 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             keep_tags=settings.keep_tags,
             dropout=settings.caption_dropout,
         ),
-        steps=choose_steps(settings, schedule.steps_per_epoch),
+        steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,
         precision=torch.bfloat16,
         card=write_card(settings, model, chosen),
-        notes=(*found.notes, *cutting.notes),
+        notes=(*found.notes, *notes),
     )
 
 
@@ -196,14 +195,43 @@ def _takes_buckets(settings: TrainingSettings) -> bool:
     return settings.buckets if settings.buckets is not None else settings.resolution is None
 
 
-def _cut(settings: TrainingSettings, model: Model, learner: Learner, found: Found) -> Bucketing:
+def _hold_out(
+    settings: TrainingSettings, found: Found, model: Model
+) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Splits the examples into those that are learnt and those to validate with; none of these without a wish."""
+    text = settings.validate_with
+    if text is None:
+        return tuple(found.examples), ()
+    if Path(text).exists():
+        other = read_examples((text,), caption=settings.caption, trigger=settings.trigger, videos=model.is_video)
+        if other.problems:
+            raise RecipeError({"validate": join(other.problems)})
+        return hold_out(found.examples, other.examples)
+    return hold_out(found.examples, float(text))
+
+
+def _schedule(
+    settings: TrainingSettings, model: Model, learner: Learner, examples: Sequence[Example], *, batch: int
+) -> tuple[Data, tuple[Message, ...]]:
+    cutting = _cut(settings, model, learner, examples)
+    schedule = Schedule(
+        examples,
+        list(cutting.buckets.values()),
+        batch=batch,
+        seed=settings.seed,
+        prior_weight=settings.prior_weight,
+        flips=settings.random_flip,
+        crops=0 if settings.center_crop or _takes_buckets(settings) else CROPS,
+    )
+    return Data(examples=examples, cuts=cutting.cuts, schedule=schedule), cutting.notes
+
+
+def _cut(settings: TrainingSettings, model: Model, learner: Learner, examples: Sequence[Example]) -> Bucketing:
     shape = model.default_shape
     side = settings.resolution or round(math.sqrt(shape.width * shape.height))
     if not _takes_buckets(settings):
-        return choose_square(found.examples, side)
+        return choose_square(examples, side)
     shapes = list(model.shapes)
     if settings.frames is not None:
         shapes = [replace(one, frames=settings.frames) for one in shapes]
-    return choose_buckets(
-        found.examples, shapes, multiple=learner.size_multiple, area=side**2, fps=float(model.fps or 0)
-    )
+    return choose_buckets(examples, shapes, multiple=learner.size_multiple, area=side**2, fps=float(model.fps or 0))

@@ -71,7 +71,8 @@ def build_module(origin: Origin, denoiser: Denoiser, settings: TrainingSettings)
         config = make_config(choose_layers(module, settings), settings)
         add_layers(module, config)
     origin.learner.stack_layers(module, origin.mesh)
-    name_products(module, (BaseTunerLayer, torch.nn.Linear, torch.nn.Conv2d, torch.nn.Conv3d))
+    kinds: Any = (BaseTunerLayer, torch.nn.Linear, torch.nn.Conv2d, torch.nn.Conv3d)
+    name_products(module, kinds)
     traced = TracedModule(module)
     names = traced.parameter_shapes()
     shapes = {name: shape for name, shape in names.items() if config is None or is_lora(name)}
@@ -96,7 +97,7 @@ def start_state(
     denoiser: Denoiser,
     built: LearningModule,
     *,
-    optimizer: optax.GradientTransformationExtraArgs,
+    optimizer: optax.GradientTransformation,
     settings: TrainingSettings,
 ) -> TrainState:
     """Returns the state before the first step: a LoRA's first values, or the checkpoint's weights in fp32."""
@@ -134,7 +135,7 @@ def describe_frozen(
 
 
 def describe_start(
-    built: LearningModule, mesh: Mesh, *, optimizer: optax.GradientTransformationExtraArgs, has_average: bool
+    built: LearningModule, mesh: Mesh, *, optimizer: optax.GradientTransformation, has_average: bool
 ) -> TrainState:
     """Describes what `start_state` would return, without reading anything."""
     trained = {
@@ -148,7 +149,8 @@ def describe_start(
         placement.place_state(state, mesh),
     )
     step = jax.ShapeDtypeStruct((), jnp.int32, sharding=NamedSharding(mesh, PartitionSpec()))
-    return TrainState(step, trained, states, dict(trained) if has_average else {})
+    described: Any = (step, trained, states, dict(trained) if has_average else {})
+    return TrainState(*described)
 
 
 def describe_state(state: TrainState) -> TrainState:

@@ -44,7 +44,7 @@ def write_lora(
     *,
     config: LoraConfig,
     learner: Learner,
-    facts: Mapping[str, str],
+    facts: dict[str, str],
     settings: TrainingSettings,
 ) -> None:
     """Writes LoRA weights, named as in the traced module, in bf16. Raises NotFiniteError."""

@@ -21,9 +21,7 @@ from pipelines.training.settings import TrainingSettings
 _NEVER = 2**30
 
 
-def build_optimizer(
-    settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]
-) -> optax.GradientTransformationExtraArgs:
+def build_optimizer(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -> optax.GradientTransformation:
     """Builds the optimizer: gradients are clipped first, and a step whose gradients are not finite changes nothing."""
     return optax.apply_if_finite(
         optax.chain(optax.clip_by_global_norm(settings.max_grad_norm), _choose(settings, shapes)),
@@ -32,7 +30,11 @@ def build_optimizer(
 
 
 def _choose(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -> Any:
-    adam = {"b1": settings.adam_beta1, "b2": settings.adam_beta2, "weight_decay": settings.adam_weight_decay}
+    adam: dict[str, Any] = {
+        "b1": settings.adam_beta1,
+        "b2": settings.adam_beta2,
+        "weight_decay": settings.adam_weight_decay,
+    }
     match settings.optimizer:
         case "adamw":
             return optax.adamw(1.0, eps=settings.adam_epsilon, **adam)

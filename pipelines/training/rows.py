@@ -36,16 +36,23 @@ class CaptionRules:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Data:
+    """Examples, a cut for each, and which of them each step has."""
+
+    examples: Sequence[Example]
+    cuts: Sequence[Cut]
+    schedule: Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
 class RowSource:
-    """Makes the arrays of each step's batch from examples, their cuts, a schedule and the rows kept.
+    """Makes the arrays of each step's batch from data and the rows kept.
 
     `text_print` and `picture_print` are fingerprints of what encodes (encoder.py); `host` of `hosts` reads its part,
     which are neighbours, as the devices of a host are in a mesh.
     """
 
-    examples: Sequence[Example]
-    cuts: Sequence[Cut]
-    schedule: Schedule
+    data: Data
     captions: CaptionRules
     cache: Cache | None
     learner: Learner
@@ -87,26 +94,30 @@ class RowSource:
         batch = {name: np.stack([np.asarray(one[name]) for one in made]) for name in made[0]}
         return batch | {"weight": np.asarray([row.weight for row in rows], np.float32)}
 
+    @property
+    def schedule(self) -> Schedule:
+        return self.data.schedule
+
     def find_bucket(self, step: int) -> Bucket:
         """Returns the size of a step's pictures."""
-        return self.cuts[self.schedule.rows(step)[0].index].bucket
+        return self.data.cuts[self.data.schedule.rows(step)[0].index].bucket
 
     def _list_own(self, step: int) -> Sequence[Row]:
-        rows = self.schedule.rows(step)
+        rows = self.data.schedule.rows(step)
         share = len(rows) // self.hosts
         return rows[self.host * share : (self.host + 1) * share]
 
     def _make_row(self, row: Row) -> dict[str, Any]:
-        example, cut = self.examples[row.index], self._cut(row)
+        example, cut = self.data.examples[row.index], self._cut(row)
         text = self._get(self._text_key(self._write_caption(row)))
         picture = self._get(self._picture_key(example, cut, flip=row.flip))
         return {**text, **picture, **self.learner.describe_cut(cut.list_time_ids(flip=row.flip))}
 
     def _cut(self, row: Row) -> Cut:
-        return self.cuts[row.index].move(row.crop, content=self.examples[row.index].content)
+        return self.data.cuts[row.index].move(row.crop, content=self.data.examples[row.index].content)
 
     def _write_caption(self, row: Row) -> str:
-        example, rules = self.examples[row.index], self.captions
+        example, rules = self.data.examples[row.index], self.captions
         return write_caption(example, epoch=row.epoch, occurrence=row.occurrence, **vars(rules))
 
     def _list_needed(self, steps: int) -> tuple[dict[str, str], dict[str, tuple[Example, Cut, bool]]]:
@@ -114,7 +125,7 @@ class RowSource:
         pictures: dict[str, tuple[Example, Cut, bool]] = {}
         for step in range(steps):
             for row in self._list_own(step):
-                example, cut, caption = self.examples[row.index], self._cut(row), self._write_caption(row)
+                example, cut, caption = self.data.examples[row.index], self._cut(row), self._write_caption(row)
                 texts.setdefault(self._text_key(caption), caption)
                 pictures.setdefault(self._picture_key(example, cut, flip=row.flip), (example, cut, row.flip))
         return texts, pictures

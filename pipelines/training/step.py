@@ -75,7 +75,7 @@ class StepPlan:
     module: TracedModule
     learner: Learner
     objective: Objective
-    optimizer: optax.GradientTransformationExtraArgs
+    optimizer: Any
     mesh: Mesh
     dtype: Any
     accumulate: int = 1
@@ -114,8 +114,8 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
         (loss, errors), gradients = _accumulate(gradient_of, state.trained, (dict(rows), noised), plan)
         moves, optimizer = plan.optimizer.update(gradients, state.optimizer, state.trained)
         moves = jax.tree.map(lambda move: rate * move, moves)
-        trained = optax.apply_updates(state.trained, moves)
-        average = state.average
+        trained: Any = optax.apply_updates(state.trained, moves)
+        average: Any = state.average
         if average:
             # Early on it covers about a tenth of the steps so far, so that it forgets the start.
             decay = jnp.minimum(plan.ema, (1.0 + state.step) / (10.0 + state.step))
@@ -147,7 +147,7 @@ def build_program(
         donate=(0,),
         out_shardings=(
             jax.tree.map(lambda leaf: leaf.sharding, state),
-            Metrics(*[replicated] * len(Metrics._fields)),
+            Metrics._make([replicated] * len(Metrics._fields)),
         ),
         vmem_share=plan.learner.vmem_share,
         compact_vmem_bytes=plan.learner.compact_vmem_bytes,

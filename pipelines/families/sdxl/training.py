@@ -65,7 +65,7 @@ class SdxlLearner:
 
     def build_autoencoder(self, folder: Path) -> TracedModule:
         with parameters_on_meta():
-            vae = AutoencoderKL.from_config(read_json(folder / "vae" / "config.json"))
+            vae: Any = AutoencoderKL.from_config(read_json(folder / "vae" / "config.json"))
         split_halvings(vae)
         return TracedModule(vae)
 

@@ -6,10 +6,22 @@ import pytest
 
 from pipelines.commands.old_training_flags import translate
 
-SCRIPT = """--pretrained_model_name_or_path=stabilityai/stable-diffusion-2-base --dataset_name=lambdalabs/naruto
- --resolution=512 --center_crop --random_flip --train_batch_size=32 --max_train_steps=50 --learning_rate=1e-06
- --mixed_precision=bf16 --profile_duration=80000 --output_dir=/tmp/trained-model/ --dataloader_num_workers=8
- --loader_prefetch_size=4 --device_prefetch_size=4""".split()
+SCRIPT = [
+    "--pretrained_model_name_or_path=stabilityai/stable-diffusion-2-base",
+    "--dataset_name=lambdalabs/naruto",
+    "--resolution=512",
+    "--center_crop",
+    "--random_flip",
+    "--train_batch_size=32",
+    "--max_train_steps=50",
+    "--learning_rate=1e-06",
+    "--mixed_precision=bf16",
+    "--profile_duration=80000",
+    "--output_dir=/tmp/trained-model/",
+    "--dataloader_num_workers=8",
+    "--loader_prefetch_size=4",
+    "--device_prefetch_size=4",
+]
 
 
 def test_the_scripts_command_line_is_translated_whole() -> None:
@@ -28,7 +40,9 @@ def test_the_scripts_command_line_is_translated_whole() -> None:
         assert any(f"--{flag} has no effect" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("words", [["--dataloader_num_workers", "8", "--lora"], ["--dataloader_num_workers=8", "--lora"]])
+@pytest.mark.parametrize(
+    "words", [["--dataloader_num_workers", "8", "--lora"], ["--dataloader_num_workers=8", "--lora"]]
+)
 def test_a_flag_without_effect_takes_its_value_along(words: list[str]) -> None:
     assert translate(["sdxl-base", "--data", "d", *words]).arguments == ["sdxl-base", "--data", "d", "--lora"]
 

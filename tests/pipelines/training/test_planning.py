@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from pipelines.catalog import Catalog, Shape
-from pipelines.registry import find_learner
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.training.planning import TrainingStep, describe_step
 from pipelines.training.settings import TrainingSettings

@@ -22,7 +22,8 @@ from pipelines.recipe import Recipe
 from pipelines.stages import ignore_progress
 from pipelines.training.checks import check_training
 from pipelines.training.loop import Stop
-from pipelines.training.run import Place, Result, train
+from pipelines.training.place import Place
+from pipelines.training.run import Result, train
 from pipelines.training.settings import read_settings
 from tests.pipelines.training.zorb import make
 

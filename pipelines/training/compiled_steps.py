@@ -1,0 +1,131 @@
+"""The compiled steps of a training: one program for each size of pictures, built when the first of them comes.
+
+Not here: what a step computes (step.py), plans without devices (planning.py).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from pipelines.catalog import Shape
+from pipelines.runtime.programs.compiled import Program, Programs
+from pipelines.runtime.weights.components import abstract_weights
+from pipelines.training import placement
+from pipelines.training.data.cuts import Bucket
+from pipelines.training.loop import OnEvent
+from pipelines.training.objective import Objective
+from pipelines.training.planning import build_program
+from pipelines.training.rows import RowSource
+from pipelines.training.settings import TrainingSettings
+from pipelines.training.step import Metrics, StepPlan, TrainState, Weights
+from pipelines.training.validation import LEVELS, average, build_validation
+
+PROFILED_FROM, PROFILED = 10, 5
+"""The step that a profile begins with, and how many it has."""
+FULL_MEMORY = "RESOURCE_EXHAUSTED"
+REMATS = ("none", "layers", "full")
+"""From the least that is computed twice to the most."""
+
+
+class Steps:
+    """Runs steps and validations; `plan(objective=..., remat=...)` completes what is to be compiled."""
+
+    def __init__(
+        self,
+        plan: Callable[..., StepPlan],
+        choose_objective: Callable[[Shape], Objective],
+        *,
+        rows: RowSource,
+        settings: TrainingSettings,
+        mesh: Mesh,
+        state: TrainState,
+        frozen: Weights,
+        on_event: OnEvent,
+    ) -> None:
+        self._plan = plan
+        self._choose_objective = choose_objective
+        self._rows = rows
+        self._settings = settings
+        self._state = state
+        self._frozen = abstract_weights(frozen)
+        self._on_event = on_event
+        self._programs = Programs()
+        self._chosen: dict[Shape, str] = {}
+        self._called = 0
+        self._is_cpu = mesh.devices.flat[0].platform == "cpu"
+        self._sharding = placement.rows(mesh)
+        self._replicated = NamedSharding(mesh, PartitionSpec())
+
+    def make_batch(self, number: int) -> dict[str, Any]:
+        """Returns a step's batch on the mesh under `rows`, with its size under `shape`."""
+        rows = self._put(self._rows.make_batch(number))
+        return {"shape": find_shape(self._rows.find_bucket(number)), "rows": rows}
+
+    def __call__(self, state: TrainState, frozen: Weights, batch: Any, rate: np.float32) -> tuple[TrainState, Metrics]:
+        program = self._find(batch["shape"], batch["rows"])
+        self._trace(state)
+        return program(state, frozen, batch["rows"], jax.device_put(rate, self._replicated))
+
+    def validate(self, trained: Weights, frozen: Weights, held: RowSource) -> float:
+        """Returns the mean loss of the pictures held back, at fixed noise."""
+        results = []
+        for number in range(held.schedule.steps_per_epoch):
+            rows = self._put(held.make_batch(number))
+            program = self._find_validation(find_shape(held.find_bucket(number)), trained, rows)
+            for level in range(LEVELS):
+                numbers = (jax.device_put(np.int32(value), self._replicated) for value in (level, number))
+                results.append(jax.device_get(program(trained, frozen, rows, *numbers)))
+        return average(results)
+
+    def _put(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+        return {name: jax.make_array_from_process_local_data(self._sharding, value) for name, value in batch.items()}
+
+    def _trace(self, state: TrainState) -> None:
+        """Begins a trace once the first steps are over, and ends it some steps later."""
+        folder = self._settings.profile
+        if folder is None:
+            return
+        self._called += 1
+        if self._called == PROFILED_FROM:
+            jax.profiler.start_trace(str(folder))
+        elif self._called == PROFILED_FROM + PROFILED:
+            jax.block_until_ready(state)
+            jax.profiler.stop_trace()
+
+    def _find(self, shape: Shape, rows: Mapping[str, jax.Array]) -> Callable[..., Any]:
+        """Returns the step for this size; of what may be computed twice, it is the least with which it fits."""
+        if shape in self._chosen:
+            return self._programs.get("train", shape, self._chosen[shape])
+        asked = self._settings.remat
+        choices = (asked,) if asked != "auto" else REMATS[:1] if self._is_cpu else REMATS
+        self._on_event({"event": "compiling", "shape": str(shape)})
+        for remat in choices:
+            key = ("train", shape, remat)
+            plan = self._plan(objective=self._choose_objective(shape), remat=remat)
+            program = build_program(plan, self._state, self._frozen, abstract_weights(rows), key=key)
+            try:
+                self._programs.compile_all([program])
+            except jax.errors.JaxRuntimeError as error:
+                if FULL_MEMORY not in str(error) or remat == choices[-1]:
+                    raise
+                continue
+            self._chosen[shape] = remat
+            break
+        return self._find(shape, rows)
+
+    def _find_validation(self, shape: Shape, trained: Weights, rows: Mapping[str, jax.Array]) -> Callable[..., Any]:
+        key = ("validate", shape)
+        if not self._programs.has(*key):
+            plan = self._plan(objective=self._choose_objective(shape), remat="none")
+            number = jax.ShapeDtypeStruct((), np.int32, sharding=self._replicated)
+            arguments = (abstract_weights(trained), self._frozen, abstract_weights(rows), number, number)
+            self._programs.compile_all([Program(key=key, function=build_validation(plan), arguments=arguments)])
+        return self._programs.get(*key)
+
+
+def find_shape(bucket: Bucket) -> Shape:
+    """Returns a bucket's size as models know sizes."""
+    return Shape(width=bucket.width, height=bucket.height, frames=bucket.frames)

@@ -1,0 +1,232 @@
+"""The training of one denoiser, from its checkpoint to the file of what was learnt.
+
+Not here: data and rows (run.py), the loop (loop.py).
+"""
+
+import functools
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+
+from pipelines.catalog import Shape
+from pipelines.families.trainable import Denoiser
+from pipelines.runtime.weights.components import choose_dtype
+from pipelines.training import export
+from pipelines.training.checks import Checked
+from pipelines.training.compiled_steps import Steps
+from pipelines.training.denoiser import (
+    LearningModule,
+    Origin,
+    build_module,
+    describe_state,
+    fetch,
+    load_frozen,
+    start_state,
+)
+from pipelines.training.loop import Cadence, OnEvent, Stop, run_steps
+from pipelines.training.objective import Objective, choose_objective
+from pipelines.training.optimizers import build_optimizer, list_rates
+from pipelines.training.place import Place
+from pipelines.training.report import Report
+from pipelines.training.rows import RowSource
+from pipelines.training.samples import Sampler
+from pipelines.training.settings import TrainingSettings
+from pipelines.training.state import StateFolder
+from pipelines.training.step import StepPlan, TrainState, Weights
+
+LOG = "log.jsonl"
+SAMPLED = 8
+"""How often samples are made where nothing is asked."""
+VALIDATED = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """The training of one denoiser."""
+
+    settings: TrainingSettings
+    checked: Checked
+    place: Place
+    origin: Origin
+    scheduler_config: Mapping[str, Any]
+    denoiser: Denoiser
+    rows: RowSource
+    held: RowSource | None
+    stop: Stop
+    on_event: OnEvent
+
+    def run(self) -> tuple[int, float | None, list[Path]]:
+        """Returns the steps done, the last loss, and the result's files if the training came to its end."""
+        settings, place = self.settings, self.place
+        built = build_module(self.origin, self.denoiser, settings)
+        optimizer = build_optimizer(settings, built.shapes)
+        state = start_state(self.origin, self.denoiser, built, optimizer=optimizer, settings=settings)
+        dtype = self._choose_dtype()
+        losses: list[float] = []
+        with ExitStack() as stack:
+            states = StateFolder(place.output / f"state{self.denoiser.ending}", keep=settings.keep)
+            stack.callback(states.close)
+            facts = self._list_facts()
+            first = 0
+            if states.newest is not None:
+                state = states.load(describe_state(state), facts)
+                first = int(state.step)
+                self.on_event({"event": "resumed", "step": first})
+            frozen = load_frozen(self.origin, self.denoiser, built, dtype=dtype)
+            plan = functools.partial(
+                StepPlan,
+                module=built.module,
+                learner=self.origin.learner,
+                optimizer=optimizer,
+                mesh=self.origin.mesh,
+                dtype=dtype,
+                accumulate=settings.accumulate,
+                ema=settings.ema,
+                seed=settings.seed,
+                exact=settings.mixed_precision == "no",
+            )
+            step = Steps(
+                plan,
+                self.choose_objective,
+                rows=self.rows,
+                settings=settings,
+                mesh=self.origin.mesh,
+                state=describe_state(state),
+                frozen=frozen,
+                on_event=self.on_event,
+            )
+            report = stack.enter_context(Report(place.output / LOG, settings.report_to, first=first))
+
+            def hear(event: dict[str, Any]) -> None:
+                if event["event"] == "step":
+                    losses.append(event["loss"])
+                report.write(event)
+                self.on_event(event)
+
+            between = {}
+            if settings.sample and settings.lora:
+                sampler = stack.enter_context(SamplesUnderWay(self, built, hear))
+                between[settings.sample_every or max(1, self.checked.steps // SAMPLED)] = (sampler.make,)
+            if self.held is not None:
+                every = settings.validate_every or max(1, self.checked.steps // VALIDATED)
+                between[every] = (*between.get(every, ()), functools.partial(self._validate, step, frozen, hear))
+            state, done = run_steps(
+                step, state, frozen,
+                first=first,
+                cadence=Cadence(
+                    steps=self.checked.steps, save_every_s=60 * settings.save_every_minutes,
+                    max_s=60 * settings.max_minutes if settings.max_minutes else None, between=between,
+                ),
+                rates=list_rates(settings, self.checked.steps), make_batch=step.make_batch,
+                states=states, facts=facts, stop=self.stop, on_event=hear,
+            )  # fmt: skip
+            files: list[Path] = []
+            if done == self.checked.steps:
+                files = [self.write(built, state, self.place.output, self._name())]
+        return done, losses[-1] if losses else None, files
+
+    def _validate(self, step: Steps, frozen: Weights, on_event: OnEvent, done: int, state: TrainState) -> None:
+        assert self.held is not None
+        loss = step.validate(state.average or state.trained, frozen, self.held)
+        on_event({"event": "validation", "step": done, "validation_loss": loss})
+
+    def write(self, built: LearningModule, state: TrainState, folder: Path, name: str) -> Path:
+        """Writes what was learnt so far: a LoRA file, or the model's folder; returns the file or folder."""
+        values = fetch(state.average or state.trained)
+        if built.config is None:
+            export.write_model(
+                folder, values, base=self.origin.folder, component=self.denoiser.component,
+                precision=self.checked.precision, card=self.checked.card,
+            )  # fmt: skip
+            return folder
+        file = folder / f"{name}.safetensors"
+        export.write_lora(
+            file,
+            values,
+            config=built.config,
+            learner=self.origin.learner,
+            facts=self._describe_file(name),
+            settings=self.settings,
+        )
+        return file
+
+    def _name(self) -> str:
+        return f"{self.checked.name}{self.denoiser.ending}"
+
+    def _describe_file(self, name: str) -> dict[str, str]:
+        shown = {"rank", "alpha", "learning_rate", "optimizer", "lr_scheduler", "resolution", "seed", "snr_gamma",
+                 "noise_offset", "sigmas", "shift", "trigger", "caption_dropout", "random_flip"}  # fmt: skip
+        return {
+            "ss_output_name": name,
+            "ss_base_model": self.origin.model.id,
+            "modelspec.title": name,
+            "modelspec.architecture": f"{self.origin.model.family}/lora",
+            **({"modelspec.trigger_phrase": self.settings.trigger} if self.settings.trigger else {}),
+            "lumesh_training": json.dumps(
+                {"steps": self.checked.steps, "pictures": len(self.checked.examples)}
+                | self.settings.model_dump(mode="json", include=shown, exclude_none=True),
+                sort_keys=True,
+            ),
+        }
+
+    def _list_facts(self) -> dict[str, Any]:
+        """Lists what a state depends on: a run with anything else of it must not go on with that state."""
+        settings = self.settings
+        return {
+            "model": self.origin.model.id,
+            "expert": self.denoiser.component,
+            "kind": settings.kind,
+            "rank": settings.rank if settings.lora else None,
+            "targets": settings.targets,
+            "convolutions": settings.convolutions,
+            "optimizer": settings.optimizer,
+            "ema": settings.ema > 0,
+            "seed": settings.seed,
+            "global_batch_size": self.checked.batch_size,
+            "data": self.checked.fingerprint,
+        }
+
+    def _choose_dtype(self) -> Any:
+        if self.settings.mixed_precision is None:
+            return choose_dtype(self.origin.mesh)
+        return jnp.bfloat16 if self.settings.mixed_precision == "bf16" else jnp.float32
+
+    def choose_objective(self, shape: Shape) -> Objective:
+        """Returns what is learnt for pictures of this size."""
+        return choose_objective(
+            self.settings, self.origin.learner, self.scheduler_config,
+            model=self.origin.model, folder=self.origin.folder, shape=shape, denoiser=self.denoiser,
+        )  # fmt: skip
+
+
+class SamplesUnderWay:
+    """Makes sample pictures of a LoRA under way."""
+
+    def __init__(self, training: Learning, built: LearningModule, on_event: OnEvent) -> None:
+        self._training = training
+        self._built = built
+        self._on_event = on_event
+        place = training.place
+        self._sampler = Sampler(
+            training.origin.model, training.settings.sample, cache_dir=place.cache_dir, seed=training.settings.seed,
+            on_progress=training.origin.on_progress,
+        )  # fmt: skip
+
+    def __enter__(self) -> "SamplesUnderWay":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._sampler.close()
+
+    def make(self, done: int, state: TrainState) -> None:
+        """Writes the LoRA as it is after `done` steps, and a picture of each prompt with it."""
+        folder = self._training.place.output / "samples"
+        name = f"{self._training.checked.name}-{done:06d}{self._training.denoiser.ending}"
+        file = self._training.write(self._built, state, folder, name)
+        for picture in self._sampler.make(file, folder):
+            self._on_event({"event": "sample", "step": done, "file": str(picture)})

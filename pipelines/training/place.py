@@ -1,0 +1,14 @@
+"""Where a training works."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a training works: `output` for its files, `cache` for rows, `cache_dir` for compiled programs."""
+
+    output: Path
+    cache: Path
+    cache_dir: Path
+    allow_cpu: bool = False
