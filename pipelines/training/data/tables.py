@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def open_table(place: str, *, image_column: str, cache_dir: Path | None) -> Any:
     Its pictures stay undecoded.
     """
     try:
-        import datasets
+        datasets = import_module("datasets")
     except ImportError as error:
         if not place.endswith(TABLE_SUFFIXES):
             raise TableError(
