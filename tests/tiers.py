@@ -51,7 +51,8 @@ TIER_OF = {
     "tests/studio/worker/test_supervisor.py": "process",
 }
 
-TIER_OF_USERS = {"start_studio": "process", "shared_studio": "process"}  # of those who ask for these fixtures
+# Of those who ask for these fixtures.
+TIER_OF_USERS = dict.fromkeys(("start_studio", "start_command", "shared_studio"), "process")
 
 HEAVY = {"jax", "jaxlib", "torch", "torchax"}
 STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.system"}
