@@ -5,6 +5,7 @@ each test process) becomes a studio at once, and is one in every other way: its 
 signals. What the interpreter or the environment do to imports is only seen by a studio that starts as a command.
 """
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -61,7 +62,8 @@ class ForkedApp:
 
     def __init__(self, flags: Sequence[str], log: Path) -> None:
         self._process = _server.Process(target=_run, args=(list(flags), log, dict(os.environ)), daemon=True)
-        self._process.start()
+        with contextlib.chdir(ROOT):  # where the server, which the first studio starts, finds what it imports
+            self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
 
@@ -88,6 +90,7 @@ class ForkedApp:
 
 def _run(flags: list[str], log: Path, environment: dict[str, str]) -> None:
     """Makes this process what `start_app` starts."""
+    assert "app" in sys.modules, "tests/imported_app.py cannot be imported: every studio would import all of it anew"
     os.setsid()
     os.chdir(ROOT)
     os.environ.clear()

@@ -23,6 +23,7 @@ TIER_OF = {
     "tests/test_access.py": "process",
     "tests/test_app.py": "process",
     "tests/test_readme_examples.py": "process",
+    "tests/test_studio_processes.py": "process",
     "tests/test_tiers.py": "process",
     "tests/pipelines/commands": "model",
     "tests/pipelines/commands/test_old_flags.py": "unit",
