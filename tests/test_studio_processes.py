@@ -17,10 +17,10 @@ def test_either_refuses_wrong_flags_and_prints_into_its_file(start: Callable[...
 
 
 @pytest.mark.parametrize("start", [start_app, fork_app])
-def test_either_has_a_session_of_its_own_and_what_the_environment_says_now(
+def test_either_reads_what_the_environment_says_when_it_starts(
     start: Callable[..., Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A port of which the environment says nonsense is named: it was set after the fork server's start."""
+    """Also when the fork server started before."""
     fork_app(["--no-such-flag"], tmp_path / "first.log").wait(120)
     monkeypatch.setenv("LUMESH_PORT", "harbour")
     process = start([], tmp_path / "app.log")
