@@ -6,10 +6,8 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +33,7 @@ from studio.settings import Settings
 from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
+from tests.studio_processes import Process, fork_app, start_app
 
 pytest_plugins = ["tests.tiers", "tests.schedule"]
 collect_garbage_seldom()  # as every process of the studio's and of the commands'
@@ -53,7 +52,6 @@ CLIPS = Model(
     flow_shift=3.0,
 )
 
-ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 20.0
 START_DEADLINE_S = 120.0  # two interpreters and Gradio, on a machine that may be busy
 
@@ -197,9 +195,10 @@ def worker(settings: Settings, database: Database, catalog: Catalog) -> Worker:
 
 @dataclass(kw_only=True)
 class RunningStudio:
-    """`python app.py --fake` in a process of its own."""
+    """`python app.py --fake` in a process of its own, and the file that it prints into."""
 
-    process: subprocess.Popen[str]
+    process: Process
+    printed: Path
     data_dir: Path
     client: httpx.Client
 
@@ -232,48 +231,38 @@ class RunningStudio:
     def stop(self, how: signal.Signals = signal.SIGINT) -> str:
         """Ends the app as Ctrl+C does, or as a system that stops; returns everything it printed."""
         self.process.send_signal(how)
-        printed, _ = self.process.communicate(timeout=DEADLINE_S)
+        self.process.wait(timeout=DEADLINE_S)
         self.close()
-        return printed
+        return self.printed.read_text("utf-8")
 
     def close(self) -> None:
         """Lets go of the process, which has ended or ends now."""
         self.client.close()
         self.process.kill()
         self.process.wait()
-        self.process.stdout.close()
 
 
 class Studios:
     """Starts studios, each in a new data directory unless told, and ends all of them."""
 
-    def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def __init__(self, tmp_path_factory: pytest.TempPathFactory, start: Callable[..., Process]) -> None:
         self._tmp_path_factory = tmp_path_factory
+        self._start = start
         self._started: list[RunningStudio] = []
 
-    def start(
-        self, data_dir: Path | None = None, *flags: str, environment: Mapping[str, str] | None = None
-    ) -> RunningStudio:
+    def start(self, data_dir: Path | None = None, *flags: str, **options: Any) -> RunningStudio:
         data_dir = data_dir or self._tmp_path_factory.mktemp("studio")
+        printed = self._tmp_path_factory.mktemp("printed") / "app.log"
         port = find_free_port()
-        command = [sys.executable, "app.py", "--fake", "--data-dir", str(data_dir), "--port", str(port), *flags]
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**os.environ, **(environment or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        process = self._start(["--fake", "--data-dir", str(data_dir), "--port", str(port), *flags], printed, **options)
         client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE_S, trust_env=False)
-        studio = RunningStudio(process=process, data_dir=data_dir, client=client)
+        studio = RunningStudio(process=process, printed=printed, data_dir=data_dir, client=client)
         self._started.append(studio)
         wait_for(
             "the studio to answer", lambda: process.poll() is not None or _answers(client), timeout_s=START_DEADLINE_S
         )
         if process.poll() is not None:
-            pytest.fail(f"the studio ended: {process.stdout.read()}")
+            pytest.fail(f"the studio ended: {printed.read_text('utf-8')}")
         return studio
 
     def close(self) -> None:
@@ -283,15 +272,22 @@ class Studios:
 
 @pytest.fixture(scope="module")
 def start_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RunningStudio]]:
-    """`start_studio(data_dir, *flags, environment=...)`: a studio that ends with the file of tests, or before."""
-    with closing(Studios(tmp_path_factory)) as studios:
+    """`start_studio(data_dir, *flags)`: a studio that ends with the file of tests, or before."""
+    with closing(Studios(tmp_path_factory, fork_app)) as studios:
+        yield studios.start
+
+
+@pytest.fixture(scope="module")
+def start_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RunningStudio]]:
+    """The same, from the start of its interpreter: for tests of just that. Takes an `environment`, too."""
+    with closing(Studios(tmp_path_factory, start_app)) as studios:
         yield studios.start
 
 
 @pytest.fixture(scope="session")
 def shared_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStudio]:
     """A studio with no flags for all who leave it as they found it: running, nothing waiting, the line not held."""
-    with closing(Studios(tmp_path_factory)) as studios:
+    with closing(Studios(tmp_path_factory, fork_app)) as studios:
         yield studios.start()
 
 

@@ -30,15 +30,18 @@ Start = Callable[..., Studio]
 
 @pytest.fixture(scope="module")
 def studio(
-    start_studio: Start, encode_picture: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory
+    start_command: Start, encode_picture: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> Studio:
-    """One studio for the tests that leave it running; when it starts, there is a picture that nobody used in time."""
+    """One studio, started as people start it, for the tests that leave it running.
+
+    When it starts, there is a picture that nobody used in time.
+    """
     folder = tmp_path_factory.mktemp("studio")
     with closing(open_database(folder / "jobs.db")) as database:
         uploads.add(database, folder / "uploads", encode_picture(), owner="local")
         with database.write() as tx:
             tx.execute("UPDATE uploads SET created_at = 0")
-    return start_studio(folder)
+    return start_command(folder)
 
 
 def read_states(studio: Studio) -> dict[str, str]:
@@ -301,8 +304,8 @@ def test_a_thousand_waiting_jobs_survive_a_killed_server_in_their_order(
     assert [row["job_id"] for row in queued] == [running, *ids], "none was queued twice"
 
 
-def test_ctrl_c_ends_everything_quickly_and_quietly(start_studio: Start) -> None:
-    studio = start_studio()
+def test_ctrl_c_ends_everything_quickly_and_quietly(start_command: Start) -> None:
+    studio = start_command()
     job_id = studio.submit(steps=100)
     studio.wait_for_step(job_id, 1)
     worker_pid = studio.read("health")["engine"]["pid"]
@@ -324,8 +327,8 @@ def test_a_text_encoder_of_an_unknown_model_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists(), "no worker was started"
 
 
-def test_a_studio_that_is_told_to_stop_lets_a_short_job_finish(start_studio: Start) -> None:
-    studio = start_studio()
+def test_a_studio_that_is_told_to_stop_lets_a_short_job_finish(start_command: Start) -> None:
+    studio = start_command()
     running, waiting = studio.submit(steps=8), studio.submit(steps=1)
     studio.wait_for_step(running, 1)
     worker_pid = studio.read("health")["engine"]["pid"]

@@ -23,6 +23,7 @@ TIER_OF = {
     "tests/test_access.py": "process",
     "tests/test_app.py": "process",
     "tests/test_readme_examples.py": "process",
+    "tests/test_studio_processes.py": "process",
     "tests/test_tiers.py": "process",
     "tests/pipelines/commands": "model",
     "tests/pipelines/commands/test_old_flags.py": "unit",
@@ -53,7 +54,8 @@ TIER_OF = {
     "tests/studio/worker/test_supervisor.py": "process",
 }
 
-TIER_OF_USERS = {"start_studio": "process", "shared_studio": "process"}  # of those who ask for these fixtures
+# Of those who ask for these fixtures.
+TIER_OF_USERS = dict.fromkeys(("start_studio", "start_command", "shared_studio"), "process")
 
 HEAVY = {"jax", "jaxlib", "torch", "torchax"}
 STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.system"}

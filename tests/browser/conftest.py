@@ -9,8 +9,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -20,10 +18,11 @@ from typing import Any
 
 import pytest
 
+from tests.studio_processes import Process, fork_app
+
 playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
 
 playwright_api.expect.set_options(timeout=15_000)  # of a machine that does other things too
-REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 CHROMIUM_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -52,12 +51,10 @@ class Studio:
         self.data_dir = folder / "data"
         self._folder = folder
         self._flags = flags
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     def start(self) -> None:
-        command = [
-            sys.executable,
-            "app.py",
+        flags = [
             "--fake",
             "--port",
             str(self.port),
@@ -66,8 +63,7 @@ class Studio:
             *(() if "--model" in self._flags else ("--model", "demo-sdxl")),  # it takes input pictures
             *self._flags,
         ]
-        with (self._folder / "app.log").open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log)
+        self._process = fork_app(flags, self._folder / "app.log")
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:

@@ -131,7 +131,7 @@ def test_an_account_without_an_id_is_nobody(logins: HubLogins, provider: Provide
         anyio.run(logins.finish, {"code": "code", "state": query["state"]}, cookie)
 
 
-def test_a_space_logs_people_in_over_http(start_studio: Any, provider: Provider) -> None:
+def test_a_space_logs_people_in_over_http(start_command: Any, provider: Provider) -> None:
     space = {
         "SPACE_ID": "me/lumesh",
         "SPACE_HOST": "me-lumesh.hf.space",
@@ -139,7 +139,7 @@ def test_a_space_logs_people_in_over_http(start_studio: Any, provider: Provider)
         "OAUTH_CLIENT_SECRET": "secret",
         "OPENID_PROVIDER_URL": provider.url,
     }
-    studio = start_studio(None, "--host", "127.0.0.1", "--admins", "ada", environment=space)
+    studio = start_command(None, "--host", "127.0.0.1", "--admins", "ada", environment=space)
     client = studio.client
     assert client.get("/api/v1/jobs").status_code == 401
     assert "Log in with Hugging Face" in client.get("/login").text

@@ -1,0 +1,105 @@
+"""Studios in processes of their own: started as people start them, or, in a sixth of the time, forked.
+
+Importing the app takes most of a studio's start. A process that has imported it (multiprocessing's fork server, one of
+each test process) becomes a studio at once, and is one in every other way: its own session, environment, files and
+signals. What the interpreter or the environment do to imports is only seen by a studio that starts as a command.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_server = multiprocessing.get_context("forkserver")
+_server.set_forkserver_preload(["tests.imported_app"])
+
+
+class Process(Protocol):
+    """What tests need of either kind."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def start_app(flags: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Process:
+    """Runs `python app.py` with these flags; what it prints goes to the end of `log`."""
+    with log.open("ab") as printed:
+        return subprocess.Popen(
+            [sys.executable, "app.py", *flags],
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def fork_app(flags: Sequence[str], log: Path) -> Process:
+    """The same in a process that has imported the app."""
+    return ForkedApp(flags, log)
+
+
+class ForkedApp:
+    """A forked studio, with the names of subprocess.Popen."""
+
+    def __init__(self, flags: Sequence[str], log: Path) -> None:
+        self._process = _server.Process(target=_run, args=(list(flags), log, dict(os.environ)), daemon=True)
+        with contextlib.chdir(ROOT):  # where the server, which the first studio starts, finds what it imports
+            self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("a studio", timeout or 0.0)
+        return self._process.exitcode
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _run(flags: list[str], log: Path, environment: dict[str, str]) -> None:
+    """Makes this process what `start_app` starts."""
+    assert "app" in sys.modules, "tests/imported_app.py cannot be imported: every studio would import all of it anew"
+    os.setsid()
+    os.chdir(ROOT)
+    os.environ.clear()
+    os.environ.update(environment)
+    printed = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for stream in (1, 2):
+        os.dup2(printed, stream)
+    os.close(printed)
+    sys.argv = ["app.py", *flags]
+    import app
+
+    sys.exit(app.main())
