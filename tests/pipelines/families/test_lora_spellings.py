@@ -12,7 +12,7 @@ from diffusers.utils.state_dict_utils import convert_unet_state_dict_to_peft
 
 from pipelines.catalog import PRESETS_DIR
 from pipelines.families.flux2 import loras as flux2
-from pipelines.families.sdxl import loras as sdxl
+from pipelines.families.sdxl import architecture as sdxl
 from pipelines.families.wan import loras as wan
 
 Shapes = Mapping[str, tuple[int, ...]]
