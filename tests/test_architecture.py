@@ -66,9 +66,9 @@ LAYERS = (
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     tuple(f"pipelines.families.{family}.lora_traits" for family in FAMILIES),
-    ("pipelines.families.unet.traits",),
+    ("pipelines.families.unet.recognition",),
     ("pipelines.families.traits",),
-    ("pipelines.errors", "pipelines.schedulers", "pipelines.field_errors", "pipelines.modest"),
+    ("pipelines.errors", "pipelines.schedulers", "pipelines.field_errors", "pipelines.modest", "pipelines.moved"),
     ("pipelines.messages", "pipelines.files.whole", "pipelines.files.unread", "pipelines.gif_blocks"),
 )
 
@@ -87,6 +87,7 @@ FLOOR = (
     "own_models",
     "model",
     "catalog_entries",
+    "moved",
     "pictures",
     "finite",
     "fitting",

@@ -40,7 +40,8 @@ def _check(folder: Path, unet: Any) -> None:
         )
 
 
-def _read_index(folder: Path, index: Mapping[str, Any]) -> dict[str, Any]:
+def read_index(folder: Path, index: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns nothing, as the index decides nothing here, but tells of a safety checker that it names."""
     if any(index.get("safety_checker") or ()):
         _tell_of_checker(folder)
     return {}
@@ -63,7 +64,7 @@ spell = make_spell(
 
 ARCHITECTURE = make_architecture(
     UNetLoader(
-        traits=TRAITS, parts_class=Parts, encoders={ENCODER: CLIPTextModel}, check=_check, read_index=_read_index
+        traits=TRAITS, parts_class=Parts, encoders={ENCODER: CLIPTextModel}, check=_check, read_index=read_index
     ),
     spell,
 )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from pipelines.families.traits import LoraTraits, Sizes
-from pipelines.families.unet.traits import TEXT_WIDTH, UNET_NAMES, measure_layers, measure_model
+from pipelines.families.unet.recognition import TEXT_WIDTH, UNET_NAMES, measure_layers, measure_model
 
 TEXT_WIDTHS = (768, 1024)  # of 1 and of 2; SDXL's is 2048
 

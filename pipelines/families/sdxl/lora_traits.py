@@ -3,7 +3,7 @@
 import re
 
 from pipelines.families.traits import LoraTraits
-from pipelines.families.unet.traits import UNET_NAMES, measure_layers, measure_model
+from pipelines.families.unet.recognition import UNET_NAMES, measure_layers, measure_model
 
 LORA_TRAITS = LoraTraits(
     names=re.compile(rf"^lora_te[12]_|^text_encoder(_2)?\.|^text_encoders\.clip_[lg]\.|{UNET_NAMES}"),

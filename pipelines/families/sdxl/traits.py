@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.families.sdxl.lora_traits import LORA_TRAITS
 from pipelines.families.traits import Likeness, Traits, Unsupported
-from pipelines.families.unet.traits import read_unet
+from pipelines.families.unet.recognition import read_unet
 from pipelines.messages import say
 
 
