@@ -34,6 +34,7 @@ from pipelines.messages import Message, say
 from pipelines.model import VIDEO_STRIDE as VIDEO_STRIDE
 from pipelines.model import AttentionOptions as AttentionOptions
 from pipelines.model import Model, Shape
+from pipelines.moved import find_repository
 from pipelines.own_models import OwnModel, UnusableModel, find_own_models, read_own_model, telling
 from pipelines.schedulers import read_shift, recognise
 
@@ -69,12 +70,13 @@ class Catalog:
     partial: tuple[PartialModel, ...] = ()
 
     def get(self, model_id: str) -> Model:
-        """Returns a model by its id, or by the hub repository that it comes from.
+        """Returns a model by its id, or by the hub repository that it comes from, or that was there before.
 
         Raises ModelError for one that cannot be used, and for an unknown one, naming the known ones.
         """
+        name = find_repository(model_id)
         for model in self.models:
-            if model_id in (model.id, model.repo or model.id):
+            if name in (model.id, model.repo or model.id):
                 return model
         for one in self.unusable:
             if one.id == model_id:
@@ -207,6 +209,7 @@ class _Reading:
             assert isinstance(found, OwnModel)
             template = _adopt(found, self.shipped)
         else:
+            fields["repo"] = find_repository(fields["repo"])
             fields.setdefault("revision", "main")
             template = None
         if like is not None:

@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pipelines.errors import ModelError
@@ -47,12 +48,14 @@ DTYPE_BITS = {
     "F4": 4,
 }
 
-# Unsupported models whose tensor names resemble a family's: Stable Diffusion 1 and 2, FLUX.1, Qwen, LTX.
+# Unsupported models whose tensor names resemble a family's: FLUX.1, Qwen, LTX.
 _OTHERS = r"(attn[12]|ff[._]net|(img|txt)_(mlp|mod))[._]"
 _FOREIGN = re.compile(
-    rf"^lora_te_|[._]proj_mlp\.|_mod_lin\.|{LORA_PREFIX}transformer_blocks\.\d+\.{_OTHERS}"
+    rf"[._]proj_mlp\.|_mod_lin\.|{LORA_PREFIX}transformer_blocks\.\d+\.{_OTHERS}"
     rf"|{LORA_STEM}transformer_blocks_\d+_{_OTHERS}"
 )
+
+_UNMEASURED: Mapping[str, Mapping[str, tuple[int, ...]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,7 @@ def _read(file: Path, ref: str, _mtime_ns: int, size: int) -> LoraFile:
         header = _read_header(file, size)
         metadata = header.pop("__metadata__", {})
         layers = _read_layers(header)
-        family = find_family(header)
+        family = find_family(header, layers)
         if family is None:
             raise _UnusableError(say("it is for another kind of model than {families}", families=name_families()))
     except _UnusableError as error:
@@ -276,13 +279,20 @@ def _read_layers(header: Mapping[str, Any]) -> dict[str, dict[str, tuple[int, ..
     return layers
 
 
-def find_family(names: Iterable[str]) -> str | None:
-    """Returns the family that these tensor names belong to; None for a checkpoint, or a LoRA of another model."""
+def find_family(names: Iterable[str], layers: Mapping[str, Mapping[str, tuple[int, ...]]] = _UNMEASURED) -> str | None:
+    """Returns the family that these tensor names belong to; None for a checkpoint, or a LoRA of another model.
+
+    The shapes of the parts of its `layers`, where they are known, tell families with the same names apart.
+    """
     names = [name for name in names if split_name(name) is not None]
     if not names or any(map(_FOREIGN.search, names)):
         return None
-    families = reversed([*list_traits()])  # SDXL comes last, as its names are the least specific
-    return next((family for family, traits in families if any(map(traits.loras.names.search, names))), None)
+    measured = {layer: measure(parts) for layer, parts in layers.items()}
+    for family, traits in reversed([*list_traits()]):  # SDXL comes last, as its names are the least specific
+        own = traits.loras
+        if any(map(own.names.search, names)) and own.owns(names, own.measure_layers(measured)):
+            return family
+    return None
 
 
 def _find_expert(names: Iterable[str]) -> str:

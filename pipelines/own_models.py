@@ -44,6 +44,9 @@ _KINDS = (
     (re.compile(r"(^|\.)blocks\.0\.self_attn\.q\."), "Wan"),
 )
 
+# What diffusers reads the whole model with from a single file.
+_PIPELINES = {"SDXL": "StableDiffusionXLPipeline", "Stable Diffusion 1 or 2": "StableDiffusionPipeline"}
+
 log = logging.getLogger(__name__)
 
 
@@ -294,12 +297,13 @@ def _explain_single_file(file: Path) -> ModelError:
             say("It is a LoRA, not a model."), advice=say("Put it into the loras folder of the data directory.")
         )
     kind = next((kind for pattern, kind in _KINDS if any(map(pattern.search, names))), None)
-    if kind == "SDXL":
+    if kind in _PIPELINES:
         return ModelError(
             say("A single-file checkpoint cannot be used as it is."),
             advice=say(
                 "Convert it with diffusers into a new folder of models/: "
-                "StableDiffusionXLPipeline.from_single_file(FILE).save_pretrained(FOLDER)."
+                "{pipeline}.from_single_file(FILE).save_pretrained(FOLDER).",
+                pipeline=_PIPELINES[kind],
             ),
         )
     if kind in ("FLUX.2", "Wan"):

@@ -26,6 +26,7 @@ CONFIGS_DIR = PRESETS_DIR / "configs"
 PROGRAM_CODE = (
     "runtime/**/*.py",
     "families/*.py",
+    "families/unet/*.py",
     "families/{family}/**/*.py",
     "model.py",
     "references.py",

@@ -37,6 +37,7 @@ LAYERS = (
     ("pipelines.generate", "pipelines.registry"),
     ("pipelines.finite",),
     ("pipelines.families.fake", *(f"pipelines.families.{family}" for family in FAMILIES)),
+    ("pipelines.families.unet",),
     ("pipelines.families.loading", "pipelines.families.learnt_preview"),
     ("pipelines.families.base", "pipelines.families.spread"),
     ("pipelines.families.embedding_cache", "pipelines.families.remote_encoder", "pipelines.families.parts"),
@@ -67,8 +68,9 @@ LAYERS = (
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     tuple(f"pipelines.families.{family}.lora_traits" for family in FAMILIES),
+    ("pipelines.families.unet.recognition",),
     ("pipelines.families.traits",),
-    ("pipelines.errors", "pipelines.schedulers", "pipelines.field_errors", "pipelines.modest"),
+    ("pipelines.errors", "pipelines.schedulers", "pipelines.field_errors", "pipelines.modest", "pipelines.moved"),
     ("pipelines.messages", "pipelines.files.whole", "pipelines.files.unread", "pipelines.gif_blocks"),
 )
 
@@ -87,6 +89,7 @@ FLOOR = (
     "own_models",
     "model",
     "catalog_entries",
+    "moved",
     "pictures",
     "finite",
     "fitting",

@@ -2,7 +2,8 @@
 
 A folder has two doors. `traits.py` holds the family's `TRAITS` (traits.py), which the catalogue, the page and REST read
 without importing jax; `architecture.py` holds its `ARCHITECTURE` (protocol.py), which registry.py imports when a model
-is loaded or planned. What families share lies beside the folders. `fake` stands in for all of them and is none.
+is loaded or planned. What families share lies beside the folders, and in `unet` what those with a UNet share. `fake`
+stands in for all of them and is none.
 """
 
 import importlib
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 
 from pipelines.families.traits import Traits
 
-FAMILIES = ("sdxl", "flux2", "wan")  # in the order in which people see them
+FAMILIES = ("sdxl", "sd", "flux2", "wan")  # in the order in which people see them
 
 
 def find_traits(family: str) -> Traits:

@@ -5,7 +5,7 @@ Not here: the code that runs the family (protocol.py).
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,13 +56,15 @@ Sizes = Mapping[str, int]
 class LoraTraits:
     """What can be told of a family's LoRAs from the header of a file.
 
-    `names` matches tensors' names of the family. `measure_layers(layer -> its rows and columns)` finds the sizes of the
-    model that a LoRA was made for, `measure_model(folder of configs)` those of a model: where both know a size, it must
-    be the same. `find_expert(text)` reads for which of a model's two experts (`high`, `low` noise) a file of this name
-    is, "" for both.
+    `names` matches tensors' names of the family; where another family has the same, `owns(names, sizes)` tells whether
+    such a file is this one's. `measure_layers(layer -> its rows and columns)` finds the sizes of the model that a LoRA
+    was made for, `measure_model(folder of configs)` those of a model: where both know a size, it must be the same.
+    `find_expert(text)` reads for which of a model's two experts (`high`, `low` noise) a file of this name is, "" for
+    both.
     """
 
     names: re.Pattern[str] = _NOTHING
+    owns: Callable[[Iterable[str], Sizes], bool] = lambda _names, _sizes: True
     measure_layers: Callable[[Mapping[str, tuple[int, int]]], Sizes] = lambda _layers: {}
     measure_model: Callable[[Path], Sizes] = lambda _folder: {}
     find_expert: Callable[[str], str] = lambda _text: ""

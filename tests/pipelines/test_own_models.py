@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from pipelines.catalog import PRESETS_DIR
-from pipelines.own_models import OwnModel, UnusableModel, find_own_models
+from pipelines.catalog import PRESETS_DIR, load_catalog
+from pipelines.families.traits import Likeness
+from pipelines.own_models import OwnModel, UnusableModel, find_own_models, read_own_model
+from pipelines.sources import CONFIGS_DIR
 
 
 def write_sdxl(folder: Path, *, pipeline: str = "StableDiffusionXLPipeline", **changes: object) -> Path:
@@ -57,13 +59,23 @@ def test_the_same_weights_under_another_pipelines_name_are_a_model(tmp_path: Pat
     assert find(tmp_path) == {"mine": ""}
 
 
+@pytest.mark.parametrize("model_id", ["sd15", "sd2-base", "sd21", "sdxl-base"])
+def test_a_model_of_ones_own_is_like_the_shipped_one_of_its_kind(model_id: str) -> None:
+    found = read_own_model(CONFIGS_DIR / model_id, "mine")
+    assert isinstance(found, OwnModel)
+    assert found.likeness == Likeness(model_id)
+    assert {found.family} == {model.family for model in load_catalog().models if model.id == model_id}
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"pipeline": "StableDiffusionXLImg2ImgPipeline", "requires_aesthetics_score": True}, "SDXL's refiner"),
         ({"in_channels": 9}, "takes 9 channels"),
         ({"time_cond_proj_dim": 256}, "LCM"),
-        ({"pipeline": "StableDiffusionPipeline"}, "a Stable Diffusion 1 or 2, which no code here runs. Use a check"),
+        ({"pipeline": "StableDiffusionDepth2ImgPipeline"}, "takes a depth map, which no code here runs. Use a check"),
+        ({"pipeline": "StableDiffusionPipeline", "in_channels": 9}, "a Stable Diffusion for inpainting"),
+        ({"pipeline": "StableDiffusionPipeline", "time_cond_proj_dim": 256}, "a Stable Diffusion distilled"),
         ({"pipeline": "FluxPipeline"}, "a FLUX.1"),
         ({"pipeline": "SomethingElsePipeline"}, "SomethingElsePipeline is of no family that runs here. Use a check"),
         ({"sample_size": None}, "not a complete diffusers checkpoint"),
@@ -130,7 +142,7 @@ def test_what_is_no_folder_in_diffusers_layout_is_told(tmp_path: Path) -> None:
     expected = {
         "all.zip": "archive",
         "big.safetensors.part": "download is not finished",
-        "civitai/sd15.safetensors": "a checkpoint of Stable Diffusion 1 or 2",
+        "civitai/sd15.safetensors": "StableDiffusionPipeline.from_single_file(FILE)",
         "cut.safetensors": "truncated",
         "empty": "nothing in it",
         "headless": "model_index.json is not there",

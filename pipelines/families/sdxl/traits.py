@@ -1,29 +1,24 @@
 """How SDXL's checkpoints and LoRAs are recognised."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pipelines.families.sdxl.lora_traits import LORA_TRAITS
 from pipelines.families.traits import Likeness, Traits, Unsupported
+from pipelines.families.unet.recognition import read_unet
 from pipelines.messages import say
-
-_LATENT_CHANNELS = 4  # diffusers' default for an autoencoder
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
     """Tells pieces of SDXL, whose pipelines have the same names, from what makes a picture of a prompt."""
-    unet = json.loads((folder / "unet" / "config.json").read_text("utf-8"))
-    vae = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    unet, side, channels = read_unet(folder)
     if index.get("requires_aesthetics_score"):  # also: one text encoder instead of two
         raise Unsupported(say("SDXL's refiner, which only finishes the pictures of another model"))
-    latents = vae.get("latent_channels", _LATENT_CHANNELS)
-    if (channels := unet.get("in_channels", latents)) != latents:
+    if channels is not None:
         raise Unsupported(say("an SDXL for inpainting or editing (its UNet takes {count} channels)", count=channels))
     if unet.get("time_cond_proj_dim") is not None:
         raise Unsupported(say("an SDXL distilled to take its guidance as an input (LCM)"))
-    side = int(unet["sample_size"]) * 2 ** (len(vae["block_out_channels"]) - 1)
     return Likeness("sdxl-base", None if side >= 1024 else (side, side))
 
 
@@ -35,12 +30,7 @@ TRAITS = Traits(
         "StableDiffusionXLImg2ImgPipeline",
         "StableDiffusionXLInpaintPipeline",
     ),
-    unsupported={
-        "StableDiffusionPipeline": say("a Stable Diffusion 1 or 2"),
-        "StableDiffusionImg2ImgPipeline": say("a Stable Diffusion 1 or 2"),
-        "StableDiffusionInpaintPipeline": say("a Stable Diffusion 1 or 2"),
-        "StableDiffusionXLInstructPix2PixPipeline": say("an SDXL that edits pictures"),
-    },
+    unsupported={"StableDiffusionXLInstructPix2PixPipeline": say("an SDXL that edits pictures")},
     read_local=_read_local,
     has_fixed_text_length=True,
     loras=LORA_TRAITS,

@@ -40,6 +40,15 @@ SDXL_LATENTS_TO_RGB = LatentsToRgb(
     bias=np.array([150, 140, 130], np.float32) / 127.5 - 1,
 )
 
+# The autoencoder of Stable Diffusion 1 and 2, as keturn published it ("Decoding latents to RGB without upscaling",
+# Hugging Face forum, 2022): in [-1, 1] for latents that the denoiser works with.
+SD_LATENTS_TO_RGB = LatentsToRgb(
+    matrix=np.array(
+        [[0.298, 0.207, 0.208], [0.187, 0.286, 0.173], [-0.158, 0.189, 0.264], [-0.184, -0.271, -0.473]], np.float32
+    ),
+    bias=np.zeros(3, np.float32),
+)
+
 
 def read_map(folder: Path) -> LatentsToRgb | None:
     """The map stored with a model; None when there is none."""

@@ -14,7 +14,7 @@ from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import STAGES
 
 CATALOG = load_catalog()
-DEMOS = {model.family: model for model in CATALOG.models if model.is_demo}
+SMALLEST = {model.family: model for model in reversed(CATALOG.models)}
 
 
 def test_traits_are_read_without_jax_or_torch() -> None:
@@ -30,7 +30,7 @@ def test_traits_are_read_without_jax_or_torch() -> None:
 
 
 def test_people_are_told_of_all_families() -> None:
-    assert name_families() == "SDXL, FLUX.2 or Wan"
+    assert name_families() == "SDXL, Stable Diffusion 1 and 2, FLUX.2 or Wan"
 
 
 def test_what_no_code_here_runs_has_nothing_special() -> None:
@@ -39,8 +39,7 @@ def test_what_no_code_here_runs_has_nothing_special() -> None:
     assert traits.loras.names.search("unet.down_blocks.0") is None
 
 
-def test_every_family_has_a_demo_and_only_models_of_families_are_shipped() -> None:
-    assert DEMOS.keys() == {*FAMILIES}
+def test_every_family_has_a_model_and_only_models_of_families_are_shipped() -> None:
     assert {model.family for model in CATALOG.models} == {*FAMILIES}
 
 
@@ -59,7 +58,7 @@ def test_devices_are_shared_out_and_never_more_than_there_are(model: Model) -> N
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_its_parts_programs_and_steps_go_together(family: str) -> None:
-    model = DEMOS[family]
+    model = SMALLEST[family]
     architecture, shape = find_architecture(model), model.default_shape
     parts = describe_parts(model, build_mesh("dp=1"))
     assert {*parts.weights} <= {*parts.modules}

@@ -16,6 +16,9 @@ from pipelines.runtime.devices.mesh import build_mesh
 # Billions, as published with the models; the text encoders of FLUX.2 end at the last layer that is read, the image
 # encoder of Wan before its last one (0.631 with it).
 PUBLISHED = {
+    "sd15": {"text_encoder": 0.123, "unet": 0.860, "vae": 0.084},
+    "sd2-base": {"text_encoder": 0.340, "unet": 0.866, "vae": 0.084},
+    "sd21": {"text_encoder": 0.340, "unet": 0.866, "vae": 0.084},
     "sdxl-base": {"text_encoder": 0.123, "text_encoder_2": 0.695, "unet": 2.567, "vae": 0.084},
     "flux2-klein-4b": {"text_encoder": 3.11, "transformer": 3.88, "vae": 0.084},
     "flux2-klein-9b": {"text_encoder": 5.83, "transformer": 9.08, "vae": 0.084},

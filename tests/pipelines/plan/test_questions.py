@@ -9,7 +9,7 @@ from pipelines.plan.topologies import TOPOLOGIES
 
 
 def test_every_model_is_planned_on_every_topology_and_every_kind_of_shape_on_the_largest() -> None:
-    models = load_catalog().models
+    models = [model for model in load_catalog().models if model.family != "sd"]
     asked = Counter((one.model.id, one.topology.name) for one in list_matrix(models) if one.mode == "latency")
     names = {name for name, one in TOPOLOGIES.items() if one.chip} | {"cpu-8"}
     assert {*asked} == {(model.id, name) for model in models for name in names}

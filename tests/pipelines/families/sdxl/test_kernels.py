@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from pipelines.families.sdxl import programs, sharding
+from pipelines.families.unet import programs, sharding
 from pipelines.generate import uses_cfg
 from pipelines.recipe import Recipe
 from pipelines.registry import load

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.errors import Cancelled, ModelError, RemoteEncoderError
 from pipelines.families.remote_encoder import RemoteEncoder
-from pipelines.families.sdxl.loras import spell
+from pipelines.families.sdxl.architecture import spell
 from pipelines.generate import generate
 from pipelines.recipe import Lora, Recipe
 from pipelines.stages import Progress, ignore_progress

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipelines.catalog import Catalog
-from pipelines.families.sdxl.programs import lay_out, list_programs
+from pipelines.families.unet.programs import lay_out, list_programs
 from pipelines.plan.topologies import find_devices, find_topology
 from pipelines.registry import describe_parts
 from pipelines.runtime.devices.mesh import build_mesh

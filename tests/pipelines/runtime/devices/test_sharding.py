@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.catalog import load_catalog
 from pipelines.families.flux2 import sharding as flux2
-from pipelines.families.sdxl.sharding import UNET_RULES
+from pipelines.families.unet.sharding import UNET_RULES
 from pipelines.families.wan import sharding as wan
 from pipelines.registry import describe_parts
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta

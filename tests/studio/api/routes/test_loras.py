@@ -183,15 +183,19 @@ def test_files_that_cannot_be_used_are_listed_with_the_reason(
 def test_a_lora_for_another_size_of_model_is_not_offered(
     client: TestClient, settings: Settings, encode_lora: EncodeLora
 ) -> None:
-    """Stable Diffusion 1.5 has layers of the same names as SDXL, but narrower texts."""
+    """Stable Diffusion 1.5 has layers of the same names as 2 and SDXL, but narrower texts."""
     settings.loras_dir.mkdir()
     name, shape = "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k.lora_A.weight", [1, 768]
     text = json.dumps({name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 3072]}}).encode()
     content = len(text).to_bytes(8, "little") + text + bytes(3072)
     (settings.loras_dir / "sd15.safetensors").write_bytes(content)
-    assert client.get("/api/v1/loras").json()["loras"][0]["models"] == []
-    (unusable,) = client.get("/api/v1/loras", params={"model": "sdxl-base"}).json()["unusable"]
-    assert unusable["reason"] == "it is for a model with a width of texts of 768, and that of sdxl-base is 2048"
+    assert client.get("/api/v1/loras").json()["loras"][0]["models"] == ["sd15"]
+    for model, reason in (
+        ("sd21", "it is for a model with a width of texts of 768, and that of sd21 is 1024"),
+        ("sdxl-base", "it is for sd models, not for sdxl-base"),
+    ):
+        (unusable,) = client.get("/api/v1/loras", params={"model": model}).json()["unusable"]
+        assert unusable["reason"] == reason
 
 
 def test_one_in_a_folder_is_named_with_it_and_goes_to_an_expert(client: TestClient, settings: Settings) -> None:

@@ -174,7 +174,7 @@ def test_invokeai_2(read: Read, write_png: Write) -> None:
     }
     older = {
         "model": "stable diffusion",
-        "model_weights": "stable-diffusion-1.5",
+        "model_weights": "dreamlike-2.0",
         "app_version": "2.3.0",
         "image": image,
     }
@@ -182,7 +182,7 @@ def test_invokeai_2(read: Read, write_png: Write) -> None:
     recipe = found.recipe
     assert (recipe.prompt, recipe.negative_prompt) == ("a red boat", "fog, rain")
     assert (recipe.model, recipe.shape, recipe.scheduler) == ("demo-sdxl", "256x256", "euler_ancestral")
-    assert list_what(found) == {"Model stable-diffusion-1.5", "hires_fix: True"}
+    assert list_what(found) == {"Model dreamlike-2.0", "hires_fix: True"}
 
 
 def test_invokeai_1(read: Read, write_png: Write) -> None:

@@ -11,11 +11,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key, PictureLayout
-from pipelines.families.sdxl.condition import build_condition_program
-from pipelines.families.sdxl.decode import build_decode_program
-from pipelines.families.sdxl.denoise import build_denoise_program
-from pipelines.families.sdxl.encode import build_encode_program
-from pipelines.families.sdxl.parts import Parts
+from pipelines.families.unet.condition import build_condition_program
+from pipelines.families.unet.decode import build_decode_program
+from pipelines.families.unet.denoise import build_denoise_program
+from pipelines.families.unet.encode import build_encode_program
+from pipelines.families.unet.parts import Parts
 from pipelines.references import References
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.kernels.attention import AttentionAxes
@@ -91,14 +91,15 @@ def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
 
 
 def _encode_program(parts: Parts) -> Program:
-    encoders = (parts.modules["text_encoder"], parts.modules["text_encoder_2"])
+    names = parts.text_encoders
     return Program(
         key=ENCODE_KEY,
-        function=build_encode_program(encoders, zeroes_empty=parts.zeroes_empty),
+        function=build_encode_program(
+            [parts.modules[name] for name in names], read_text=parts.read_text, zeroes_empty=parts.zeroes_empty
+        ),
         arguments=(
-            abstract_weights(parts.weights["text_encoder"]),
-            abstract_weights(parts.weights["text_encoder_2"]),
-            abstract_input(parts.mesh, (len(encoders), 2, parts.text_length), jnp.int32),
+            *(abstract_weights(parts.weights[name]) for name in names),
+            abstract_input(parts.mesh, (len(names), 2, parts.text_length), jnp.int32),
             abstract_input(parts.mesh, (), jnp.bool_),
         ),
     )
@@ -122,6 +123,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
         compact_vmem_bytes=_choose_unet_vmem(parts),
         function=build_denoise_program(
             parts.modules["unet"],
+            read_conditions=parts.read_conditions,
             uses_cfg=layout.uses_cfg,
             dtype=parts.dtype,
             input_sharding=layout.model_input,
@@ -181,11 +183,8 @@ def _preview_program(parts: Parts, layout: Layout) -> Program:
 
 
 def _abstract_rows(parts: Parts, layout: Layout) -> dict[str, jax.ShapeDtypeStruct]:
-    sizes = {
-        "prompt_embeds": (layout.text_chunks * parts.text_length, parts.text_width),
-        "pooled_prompt_embeds": (parts.pooled_width,),
-        "time_ids": (6,),
-    }
+    sizes = parts.embedding_sizes(layout.text_chunks)
+    sizes |= {name: rows.shape[1:] for name, rows in parts.describe_shape(layout.shape).items()}
     return {
         name: jax.ShapeDtypeStruct((layout.row_count, *size), jnp.float32, sharding=layout.rows)
         for name, size in sizes.items()

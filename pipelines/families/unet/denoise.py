@@ -6,12 +6,11 @@ second program runs a single forward.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import NamedSharding
 
 from pipelines.runtime.bridge.modules import TracedModule
@@ -26,6 +25,7 @@ _TEXT_PROJECTION = re.compile(r"\.attn2\.to_[kv]\.weight$")
 def build_denoise_program(
     unet: TracedModule,
     *,
+    read_conditions: Callable[[Mapping[str, jax.Array], Any], dict[str, Any]],
     uses_cfg: bool,
     dtype: Any,
     input_sharding: NamedSharding,
@@ -34,8 +34,9 @@ def build_denoise_program(
     """Builds denoise(weights, state, embeddings, table, noise, guidance_scale, start, stop) -> state.
 
     The state's arrays are (B, C, H, W) fp32; `embeddings` rows are [negative..., positive...] with guidance, else only
-    positive; `noise` (MAX_CHUNK, B, C, H, W) is for this chunk's steps, from `start` on. `input_sharding` is the
-    sharding of the UNet's batch, `attention` that of its queries, keys and values.
+    positive, and `read_conditions` makes the UNet's further arguments of them, in `dtype`. `noise`
+    (MAX_CHUNK, B, C, H, W) is for this chunk's steps, from `start` on. `input_sharding` is the sharding of the UNet's
+    batch, `attention` that of its queries, keys and values.
     """
 
     pictures = PictureAxes.of_pictures(input_sharding)
@@ -59,10 +60,7 @@ def build_denoise_program(
                 model_input.astype(dtype),
                 timestep,
                 encoder_hidden_states=text,
-                added_cond_kwargs={
-                    "text_embeds": embeddings["pooled_prompt_embeds"].astype(dtype),
-                    "time_ids": embeddings["time_ids"].astype(dtype),
-                },
+                **read_conditions(embeddings, dtype),
                 return_dict=False,
                 attention=attention,
                 pictures=pictures,
@@ -81,8 +79,3 @@ def _project_text(weights: Mapping[str, jax.Array], text_BLC: jax.Array) -> dict
         name: jnp.einsum("bli,...oi->...blo", text_BLC, weight) if _TEXT_PROJECTION.search(name) else weight
         for name, weight in weights.items()
     }
-
-
-def make_time_ids(*, width: int, height: int) -> np.ndarray:
-    """Returns SDXL's size conditioning (1, 6): original size, crop corner, target size, each height first."""
-    return np.asarray([[height, width, 0, 0, height, width]], np.float32)

@@ -1,14 +1,14 @@
-"""Prompt to embeddings: the penultimate hidden states of two CLIP text encoders.
+"""Prompt to embeddings: the hidden states of one or two CLIP text encoders.
 
-`prompt_embeds` (1, L, D1 + D2) are both encoders' penultimate hidden states concatenated, `pooled_prompt_embeds`
-(1, D2) the second encoder's projection. One program serves both prompts of classifier-free guidance.
+`prompt_embeds` (1, L, D) are the encoders' hidden states, concatenated, and `pooled_prompt_embeds` the last encoder's
+projection where it is used. One program serves both prompts of classifier-free guidance.
 
 A prompt longer than L is encoded as several texts of L (prompts/chunks.py), laid side by side; the pooled embedding is
 the first one's. Weights multiply a word's hidden states; then the text's are scaled back to their mean. Both are
 A1111's rules, which its pictures' recipes assume.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +18,10 @@ from transformers import CLIPTokenizer
 
 from pipelines.prompts.chunks import Chunk, Piece, cut_into_chunks
 from pipelines.prompts.emphasis import split_by_weight
-from pipelines.runtime.bridge.modules import TracedModule, call_for_layers
+from pipelines.runtime.bridge.modules import TracedModule
+
+ReadText = Callable[[Any, Any], tuple[Any, Any]]
+"""Reads (text encoder, ids) -> hidden states and the pooled text or None; runs inside the traced module."""
 
 
 class Tokens(NamedTuple):
@@ -77,37 +80,27 @@ def join_chunks(chunks: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndar
     }
 
 
-def build_encode_program(encoders: tuple[TracedModule, TracedModule], *, zeroes_empty: bool) -> Any:
-    """Builds encode(weights, weights_2, ids, is_negative_empty) -> embeddings of [negative, prompt], fp32.
+def build_encode_program(encoders: Sequence[TracedModule], *, read_text: ReadText, zeroes_empty: bool) -> Any:
+    """Builds encode(weights of each encoder, ids, is_negative_empty) -> embeddings of [negative, prompt], fp32.
 
     With `zeroes_empty` (SDXL's `force_zeros_for_empty_prompt`) an empty negative prompt means zeros, not an encoded
     empty text.
     """
 
-    def encode(
-        weights: Mapping[str, jax.Array],
-        weights_2: Mapping[str, jax.Array],
-        ids_EBL: jax.Array,
-        is_negative_empty: jax.Array,
-    ) -> dict[str, jax.Array]:
+    def encode(*arguments: Any) -> dict[str, jax.Array]:
+        *weights, ids_EBL, is_negative_empty = arguments
         outputs = [
             module.call(own, ids_BL, method=read_text)
-            for module, own, ids_BL in zip(encoders, (weights, weights_2), ids_EBL, strict=True)
+            for module, own, ids_BL in zip(encoders, weights, ids_EBL, strict=True)
         ]
-        prompt_embeds = jnp.concatenate([hidden for hidden, _ in outputs], axis=-1).astype(jnp.float32)
-        pooled = outputs[1][1].astype(jnp.float32)
+        embeddings = {"prompt_embeds": jnp.concatenate([hidden for hidden, _ in outputs], axis=-1).astype(jnp.float32)}
+        if (pooled := outputs[-1][1]) is not None:
+            embeddings["pooled_prompt_embeds"] = pooled.astype(jnp.float32)
         keep = jnp.where(is_negative_empty, 0.0, 1.0) if zeroes_empty else jnp.float32(1)
-        return {
-            "negative_prompt_embeds": prompt_embeds[:1] * keep,
-            "prompt_embeds": prompt_embeds[1:],
-            "negative_pooled_prompt_embeds": pooled[:1] * keep,
-            "pooled_prompt_embeds": pooled[1:],
-        }
+        halves = {}
+        for name, rows in embeddings.items():
+            halves[f"negative_{name}"] = rows[:1] * keep
+            halves[name] = rows[1:]
+        return halves
 
     return encode
-
-
-def read_text(encoder: Any, ids: Any) -> tuple[Any, Any]:
-    """Returns the penultimate hidden states, and the text's projection or None if the encoder has none."""
-    output, hidden_states = call_for_layers(encoder, ids)
-    return hidden_states[-2], getattr(output, "text_embeds", None)

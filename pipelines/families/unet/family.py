@@ -1,4 +1,4 @@
-"""A recipe's way through the compiled programs of a loaded SDXL."""
+"""A recipe's way through the compiled programs of a loaded model with a UNet."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +9,10 @@ import numpy as np
 from pipelines.catalog import Model, Shape
 from pipelines.families.base import LoadedModel, pair_rows
 from pipelines.families.layout import ENCODE_KEY
-from pipelines.families.sdxl import programs
-from pipelines.families.sdxl.denoise import make_time_ids
-from pipelines.families.sdxl.encode import Tokens, join_chunks, tokenize, weigh
-from pipelines.families.sdxl.parts import Parts
-from pipelines.families.sdxl.programs import Layout
+from pipelines.families.unet import programs
+from pipelines.families.unet.encode import Tokens, join_chunks, tokenize, weigh
+from pipelines.families.unet.parts import Parts
+from pipelines.families.unet.programs import Layout
 from pipelines.fitting import fit_picture
 from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
@@ -24,7 +23,7 @@ from pipelines.runtime.sampling.solver import State
 from pipelines.stages import Embeddings, OnProgress
 
 
-class SdxlFamily(LoadedModel):
+class UNetFamily(LoadedModel):
     """See `stages.Family` for what each method promises."""
 
     programs = programs
@@ -37,10 +36,10 @@ class SdxlFamily(LoadedModel):
     def _encode(self, recipe: Recipe) -> Embeddings:
         tokens = self._tokenize(recipe)
         program = self._programs.get(*ENCODE_KEY)
-        encoders = self._take(program, "text_encoder", "text_encoder_2")
+        encoders = self._take(program, *self.parts.text_encoders)
         is_negative_empty = self._put(np.asarray(not recipe.negative_prompt))
         chunks = [jax.device_get(program(*encoders, self._put(ids), is_negative_empty)) for ids in tokens.ids]
-        widths = [self.parts.config_of(name).hidden_size for name in ("text_encoder", "text_encoder_2")]
+        widths = self.parts.text_widths
         for chunk, weights in zip(chunks, tokens.weights, strict=True):
             for row, name in enumerate(("negative_prompt_embeds", "prompt_embeds")):
                 chunk[name] = weigh(chunk[name], weights[:, row], widths=widths)
@@ -107,14 +106,8 @@ class SdxlFamily(LoadedModel):
 
     def embedding_shapes(self, text_chunks: int = 1) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the embeddings that `denoise` takes, one row each, as in stage files."""
-        hidden = (1, text_chunks * self.parts.text_length, self.parts.text_width)
-        pooled = (1, self.parts.pooled_width)
-        return {
-            "prompt_embeds": hidden,
-            "negative_prompt_embeds": hidden,
-            "pooled_prompt_embeds": pooled,
-            "negative_pooled_prompt_embeds": pooled,
-        }
+        sizes = self.parts.embedding_sizes(text_chunks)
+        return {f"{side}{name}": (1, *size) for name, size in sizes.items() for side in ("", "negative_")}
 
     def latents_shape(self, shape: Shape) -> tuple[int, int, int]:
         """Returns (C, H, W) of one picture's latents."""
@@ -133,9 +126,9 @@ class SdxlFamily(LoadedModel):
 
     def _put_rows(self, embeddings: Embeddings, layout: Layout) -> dict[str, jax.Array]:
         """Puts the rows [negative..., positive...] on the devices; without guidance only the positive ones."""
-        rows = {name: pair_rows(embeddings, name, layout) for name in ("prompt_embeds", "pooled_prompt_embeds")}
-        time_ids = make_time_ids(width=layout.shape.width, height=layout.shape.height)
-        rows["time_ids"] = np.repeat(time_ids, len(rows["prompt_embeds"]), axis=0)
+        rows = {name: pair_rows(embeddings, name, layout) for name in self.parts.embedding_sizes(layout.text_chunks)}
+        told = self.parts.describe_shape(layout.shape)
+        rows |= {name: np.repeat(value, layout.row_count, axis=0) for name, value in told.items()}
         return {name: jax.device_put(value.astype(np.float32), layout.rows) for name, value in rows.items()}
 
     def _draw_chunk_noise(self, source: NoiseSource, layout: Layout, steps: int, *, has_noise: bool) -> jax.Array:

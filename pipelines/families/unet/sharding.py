@@ -1,8 +1,8 @@
-"""SDXL's sharding: images and the guidance pair on `dp`, rows of the image on `sp`, weights replicated.
+"""A UNet's sharding: images and the guidance pair on `dp`, rows of the image on `sp`, weights replicated.
 
-Splitting rows is far faster than tensor parallelism for this convolutional model (8 does not divide its 10 and 20
-heads, and GEGLU is fused); `tp` is for machines where the weights alone do not fit on one chip. Text encoders and VAE
-are small and replicated.
+Splitting rows is far faster than tensor parallelism for this convolutional model (8 does not divide the 10 and 20
+heads of SDXL, and GEGLU is fused); `tp` is for machines where the weights alone do not fit on one chip. Text encoders
+and VAE are small and replicated.
 """
 
 from jax.sharding import PartitionSpec as P

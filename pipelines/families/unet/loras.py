@@ -1,29 +1,16 @@
-"""How trainers name the layers of SDXL's UNet and text encoders in LoRAs: diffusers, peft, kohya, and the original."""
+"""How trainers name the layers of a UNet and its text encoders in LoRAs: diffusers, peft, kohya, and the original."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
-from pipelines.runtime.weights.lora_spelling import Layers, Spellings
+from pipelines.runtime.weights.lora_spelling import Layers, Spell, Spellings
 
-TEXT_ENCODERS = ("text_encoder", "text_encoder_2")
 UNET = "unet"
 
-PREFIXES = {
-    "": UNET,
-    "unet.": UNET,
-    "diffusion_model.": UNET,
-    "model.diffusion_model.": UNET,
-    "base_model.model.": UNET,
-    "base_model.model.unet.": UNET,
-    "lora_unet_": UNET,
-    "lycoris_": UNET,
-    "text_encoder.": "text_encoder",
-    "text_encoder_2.": "text_encoder_2",
-    "lora_te1_": "text_encoder",
-    "lora_te2_": "text_encoder_2",
-    "text_encoders.clip_l.transformer.": "text_encoder",  # ComfyUI's names
-    "text_encoders.clip_g.transformer.": "text_encoder_2",
-}
+_PREFIXES = (
+    *("", "unet.", "diffusion_model.", "model.diffusion_model.", "base_model.model.", "base_model.model.unet."),
+    *("lora_unet_", "lycoris_"),
+)
 
 # Layers outside of blocks, and those within a residual block, as the original code names them.
 _ORIGINAL = {
@@ -49,12 +36,17 @@ _MID_BLOCK = re.compile(r"mid_block\.(resnets|attentions)\.(\d+)\.(.+)")
 _OF_PROCESSOR = {"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "out_proj": "to_out.0"}
 
 
-def spell(layers: Layers) -> Spellings:
-    """See `runtime.weights.lora_spelling.Spell`."""
-    aliases = {UNET: {name: (layer,) for layer, name in _name_originals(layers[UNET])}}
-    for component in TEXT_ENCODERS:
-        aliases[component] = {name: (layer,) for layer in layers.get(component, ()) for name in _name_text_layer(layer)}
-    return Spellings(layers=layers, prefixes=PREFIXES, aliases=aliases)
+def make_spell(text_prefixes: Mapping[str, str]) -> Spell:
+    """Returns a family's `spell`; `text_prefixes` maps what a layer's name begins with to its text encoder."""
+
+    def spell(layers: Layers) -> Spellings:
+        aliases = {UNET: {name: (layer,) for layer, name in _name_originals(layers[UNET])}}
+        for component in {*text_prefixes.values()}:
+            own = layers.get(component, ())
+            aliases[component] = {name: (layer,) for layer in own for name in _name_text_layer(layer)}
+        return Spellings(layers=layers, prefixes=dict.fromkeys(_PREFIXES, UNET) | dict(text_prefixes), aliases=aliases)
+
+    return spell
 
 
 def _name_originals(layers: Collection[str]) -> Iterator[tuple[str, str]]:
