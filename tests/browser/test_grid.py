@@ -62,6 +62,11 @@ def test_a_grid_is_counted_queued_shown_and_used_again(open_page: OpenPage, keep
     expect(facts).to_contain_text("Steps: 1-2 · Prompt: red, blue")
     page.locator("#lu-favourite").click()
     expect(film.first.locator(".lu-film-star")).to_be_visible()
+    film.first.press("Delete")
+    expect(film).to_have_count(4)
+    page.locator("#lu-toasts").get_by_role("button", name="Undo").click()
+    expect(film).to_have_count(5)
+    film.first.click()
     page.locator("#lu-bar").get_by_role("button", name="Use grid").click()
     expect(page.locator("#lu-xyz-y-values")).to_have_value("red, blue")
 
