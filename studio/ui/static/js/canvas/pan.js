@@ -65,7 +65,11 @@ function zoomTo(scale, place) {
   if (media) bring(scale, { place, from: place, before: at });
 }
 
-/** What lay at `from`, where the picture was as `before`, comes to `place`. */
+/**
+ * What lay at `from`, where the picture was as `before`, comes to `place`.
+ * @param {number} scale
+ * @param {{ place: number[], from: number[], before: typeof at }} moved
+ */
 function bring(scale, { place: [x, y], from: [fromX, fromY], before }) {
   const factor = scale / before.scale;
   at = { scale, x: x - (fromX - before.x) * factor, y: y - (fromY - before.y) * factor };
