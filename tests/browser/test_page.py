@@ -463,6 +463,9 @@ def test_a_killed_server_is_waited_for_and_its_job_can_be_retried(open_page: Ope
     expect(page.locator(PREVIEW)).to_be_visible()
     studio.stop(signal.SIGKILL)
     expect(page.locator("#lu-engine-state")).to_have_text("Reconnecting…")
+    clock = page.locator(".lu-queue-item[data-state=running] .lu-queue-state").inner_text()
+    page.wait_for_timeout(1200)
+    assert page.locator(".lu-queue-item[data-state=running] .lu-queue-state").inner_text() == clock  # nobody knows
     keep(page, "reconnecting-dark")
     studio.start()
     card = page.locator(CARD)
