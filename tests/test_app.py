@@ -69,7 +69,7 @@ def test_the_page_is_served_with_its_files(studio: Studio) -> None:
     assert script, "the page loads its script"
     assert page.index("lumesh.theme") < page.index("<script", page.index("<script") + 1), "the theme is chosen first"
     assert studio.client.get(f"/{script[1]}").is_success
-    assert not studio.client.get(f"/{script[1].removesuffix('js/main.js')}../page.py").is_success
+    assert not studio.client.get(f"/{script[1].removesuffix('js/page.js')}../page.py").is_success
 
 
 def test_a_studio_that_starts_deletes_what_nobody_used_in_time(studio: Studio, wait_for: Callable[..., Any]) -> None:

@@ -72,8 +72,8 @@ requestAnimationFrame(look);
 
 # What the page makes of the server's messages.
 SAY = """async (record) => {
-  const { said, saidFields } = await import(document.querySelector('script[type="module"][src*="main.js"]').src
-    .replace("main.js", "core/translate_server.js"));
+  const { said, saidFields } = await import(document.querySelector('script[type="module"][src*="page.js"]').src
+    .replace("page.js", "core/translate_server.js"));
   return { reason: said(record, "reason"), own: said(record, "own"), fields: saidFields(record) };
 }"""
 
