@@ -147,6 +147,7 @@ def create_app(
     door = app.state.studio.door
     app.include_router(login.make_router(door))
     app.include_router(catalogues.make_router(page.STATIC_URL))
+    app.include_router(page.make_router())
     app.include_router(service_worker.make_router())
     app.include_router(manual.make_router(page.STATIC_URL))
     app.mount(page.STATIC_URL, StaticFiles(directory=page.STATIC_DIR), name="static")

@@ -55,6 +55,14 @@ def find_configs(model: Model) -> Path:
     return folder
 
 
+def list_components(model: Model) -> list[str]:
+    """Lists the folders of the model's checkpoint that its family reads; without configs that would tell: `*`, all."""
+    try:
+        return sorted(folder.name for folder in find_configs(model).iterdir() if folder.is_dir())
+    except ModelError:
+        return ["*"]
+
+
 def fingerprint_programs(model: Model) -> str:
     """Fingerprints everything that can change the model's compiled programs."""
     return _fingerprint(model, PROGRAM_CODE)

@@ -13,10 +13,13 @@ import html
 import json
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
+
+from studio.ui import bundle
 
 FOLDER = Path(__file__).parent / "text"
 ENGLISH = "en"
@@ -109,14 +112,14 @@ def _with_english(language: Language) -> dict[str, Message]:
 def make_router(prefix: str) -> APIRouter:
     """Serves the catalogues below `prefix`, which has a content hash (page.py), so browsers cache them for ever."""
     router = APIRouter(include_in_schema=False)
-    packed = {name: pack(name, language) for name, language in LANGUAGES.items()}
+    senders = {
+        name: bundle.make_sender(partial(pack, name, language), "application/json")
+        for name, language in LANGUAGES.items()
+    }
 
     @router.get(f"{prefix}/text/{{name}}.json")
-    def read(name: str) -> Response:
-        if name not in packed:
-            return Response(status_code=404)
-        headers = {"Cache-Control": "private, max-age=31536000, immutable"}
-        return Response(packed[name], media_type="application/json", headers=headers)
+    def read(name: str, request: Request) -> Response:
+        return senders[name](request) if name in senders else Response(status_code=404)
 
     return router
 

@@ -37,7 +37,8 @@ def _list_files() -> str:
 def _list_pages() -> str:
     """Lists the manual's pages as links to a new tab, because they must not replace the studio."""
     rows = [
-        f'<li><a class="lu-link" href="help/{name}" target="_blank" data-text="{title_id(name)}"></a></li>'
+        f'<li><a class="lu-link" href="help/{name}" hreflang="en" target="_blank"'
+        f' data-text="{title_id(name)}"></a></li>'
         for name in PAGES
     ]
     return f'<ul class="lu-help-pages">{"".join(rows)}</ul>'

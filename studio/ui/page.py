@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from fastapi import APIRouter
 
 from studio.context import Studio
 from studio.ui import (
     accounts_panel,
     actions,
+    bundle,
     canvas,
     catalogues,
     controls,
@@ -45,7 +47,8 @@ def _digest_files() -> str:
 # The URL contains a hash of the files, so that after an update no browser mixes new scripts with cached old ones.
 STATIC_URL = f"/ui/{_digest_files()}"
 
-_STYLES = (
+ENTRY = "main.js"
+STYLES = (
     *("tokens", "base", "layout", "controls", "inputs", "loras", "recipe", "canvas", "film", "queue", "presets"),
     *("gallery", "detail", "griddialog", "system", "accounts", "help"),
     "overlay",
@@ -68,15 +71,13 @@ PANELS = {
 
 def _make_head() -> str:
     base = STATIC_URL.removeprefix("/")  # relative to the page, so that it works behind a proxy's prefix
-    links = "".join(f'<link rel="stylesheet" href="{base}/css/{name}.css">' for name in _STYLES)
     return (
         f"<script>{catalogues.make_script(base)}</script>"
         '<meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">'
         f'<link rel="preload" href="{base}/fonts/inter-latin.woff2" as="font" type="font/woff2" crossorigin>'
-        f'{links}<link rel="icon" type="image/svg+xml" href="{base}/icons/lumesh.svg">'
-        # It has few imports, so it runs long before main.js.
-        f'<script type="module" src="{base}/js/core/translate.js"></script>'
-        f'<script type="module" src="{base}/js/main.js"></script>'
+        f'<link rel="stylesheet" href="{base}/css/page.css">'
+        f'<link rel="icon" type="image/svg+xml" href="{base}/icons/lumesh.svg">'
+        f'<script type="module" src="{base}/js/page.js"></script>'
     )
 
 
@@ -91,6 +92,11 @@ MOUNT_OPTIONS: dict[str, Any] = {
     "run_history": False,
     "favicon_path": str(STATIC_DIR / "icons" / "lumesh.png"),
 }
+
+
+def make_router() -> APIRouter:
+    """Serves the page's scripts and style sheets, each as one (bundle.py)."""
+    return bundle.make_router(STATIC_URL, static=STATIC_DIR, entry=ENTRY, styles=STYLES)
 
 
 def build(studio: Studio) -> gr.Blocks:

@@ -43,7 +43,9 @@ def main(rounds: int) -> None:
             _wait_until_up()
             with sync_playwright() as playwright:
                 flags = ["--no-sandbox", "--disable-gpu"]
-                browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+                browser = playwright.chromium.launch(
+                    executable_path=shutil.which("chromium-headless-shell") or shutil.which("chromium"), args=flags
+                )
                 _show([_open_twice(browser) for _ in range(rounds)])
         finally:
             studio.terminate()

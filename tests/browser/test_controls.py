@@ -68,3 +68,34 @@ def test_what_is_changed_most_stands_first_and_the_rest_is_folded_as_it_was_left
     page.click("#lu-generate")
     expect(page.locator(".lu-result")).to_be_visible()
     expect(page.locator("#lu-examples button").first).to_be_visible()
+
+
+def test_a_model_that_is_not_here_is_downloaded_only_after_its_size_was_told(open_page: OpenPage) -> None:
+    page = open_page()
+    room: dict[str, int | None] = {"bytes": None, "free_bytes": 412_000_000_000}
+
+    def without_weights(route: Any) -> None:
+        answer = route.fetch().json()
+        for model in answer["models"]:
+            model["is_here"] = model["id"] != "sdxl-base"
+        route.fulfill(json=answer)
+
+    page.route("**/api/v1/models", without_weights)
+    page.route("**/api/v1/models/sdxl-base/download", lambda route: route.fulfill(json=room))
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.reload()
+    page.select_option("#lu-model", "sdxl-base")
+    expect(page.locator("#lu-model option:checked")).to_have_text("Stable Diffusion XL 1.0 (not on this machine)")
+    page.fill("#lu-prompt", "A boat")
+    for size, words in (
+        (6_938_000_000, "(6.9 GB, 412 GB free). Download now?"),
+        (500_000_000_000, "it needs 500 GB, and only 412 GB are free, so it will not fit"),
+        (None, "the Hub does not tell now; 412 GB are free"),
+    ):
+        room["bytes"] = size
+        with page.expect_event("dialog"):
+            page.click("#lu-generate")
+        assert words in asked[-1]
+        expect(page.locator("#lu-generate")).not_to_have_attribute("aria-disabled", "true")
+    expect(page.locator(".lu-queue-item[data-state=queued], .lu-queue-item[data-state=running]")).to_have_count(0)

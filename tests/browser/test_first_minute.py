@@ -65,7 +65,7 @@ def test_what_is_typed_reaches_the_prompt_whatever_has_the_focus_and_letters_act
     keep(page, "help-keys-light")
 
     held: list[Any] = []
-    page.route("**/js/main.js", lambda route: held.append(route))
+    page.route("**/js/page.js", lambda route: held.append(route))
     page.reload(wait_until="commit")
     prompt.fill("An early boat")
     page.keyboard.press("Control+Enter")

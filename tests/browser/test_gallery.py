@@ -267,6 +267,22 @@ def test_other_tabs_follow(open_page: OpenPage, made: list[str]) -> None:
     expect(other.locator(".lu-film-item")).to_have_count(3)
 
 
+def _pinch(page: Any, one: tuple[int, int], other: tuple[int, int], *, by: int) -> None:
+    """Two fingers, each `by` pixels away from the other, or with less than 0 towards it."""
+    session = page.context.new_cdp_session(page)
+
+    def touch(kind: str, moved: float) -> None:
+        places = [(one[0] - moved, one[1]), (other[0] + moved, other[1])] if kind != "touchEnd" else []
+        points = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(places)]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", 0)
+    for step in range(1, 6):
+        touch("touchMove", by * step / 5)
+    touch("touchEnd", by)
+    session.detach()
+
+
 def test_an_open_output_has_an_address_and_is_looked_at_closely(
     open_page: OpenPage, studio: Any, made: list[str], keep: Keep
 ) -> None:
@@ -300,7 +316,22 @@ def test_an_open_output_has_an_address_and_is_looked_at_closely(
     after = zoom.bounding_box()
     assert (after["x"] - before["x"], after["y"] - before["y"]) == (pytest.approx(80, abs=2), pytest.approx(50, abs=2))
     keep(page, "gallery-zoom-dark")
-    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowUp")  # it is larger than the window: arrows move it
+    assert zoom.bounding_box()["y"] - after["y"] == pytest.approx(80, abs=2)
+    expect(zoom).to_have_attribute("alt", PROMPTS[1])
+    page.keyboard.press("-")
+    assert zoom.bounding_box()["width"] == pytest.approx(after["width"] / 1.25, rel=0.01)
+    page.keyboard.press("+")
+    assert zoom.bounding_box()["width"] == pytest.approx(after["width"], rel=0.01)
+    page.click("#lu-zoom-whole")
+    before = zoom.bounding_box()
+    _pinch(page, (660, 450), (780, 450), by=180)
+    expect(zoom).to_be_visible()  # two fingers that leave are no click
+    after = zoom.bounding_box()
+    assert after["width"] / before["width"] == pytest.approx((120 + 2 * 180) / 120, rel=0.02)
+    assert after["x"] + after["width"] / 2 == pytest.approx(before["x"] + before["width"] / 2, abs=2)
+    _pinch(page, (400, 450), (1000, 450), by=-250)
+    page.keyboard.press("ArrowRight")  # it fits: the next one
     expect(zoom).to_have_attribute("alt", PROMPTS[0])
     assert zoom.bounding_box()["width"] < 1440  # the next one fits
     page.keyboard.press("Escape")

@@ -46,6 +46,10 @@ def test_a_grid_is_counted_queued_shown_and_used_again(open_page: OpenPage, keep
     expect(facts).to_contain_text("Steps: 1-2 · Prompt: red, blue")  # the sheet, where its cells were
     expect(film).to_have_count(5)
     expect(film.first).to_have_attribute("aria-current", "true")
+    card = page.locator(".lu-queue-item").first
+    expect(card.locator(".lu-queue-prompt")).to_have_text("Steps: 1-2 · Prompt: red, blue · A red boat")
+    expect(card.locator(".lu-queue-state")).to_have_text("Grid · just now")
+    expect(card.locator("img")).to_be_visible()
     expect(page.locator("#lu-bar .lu-button").first).to_have_text("Download")
     show.click()
     expect(page.locator("#lu-detail")).to_be_visible()
@@ -62,6 +66,13 @@ def test_a_grid_is_counted_queued_shown_and_used_again(open_page: OpenPage, keep
     expect(facts).to_contain_text("Steps: 1-2 · Prompt: red, blue")
     page.locator("#lu-favourite").click()
     expect(film.first.locator(".lu-film-star")).to_be_visible()
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator(".lu-queue-item")).to_have_count(0)
+    film.first.press("Delete")
+    expect(film).to_have_count(4)
+    page.locator("#lu-toasts").get_by_role("button", name="Undo").click()
+    expect(film).to_have_count(5)
+    film.first.click()
     page.locator("#lu-bar").get_by_role("button", name="Use grid").click()
     expect(page.locator("#lu-xyz-y-values")).to_have_value("red, blue")
 

@@ -72,11 +72,12 @@ requestAnimationFrame(look);
 
 # What the page makes of the server's messages.
 SAY = """async (record) => {
-  const { said, saidFields } = await import(document.querySelector('script[type="module"][src*="main.js"]').src
-    .replace("main.js", "core/translate_server.js"));
+  const { said, saidFields } = await import(document.querySelector('script[type="module"][src*="page.js"]').src
+    .replace("page.js", "core/translate_server.js"));
   return { reason: said(record, "reason"), own: said(record, "own"), fields: saidFields(record) };
 }"""
 
+SIZES = "832x480x81, 1024x1024"
 TABS = {
     "devices": "#lu-sys-versions dd",
     "models": "#lu-sys-models li",
@@ -350,6 +351,14 @@ def test_the_page_says_a_sentence_by_its_code(chinese: Any) -> None:
     assert told["reason"] == "前面有 1,200 个任务；正在加载 wan"
     assert told["own"] == "words of ffmpeg"
     assert told["fields"] == {"steps": "为必填项", "seed": "odd"}
+
+
+def test_the_page_says_sizes_as_its_own_texts_do(open_page: OpenPage) -> None:
+    sizes = say("{shape} is not a shape of {model}; allowed: {shapes}", shape="9x9", model="wan", shapes=SIZES)
+    typed = say("Fewer pixels fit by estimate: --shape {shape}.", shape="832x480x33")
+    told = open_page().evaluate(SAY, add_codes({"reason": sizes, "own": typed, "fields": {}}))
+    assert told["reason"] == "9 × 9 is not a shape of wan; allowed: 832 × 480, 81 frames; 1024 × 1024"
+    assert told["own"] == "Fewer pixels fit by estimate: --shape 832x480x33."
 
 
 def test_chinese_fits_on_a_phone(open_page: OpenPage, keep: Keep) -> None:

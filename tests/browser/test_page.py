@@ -7,6 +7,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -235,6 +236,44 @@ def test_a_batch_is_a_grid_and_its_settings_can_be_used_again(open_page: OpenPag
     page.locator("#lu-bar .lu-bar-text").click()
     page.keyboard.press("Escape")
     expect(page.locator(RESULT)).to_have_count(4)
+    _expect_a_batch_to_be_kept_compared_and_thrown_away(page, keep)
+
+
+def _expect_a_batch_to_be_kept_compared_and_thrown_away(page: Any, keep: Keep) -> None:
+    """All four at once while they stand together, one of them where it stands alone."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download all").click()
+    assert download.value.suggested_filename.endswith(".zip")
+    with ZipFile(download.value.path()) as zipped:
+        assert len(zipped.namelist()) == 4
+    star, tile = page.locator("#lu-favourite"), page.locator("#lu-film [aria-current=true]")
+    star.click()
+    expect(star).to_have_attribute("aria-pressed", "true")
+    expect(tile).to_have_attribute("aria-label", re.compile("^Favourite: 4: "))
+
+    compare = page.locator("#lu-compare-shown")
+    expect(compare).to_be_hidden()  # four have no other
+    page.locator(".lu-frame").nth(1).click()
+    compare.click()
+    expect(page.locator("#lu-compare-stage img")).to_have_count(2)
+    expect(page.locator("#lu-compare-diff h3")).to_have_text("1 setting differs")  # the seed
+    assert not find_violations(page)
+    keep(page, "compare-from-create-dark")
+    page.click("#lu-compare-close")
+    expect(page.locator("html")).to_have_attribute("data-view", "create")
+    expect(page.locator(RESULT)).to_have_count(1)
+
+    page.locator("#lu-bar").press("Delete")  # no result has the focus
+    expect(tile.locator(".lu-film-count")).to_have_text("4")
+    page.click("#lu-throw-shown")
+    expect(tile.locator(".lu-film-count")).to_have_text("3")
+    page.keyboard.press("Escape")
+    expect(page.locator(RESULT)).to_have_count(3)
+    tile.press("Delete")
+    expect(page.locator("#lu-toasts")).to_contain_text("3 outputs in the trash")
+    expect(page.locator(RESULT)).not_to_have_count(3)
+    page.locator("#lu-toasts").get_by_role("button", name="Undo").click()
+    expect(page.locator(".lu-film-count", has_text="3")).to_be_visible()
 
 
 def test_a_swap_is_told_and_a_video_plays(open_page: OpenPage, keep: Keep) -> None:
@@ -306,6 +345,9 @@ def test_a_second_expert_has_a_guidance_of_its_own(open_page: OpenPage, studio: 
     expect(second).to_have_value("2.5")
 
 
+NAMES = ["Download", "Use settings", "Reuse seed", "Use as input", "Favourite", "Move to trash"]
+
+
 def test_a_result_is_marked_as_a_favourite_where_it_was_made(open_page: OpenPage, studio: Any, keep: Keep) -> None:
     page = open_page()
     _make(page, "A boat to keep", steps=2)
@@ -334,7 +376,7 @@ def test_a_result_is_marked_as_a_favourite_where_it_was_made(open_page: OpenPage
         names = one.locator("#lu-bar .lu-button:not(.lu-brief) span").evaluate_all(
             "all => all.filter((e) => e.offsetWidth && e.scrollWidth <= e.offsetWidth).map((e) => e.innerText)"
         )
-        assert names == ["Download", "Use settings", "Reuse seed", "Use as input", "Favourite"], action
+        assert [name for name in names if name != "Compare"] == NAMES, action
     keep(phone, "favourite-phone-light")
 
 
@@ -421,6 +463,9 @@ def test_a_killed_server_is_waited_for_and_its_job_can_be_retried(open_page: Ope
     expect(page.locator(PREVIEW)).to_be_visible()
     studio.stop(signal.SIGKILL)
     expect(page.locator("#lu-engine-state")).to_have_text("Reconnecting…")
+    clock = page.locator(".lu-queue-item[data-state=running] .lu-queue-state").inner_text()
+    page.wait_for_timeout(1200)
+    assert page.locator(".lu-queue-item[data-state=running] .lu-queue-state").inner_text() == clock  # nobody knows
     keep(page, "reconnecting-dark")
     studio.start()
     card = page.locator(CARD)

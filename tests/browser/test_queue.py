@@ -209,12 +209,31 @@ def test_what_waits_is_cancelled_at_once_and_the_list_cleared(
     page.get_by_role("button", name="More of the queue").click()
     page.get_by_role("menuitem", name="Cancel waiting jobs (3)").click()
     expect(page.locator("#lu-toasts")).to_contain_text("3 jobs cancelled")
+    page.locator("#lu-toasts").get_by_role("button", name="Undo").click()
+    expect_order(page, studio, 1, 2, 3)
+    page.get_by_role("button", name="More of the queue").click()
+    expect(page.get_by_role("menuitem", name="Resume")).to_have_count(0)  # its button stands beside the menu
+    page.get_by_role("menuitem", name="Cancel waiting jobs (3)").click()
     expect(page.locator(".lu-queue-item[data-state=cancelled]").nth(2)).to_be_visible()  # and what was cancelled before
     page.get_by_role("button", name="Clear").click()
     expect(page.locator(".lu-queue-item")).to_have_count(0)
     page.reload()
     expect(page.locator("#lu-queue-list")).to_contain_text(re.compile("Paused"))
     expect(page.locator(".lu-queue-item")).to_have_count(0)
+
+
+def test_cancelling_all_asks_about_the_job_that_runs(open_page: OpenPage, studio: Any) -> None:
+    page = open_page()
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    recipe = {"model": "demo-sdxl", "prompt": NAMES[0], "steps": 100}
+    job = call(studio, "POST", "jobs", recipe)["id"]
+    expect(page.locator(".lu-queue-item[data-state=running]")).to_be_visible()
+    page.get_by_role("button", name="More of the queue").click()
+    with page.expect_event("dialog"):
+        page.get_by_role("menuitem", name="Cancel all my jobs").click()
+    assert asked == ["A job of yours is running, and its work so far is lost. Cancel it with all that wait?"]
+    assert call(studio, "GET", f"jobs/{job}")["state"] == "running"
 
 
 def test_choices_and_seeds_are_counted_before_they_are_queued(open_page: OpenPage, studio: Any, keep: Keep) -> None:

@@ -267,11 +267,11 @@ def test_the_help_lists_every_key_of_the_map(open_page: OpenPage, keep: Keep) ->
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     rows = page.locator("#lu-keymap dt")
-    script = page.locator("script[src$='js/main.js']").get_attribute("src")
+    script = page.locator("script[src$='js/page.js']").get_attribute("src")
     assert script is not None
     keymap = page.evaluate(
         "async (url) => (await import(new URL(url, document.baseURI))).KEYMAP",
-        script.replace("main.js", "core/keymap.js"),
+        script.replace("page.js", "core/keymap.js"),
     )
     assert len(keymap) > 20
     assert {*rows.all_inner_texts()} == {str(LANGUAGES["en"].messages[f"key.{row['id']}"]) for row in keymap}

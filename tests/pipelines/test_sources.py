@@ -27,6 +27,7 @@ from pipelines.sources import (
     fingerprint_files,
     fingerprint_plans,
     fingerprint_programs,
+    list_components,
 )
 
 ROOT = Path(pipelines.__file__).parent
@@ -45,6 +46,12 @@ def own(tmp_path: Path) -> Model:
 def test_configs_are_the_models_own_or_shipped(own: Model) -> None:
     assert find_configs(own) == own.path
     assert find_configs(load_catalog().get("sdxl-base")) == CONFIGS_DIR / "sdxl-base"
+
+
+def test_components_are_the_folders_that_the_family_reads(own: Model) -> None:
+    assert list_components(own) == ["unet"]
+    assert {"text_encoder", "text_encoder_2", "unet", "vae"} <= set(list_components(load_catalog().get("sdxl-base")))
+    assert list_components(replace(load_catalog().get("sdxl-base"), id="unknown")) == ["*"]
 
 
 def test_a_model_without_configs_says_where_to_put_them() -> None:

@@ -1,127 +1,22 @@
-"""How SDXL learns: its UNet on rows of latents, both encoders' embeddings, and each picture's own size and cut."""
+"""How SDXL learns: its UNet is told each picture's own size and cut besides the text."""
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from diffusers import AutoencoderKL, Transformer2DModel, UNet2DConditionModel
-from diffusers.models.unets.unet_2d_blocks import (
-    CrossAttnDownBlock2D,
-    CrossAttnUpBlock2D,
-    DownBlock2D,
-    UNetMidBlock2DCrossAttn,
-    UpBlock2D,
-)
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pipelines.catalog import Model, Shape
-from pipelines.families.sdxl.condition import build_condition_program
-from pipelines.families.sdxl.parts import Parts
-from pipelines.families.trainable import Denoiser, Rows
-from pipelines.prompts.emphasis import escape
-from pipelines.runtime.bridge.autoencoder import split_halvings
-from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient, scan_if_long
-from pipelines.runtime.devices.sharding import split_pictures
-from pipelines.runtime.programs.compiled import Program
-from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
-from pipelines.stages import Embeddings
-
-_SCAN_FROM = 2
-_BLOCKS = (DownBlock2D, CrossAttnDownBlock2D, UNetMidBlock2DCrossAttn, CrossAttnUpBlock2D, UpBlock2D)
+from pipelines.families.trainable import Rows
+from pipelines.families.unet.training import UNetLearner
 
 
-class SdxlLearner:
+class SdxlLearner(UNetLearner):
     """See `trainable.Learner`."""
-
-    process = "diffusion"
-    spread = "uniform"
-    snr_gamma = 5.0
-    timestep_scale = 1.0
-    size_multiple = 64
-    prefix = "unet"
-    kohya_prefix = "lora_unet"
-    vmem_share = 0.0
-    compact_vmem_bytes = None
-
-    def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
-        return (Denoiser(component="unet"),)
-
-    def build_denoiser(self, folder: Path, component: str) -> Any:
-        with parameters_on_meta():
-            return UNet2DConditionModel.from_config(read_json(folder / component / "config.json"))
-
-    def stack_layers(self, module: Any, mesh: Any) -> None:  # noqa: ARG002
-        for one in module.modules():
-            if isinstance(one, Transformer2DModel):
-                transformer = cast(Any, one)
-                transformer.transformer_blocks = scan_if_long(transformer.transformer_blocks, at_least=_SCAN_FROM)
-        repeat_for_gradient(module, _BLOCKS)
-
-    def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
-        raise NotImplementedError("diffusion has no shift")
-
-    def build_autoencoder(self, folder: Path) -> TracedModule:
-        with parameters_on_meta():
-            vae: Any = AutoencoderKL.from_config(read_json(folder / "vae" / "config.json"))
-        split_halvings(vae)
-        return TracedModule(vae)
-
-    def choose_autoencoder_dtype(self, autoencoder: TracedModule, dtype: Any) -> Any:
-        return jnp.float32 if autoencoder.module.config.force_upcast else dtype
-
-    def build_latents_program(self, autoencoder: TracedModule, weights: Rows, mesh: Mesh, shape: Shape) -> Program:
-        scale = 2 ** (len(autoencoder.module.config.block_out_channels) - 1)
-        sides = split_pictures(mesh, None, height=shape.height // scale, width=shape.width // scale)
-        condition = build_condition_program(
-            autoencoder,
-            dtype=next(iter(weights.values())).dtype,
-            sharding=NamedSharding(mesh, PartitionSpec(None, None, *sides)),
-        )
-        replicated = NamedSharding(mesh, PartitionSpec())
-        return Program(
-            key=("latents", shape),
-            function=lambda weights, pixels: dict(zip(("mean", "deviation"), condition(weights, pixels), strict=True)),
-            arguments=(abstract_weights(weights), abstract_input(mesh, (1, 3, shape.height, shape.width), jnp.float32)),
-            out_shardings={"mean": replicated, "deviation": replicated},
-        )
-
-    def describe_rows(self, parts: Parts, shape: Shape) -> Mapping[str, tuple[int, ...]]:
-        return {
-            "mean": parts.latents_CHW(shape),
-            "deviation": parts.latents_CHW(shape),
-            "prompt_embeds": (parts.text_length, parts.text_width),
-            "pooled_prompt_embeds": (parts.pooled_width,),
-            "time_ids": (6,),
-        }
-
-    def take_text(self, parts: Parts, embeddings: Embeddings, *, is_empty: bool) -> Rows:
-        start = "negative_" if is_empty else ""
-        rows = {name: np.asarray(embeddings[start + name])[0] for name in ("prompt_embeds", "pooled_prompt_embeds")}
-        return rows | {"prompt_embeds": rows["prompt_embeds"][: parts.text_length]}
-
-    def write_prompt(self, caption: str) -> str:
-        return escape(caption)
 
     def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:
         return {"time_ids": np.asarray(sizes, np.float32)}
 
-    def predict(
-        self, call: Callable[..., Any], noisy: jax.Array, timesteps: jax.Array, rows: Rows, dtype: Any
-    ) -> jax.Array:
-        (output,) = call(
-            noisy.astype(dtype),
-            timesteps,
-            encoder_hidden_states=rows["prompt_embeds"].astype(dtype),
-            added_cond_kwargs={
-                "text_embeds": rows["pooled_prompt_embeds"].astype(dtype),
-                "time_ids": rows["time_ids"].astype(dtype),
-            },
-            return_dict=False,
-        )
-        return output
+    def read_conditions(self, rows: Rows, dtype: Any) -> dict[str, Any]:
+        names = {"text_embeds": "pooled_prompt_embeds", "time_ids": "time_ids"}
+        return {"added_cond_kwargs": {given: rows[name].astype(dtype) for given, name in names.items()}}
 
 
 LEARNER = SdxlLearner()

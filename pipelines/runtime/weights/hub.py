@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 import httpx2
-from huggingface_hub import snapshot_download, try_to_load_from_cache
+from huggingface_hub import constants, snapshot_download, try_to_load_from_cache
 from huggingface_hub.errors import (
     DryRunError,
     GatedRepoError,
@@ -130,6 +130,31 @@ def is_here(model: Model) -> bool:
         return (model.path / "model_index.json").exists()
     index = try_to_load_from_cache(model.repo, "model_index.json", revision=model.revision)
     return isinstance(index, str) and any(Path(index).parent.glob("*/*.safetensors"))
+
+
+def measure_download(model: Model, *, components: Collection[str]) -> int | None:
+    """Returns the bytes of the files that `locate` would fetch; None where the hub cannot be asked or does not tell."""
+    if model.path is not None:
+        return 0
+    if not is_hub_reachable():
+        return None
+    try:
+        files = snapshot_download(
+            model.repo,
+            revision=model.revision,
+            allow_patterns=_choose_files(tuple(components), model.variant),
+            tqdm_class=_Silent,
+            dry_run=True,
+        )
+    except (DryRunError, LocalEntryNotFoundError, HfHubHTTPError, httpx2.TransportError, OSError):
+        return None
+    return sum(file.file_size for file in files if file.will_download)
+
+
+def find_cache() -> Path:
+    """Returns the folder that downloads go to, or the nearest one above it that is there already."""
+    folder = Path(constants.HF_HUB_CACHE)
+    return next(one for one in (folder, *folder.parents) if one.is_dir())
 
 
 def find_revision(folder: Path) -> str:

@@ -145,6 +145,13 @@ class Models(Answer):
     unusable: list[UnusableModel]
 
 
+class Download(Answer):
+    """`bytes` is null where the hub does not tell."""
+
+    bytes: int | None = eg(6_938_000_000)
+    free_bytes: int = eg(412_000_000_000)
+
+
 class Machine(Answer):
     chips: int = eg(8)
     chip_price: float | None = eg(2.7)

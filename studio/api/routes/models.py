@@ -7,13 +7,15 @@ from fastapi.responses import FileResponse, Response
 
 from pipelines.catalog import Model
 from pipelines.messages import add_codes, say
-from pipelines.runtime.weights.hub import is_here
+from pipelines.runtime.weights import hub
+from pipelines.sources import list_components
 from studio.api.answers import system as system_answers
 from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
 from studio.api.visitor import Visitor
 from studio.jobs.costs.estimates import describe_models
 from studio.library.examples import has_picture, picture_of
-from studio.visit import NotFoundError
+from studio.storage import count_free
+from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["models"])
 
@@ -36,7 +38,7 @@ def list_models(visit: Visitor) -> dict[str, Any]:
             {
                 **described,
                 "examples": _describe_examples(model),
-                "is_here": studio.settings.fake or is_here(model),
+                "is_here": studio.settings.fake or hub.is_here(model),
             }
             for described, model in zip(describe_models(catalog, visit.database), catalog.models, strict=True)
         ],
@@ -45,15 +47,35 @@ def list_models(visit: Visitor) -> dict[str, Any]:
     }
 
 
+@router.get("/models/{model_id}/download", response_model=system_answers.Download)
+def measure_download(model_id: str, visit: Visitor) -> dict[str, int | None]:
+    """Tells how much the first job of a model would download, and how much room there is for it.
+
+    `bytes` is null where the hub cannot be asked, or does not tell without a token.
+    """
+    model = _find(visit, model_id)
+    return {
+        "bytes": 0 if visit.studio.settings.fake else hub.measure_download(model, components=list_components(model)),
+        "free_bytes": count_free(hub.find_cache()),
+    }
+
+
 @router.get("/models/{model_id}/examples/{place}/picture", response_class=FileResponse)
 def get_example_picture(model_id: str, place: int, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
     """Returns the picture of an example, a WebP of at most 384 px; 404 when it has none. `place` counts from 0."""
-    models = {model.id: model for model in visit.studio.catalog.models}
-    examples = models[model_id].examples if model_id in models else ()
-    if not 0 <= place < len(examples) or not has_picture(models[model_id], examples[place]):
+    model = _find(visit, model_id)
+    examples = model.examples
+    if not 0 <= place < len(examples) or not has_picture(model, examples[place]):
         raise NotFoundError(say("Example {place} of {model} has no picture.", place=place, model=repr(model_id)))
     # Revalidated, because the pictures are redrawn when a model's weights change.
-    return send_file(picture_of(models[model_id], examples[place]), if_none_match=if_none_match, headers=CHECKED)
+    return send_file(picture_of(model, examples[place]), if_none_match=if_none_match, headers=CHECKED)
+
+
+def _find(visit: Visit, model_id: str) -> Model:
+    found = next((model for model in visit.studio.catalog.models if model.id == model_id), None)
+    if found is None:
+        raise NotFoundError(say("There is no model {model}.", model=repr(model_id)))
+    return found
 
 
 def _describe_examples(model: Model) -> list[dict[str, Any]]:

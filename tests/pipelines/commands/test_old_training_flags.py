@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.commands.old_training_flags import translate
 
-SCRIPT = [
+SCRIPT = (
     "--pretrained_model_name_or_path=stabilityai/stable-diffusion-2-base",
     "--dataset_name=lambdalabs/naruto",
     "--resolution=512",
@@ -21,7 +21,7 @@ SCRIPT = [
     "--dataloader_num_workers=8",
     "--loader_prefetch_size=4",
     "--device_prefetch_size=4",
-]
+)
 
 
 def test_the_scripts_command_line_is_translated_whole() -> None:
@@ -44,7 +44,7 @@ def test_the_scripts_command_line_is_translated_whole() -> None:
     "words", [["--dataloader_num_workers", "8", "--lora"], ["--dataloader_num_workers=8", "--lora"]]
 )
 def test_a_flag_without_effect_takes_its_value_along(words: list[str]) -> None:
-    assert translate(["sdxl-base", "--data", "d", *words]).arguments == ["sdxl-base", "--data", "d", "--lora"]
+    assert translate(["sdxl-base", "--data", "d", *words, "--lora"]).arguments == ["sdxl-base", "--data", "d", "--lora"]
 
 
 def test_a_command_line_of_ours_stays_as_it_is(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_what_a_language_lacks_is_said_in_english() -> None:
     young = Language(tag="eo", name="Esperanto", messages={"queue.title": "Vico"})
     packed = json.loads(catalogues.pack("eo", young))
     assert packed["messages"]["queue.title"] == "Vico"
-    assert packed["messages"]["queue.pause"] == "Pause"
+    assert packed["messages"]["queue.resume"] == "Resume"
     assert not packed["server"] and not packed["shipped"]
 
 

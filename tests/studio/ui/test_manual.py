@@ -40,7 +40,7 @@ def test_a_page_opens_with_its_heading_which_the_help_calls_it_by(client: TestCl
     assert f'id="{manual.slug(heading)}">{heading}</h1>' in answer.text
     assert f"<title>{heading} · Lumesh</title>" in answer.text
     assert answer.text.count("<h1") == 1
-    assert f'href="help/{name}"' in help_panel.HTML
+    assert f'href="help/{name}" hreflang="en"' in help_panel.HTML
     assert f'<a href="{name}" aria-current="page">{heading}</a>' in answer.text
 
 
@@ -100,6 +100,7 @@ def test_what_is_around_a_page_is_in_the_visitors_language(client: TestClient) -
     assert '<html lang="zh-CN">' in page
     assert say("manual.back", "zh") in page
     assert '<article lang="en">' in page
+    assert "英文" in say("manual.title", "zh")  # as Help calls it too: nobody expects another language
 
 
 def test_markup_in_a_text_stays_text() -> None:

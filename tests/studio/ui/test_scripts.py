@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from studio.ui import page
+from studio.ui import bundle, page
 
 SCRIPTS = page.STATIC_DIR / "js"
 # A folder imports only folders before it, and itself; what stands beside the folders sees all.
@@ -16,12 +16,10 @@ ORDER = ("core", "create", "presets", "queue", "gallery", "canvas", "system", ""
 ENTRIES = {
     "main.js",
     "serviceworker.js",
-}  # what the page and the browser ask for by name; page.py's other one is imported
+}  # what the bundle begins with, and what the browser asks for by name
 
 _COMMENT = re.compile(r"^\s*(?://|/\*\*|\*).*$", re.MULTILINE)
-_IMPORT = re.compile(r'^import\s+(?:\{([^}]*)\}\s+from\s+)?"([^"]+)";', re.MULTILINE)
 _ANY_IMPORT = re.compile(r"^\s*(?:import\b|export\b.*\bfrom\b|.*\bimport\()", re.MULTILINE)
-_EXPORT = re.compile(r"^export\s+(?:async\s+)?(?:function\*?|const|let|class)\s+(\w+)", re.MULTILINE)
 _ANY_EXPORT = re.compile(r"^export\b", re.MULTILINE)
 
 
@@ -35,8 +33,8 @@ class Script:
 
 def read_script(file: Path) -> Script:
     text = _COMMENT.sub("", file.read_text("utf-8"))
-    statements = _IMPORT.findall(text)
-    exports = _EXPORT.findall(text)
+    statements = bundle.IMPORT.findall(text)
+    exports = [name for _, name in bundle.EXPORT.findall(text)]
     assert len(statements) == len(_ANY_IMPORT.findall(text)), (
         f"{file.name} imports in another way than `import {{…}} from`"
     )
@@ -95,7 +93,12 @@ def test_every_script_is_reached_from_an_entry(scripts: dict[str, Script]) -> No
     assert reached == scripts.keys()
 
 
-def test_the_page_asks_for_scripts_that_are_there(scripts: dict[str, Script]) -> None:
-    asked = re.findall(r'src="[^"]*/js/([^"]+)"', page.MOUNT_OPTIONS["head"])
-    assert "main.js" in asked
-    assert set(asked) <= scripts.keys()
+def test_the_page_asks_for_all_scripts_as_one(scripts: dict[str, Script]) -> None:
+    assert re.findall(r'src="[^"]*/js/([^"]+)"', page.MOUNT_OPTIONS["head"]) == ["page.js"]
+    whole = bundle.join_scripts(SCRIPTS.resolve(), page.ENTRY)
+    order = [line.removeprefix("// ") for line in whole.splitlines() if line.startswith("// ") and line.endswith(".js")]
+    assert set(order) == scripts.keys() - {"serviceworker.js"}
+    assert len(order) == len(set(order))
+    for path, target, _ in list_imports(scripts):
+        assert path not in order or order.index(target) < order.index(path)
+    assert not re.search(r"^\s*(import|export)\b", whole, re.MULTILINE)

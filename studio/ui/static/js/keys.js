@@ -8,7 +8,7 @@ import { singleKeysOn } from "./core/singlekeys.js";
 import { follow, show, state } from "./core/store.js";
 import { toggleTheme } from "./core/theme.js";
 import { isCreating, isShown, onView, showView, shownView } from "./core/views.js";
-import { copyPrompt, download, generate, useAsInput, useSettings } from "./create/actions.js";
+import { copyPrompt, generate, useAsInput, useSettings } from "./create/actions.js";
 import { focusPrompt } from "./create/controls.js";
 import { openGrid } from "./create/griddialog.js";
 import { chooseFile, closeRecipe, isRecipeOpen } from "./create/recipes.js";
@@ -17,7 +17,8 @@ import { openSavePreset } from "./presets/savepreset.js";
 import { isOpen, setOpen } from "./queue/fold.js";
 import { isDetailOpen } from "./gallery/detail.js";
 import { escapeGallery, pressGallery } from "./gallery/gallery.js";
-import { toggleFavourite } from "./gallery/output_actions.js";
+import { downloadShown, throwShown, toggleFavourite } from "./gallery/shown_actions.js";
+import { pressPan } from "./canvas/pan.js";
 import { isZoomed, openZoom, stepZoom } from "./canvas/zoom.js";
 import { openHelp } from "./system/help.js";
 
@@ -27,12 +28,13 @@ const ACTS = {
   newer: () => stepZoom(-1),
   older: () => stepZoom(1),
   zoom: () => isZoomed() || !(isCreating() || isDetailOpen()) || openZoom(),
-  download,
+  download: downloadShown,
   settings: useSettings,
   input: useAsInput,
   recipe: chooseFile,
   copy: copyPrompt,
   star: toggleFavourite,
+  trash: ({ target }) => target.closest?.(RESULTS) && throwShown(), // with no result in hand it means nothing
   save: openSavePreset,
   grid: openGrid,
   search: () => isShown("presets") && focusSearch(), // the gallery has its own
@@ -79,6 +81,10 @@ function press(event) {
   const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
   const isSeeking = event.target.closest?.("video") && event.key.startsWith("Arrow");
   if (isTyping || isSeeking || hasDialog()) return;
+  if (isZoomed() && pressPan(event)) {
+    event.preventDefault();
+    return;
+  }
   const isText = event.key.length === 1 && event.key !== " ";
   if (isText && isCreating() && !isZoomed() && !(id && mayAct(event))) return focusPrompt(); // the key is typed there
   if (isText && !mayAct(event)) return;
@@ -93,7 +99,7 @@ function press(event) {
   }
   if (id && ACTS[id]) {
     event.preventDefault();
-    ACTS[id]();
+    ACTS[id](event);
   }
 }
 

@@ -58,8 +58,10 @@ model = Model(id="m", title="m", family="sdxl", shapes=(square,), default_shape=
 try:
     skipped = ("unet",) if sys.argv[2] == "settings" else ()
     was_here = hub.is_here(model)
+    size = hub.measure_download(model, components=("unet", "tokenizer"))
     folder = hub.locate(model, components=("unet", "tokenizer"), on_bytes=watch, without_weights=skipped)
-    print(json.dumps({"folder": str(folder), "seen": seen, "here": [was_here, hub.is_here(model)]}))
+    print(json.dumps({"folder": str(folder), "seen": seen, "here": [was_here, hub.is_here(model)], "size": size,
+                      "cache": str(hub.find_cache())}))
 except LumeshError as error:
     print(json.dumps({"error": error.detail, "advice": error.advice, "kind": type(error).__name__}))
 """
@@ -240,6 +242,18 @@ def test_progress_ends_at_the_size_of_all_files(download: Callable[..., dict[str
     total = sum(len(FILES[name]) for name in needed)
     assert max(done for done, _ in seen) == seen[-1][1] == total
     assert all(0 <= done <= of for done, of in seen)
+
+
+def test_the_size_of_a_download_is_known_before_it(
+    hub: Hub, download: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    needed = ("model_index.json", "unet/config.json", WEIGHTS, "tokenizer/vocab.json", "tokenizer/merges.txt")
+    answer = download()
+    assert answer["size"] == sum(len(FILES[name]) for name in needed)
+    assert tmp_path in Path(answer["cache"]).parents
+    assert download()["size"] == 0
+    assert download(HF_ENDPOINT="http://127.0.0.1:9")["size"] is None
+    assert download(HF_HUB_OFFLINE="1")["size"] is None
 
 
 def test_a_broken_connection_goes_on_where_it_stopped(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:

@@ -161,6 +161,13 @@ def test_another_sites_page_changes_nothing(client: TestClient, catalog: Catalog
     assert client.get(f"/api/v1/jobs/{job_id}", headers={"Sec-Fetch-Site": came_from}).json()["state"] == "queued"
 
 
+def test_a_models_download_tells_its_size_and_the_room_for_it(client: TestClient) -> None:
+    answer = client.get("/api/v1/models/sdxl-base/download").json()
+    assert answer["bytes"] == 0  # nothing is downloaded with --fake
+    assert answer["free_bytes"] > 0
+    assert client.get("/api/v1/models/nothing/download").status_code == 404
+
+
 def test_only_a_model_with_two_experts_takes_a_second_guidance(client: TestClient) -> None:
     models = {model["id"]: model for model in client.get("/api/v1/models").json()["models"]}
     assert models["wan2.2-a14b"]["defaults"]["guidance_scale_2"] == 3.0

@@ -7,11 +7,11 @@ import { fractionOf, phaseText, progressLine, waitingLine } from "../core/progre
 import { PAUSED, isFocused, modelOf, placeOf, show, state } from "../core/store.js";
 import { t } from "../core/text.js";
 import { saidList } from "../core/translate_server.js";
-import { cancel, copyPrompt, download, downloadAs, reuseSeed, useAsInput, useSettings } from "../create/actions.js";
+import { cancel, copyPrompt, downloadAs, reuseSeed, useAsInput, useSettings } from "../create/actions.js";
 import { whyNoInput } from "../create/inputs.js";
 import { isLacking } from "./lacking.js";
 import { openSavePreset } from "../presets/savepreset.js";
-import { toggleFavourite } from "../gallery/output_actions.js";
+import { compareShown, downloadShown, isShownMarked, shownPair, throwShown, toggleFavourite } from "../gallery/shown_actions.js";
 
 export function drawBar(job, isShown) {
   const bar = find("lu-bar");
@@ -25,7 +25,8 @@ export function drawBar(job, isShown) {
   if (job.state === "done") {
     const output = job.outputs[state.view.image ?? 0];
     drawInputAction(bar.querySelector("#lu-use-as-input"), output);
-    bar.querySelector("#lu-favourite")?.setAttribute("aria-pressed", String(Boolean(output.favourite)));
+    bar.querySelector("#lu-favourite").setAttribute("aria-pressed", String(isShownMarked()));
+    bar.querySelector("#lu-compare-shown").hidden = !shownPair();
     return;
   }
   setText(bar.querySelector(".lu-bar-main"), lineOf(job));
@@ -72,10 +73,10 @@ function drawInputAction(button, output) {
 function barOfResult(job) {
   const output = job.outputs[state.view.image ?? 0];
   const isOne = job.outputs.length === 1 || isFocused(job);
-  const action = (name, label, onclick, { key = "", id = null, style = "lu-long" } = {}) =>
+  const action = (name, label, onclick, { key = "", id = null, style = "lu-long", hint = label } = {}) =>
     el(
       `button.lu-button.${style}`,
-      { type: "button", id, onclick, "aria-label": label, title: key ? `${label}  ${key}` : label },
+      { type: "button", id, onclick, "aria-label": label, title: key ? `${hint}  ${key}` : hint },
       icon(name),
       el("span", {}, label),
     );
@@ -92,7 +93,7 @@ function barOfResult(job) {
       "div.lu-bar-actions",
       {},
       ...back,
-      ...(isOne ? [action("download", t("bar.download"), download, { key: "D" })] : []),
+      action("download", t(isOne ? "bar.download" : "bar.downloadAll"), downloadShown, { key: "D" }),
       ...(isOne && output.kind === "video"
         ? [action("download", "GIF", () => downloadAs("gif")), action("download", "WebP", () => downloadAs("webp"))]
         : []),
@@ -103,10 +104,12 @@ function barOfResult(job) {
       ...(isOne && output.kind === "image"
         ? [action("input", t("bar.input"), useAsInput, { key: "I", id: "lu-use-as-input" })]
         : []),
-      ...(isOne ? [action("star", t("gallery.favourite"), toggleFavourite, { key: "F", id: "lu-favourite" })] : []),
+      action("star", t("gallery.favourite"), toggleFavourite, { key: "F", id: "lu-favourite" }),
+      action("compare", t("compare.title"), compareShown, { id: "lu-compare-shown", hint: t("bar.compareHint") }),
+      action("trash", t("trash.throw"), throwShown, { key: "Del", id: "lu-throw-shown" }),
       action("copy", t("bar.copy"), copyPrompt, { key: "C", style: "lu-brief" }),
       ...(isOne && !job.sheet
-        ? [action("bookmark", t("preset.save"), openSavePreset, { key: "P", id: "lu-save-preset", style: "lu-brief" })]
+        ? [action("bookmark", t("bar.preset"), openSavePreset, { key: "P", id: "lu-save-preset", style: "lu-brief", hint: t("preset.save") })]
         : []),
     ),
   ];

@@ -41,10 +41,10 @@ export function drawCanvas() {
   tick(job);
 }
 
-/** Countdowns move between events, and only while something runs or waits. */
+/** Countdowns move between events, and only while something runs or waits and the server is there. */
 function tick(job) {
   clearTimeout(ticker);
-  if (job && !isFinal(job)) ticker = setTimeout(changed, TICK_MS);
+  if (job && !isFinal(job) && state.connection !== "lost") ticker = setTimeout(changed, TICK_MS);
 }
 
 // Pictures
@@ -200,7 +200,8 @@ function drawPreview(frame, { job, index, count }) {
 function drawWait(wait, job, index) {
   if (!wait || index > 0) return;
   const big = job.state === "queued" ? `#${placeOf(job)}` : timeText(job);
-  const text = job.state === "queued" ? t("canvas.inLine") : phaseText(job);
+  const isLost = state.connection === "lost";
+  const text = isLost ? t("engine.reconnecting") : job.state === "queued" ? t("canvas.inLine") : phaseText(job);
   if (wait.textContent !== `${big} ${text}`) wait.replaceChildren(el("b", {}, big), " ", el("span", {}, text));
 }
 

@@ -22,9 +22,12 @@ export function mountZoom() {
   dialog.addEventListener("click", (event) => {
     const step = event.target.closest("[data-step]");
     if (step) stepZoom(Number(step.dataset.step));
-    else if (!event.target.closest("video, #lu-zoom-whole") && !(event.target.closest("img") && wasDragged())) dialog.close(); // a video has controls
+    else if (!event.target.closest("video, #lu-zoom-whole") && !(isPlace(event.target) && wasDragged())) dialog.close(); // a video has controls
   });
 }
+
+/** Where people drag, and not a button. */
+const isPlace = (target) => target === find("lu-zoom") || target.localName === "img";
 
 /** A video goes on where nobody sees it unless it is told to stop. */
 const pause = (dialog) => dialog.querySelector("video")?.pause();

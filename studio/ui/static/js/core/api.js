@@ -117,6 +117,9 @@ export const readLoras = () => call("GET", LORAS);
 export const deleteLora = (ref) => call("DELETE", `${LORAS}/${encodeURIComponent(ref)}`);
 export const readModels = async () => withNames(await call("GET", "api/v1/models"));
 
+/** How much the first job of a model would bring, and how much room there is. */
+export const readDownload = (id) => call("GET", `api/v1/models/${encodeURIComponent(id)}/download`);
+
 /**
  * Models as they are called here, and what else is told of them.
  * @param {any} answer

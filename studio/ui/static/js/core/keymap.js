@@ -10,6 +10,8 @@ export const KEYMAP = [
   { id: "newer", on: ["create"], keys: ["ArrowLeft"] },
   { id: "older", on: ["create"], keys: ["ArrowRight"] },
   { id: "zoom", on: ["create", "gallery"], keys: ["z"] },
+  { id: "nearer", on: ["create", "gallery"], keys: ["+", "="] },
+  { id: "farther", on: ["create", "gallery"], keys: ["-"] },
   { id: "download", on: ["create"], keys: ["d"] },
   { id: "settings", on: ["create"], keys: ["u"] },
   { id: "input", on: ["create"], keys: ["i"] },
@@ -20,10 +22,11 @@ export const KEYMAP = [
   { id: "grid", on: ["create"], keys: ["x"] },
   { id: "search", on: ["gallery", "presets"], keys: ["/"] },
   { id: "walk", on: ["gallery"], keys: ["ArrowLeft", "ArrowUp", "ArrowDown", "ArrowRight"] },
+  { id: "pan", on: ["create", "gallery"], keys: ["ArrowLeft", "ArrowUp", "ArrowDown", "ArrowRight"] }, // of what is enlarged
   { id: "open", on: ["gallery"], keys: ["Enter"] },
   { id: "favourite", on: ["gallery"], keys: ["f"] },
   { id: "select", on: ["gallery"], keys: ["x"] },
-  { id: "trash", on: ["gallery"], keys: ["Delete", "Backspace"] },
+  { id: "trash", on: ["create", "gallery"], keys: ["Delete", "Backspace"] },
   { id: "jobUp", on: ALL, keys: ["Alt+ArrowUp"] },
   { id: "jobDown", on: ALL, keys: ["Alt+ArrowDown"] },
   { id: "gallery", on: ALL, keys: ["l"] },
@@ -63,7 +66,7 @@ export function actionOf(event, view) {
 }
 
 /** A row's keys as they stand on a keyboard: [["Ctrl", "Enter"]], one list for each way. */
-export const keycaps = ({ keys }) => keys.map((key) => key.split("+").map(capOf));
+export const keycaps = ({ keys }) => keys.map((key) => key.split(/(?<=.)\+/).map(capOf));
 
 /** One key as this keyboard names it. */
 export const capOf = (name) => NAMES[name] ?? (name.length === 1 ? name.toUpperCase() : name);

@@ -1,7 +1,7 @@
 // Where a job stands, in words and as a fraction. Each line says a phase and a number, never only "please wait".
 
 import { capitalized, shapeName, wholeSeconds } from "./format.js";
-import { PAUSED } from "./store.js";
+import { PAUSED, state } from "./store.js";
 import { has, t } from "./text.js";
 
 // How far along a job is when a phase begins and ends. Denoising is what takes long once a shape is warm.
@@ -18,7 +18,10 @@ const SPANS = {
 };
 const BYTES = 1e6; // totals above this are bytes, not files or steps
 
-const elapsed_s = (since_ms) => (performance.now() - since_ms) / 1000;
+/** Nobody knows what passes on a server that is out of reach. */
+const now_ms = () => state.lost_ms ?? performance.now();
+
+const elapsed_s = (since_ms) => Math.max(0, now_ms() - since_ms) / 1000;
 
 /** Seconds left now: the last report, counted down. */
 export function secondsLeft(job) {
@@ -59,7 +62,7 @@ export function phaseText(job) {
 export function timeText(job) {
   const left = secondsLeft(job);
   if (left !== null && left >= SHORTEST_S) return t("progress.left", { time: wholeSeconds(left) });
-  return t("progress.passed", { time: wholeSeconds(elapsed_s(job.running_ms ?? performance.now())) });
+  return t("progress.passed", { time: wholeSeconds(elapsed_s(job.running_ms ?? now_ms())) });
 }
 
 /** For narrow places: "Step 7/12 · 2 s left", "Compiling 7/10 · 3 s passed". */

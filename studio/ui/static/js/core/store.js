@@ -13,6 +13,8 @@ const NEWS_S = 900; // how long a failed job's card greets whoever opens the pag
 
 export const state = {
   connection: "connecting", // connecting, live, lost
+  /** @type {number | null} */
+  lost_ms: null, // since when it is lost: clocks stop there
   engine: null,
   me: null, // who the server takes this visitor for
   models: [],
@@ -162,9 +164,9 @@ export const listedWaiting = () =>
   [...waitingJobs(), ...othersJobs("queued")].sort((a, b) => (a.position ?? Infinity) - (b.position ?? Infinity));
 const othersJobs = (jobState) => [...(state.others?.values() ?? [])].filter((job) => job.state === jobState);
 
-export const endedJobs = () =>
+const endedJobs = () =>
   [...state.jobs.values()].filter((job) => isFinal(job) && !isEmptied(job)).sort(byEnd);
-const endedAndSheets = () => [...state.sheets.values(), ...endedJobs()].sort(byEnd);
+export const endedAndSheets = () => [...state.sheets.values(), ...endedJobs()].sort(byEnd);
 const doneJobs = () => endedAndSheets().filter((job) => job.state === "done");
 
 /** A waiting job's place in the whole line, others' jobs included; its place among one's own until the server has said. */

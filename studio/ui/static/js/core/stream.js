@@ -219,6 +219,7 @@ function refreshUsage() {
 function setConnection(connection) {
   if (state.connection === connection) return;
   state.connection = connection;
+  state.lost_ms = connection === "lost" ? performance.now() : null;
   changed();
 }
 

@@ -3,10 +3,11 @@
 import { ApiError, at, cancelJob, retryJob, submitJob, submitJobs } from "../core/api.js";
 import { copyText } from "../core/clipboard.js";
 import { el, find, focused } from "../core/dom.js";
-import { follow, modelOf, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "../core/store.js";
+import { follow, putJob, runningJob, shownJob, shownOutput, state, waitingJobs } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { findMissing, offerUndo, readRecipe, readSweep, showProblems, usedPreset, useRecipe, useSeed } from "./controls.js";
+import { mayDownload } from "./download.js";
 import { sendLater, takeWanted } from "./early.js";
 import { saveEdit } from "./edit.js";
 import { useGrid } from "./griddialog.js";
@@ -15,17 +16,6 @@ import { rememberPrompt } from "./prompthistory.js";
 import { filesTaken } from "./taken.js";
 
 let isSending = false;
-
-const agreed = new Set();
-
-/** Asks once a page before a click brings gigabytes onto the machine. */
-function mayDownload(id) {
-  const model = modelOf(id);
-  if (!model || model.is_here || agreed.has(id)) return true;
-  if (!confirm(t("model.confirmDownload", { title: model.title }))) return false;
-  agreed.add(id);
-  return true;
-}
 
 /** `fixed` are values of the recipe that do not stand in the form: an example's seed. */
 export async function generate(fixed = {}) {
@@ -44,7 +34,7 @@ export async function generate(fixed = {}) {
     if (!(await inputsSent())) return;
     const recipe = { ...readRecipe(), ...fixed };
     const typed = find("lu-prompt").value;
-    if (!mayDownload(recipe.model)) return;
+    if (!(await mayDownload(recipe.model))) return;
     if (state.editedId) {
       await saveEdit(recipe);
       rememberPrompt(typed);

@@ -11,6 +11,7 @@ import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { showView } from "../core/views.js";
 import { chosenModel, offerUndo, readRecipe, useRecipe } from "./controls.js";
+import { mayDownload } from "./download.js";
 
 const KEY = "lumesh.grid";
 const AXES = ["x", "y", "z"];
@@ -212,6 +213,7 @@ async function queue() {
   const button = find("lu-xyz-queue");
   button.disabled = true;
   try {
+    if (!(await mayDownload(grid.recipe.model))) return undefined;
     const { ids } = await submitGrid(grid);
     find("lu-xyz").close();
     follow();

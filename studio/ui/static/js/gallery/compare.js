@@ -5,6 +5,7 @@ import { arrowsChoose, el, find, setText } from "../core/dom.js";
 import { compareSettings } from "../core/settings.js";
 import { t } from "../core/text.js";
 import { videoOf } from "../core/video.js";
+import { isShown, showView } from "../core/views.js";
 
 const NAMES = ["A", "B"];
 
@@ -27,9 +28,21 @@ export function mountCompare(listeners) {
 
 export const isComparing = () => !find("lu-compare").hidden;
 
-/** The older one is A: what changed since is what people look for. */
+/** Over the gallery: "back" returns to the wall. */
 export function openCompare(one, other) {
-  history.pushState({}, ""); // for a phone's "back"
+  history.pushState({}, "");
+  open(one, other);
+}
+
+/** From any view: "back" returns to that one. */
+export function compareFromElsewhere(one, other) {
+  if (isShown("gallery")) return openCompare(one, other);
+  showView("gallery");
+  return open(one, other);
+}
+
+/** The older one is A: what changed since is what people look for. */
+function open(one, other) {
   find("lu-compare").hidden = false;
   find("lu-detail").inert = true;
   find("lu-gallery-main").inert = true;
@@ -135,7 +148,7 @@ function drawDifferences() {
     );
   const head = el("tr", {}, el("td"), ...NAMES.map((name) => el("th", { scope: "col" }, name)));
   find("lu-compare-diff").replaceChildren(
-    el("h3", { role: "status" }, differing.length ? t("compare.differ", { count: differing.length }) : t("compare.same")),
+    el("h3", {}, el("span", { role: "status" }, differing.length ? t("compare.differ", { count: differing.length }) : t("compare.same"))),
     ...(differing.length ? [el("table", {}, el("thead", {}, head), el("tbody", {}, ...differing.map(row)))] : []),
     ...(same.length
       ? [el("details", {}, el("summary", {}, t("compare.sameCount", { count: same.length })), el("table", {}, el("tbody", {}, ...same.map(row))))]

@@ -8,7 +8,7 @@ import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { dropPart, isShown, onView, partInAddress, showView } from "../core/views.js";
 import { askTags, mountAskTags } from "./asktags.js";
-import { closeCompare, isComparing, mountCompare, openCompare } from "./compare.js";
+import { closeCompare, compareFromElsewhere, isComparing, mountCompare, openCompare } from "./compare.js";
 import { closeDetail, detailOutput, drawDetail, isDetailOpen, mountDetail, openDetail, pressDetail } from "./detail.js";
 import { drawFilters, emptyTextOf, isNarrowed, isTrash, mountFilters, readFilters, resetFilters } from "./filters.js";
 import { currentIndex, drawGrid, focusTile, indexOfTile, mountGrid, scrollToTop, step } from "./grid.js";
@@ -144,9 +144,7 @@ export async function openOutput(id) {
 function offerComparison(original, id) {
   const compare = async () => {
     try {
-      const remade = await readOutput(id);
-      showView("gallery");
-      openCompare(original, remade);
+      compareFromElsewhere(original, await readOutput(id));
     } catch (error) {
       say(error);
     }

@@ -3,7 +3,7 @@
 
 import { at, changeOutput, purgeOutputs, readJob, readOutput, restoreOutputs, submitJob, trashOutputs, zipPath } from "../core/api.js";
 import { el } from "../core/dom.js";
-import { isFocused, isMine, putJob, putSheet, shownJob, shownOutput, state } from "../core/store.js";
+import { isMine, putJob, putSheet, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { putBack, replaceOutput, search, takeOut } from "./outputs.js";
@@ -46,15 +46,6 @@ export async function mark(outputs, favourite) {
   refreshJobs(mine.map(({ job_id }) => job_id));
 }
 
-/** The star of what stands on the canvas; of several images nobody knows which is meant. */
-export async function toggleFavourite() {
-  const [job, output] = [shownJob(), shownOutput()];
-  if (!output || !(job.outputs.length === 1 || isFocused(job))) return;
-  await mark([{ ...output, owner: job.owner, job_id: job.id }], !output.favourite).catch((error) =>
-    toast(together(error.message, error.advice)),
-  );
-}
-
 export const setTags = (output, tags) => changeOne(output, { tags });
 
 /** Adds tags to all of them. */
@@ -67,7 +58,7 @@ export async function tag(chosen, tags) {
 export const readTags = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
 
 /** `reload()` is for a list that became another one before somebody changed their mind. */
-export async function throwAway(chosen, reload) {
+export async function throwAway(chosen, reload = () => undefined) {
   const outputs = mineOf(chosen);
   await changeHere(outputs, trashOutputs);
   const place = takeOut(idsOf(outputs));
@@ -79,6 +70,7 @@ export async function throwAway(chosen, reload) {
       return toast(together(error.message, error.advice));
     }
     refreshJobs(outputs.map(({ job_id }) => job_id));
+    for (const { id, grid } of outputs) if (grid) readOutput(id).then(putSheet, () => undefined); // no job has it
     return putBack(place) || reload();
   };
   toast(t("trash.thrown", { count: outputs.length }), { label: t("trash.undo"), act: undo });

@@ -8,10 +8,12 @@ import {
   moveJob,
   pauseQueue,
   resumeQueue,
+  retryJob,
 } from "../core/api.js";
 import { find, setText } from "../core/dom.js";
 import { means } from "../core/keymap.js";
-import { changed, state, waitingJobs } from "../core/store.js";
+import { recall, remember } from "../core/memory.js";
+import { changed, runningJobs, state, waitingJobs } from "../core/store.js";
 import { readJobsAnew } from "../core/stream.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -55,12 +57,30 @@ export async function togglePause() {
   changed();
 }
 
+/** What waited comes back with Undo, in its order; what runs loses its work, so that is asked about. */
 export async function cancelMany(scope) {
+  const waiting = waitingJobs();
+  const running = scope === "all" ? runningJobs().length : 0;
+  if (running && !confirm(t("queue.confirmRunning", { count: running }))) return;
   const answer = await attempt(() => cancelJobs(scope));
-  if (answer) toast(t("queue.cancelled", { count: answer.cancelled }));
+  if (!answer) return;
+  const undo = { label: t("trash.undo"), act: () => attempt(() => queueAgain(waiting)) };
+  toast(t("queue.cancelled", { count: answer.cancelled }), ...(waiting.length ? [undo] : []));
 }
 
-export const clearEnded = () => attempt(clearJobs);
+async function queueAgain(jobs) {
+  for (const { id } of jobs) if (state.jobs.get(id)?.state === "cancelled") await retryJob(id);
+}
+
+const CLEARED = "lumesh.sheetsCleared"; // the server clears jobs; a sheet is an output of the gallery
+
+export const isCleared = (job) => (job.sheet ? job.created_at <= Number(recall(CLEARED)) : job.is_cleared);
+
+export function clearEnded() {
+  remember(CLEARED, String(Math.max(0, ...[...state.sheets.values()].map(({ created_at }) => created_at))));
+  changed();
+  return attempt(clearJobs);
+}
 
 export async function duplicate(job) {
   if (await attempt(() => duplicateJob(job.id))) toast(t("queue.duplicated"));

@@ -8,7 +8,7 @@ import { mountMenu } from "../core/menu.js";
 import { fractionOf, secondsLeft, shortLine, withError } from "../core/progress.js";
 import {
   PAUSED,
-  endedJobs,
+  endedAndSheets,
   isFinal,
   listedRunning,
   listedWaiting,
@@ -21,7 +21,7 @@ import {
 } from "../core/store.js";
 import { t } from "../core/text.js";
 import { cancel, retry } from "../create/actions.js";
-import { clearEnded, isDragging, mountArrange, togglePause } from "./arrange.js";
+import { clearEnded, isCleared, isDragging, mountArrange, togglePause } from "./arrange.js";
 import { cancelOthers, drawEveryone, mountEveryone } from "./everyone.js";
 import { mountFold, setOpen } from "./fold.js";
 import { openJobMenu, openQueueMenu } from "./queuemenu.js";
@@ -56,7 +56,7 @@ export function drawQueue() {
   if (isDragging()) return;
   const running = listedRunning();
   const waiting = listedWaiting();
-  const ended = endedJobs().filter((job) => !job.is_cleared).slice(0, MAX_ENDED);
+  const ended = endedAndSheets().filter((job) => !isCleared(job)).slice(0, MAX_ENDED);
   const active = waiting.length + running.length;
   const mine = waitingJobs().length + runningJobs().length;
   setText(find("lu-queue-total"), totalOf(waiting));
@@ -163,7 +163,7 @@ function createItem(job) {
       "div.lu-queue-actions",
       {},
       quick,
-      isMine ? button("more", t("queue.more"), openMenu, { "aria-haspopup": "menu" }) : null,
+      isMine && !job.sheet ? button("more", t("queue.more"), openMenu, { "aria-haspopup": "menu" }) : null,
     ),
     job.state === "running" ? el("div.lu-queue-progress", {}, el("i")) : null,
   );
@@ -227,6 +227,7 @@ function factsOf(job) {
   }
   const when = ago(job.finished_at ?? job.created_at, Date.now() / 1000);
   if (job.state !== "done") return [t(`state.${job.state}`), when];
+  if (job.sheet) return [t("grid.title"), when];
   const took = job.timings?.total_s;
   return [imagesOf(job, job.outputs.length), took ? seconds(took) : "", when];
 }

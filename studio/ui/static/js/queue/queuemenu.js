@@ -5,7 +5,7 @@ import { isFinal, runningJob, state, waitingJobs } from "../core/store.js";
 import { t } from "../core/text.js";
 import { cancel, retry, useSettingsOf } from "../create/actions.js";
 import { startEdit } from "../create/edit.js";
-import { cancelMany, duplicate, moveToEnd, moveToTop, togglePause } from "./arrange.js";
+import { cancelMany, duplicate, moveToEnd, moveToTop } from "./arrange.js";
 import { toggleNotification, toggleSound, wants } from "./notify.js";
 import { openWebhook } from "./webhook.js";
 
@@ -32,8 +32,6 @@ function itemsOf(job, { copy, use, end, again }) {
 
 export function openQueueMenu(anchor) {
   const waiting = waitingJobs().length;
-  const isHeld = state.queue.is_paused;
-  const hold = { icon: isHeld ? "play" : "pause", label: t(isHeld ? "queue.resume" : "queue.pause"), act: togglePause };
   const rest = { icon: "close", label: t("queue.cancelWaiting", { count: waiting }), act: () => cancelMany("waiting"), isDanger: true };
   const all = { icon: "stop", label: t("queue.cancelAll"), act: () => cancelMany("all"), isDanger: true };
   const notice = [
@@ -41,6 +39,6 @@ export function openQueueMenu(anchor) {
     { label: t("notify.sound"), isChecked: wants("sound"), act: toggleSound },
     { icon: "share", label: t("hook.open"), act: openWebhook },
   ];
-  const groups = [[hold], notice, [...(waiting ? [rest] : []), ...(waiting || runningJob() ? [all] : [])]];
+  const groups = [notice, [...(waiting ? [rest] : []), ...(waiting || runningJob() ? [all] : [])]];
   openMenu(anchor, groups.filter((group) => group.length).flatMap((group, index) => (index ? [null, ...group] : group)), t("queue.title"));
 }

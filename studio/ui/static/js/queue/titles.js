@@ -1,6 +1,7 @@
 // What a card of the queue says of its job: of a family, jobs whose prompts begin alike, first what tells them apart.
 // Pure. Not here: the card, whose tooltip has the whole prompt (queue.js).
 
+import { axisText } from "../core/axes.js";
 import { settingsOf } from "../core/settings.js";
 import { t } from "../core/text.js";
 
@@ -10,7 +11,8 @@ const WORD = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]|[\p{L}\p{M}
 /** job id -> title. */
 export function titlesOf(jobs) {
   const titles = new Map();
-  for (const family of groupBy(jobs, ({ recipe }) => recipe.prompt.slice(0, SEEN))) {
+  for (const { id, sheet, recipe } of jobs.filter((job) => job.sheet)) titles.set(id, [...axesOf(sheet), recipe.prompt].join(" · "));
+  for (const family of groupBy(jobs.filter((job) => !job.sheet), ({ recipe }) => recipe.prompt.slice(0, SEEN))) {
     const ofPrompt = groupBy(family, ({ recipe }) => recipe.prompt);
     const words = differingWords(ofPrompt.map(([job]) => job.recipe.prompt));
     ofPrompt.forEach((same, place) => {
@@ -22,6 +24,8 @@ export function titlesOf(jobs) {
   }
   return titles;
 }
+
+const axesOf = ({ grid }) => [grid.x, grid.y, grid.z].map(axisText).filter(Boolean);
 
 function groupBy(items, key) {
   const groups = new Map();

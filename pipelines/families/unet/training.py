@@ -1,0 +1,121 @@
+"""How models with a UNet learn: on rows of latents and of their text encoders' embeddings."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from diffusers import AutoencoderKL, Transformer2DModel, UNet2DConditionModel
+from diffusers.models.unets.unet_2d_blocks import (
+    CrossAttnDownBlock2D,
+    CrossAttnUpBlock2D,
+    DownBlock2D,
+    UNetMidBlock2DCrossAttn,
+    UpBlock2D,
+)
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from pipelines.catalog import Model, Shape
+from pipelines.families.unet.condition import build_condition_program
+from pipelines.families.unet.parts import Parts
+from pipelines.families.trainable import Denoiser, Rows
+from pipelines.prompts.emphasis import escape
+from pipelines.runtime.bridge.autoencoder import split_halvings
+from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient, scan_if_long
+from pipelines.runtime.devices.sharding import split_pictures
+from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
+from pipelines.stages import Embeddings
+
+_SCAN_FROM = 2
+_BLOCKS = (DownBlock2D, CrossAttnDownBlock2D, UNetMidBlock2DCrossAttn, CrossAttnUpBlock2D, UpBlock2D)
+
+
+class UNetLearner:
+    """See `trainable.Learner`."""
+
+    process = "diffusion"
+    spread = "uniform"
+    snr_gamma = 5.0
+    timestep_scale = 1.0
+    size_multiple = 64
+    prefix = "unet"
+    kohya_prefix = "lora_unet"
+    vmem_share = 0.0
+    compact_vmem_bytes = None
+
+    def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
+        return (Denoiser(component="unet"),)
+
+    def build_denoiser(self, folder: Path, component: str) -> Any:
+        with parameters_on_meta():
+            return UNet2DConditionModel.from_config(read_json(folder / component / "config.json"))
+
+    def stack_layers(self, module: Any, mesh: Any) -> None:  # noqa: ARG002
+        for one in module.modules():
+            if isinstance(one, Transformer2DModel):
+                transformer = cast(Any, one)
+                transformer.transformer_blocks = scan_if_long(transformer.transformer_blocks, at_least=_SCAN_FROM)
+        repeat_for_gradient(module, _BLOCKS)
+
+    def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
+        raise NotImplementedError("diffusion has no shift")
+
+    def build_autoencoder(self, folder: Path) -> TracedModule:
+        with parameters_on_meta():
+            vae: Any = AutoencoderKL.from_config(read_json(folder / "vae" / "config.json"))
+        split_halvings(vae)
+        return TracedModule(vae)
+
+    def choose_autoencoder_dtype(self, autoencoder: TracedModule, dtype: Any) -> Any:
+        return jnp.float32 if autoencoder.module.config.force_upcast else dtype
+
+    def build_latents_program(self, autoencoder: TracedModule, weights: Rows, mesh: Mesh, shape: Shape) -> Program:
+        scale = 2 ** (len(autoencoder.module.config.block_out_channels) - 1)
+        sides = split_pictures(mesh, None, height=shape.height // scale, width=shape.width // scale)
+        condition = build_condition_program(
+            autoencoder,
+            dtype=next(iter(weights.values())).dtype,
+            sharding=NamedSharding(mesh, PartitionSpec(None, None, *sides)),
+        )
+        replicated = NamedSharding(mesh, PartitionSpec())
+        return Program(
+            key=("latents", shape),
+            function=lambda weights, pixels: dict(zip(("mean", "deviation"), condition(weights, pixels), strict=True)),
+            arguments=(abstract_weights(weights), abstract_input(mesh, (1, 3, shape.height, shape.width), jnp.float32)),
+            out_shardings={"mean": replicated, "deviation": replicated},
+        )
+
+    def describe_rows(self, parts: Parts, shape: Shape) -> Mapping[str, tuple[int, ...]]:
+        latents = parts.latents_CHW(shape)
+        told = {name: value.shape[1:] for name, value in parts.describe_shape(shape).items()}
+        return {"mean": latents, "deviation": latents, **parts.embedding_sizes(1), **told}
+
+    def take_text(self, parts: Parts, embeddings: Embeddings, *, is_empty: bool) -> Rows:
+        start = "negative_" if is_empty else ""
+        rows = {name: np.asarray(embeddings[start + name])[0] for name in parts.embedding_sizes(1)}
+        return rows | {"prompt_embeds": rows["prompt_embeds"][: parts.text_length]}
+
+    def write_prompt(self, caption: str) -> str:
+        return escape(caption)
+
+    def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:  # noqa: ARG002 - SDXL is told
+        return {}
+
+    def read_conditions(self, rows: Rows, dtype: Any) -> dict[str, Any]:  # noqa: ARG002 - SDXL has some
+        """Returns the UNet's further arguments, as `Parts` does."""
+        return {}
+
+    def predict(
+        self, call: Callable[..., Any], noisy: jax.Array, timesteps: jax.Array, rows: Rows, dtype: Any
+    ) -> jax.Array:
+        (output,) = call(
+            noisy.astype(dtype),
+            timesteps,
+            encoder_hidden_states=rows["prompt_embeds"].astype(dtype),
+            **self.read_conditions(rows, dtype),
+            return_dict=False,
+        )
+        return output
