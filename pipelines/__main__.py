@@ -1,4 +1,4 @@
-"""`python -m pipelines`: models, loras, generate and its stages, plan, compile, train, make-demo, bench, encoder-server.
+"""`python -m pipelines`: models, loras, generate and its stages, plan, compile, train, make-demo, bench.
 
 Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; problems
 outside the program (a gated model, a damaged file) end with exit code 1 and one line as well.
@@ -18,6 +18,7 @@ from pipelines.commands import (
     make_demo,
     models,
     old_flags,
+    old_training_flags,
     plan,
     stages,
     train,
@@ -82,15 +83,21 @@ def main(arguments: list[str] | None = None) -> int:
 
 def translate_old_flags(words: list[str]) -> list[str]:
     """Returns the command line with the flags of older scripts replaced (old_flags.py), and says what changed."""
+    if words and words[0] == "train":
+        return [words[0], *_tell(old_training_flags.translate(words[1:]))]
     if not words or words[0] not in old_flags.COMMANDS:
         return words
     name, *arguments = words
     own = get_command(app).commands[name]  # pyright: ignore[reportAttributeAccessIssue] - a group of commands
     known = {flag.lstrip("-").replace("-", "_") for option in own.params for flag in option.opts}
-    translated = old_flags.translate(name, arguments, known=known)
+    return [name, *_tell(old_flags.translate(name, arguments, known=known))]
+
+
+def _tell(translated: old_flags.Translated) -> list[str]:
+    """Says what changed and returns the command line of today."""
     for note in translated.notes:
         typer.echo(f"lumesh: {note}", err=True)
-    return [name, *translated.arguments]
+    return translated.arguments
 
 
 def _fail(message: str, code: int) -> int:

@@ -73,7 +73,13 @@ def read_file(file: Path) -> Picture:
 
 def measure_picture(file: Path) -> tuple[int, int]:
     """Returns the width and height that `open_picture` gives, from the header alone; raises RecipeError."""
-    with _told_of_file(file), file.open("rb") as stream, _open(stream) as opened:
+    with _told_of_file(file), file.open("rb") as stream:
+        return measure_stream(stream)
+
+
+def measure_stream(stream: BinaryIO) -> tuple[int, int]:
+    """Returns the width and height that `read_picture` gives, from the header alone; raises PictureError."""
+    with _open(stream) as opened:
         factor = _choose_factor(opened)
         width, height = (-(-side // factor) for side in opened.size)
         with _told_as_damaged():  # the size of a TIFF is upright already

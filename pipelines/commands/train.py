@@ -6,6 +6,7 @@ Options are the fields of `TrainingSettings`, and those of diffusers' script for
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,10 +15,12 @@ from pydantic.fields import FieldInfo
 
 from pipelines.catalog import Catalog, Model
 from pipelines.commands import options
-from pipelines.errors import ModelError, RecipeError
+from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.messages import english
 from pipelines.training.settings import TrainingSettings, read_settings
 
+OF_TRAINING = ("state*", "samples", "prior", "tensorboard", "*.jsonl", "settings.json")
+"""What lies in a training's folder and is no part of its result."""
 _ARGUMENTS = {"model"}
 _FLAGS = {"validate_with": "--validate", "output": "--output"}
 
@@ -31,14 +34,17 @@ def _list_options() -> Iterator[inspect.Parameter]:
 
 
 def _annotate(name: str, field: FieldInfo) -> Any:
+    variable = {"profile": "PROFILE_DIR"}.get(name)
     flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
     default = field.get_default()
     shown = False if default in (None, (), False) else str(default)
     described = field.description
+    if field.annotation == bool | None:
+        flag = f"{flag}/--no-{flag[2:]}"
     if field.annotation == tuple[str, ...]:
         return Annotated[list[str] | None, typer.Option(flag, help=described, show_default=False)]
     kind: Any = field.annotation if _takes_none(field) else field.annotation | None  # pyright: ignore[reportOptionalOperand]
-    return Annotated[kind, typer.Option(flag, help=described, show_default=shown)]
+    return Annotated[kind, typer.Option(flag, help=described, show_default=shown, envvar=variable)]
 
 
 def _takes_none(field: FieldInfo) -> bool:
@@ -64,6 +70,8 @@ def train(
     settings = read_settings({"model": model, **given}, config)
     catalog = place.catalog
     found = find_model(catalog, settings.model)
+    chosen = {"revision": settings.revision, "variant": settings.variant}
+    found = replace(found, **{name: value for name, value in chosen.items() if value is not None})
     from pipelines import registry
 
     registry.start_jax(place.cache_dir, allow_cpu=allow_cpu)
@@ -73,7 +81,7 @@ def train(
     from pipelines.training.run import Place
     from pipelines.training.run import train as run
 
-    checked = check_training(settings, found, name=name)
+    checked = check_training(settings, found, registry.find_learner(found), name=name)
     output = settings.output or data_dir / "training" / checked.name
     terminal = TrainingTerminal(checked, is_json=as_json)
     terminal.tell_plan()
@@ -88,6 +96,29 @@ def train(
     if files and settings.output is None:
         files = tuple(install(file, data_dir, checked.name) for file in files)
     terminal.tell_result(result, files, stop)
+    if files and settings.push_to_hub:
+        push(files, settings, checked.name)
+
+
+def push(files: tuple[Path, ...], settings: TrainingSettings, name: str) -> None:
+    """Uploads the result; the files stay here whatever happens, and the error says how to try again."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    repo = settings.hub_model_id or name
+    api = HfApi(token=settings.hub_token)
+    try:
+        repo = api.create_repo(repo, exist_ok=True).repo_id
+        for file in files:
+            if file.is_dir():
+                api.upload_folder(repo_id=repo, folder_path=file, ignore_patterns=[*OF_TRAINING])
+            else:
+                api.upload_file(repo_id=repo, path_or_fileobj=file, path_in_repo=file.name)
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise LumeshError(
+            english(f"The result is at {files[0]}, but its upload to {repo} failed: {error}"),
+            advice=english(f"Try again with: hf upload {repo} {files[0]}"),
+        ) from error
 
 
 def find_model(catalog: Catalog, text: str) -> Model:
@@ -112,7 +143,7 @@ def install(result: Path, data_dir: Path, name: str) -> Path:
     target = data_dir / "models" / name
     if target.exists():
         raise RecipeError({"name": english(f"{target} is there already; choose another --name")})
-    shutil.copytree(result, target, ignore=shutil.ignore_patterns("state*", "samples", "*.jsonl", "settings.json"))
+    shutil.copytree(result, target, ignore=shutil.ignore_patterns(*OF_TRAINING))
     return target
 
 

@@ -53,8 +53,8 @@ class TrainingTerminal:
         match event["event"]:
             case "step":
                 self._show_step(event)
-            case "preparing":
-                self._show_preparing(event)
+            case "preparing" | "prior":
+                self._count(event)
             case "sample":
                 tqdm.write(f"lumesh: step {event['step']}: {event['file']}")
             case "note":
@@ -100,8 +100,8 @@ class TrainingTerminal:
         self._bar.set_postfix_str(f"loss {event['loss']:.4f}{skipped}", refresh=False)
         self._bar.refresh()
 
-    def _show_preparing(self, event: dict[str, Any]) -> None:
-        self._open_bar("preparing", event["total"])
+    def _count(self, event: dict[str, Any]) -> None:
+        self._open_bar("preparing" if event["event"] == "preparing" else "own pictures", event["total"])
         self._bar.n = event["done"]
         self._bar.refresh()
         if event["done"] == event["total"]:

@@ -19,18 +19,6 @@ Rows = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cutting:
-    """How a picture was brought to its size, in pixels: its own size, and where the cut begins in the scaled one."""
-
-    original_width: int
-    original_height: int
-    left: int
-    top: int
-    width: int
-    height: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Denoiser:
     """A module that learns: its `component` in the checkpoint, and the share of the noise that it takes away.
 
@@ -111,8 +99,11 @@ class Learner(Protocol):
         """Returns the prompt that is read as just this caption, with no sign of it taken for a weight."""
         ...
 
-    def describe_cut(self, cut: Cutting) -> Rows:
-        """Returns further rows that tell the model of a picture's size and cut."""
+    def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:
+        """Returns further rows that tell the model of a picture's size and cut, in pixels.
+
+        `sizes` are its own height and width, top and left of the cut in the scaled picture, and height and width now.
+        """
         ...
 
     def predict(self, call: Callable[..., Any], noisy: Any, timesteps: Any, rows: Rows, dtype: Any) -> Any:

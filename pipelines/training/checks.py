@@ -4,21 +4,35 @@ All problems are told at once, by name. Not here: settings by themselves (settin
 """
 
 import hashlib
+import math
+import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import jax
 import torch
 
-from pipelines.catalog import Model
-from pipelines.messages import Message, say, say_count
+from pipelines.catalog import Model, Shape
+from pipelines.errors import RecipeError
+from pipelines.families.trainable import Learner
+from pipelines.messages import Message, join, say, say_count
+from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.training.data.batches import Schedule
-from pipelines.training.data.captions import CaptionRules
-from pipelines.training.data.sources import Example
+from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square
+from pipelines.training.data.cuts import Bucket, Cut
+from pipelines.training.data.examples import Example, Found
+from pipelines.training.data.sources import read_examples
+from pipelines.training.report import check_report
+from pipelines.training.rows import CaptionRules
+from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
 
 BATCH_SIZE = 8
 """Pictures a step where nothing is asked, rounded up so that every device has as many."""
-MAX_NAMED = 8
+CROPS = 4
+"""Places at which a picture may be cut at random, each of which is encoded once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +42,7 @@ class Checked:
     model: Model
     name: str
     examples: Sequence[Example]
+    cuts: Sequence[Cut]
     schedule: Schedule
     captions: CaptionRules
     steps: int
@@ -41,8 +56,14 @@ class Checked:
         """Returns a hash of the pictures and captions, by which a state knows its data."""
         found = hashlib.sha256()
         for example in self.examples:
-            found.update(f"{example.content_hash} {example.captions!r} {example.repeats};".encode())
+            found.update(f"{example.content} {example.captions!r} {example.repeats};".encode())
         return found.hexdigest()[:20]
+
+    @property
+    def buckets(self) -> dict[str, int]:
+        """Returns how many pictures each size has, the most first."""
+        counts = Counter(name_bucket(cut.bucket) for cut in self.cuts)
+        return dict(counts.most_common())
 
     def describe(self) -> dict[str, Any]:
         """Returns the plan for JSON."""
@@ -50,7 +71,7 @@ class Checked:
             "model": self.model.id,
             "name": self.name,
             "pictures": len(self.examples),
-            "buckets": {str(shape): count for shape, count in self.schedule.sizes.items()},
+            "buckets": self.buckets,
             "steps": self.steps,
             "steps_per_epoch": self.schedule.steps_per_epoch,
             "batch_size": self.batch_size,
@@ -60,7 +81,7 @@ class Checked:
     def tell(self) -> list[Message]:
         """Lists the plan in sentences."""
         epochs = self.steps / self.schedule.steps_per_epoch
-        sizes = ", ".join(f"{shape} ({count})" for shape, count in self.schedule.sizes.items())
+        sizes = ", ".join(f"{shape} ({count})" for shape, count in self.buckets.items())
         return [
             say_count(
                 "{count} picture in {sizes}", "{count} pictures in {sizes}", count=len(self.examples), sizes=sizes
@@ -73,3 +94,116 @@ class Checked:
             ),
             *self.notes,
         ]
+
+
+def name_bucket(bucket: Bucket) -> str:
+    """Returns a size as people write it."""
+    return str(Shape(width=bucket.width, height=bucket.height, frames=bucket.frames))
+
+
+def check_training(settings: TrainingSettings, model: Model, learner: Learner, *, name: str | None) -> Checked:
+    """Reads the data and decides what will be done; raises RecipeError with everything that is wrong."""
+    check_report(settings.report_to)
+    devices = build_mesh(settings.mesh or f"dp={jax.device_count()}").shape["dp"]
+    found = read_examples(
+        settings.data,
+        caption=settings.caption,
+        trigger=settings.trigger,
+        image_column=settings.image_column,
+        caption_column=settings.caption_column,
+        videos=model.is_video,
+    )
+    problems: dict[str, Message] = {}
+    if found.problems:
+        problems["data"] = join(found.problems)
+    batch = choose_batch(settings, len(found.examples), devices)
+    if batch % (devices * settings.accumulate):
+        problems["global_batch_size"] = say(
+            "{batch} is no multiple of {devices} devices times {parts} parts",
+            batch=batch,
+            devices=devices,
+            parts=settings.accumulate,
+        )
+    if problems:
+        raise RecipeError(problems)
+    cutting = _cut(settings, model, learner, found)
+    schedule = Schedule(
+        found.examples,
+        list(cutting.buckets.values()),
+        batch=batch,
+        seed=settings.seed,
+        prior_weight=settings.prior_weight,
+        flips=settings.random_flip,
+        crops=0 if settings.center_crop or _takes_buckets(settings) else CROPS,
+    )
+    chosen = name or choose_name(settings)
+    return Checked(
+        model=model,
+        name=chosen,
+        examples=found.examples,
+        cuts=cutting.cuts,
+        schedule=schedule,
+        captions=CaptionRules(
+            seed=settings.seed,
+            trigger=settings.trigger or "",
+            shuffle_tags=settings.shuffle_tags,
+            keep_tags=settings.keep_tags,
+            dropout=settings.caption_dropout,
+        ),
+        steps=choose_steps(settings, schedule.steps_per_epoch),
+        batch_size=batch,
+        precision=torch.bfloat16,
+        card=write_card(settings, model, chosen),
+        notes=(*found.notes, *cutting.notes),
+    )
+
+
+def choose_batch(settings: TrainingSettings, pictures: int, devices: int) -> int:
+    """Returns the pictures a step: those asked for, or some eight of which an epoch's last step leaves few unused."""
+    if settings.global_batch_size is not None:
+        return settings.global_batch_size
+    unit = devices * settings.accumulate
+    around = range(-(-BATCH_SIZE // 2 // unit) * unit, max(2 * BATCH_SIZE, unit) + 1, unit)
+    sizes = [size for size in around if size] or [unit]
+    return min(sizes, key=lambda size: (-pictures % size / max(pictures, 1), abs(size - max(BATCH_SIZE, unit))))
+
+
+def choose_steps(settings: TrainingSettings, steps_per_epoch: int) -> int:
+    """Returns the steps asked for, those of the epochs asked for, or the default of the kind of training."""
+    if settings.steps is not None:
+        return settings.steps
+    if settings.epochs is not None:
+        return max(1, math.ceil(settings.epochs * steps_per_epoch))
+    return DEFAULT_STEPS[settings.kind]
+
+
+def choose_name(settings: TrainingSettings) -> str:
+    """Returns a file name for the result: of the output folder, or of the data's."""
+    source = settings.output.name if settings.output is not None else Path(settings.data[0].split(",")[0]).name
+    plain = re.sub(r"[^\w.-]+", "-", source).strip("-.")
+    return plain or "training"
+
+
+def write_card(settings: TrainingSettings, model: Model, name: str) -> str:
+    """Returns a model card, as the hub shows it."""
+    kind = "A LoRA" if settings.lora else "A fine-tuned model"
+    trigger = f"\n\nTrigger words: `{settings.trigger}`" if settings.trigger else ""
+    base = model.repo or model.id
+    return f"---\nbase_model: {base}\n---\n\n# {name}\n\n{kind} of {model.title}, trained with Lumesh.{trigger}\n"
+
+
+def _takes_buckets(settings: TrainingSettings) -> bool:
+    return settings.buckets if settings.buckets is not None else settings.resolution is None
+
+
+def _cut(settings: TrainingSettings, model: Model, learner: Learner, found: Found) -> Bucketing:
+    shape = model.default_shape
+    side = settings.resolution or round(math.sqrt(shape.width * shape.height))
+    if not _takes_buckets(settings):
+        return choose_square(found.examples, side)
+    shapes = list(model.shapes)
+    if settings.frames is not None:
+        shapes = [replace(one, frames=settings.frames) for one in shapes]
+    return choose_buckets(
+        found.examples, shapes, multiple=learner.size_multiple, area=side**2, fps=float(model.fps or 0)
+    )

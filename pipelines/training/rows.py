@@ -5,20 +5,19 @@ step; then text encoders and autoencoder leave the devices. Rows are kept by con
 encoder is another key, so nothing can be stale.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pipelines.catalog import Shape
-from pipelines.families.trainable import Cutting, Learner, Rows
+from pipelines.families.trainable import Learner, Rows
 from pipelines.training.data.batches import Row, Schedule
-from pipelines.training.data.buckets import Cut
 from pipelines.training.data.cache import Cache, make_key
-from pipelines.training.data.captions import CaptionRules, write_caption
+from pipelines.training.data.captions import write_caption
+from pipelines.training.data.cuts import Bucket, Cut
+from pipelines.training.data.examples import Example
 from pipelines.training.data.pixels import read_pixels
-from pipelines.training.data.sources import Example
 from pipelines.training.encoder import PictureReader, TextReader
 
 OnCount = Callable[[int, int], None]
@@ -26,13 +25,26 @@ OnCount = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowSource:
-    """Makes the arrays of each step's batch from examples, a schedule and the rows kept.
+class CaptionRules:
+    """How captions are written (data/captions.py)."""
 
-    `text_print` and `picture_print` are fingerprints of what encodes (encoder.py); `host` of `hosts` reads its part.
+    seed: int
+    trigger: str = ""
+    shuffle_tags: bool = False
+    keep_tags: int = 0
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSource:
+    """Makes the arrays of each step's batch from examples, their cuts, a schedule and the rows kept.
+
+    `text_print` and `picture_print` are fingerprints of what encodes (encoder.py); `host` of `hosts` reads its part,
+    which are neighbours, as the devices of a host are in a mesh.
     """
 
     examples: Sequence[Example]
+    cuts: Sequence[Cut]
     schedule: Schedule
     captions: CaptionRules
     cache: Cache | None
@@ -52,21 +64,21 @@ class RowSource:
     ) -> None:
         """Encodes what the first `steps` steps need and is not kept; opens encoders only if something is missing."""
         texts, pictures = self._list_needed(steps)
-        missing_texts = {key: text for key, text in texts.items() if not self._has(key)}
-        missing_pictures = {key: one for key, one in pictures.items() if not self._has(key)}
-        total, done = len(missing_texts) + len(missing_pictures), 0
-        if missing_texts:
-            texts_reader = open_texts()
-            for key, text in missing_texts.items():
-                self._keep(key, texts_reader.read(text))
+        texts = {key: text for key, text in texts.items() if not self._has(key)}
+        pictures = {key: one for key, one in pictures.items() if not self._has(key)}
+        total, done = len(texts) + len(pictures), 0
+        if texts:
+            reader = open_texts()
+            for key, text in texts.items():
+                self._keep(key, reader.read(text))
                 on_count(done := done + 1, total)
-            texts_reader.close()
-        if missing_pictures:
-            pictures_reader = open_pictures()
-            for key, (example, cut, is_flipped) in missing_pictures.items():
-                self._keep(key, pictures_reader.read(read_pixels(example, cut, flip=is_flipped)))
+            reader.close()
+        if pictures:
+            eye = open_pictures()
+            for key, (example, cut, is_flipped) in pictures.items():
+                self._keep(key, eye.read(read_pixels(example, cut, flip=is_flipped)))
                 on_count(done := done + 1, total)
-            pictures_reader.close()
+            eye.close()
 
     def make_batch(self, step: int) -> dict[str, np.ndarray]:
         """Returns this host's part of a step's batch: arrays with one row each, and their `weight`."""
@@ -75,44 +87,43 @@ class RowSource:
         batch = {name: np.stack([np.asarray(one[name]) for one in made]) for name in made[0]}
         return batch | {"weight": np.asarray([row.weight for row in rows], np.float32)}
 
-    def find_shape(self, step: int) -> Shape:
+    def find_bucket(self, step: int) -> Bucket:
         """Returns the size of a step's pictures."""
-        return self._shape_of(self._list_own(step)[0])
+        return self.cuts[self.schedule.rows(step)[0].index].bucket
 
     def _list_own(self, step: int) -> Sequence[Row]:
         rows = self.schedule.rows(step)
         share = len(rows) // self.hosts
         return rows[self.host * share : (self.host + 1) * share]
 
-    def _shape_of(self, row: Row) -> Shape:
-        cut = row.cut
-        return Shape(width=cut.width, height=cut.height, frames=cut.frames)
-
     def _make_row(self, row: Row) -> dict[str, Any]:
-        example = self.examples[row.example]
-        text = self._get(self._text_key(self._caption_of(row)))
-        picture = self._get(self._picture_key(example, row.cut, flip=row.flip))
-        return {**text, **picture, **self.learner.describe_cut(_describe(example, row.cut))}
+        example, cut = self.examples[row.index], self._cut(row)
+        text = self._get(self._text_key(self._write_caption(row)))
+        picture = self._get(self._picture_key(example, cut, flip=row.flip))
+        return {**text, **picture, **self.learner.describe_cut(cut.list_time_ids(flip=row.flip))}
 
-    def _caption_of(self, row: Row) -> str:
-        return write_caption(self.examples[row.example], row, self.captions)
+    def _cut(self, row: Row) -> Cut:
+        return self.cuts[row.index].move(row.crop, content=self.examples[row.index].content)
+
+    def _write_caption(self, row: Row) -> str:
+        example, rules = self.examples[row.index], self.captions
+        return write_caption(example, epoch=row.epoch, occurrence=row.occurrence, **vars(rules))
 
     def _list_needed(self, steps: int) -> tuple[dict[str, str], dict[str, tuple[Example, Cut, bool]]]:
         texts: dict[str, str] = {}
         pictures: dict[str, tuple[Example, Cut, bool]] = {}
-        for step in range(min(steps, self.schedule.period)):
+        for step in range(steps):
             for row in self._list_own(step):
-                example = self.examples[row.example]
-                caption = self._caption_of(row)
+                example, cut, caption = self.examples[row.index], self._cut(row), self._write_caption(row)
                 texts.setdefault(self._text_key(caption), caption)
-                pictures.setdefault(self._picture_key(example, row.cut, flip=row.flip), (example, row.cut, row.flip))
+                pictures.setdefault(self._picture_key(example, cut, flip=row.flip), (example, cut, row.flip))
         return texts, pictures
 
     def _text_key(self, caption: str) -> str:
         return make_key("text", self.text_print, caption)
 
     def _picture_key(self, example: Example, cut: Cut, *, flip: bool) -> str:
-        return make_key("picture", self.picture_print, example.content_hash, repr(cut), str(flip))
+        return make_key("picture", self.picture_print, example.content, vars(cut), flip)
 
     def _has(self, key: str) -> bool:
         return key in self._kept or (self.cache is not None and self.cache.get(key) is not None)
@@ -123,20 +134,9 @@ class RowSource:
         else:
             self.cache.put(key, rows)
 
-    def _get(self, key: str) -> Mapping[str, np.ndarray]:
+    def _get(self, key: str) -> Rows:
         if key not in self._kept:
             found = self.cache.get(key) if self.cache is not None else None
             assert found is not None, "prepare the rows first"
             self._kept[key] = found
         return self._kept[key]
-
-
-def _describe(example: Example, cut: Cut) -> Cutting:
-    return Cutting(
-        original_width=example.width,
-        original_height=example.height,
-        left=cut.left,
-        top=cut.top,
-        width=cut.width,
-        height=cut.height,
-    )

@@ -25,7 +25,7 @@ from pipelines.runtime.programs.compiled import Programs, counter
 from pipelines.runtime.weights.components import abstract_weights, choose_dtype, read_json
 from pipelines.stages import OnProgress
 from pipelines.training import export, placement
-from pipelines.training.checks import Checked
+from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.cache import Cache
 from pipelines.training.denoiser import (
     LearningModule,
@@ -40,6 +40,7 @@ from pipelines.training.encoder import PictureReader, TextReader, fingerprint
 from pipelines.training.loop import Cadence, OnEvent, Stop, run_steps
 from pipelines.training.objective import Objective, choose_objective
 from pipelines.training.optimizers import build_optimizer, list_rates
+from pipelines.training.prior import FOLDER, PriorMaker
 from pipelines.training.report import Report
 from pipelines.training.rows import RowSource
 from pipelines.training.samples import Sampler
@@ -48,6 +49,8 @@ from pipelines.training.state import StateFolder
 from pipelines.training.step import Metrics, StepPlan, TrainState, build_program
 
 LOG = "log.jsonl"
+PROFILED_FROM, PROFILED = 10, 5
+"""The step that a profile begins with, and how many it has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +96,10 @@ def train(
     folder = registry.find(model, on_progress=on_progress)
     scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
     place.output.mkdir(parents=True, exist_ok=True)
-    (place.output / "settings.json").write_text(settings.model_dump_json(indent=1), "utf-8")
+    (place.output / "settings.json").write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
     origin = Origin(model=model, learner=learner, folder=folder, mesh=mesh, on_progress=on_progress)
+    if settings.prior_prompt:
+        checked = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
     rows = _prepare_rows(settings, checked, place, origin, on_event)
     chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
     files: list[Path] = []
@@ -130,6 +135,18 @@ def choose_denoisers(known: tuple[Denoiser, ...], settings: TrainingSettings) ->
     return known[:1] if settings.expert == "high" else known[1:]
 
 
+def _add_prior(
+    settings: TrainingSettings, checked: Checked, place: Place, origin: Origin, *, stop: Stop, on_event: OnEvent
+) -> Checked:
+    """Makes as many prior pictures as there are others, and reads the data anew with them."""
+    folder = place.output / FOLDER
+    count = sum(not example.is_prior for example in checked.examples)
+    maker = PriorMaker(origin.model, folder, cache_dir=place.cache_dir, on_progress=origin.on_progress)
+    maker.make(settings.prior_prompt, count, seed=settings.seed, stop=stop, on_event=on_event)
+    with_prior = settings.model_copy(update={"data": (*settings.data, f"{folder},prior")})
+    return check_training(with_prior, origin.model, origin.learner, name=checked.name)
+
+
 def _prepare_rows(
     settings: TrainingSettings, checked: Checked, place: Place, origin: Origin, on_event: OnEvent
 ) -> RowSource:
@@ -137,6 +154,7 @@ def _prepare_rows(
     texts = [name for name in components if name.startswith(("text_encoder", "tokenizer"))]
     rows = RowSource(
         examples=checked.examples,
+        cuts=checked.cuts,
         schedule=checked.schedule,
         captions=checked.captions,
         cache=None if settings.no_cache else Cache(place.cache),
@@ -205,6 +223,7 @@ class _Training:
                 accumulate=settings.accumulate,
                 ema=settings.ema,
                 seed=settings.seed,
+                exact=settings.mixed_precision == "no",
             )
             step = _Steps(self, plan, describe_state(state), frozen)
             report = stack.enter_context(Report(place.output / LOG, settings.report_to, first=first))
@@ -312,6 +331,7 @@ class _Steps:
     ) -> None:
         self._training = training
         self._plan = plan
+        self._called = 0
         self._state = state
         self._frozen = abstract_weights(frozen)
         self._programs = Programs()
@@ -325,11 +345,25 @@ class _Steps:
             name: jax.make_array_from_process_local_data(self._sharding, value)
             for name, value in rows.make_batch(number).items()
         }
-        return {"shape": rows.find_shape(number), "rows": arrays}
+        bucket = rows.find_bucket(number)
+        return {"shape": Shape(width=bucket.width, height=bucket.height, frames=bucket.frames), "rows": arrays}
 
     def __call__(self, state: TrainState, frozen: Any, batch: Any, rate: np.float32) -> tuple[TrainState, Metrics]:
         program = self._find(batch["shape"], batch["rows"])
+        self._trace(state)
         return program(state, frozen, batch["rows"], jax.device_put(rate, self._replicated))
+
+    def _trace(self, state: TrainState) -> None:
+        """Begins a trace once the first steps are over, and ends it some steps later."""
+        folder = self._training.settings.profile
+        if folder is None:
+            return
+        self._called += 1
+        if self._called == PROFILED_FROM:
+            jax.profiler.start_trace(str(folder))
+        elif self._called == PROFILED_FROM + PROFILED:
+            jax.block_until_ready(state)
+            jax.profiler.stop_trace()
 
     def _find(self, shape: Shape, rows: Mapping[str, jax.Array]) -> Callable[..., Any]:
         key = ("train", shape)
@@ -351,7 +385,7 @@ class _Samples:
         place = training.place
         self._sampler = Sampler(
             training.origin.model, training.settings.sample, cache_dir=place.cache_dir, seed=training.settings.seed,
-            allow_cpu=place.allow_cpu, on_progress=training.origin.on_progress,
+            on_progress=training.origin.on_progress,
         )  # fmt: skip
 
     def __enter__(self) -> "_Samples":

@@ -18,6 +18,13 @@ from pipelines.recipe import Lora, Recipe, resolve
 from pipelines.stages import OnProgress
 
 
+def load_beside(model: Model, *, cache_dir: Path, on_progress: OnProgress) -> Any:
+    """Loads the model as for pictures, on its best mesh, while the devices also hold what a training needs."""
+    architecture: Any = registry.find_architecture(model)
+    mesh = registry.build_mesh_for(model, None)
+    return architecture.load(model, mesh=mesh, cache_dir=cache_dir, on_progress=on_progress)
+
+
 class Sampler:
     """Makes a picture of each prompt; the model is loaded for the first one and stays until `close`."""
 
@@ -28,27 +35,19 @@ class Sampler:
         *,
         cache_dir: Path,
         seed: int,
-        allow_cpu: bool,
         on_progress: OnProgress,
     ) -> None:
         self._model = model
         self._prompts = prompts
         self._cache_dir = cache_dir
         self._seed = seed
-        self._allow_cpu = allow_cpu
         self._on_progress = on_progress
         self._family: Any = None
 
     def make(self, lora: Path, folder: Path) -> list[Path]:
         """Makes all prompts' pictures with this LoRA file; returns the files."""
         if self._family is None:
-            self._family = registry.load(
-                self._model,
-                mesh=None,
-                cache_dir=self._cache_dir,
-                on_progress=self._on_progress,
-                allow_cpu=self._allow_cpu,
-            )
+            self._family = load_beside(self._model, cache_dir=self._cache_dir, on_progress=self._on_progress)
         ref = str(lora.resolve().with_suffix(""))
         catalog = Catalog(models=(self._model,), own_loras=(_name(lora, ref),))
         files: list[Path] = []

@@ -83,6 +83,9 @@ class TrainingSettings(BaseModel):
     prediction_type: Literal["epsilon", "v_prediction", "sample"] | None = None
     sigmas: Sigmas | None = Field(default=None, description="How the noise of flow models is spread.")
     shift: float | None = Field(default=None, gt=0, description="Moves the noise of flow models upwards.")
+    prior_prompt: tuple[str, ...] = Field(
+        default=(), description="Prompt of pictures that the model makes first, so as not to forget them."
+    )
     prior_weight: float = Field(default=1.0, ge=0, description="How much pictures marked prior count.")
 
     validate_with: str | None = Field(default=None, description="Share of the pictures, or a folder, held back.")
@@ -92,6 +95,13 @@ class TrainingSettings(BaseModel):
     save_every_minutes: float = Field(default=10.0, gt=0)
     keep: int = Field(default=2, ge=1, description="States that are kept to go on from.")
     max_minutes: float | None = Field(default=None, gt=0, description="Stops after this long; the next run goes on.")
+
+    push_to_hub: bool = Field(default=False, description="Uploads the result to the hub.")
+    hub_model_id: str | None = Field(default=None, description="Repository of the upload; the name if left out.")
+    hub_token: str | None = Field(default=None, description="For the upload; HF_TOKEN if left out.", repr=False)
+    profile: Path | None = Field(default=None, description="Folder for a trace of some steps.")
+    revision: str | None = Field(default=None, description="Of a hub repository; the catalogue's if left out.")
+    variant: str | None = Field(default=None, description="Of the weights' files, such as fp16.")
 
     mixed_precision: Precision | None = Field(default=None, description="What is computed in; weights stay fp32.")
     remat: Remat = Field(default="auto", description="What is computed twice to save memory.")
@@ -106,7 +116,9 @@ class TrainingSettings(BaseModel):
 
     @property
     def rate(self) -> float:
-        """Returns the peak learning rate."""
+        """Returns the peak learning rate; Prodigy finds its own, which this multiplies."""
+        if self.learning_rate is None and self.optimizer == "prodigy":
+            return 1.0
         return DEFAULT_RATE[self.kind] if self.learning_rate is None else self.learning_rate
 
 
@@ -133,10 +145,9 @@ def read_toml(file: Path) -> dict[str, Any]:
         fields = tomllib.loads(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RecipeError({"config": english(f"{file} cannot be read: {error}")}) from error
-    if isinstance(fields.get("data"), str):
-        fields["data"] = (fields["data"],)
-    if isinstance(fields.get("sample"), str):
-        fields["sample"] = (fields["sample"],)
+    for name in ("data", "sample", "prior_prompt"):
+        if isinstance(fields.get(name), str):
+            fields[name] = (fields[name],)
     return fields
 
 

@@ -67,7 +67,10 @@ class Metrics(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StepPlan:
-    """What the step computes; `accumulate` parts of the batch come one after the other."""
+    """What the step computes; `accumulate` parts of the batch come one after the other.
+
+    On a CPU linear layers multiply in bf16 and add in fp32 (linear.py), unless the step is to be `exact`.
+    """
 
     module: TracedModule
     learner: Learner
@@ -79,6 +82,7 @@ class StepPlan:
     ema: float = 0.0
     seed: int = 0
     remat: str = "none"
+    exact: bool = False
 
 
 def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
@@ -86,8 +90,8 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
 
     Every array of `rows` has the batch as its first axis; `weight` (B,) says how much a row counts.
     """
-    is_cpu = plan.mesh.devices.flat[0].platform == "cpu"
-    if is_cpu:
+    is_rounded = plan.mesh.devices.flat[0].platform == "cpu" and not plan.exact
+    if is_rounded:
         linear.choose_dtype()  # not while tracing
 
     def step(
@@ -100,15 +104,8 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
 
         def compute(trained: Weights, part: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
             own_rows, own_noised = part
-            weights = _gather(trained | frozen, plan)
-            call = functools.partial(
-                plan.module.call,
-                weights,
-                remat=POLICIES[plan.remat],
-                attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True),
-                running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
-            )
-            with linear_layers_as(linear.linear) if is_cpu else contextlib.nullcontext():
+            call = prepare_call(plan, trained | frozen, remat=POLICIES[plan.remat])
+            with linear_layers_as(linear.linear) if is_rounded else contextlib.nullcontext():
                 prediction = plan.learner.predict(call, own_noised.noisy, own_noised.timesteps, own_rows, plan.dtype)
             summed, errors = sum_errors(prediction, own_noised, own_rows["weight"])
             return summed / total, errors
@@ -163,6 +160,17 @@ def _draw_latents(rows: Mapping[str, jax.Array], key: jax.Array) -> jax.Array:
         return rows["latents"].astype(jnp.float32)
     mean, deviation = (rows[name].astype(jnp.float32) for name in ("mean", "deviation"))
     return mean + deviation * jax.random.normal(key, mean.shape)
+
+
+def prepare_call(plan: StepPlan, weights: Weights, **options: Any) -> Callable[..., Any]:
+    """Returns the module with these weights, as the family's `predict` calls it."""
+    return functools.partial(
+        plan.module.call,
+        _gather(weights, plan),
+        attention=AttentionAxes(mesh=plan.mesh, rows="dp", learns=True),
+        running_layer=LayerPlacement(mesh=plan.mesh, rules=((r"", PartitionSpec()),)),
+        **options,
+    )
 
 
 def _gather(weights: Weights, plan: StepPlan) -> Weights:

@@ -20,7 +20,7 @@ from pipelines.families.flux2.denoise import make_image_ids, make_text_ids, pack
 from pipelines.families.flux2.parts import PATCH, Parts
 from pipelines.families.flux2.references import build_reference_program
 from pipelines.families.flux2.sharding import scan_layers
-from pipelines.families.trainable import Cutting, Denoiser, Rows
+from pipelines.families.trainable import Denoiser, Rows
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
 from pipelines.runtime.devices.sharding import split_pictures
@@ -95,7 +95,7 @@ class Flux2Learner:
     def write_prompt(self, caption: str) -> str:
         return caption
 
-    def describe_cut(self, cut: Cutting) -> Rows:  # noqa: ARG002
+    def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:  # noqa: ARG002
         return {}
 
     def predict(

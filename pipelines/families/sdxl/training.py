@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pipelines.catalog import Model, Shape
 from pipelines.families.sdxl.condition import build_condition_program
 from pipelines.families.sdxl.parts import Parts
-from pipelines.families.trainable import Cutting, Denoiser, Rows
+from pipelines.families.trainable import Denoiser, Rows
 from pipelines.prompts.emphasis import escape
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient, scan_if_long
@@ -105,9 +105,8 @@ class SdxlLearner:
     def write_prompt(self, caption: str) -> str:
         return escape(caption)
 
-    def describe_cut(self, cut: Cutting) -> Rows:
-        ids = (cut.original_height, cut.original_width, cut.top, cut.left, cut.height, cut.width)
-        return {"time_ids": np.asarray(ids, np.float32)}
+    def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:
+        return {"time_ids": np.asarray(sizes, np.float32)}
 
     def predict(
         self, call: Callable[..., Any], noisy: jax.Array, timesteps: jax.Array, rows: Rows, dtype: Any

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model, Shape
 from pipelines.errors import ModelError
-from pipelines.families.trainable import Cutting, Denoiser, Rows
+from pipelines.families.trainable import Denoiser, Rows
 from pipelines.families.wan.attention import RotaryAttention
 from pipelines.families.wan.causal import encode_frames
 from pipelines.families.wan.convolutions import split_convolutions
@@ -115,7 +115,7 @@ class WanLearner:
     def write_prompt(self, caption: str) -> str:
         return caption
 
-    def describe_cut(self, cut: Cutting) -> Rows:  # noqa: ARG002
+    def describe_cut(self, sizes: tuple[int, int, int, int, int, int]) -> Rows:  # noqa: ARG002
         return {}
 
     def predict(

@@ -1,0 +1,62 @@
+"""What is said of a picture each time it is used: a pure function of the example, the epoch and the seed.
+
+So a run that goes on says the same as one that never stopped, and every host says the same.
+Not here: where captions come from (sources.py), their embeddings.
+"""
+
+import hashlib
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from pipelines.training.data.examples import Example
+
+_WORDLY = re.compile(r"[A-Za-z0-9_]")
+
+
+def write_caption(
+    example: Example,
+    *,
+    epoch: int,
+    seed: int,
+    occurrence: int = 0,
+    trigger: str = "",
+    shuffle_tags: bool = False,
+    keep_tags: int = 0,
+    dropout: float = 0.0,
+) -> str:
+    """Writes one caption: an alternative drawn, tags shuffled, the trigger in front, or "" at the rate of `dropout`.
+
+    Tags are what commas separate; the first `keep_tags` stay in front, and so does a trigger that is put there. Prior
+    examples are neither given the trigger nor dropped: they show what the model's own words mean.
+    """
+    draw = _open_draws(example, epoch=epoch, seed=seed, occurrence=occurrence)
+    if not example.is_prior and draw.random() < dropout:
+        return ""
+    caption = example.captions[int(draw.random() * len(example.captions))]
+    if shuffle_tags:
+        tags = [tag for tag in map(str.strip, caption.split(",")) if tag]
+        order = np.argsort(draw.random(max(len(tags) - keep_tags, 0)), kind="stable")
+        caption = ", ".join((*tags[:keep_tags], *(tags[keep_tags + at] for at in order)))
+    if example.is_prior or not trigger or has_trigger(caption, trigger):
+        return caption
+    return f"{trigger}, {caption}" if caption else trigger
+
+
+def has_trigger(caption: str, trigger: str) -> bool:
+    """Returns whether the trigger is in the caption as words of its own, whatever the case of letters."""
+    before = "(?<![A-Za-z0-9_])" if _WORDLY.match(trigger[0]) else ""
+    after = "(?![A-Za-z0-9_])" if _WORDLY.match(trigger[-1]) else ""
+    return re.search(before + re.escape(trigger) + after, caption, re.IGNORECASE) is not None
+
+
+def list_captions(example: Example, *, trigger: str = "") -> list[str]:
+    """Lists every caption of an example whose tags are not shuffled, with the trigger, for encoding ahead of time."""
+    alone = [replace(example, captions=(caption,)) for caption in example.captions]
+    return [write_caption(one, epoch=0, seed=0, trigger=trigger) for one in alone]
+
+
+def _open_draws(example: Example, *, epoch: int, seed: int, occurrence: int) -> np.random.Generator:
+    digest = hashlib.sha256(f"caption {seed} {epoch} {occurrence} {example.id}".encode()).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16])))

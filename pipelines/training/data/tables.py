@@ -1,0 +1,153 @@
+"""Tables of pictures and captions: metadata.jsonl and metadata.csv, parquet and arrow files, data sets of the hub.
+
+The last three are read by the `datasets` library, which is only imported when they are asked for: it brings 180 MB
+that nobody else needs.
+Not here: folders without a table (folders.py).
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.errors import LumeshError
+from pipelines.messages import NOTHING, Message, english, say
+from pipelines.training.data.examples import RowReader
+
+METADATA = ("metadata.jsonl", "metadata.csv")
+TABLE_SUFFIXES = (".parquet", ".arrow")
+DATASETS_PIN = "datasets==5.2.0"
+
+
+class TableError(LumeshError):
+    """A table that cannot be read at all."""
+
+    title = say("This table cannot be read")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a metadata file: a picture's name and its captions, or the problem with the line."""
+
+    number: int
+    file_name: str = ""
+    captions: tuple[str, ...] = ()
+    problem: Message = NOTHING
+
+
+def read_metadata(file: Path, *, caption_column: str) -> list[Line]:
+    """Reads a metadata file's lines; raises TableError when it is not text."""
+    try:
+        text = file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TableError(
+            say("{file} cannot be read: {error}.", file=file.name, error=error), advice=say("Save it as UTF-8.")
+        ) from error
+    read = _read_jsonl if file.suffix == ".jsonl" else _read_csv
+    return [_read_line(file, number, values, caption_column) for number, values in read(text)]
+
+
+def _read_jsonl(text: str) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except ValueError as error:
+                yield number, error
+
+
+def _read_csv(text: str) -> Iterator[tuple[int, Any]]:
+    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:
+        yield rows.line_num, error
+
+
+def _read_line(file: Path, number: int, values: Any, caption_column: str) -> Line:
+    place = f"{file.name}:{number}"
+    if not isinstance(values, dict):
+        reason = english(str(values)) if isinstance(values, Exception) else say("it is no object")
+        problem = say("{place} cannot be read: {reason}. Mend this line.", place=place, reason=reason)
+        return Line(number=number, problem=problem)
+    name, captions = values.get("file_name"), read_captions(values.get(caption_column))
+    if not isinstance(name, str) or not name.strip():
+        problem = say("{place} names no picture. Write its name under file_name.", place=place)
+        return Line(number=number, problem=problem)
+    if captions is None:
+        problem = say(
+            "{place} has no text under {column}, but something else. Write a text or a list of texts.",
+            place=place,
+            column=caption_column,
+        )
+        return Line(number=number, problem=problem)
+    return Line(number=number, file_name=name.strip(), captions=captions)
+
+
+def read_captions(value: Any) -> tuple[str, ...] | None:
+    """Returns the captions in a cell: a text, or a list of alternatives; None for anything else."""
+    if value is None:
+        return ()
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list | tuple) or not all(isinstance(one, str) for one in values):
+        return None
+    return tuple(dict.fromkeys(filter(None, map(str.strip, values))))
+
+
+def open_table(place: str, *, image_column: str, cache_dir: Path | None) -> Any:
+    """Opens a parquet or arrow file, here or at an address, or a data set of the hub; raises TableError.
+
+    Its pictures stay undecoded.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        if not place.endswith(TABLE_SUFFIXES):
+            raise TableError(
+                say("There is no folder {place} here.", place=place),
+                advice=say("If it is a data set of the hub, run: pip install {package}", package=DATASETS_PIN),
+            ) from error
+        raise TableError(
+            say("{place} is read by the package datasets, which is not installed.", place=place),
+            advice=say("Run: pip install {package}", package=DATASETS_PIN),
+        ) from error
+    cache = None if cache_dir is None else str(cache_dir)
+    try:
+        if place.endswith(".arrow") and "://" not in place:
+            table = datasets.Dataset.from_file(place)
+        elif place.endswith(TABLE_SUFFIXES):
+            kind = place.rpartition(".")[2]
+            table = datasets.load_dataset(kind, data_files=place, split="train", cache_dir=cache)
+        else:
+            table = datasets.load_dataset(place, split="train", cache_dir=cache)
+    except Exception as error:  # its readers raise errors of a dozen libraries
+        raise TableError(
+            say("{place} cannot be read: {error}.", place=place, error=f"{type(error).__name__}: {error}"),
+            advice=say("Check its name, and that it has a split called train."),
+        ) from error
+    names: list[str] = table.column_names
+    if image_column not in names:
+        raise TableError(
+            say(
+                "{place} has no column {column}; it has {names}.",
+                place=place,
+                column=image_column,
+                names=", ".join(names),
+            ),
+            advice=say("Name the column of the pictures with --image_column."),
+        )
+    return table.cast_column(image_column, datasets.Image(decode=False))
+
+
+def list_rows(
+    table: Any, *, image_column: str, caption_column: str
+) -> Iterator[tuple[int, RowReader, tuple[str, ...] | None]]:
+    """Yields each row's number, where its picture is, and its captions, None if they are no texts."""
+    pictures = table.select_columns([image_column])
+    cells = table.select_columns([caption_column])[caption_column] if caption_column in table.column_names else None
+    for row in range(len(table)):
+        yield row, RowReader(pictures, row, image_column), () if cells is None else read_captions(cells[row])

@@ -1,0 +1,52 @@
+"""Pictures that the model makes of its own words before it learns new ones, so that it keeps both.
+
+Trained beside the new subject, they hold what the words meant before (prior preservation: Ruiz et al. 2022). They are
+made once, by the studio's own programs, and kept in the training's folder with their prompts.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from pipelines.catalog import Catalog, Model
+from pipelines.files.outputs import save_outputs, suffix_of
+from pipelines.generate import generate
+from pipelines.recipe import Recipe, resolve
+from pipelines.stages import OnProgress
+from pipelines.training.loop import OnEvent, Stop
+from pipelines.training.samples import load_beside
+
+FOLDER = "prior"
+
+
+class PriorMaker:
+    """Makes the prior pictures of one model that are not in the folder yet."""
+
+    def __init__(self, model: Model, folder: Path, *, cache_dir: Path, on_progress: OnProgress) -> None:
+        self._model = model
+        self._folder = folder
+        self._cache_dir = cache_dir
+        self._on_progress = on_progress
+
+    def make(self, prompts: tuple[str, ...], count: int, *, seed: int, stop: Stop, on_event: OnEvent) -> None:
+        """Makes `count` pictures, of each prompt in turn; their seeds follow `seed`."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        files = [self._folder / f"{number:04d}{suffix_of(self._model)}" for number in range(count)]
+        missing = [number for number, file in enumerate(files) if not file.with_suffix(".txt").exists()]
+        if not missing:
+            return
+        catalog = Catalog(models=(self._model,))
+        family = load_beside(self._model, cache_dir=self._cache_dir, on_progress=self._on_progress)
+        try:
+            for done, number in enumerate(missing):
+                if stop.is_asked:
+                    return
+                prompt = prompts[number % len(prompts)]
+                recipe = resolve(Recipe(model=self._model.id, prompt=prompt, seed=seed + number), catalog)
+                pixels: np.ndarray = generate(family, recipe, on_progress=self._on_progress).pixels
+                save_outputs(pixels, recipe, files[number])
+                # Last, since its caption makes a picture count as made.
+                files[number].with_suffix(".txt").write_text(f"{prompt}\n", "utf-8")
+                on_event({"event": "prior", "done": done + 1, "total": len(missing)})
+        finally:
+            family.unload()

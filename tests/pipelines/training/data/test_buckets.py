@@ -1,0 +1,96 @@
+"""Every picture goes to the size of the nearest proportions, few sizes are used, and nothing is left out."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.catalog import load_catalog
+from pipelines.model import Shape
+from pipelines.training.data.buckets import MOST_UPSCALING, choose_buckets, choose_square
+from pipelines.training.data.cuts import Bucket
+from tests.pipelines.training.data.pictures import make_example
+
+SDXL = load_catalog().get("sdxl-base").shapes
+WAN = tuple(map(Shape.parse, ("832x480x33", "480x832x33", "832x480x81", "480x832x81")))
+SIDES = st.integers(16, 4000)
+
+
+def ratio(size: object) -> float:
+    return math.log(size.width / size.height)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=st.lists(st.tuples(SIDES, SIDES), min_size=1, max_size=40), most=st.integers(1, 6))
+def test_every_picture_has_a_cut_that_fits_its_bucket(sizes: list[tuple[int, int]], most: int) -> None:
+    examples = [make_example(str(number), *size) for number, size in enumerate(sizes)]
+    chosen = choose_buckets(examples, SDXL, multiple=64, area=1024 * 1024, most=most)
+    assert len(chosen.cuts) == len(examples)
+    assert len(chosen.buckets) <= most
+    assert sorted(at for members in chosen.buckets.values() for at in members) == list(range(len(examples)))
+    for example, cut in zip(examples, chosen.cuts, strict=True):
+        assert cut.bucket.width % 64 == cut.bucket.height % 64 == 0
+        assert 0 <= cut.left <= cut.scaled_width - cut.bucket.width
+        assert 0 <= cut.top <= cut.scaled_height - cut.bucket.height
+        assert cut.bucket.width == cut.scaled_width or cut.bucket.height == cut.scaled_height
+        nearest = min(abs(ratio(example) - ratio(bucket)) for bucket in chosen.buckets)
+        assert abs(ratio(example) - ratio(cut.bucket)) <= nearest + 0.5  # a bucket that others left may be nearer
+    enlarged = {one.id for one, cut in zip(examples, chosen.cuts, strict=True) if cut.upscaling > MOST_UPSCALING}
+    assert bool(enlarged) == bool(chosen.notes)
+
+
+def choose(*sizes: tuple[int, int], **options: object) -> list[tuple[int, ...]]:
+    examples = [make_example(str(number), *size) for number, size in enumerate(sizes)]
+    given_options = {"multiple": 64, "area": 1024 * 1024, **options}
+    return [cut.bucket for cut in choose_buckets(examples, SDXL, **given_options).cuts]
+
+
+def test_the_models_own_sizes_come_first_and_others_fill_the_gaps() -> None:
+    own = {Bucket(shape.width, shape.height) for shape in SDXL}
+    photos = choose((4000, 4000), (4032, 3024), (3024, 4032), (1920, 1080), (1500, 1000))
+    assert set(photos) <= own and photos[0] == (1024, 1024, 1)
+    few = SDXL[:3]
+    examples = [make_example("a", 4000, 1000), make_example("b", 1300, 1000), make_example("c", 1000, 1050)]
+    chosen = [cut.bucket for cut in choose_buckets(examples, few, multiple=64, area=1024 * 1024).cuts]
+    assert chosen == [(2048, 512, 1), (1152, 896, 1), (1024, 1024, 1)]
+
+
+def test_sizes_of_another_area_are_not_those_of_the_model() -> None:
+    assert choose((1000, 1000), (1500, 1000), area=512 * 512) == [(512, 512, 1), (640, 448, 1)]
+
+
+def test_the_rarest_size_joins_the_nearest() -> None:
+    sizes = [(1000, 1000)] * 5 + [(1344, 768)] * 3 + [(1152, 896)]
+    assert choose(*sizes, most=2)[-1] == (1024, 1024, 1)
+    assert len(set(choose(*sizes, most=3))) == 3
+    examples = [make_example("a", 1000, 1000), make_example("b", 1344, 768, repeats=10)]
+    chosen = choose_buckets(examples, SDXL, multiple=64, area=1024 * 1024, most=1)
+    assert [*chosen.buckets] == [(1344, 768, 1)], "a picture that is used ten times counts ten times"
+
+
+def test_enlarging_is_told_by_name() -> None:
+    examples = [make_example("small.png", 512, 512), make_example("fine.png", 900, 900)]
+    (note,) = choose_buckets(examples, SDXL, multiple=64, area=1024 * 1024).notes
+    assert "small.png (2.0x)" in note and "fine.png" not in note
+    assert "small.png (2.0x)" in choose_square(examples, 1024).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "frames"), [(10, 81), (5.1, 81), (5.0, 33), (2.1, 33), (1.9, 25), (1.6, 25), (0.2, 1)]
+)
+def test_a_clip_keeps_the_most_frames_that_it_has(seconds: float, frames: int) -> None:
+    clips = [make_example("a", 800, 450, frames=round(seconds * 30), fps=30.0)]
+    clips.append(make_example("short", 800, 450, frames=48, fps=30.0))  # 25 frames at 16 a second
+    chosen = choose_buckets(clips, WAN, multiple=16, area=832 * 480, fps=16)
+    assert [cut.bucket.frames for cut in chosen.cuts] == [frames, 25]
+    assert bool(chosen.notes) == (frames == 1)
+
+
+def test_pictures_are_single_frames_and_lengths_outlast_giving_up() -> None:
+    clips = [make_example(f"{at}", 800, 450, frames=200, fps=16.0) for at in range(3)]
+    mixed = [*clips, make_example("p", 450, 800), make_example("q", 800, 450), make_example("r", 800, 450)]
+    chosen = choose_buckets(mixed, WAN, multiple=16, area=832 * 480, fps=16, most=2)
+    assert {bucket.frames for bucket in chosen.buckets} == {81, 1}
+    assert [cut.fps for cut in chosen.cuts] == [16, 16, 16, 0, 0, 0]
+    assert [*choose_buckets(mixed, WAN, multiple=16, area=832 * 480, fps=16, most=1).buckets] == [(832, 480, 1)]

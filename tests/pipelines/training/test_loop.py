@@ -1,0 +1,101 @@
+"""The loop: what a step that is no number, a failing batch, a full disk and a stop do to a training."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pipelines.errors import RecipeError
+from pipelines.training.loop import MOST_SKIPPED, Cadence, DivergedError, Stop, run_steps
+from pipelines.training.state import StateFolder
+from pipelines.training.step import BINS, Metrics, TrainState
+
+
+def _start() -> TrainState:
+    return TrainState(jnp.zeros((), jnp.int32), {"w": jnp.zeros(4)}, (), {})
+
+
+def _tell(skipped: int) -> Metrics:
+    zeros = jnp.zeros(BINS)
+    return Metrics(jnp.ones(()), jnp.ones(()), jnp.ones(()), zeros, zeros, jnp.asarray(skipped))
+
+
+def _learn(state: TrainState, _frozen: Any, batch: Any, rate: np.float32) -> tuple[TrainState, Metrics]:
+    skipped = batch["skipped"]
+    moved = {"w": state.trained["w"] + (0 if skipped else rate)}
+    return state._replace(step=state.step + 1, trained=moved), _tell(skipped)
+
+
+def _run(
+    folder: Path, *, make_batch: Any = lambda _step: {"skipped": 0}, steps: int = 20, first: int = 0, **given: Any
+):
+    events: list[dict[str, Any]] = []
+    states = StateFolder(folder / "state", keep=2)
+    stop = given.pop("stop", Stop())
+    try:
+        state, done = run_steps(
+            _learn,
+            given.pop("state", _start()),
+            {},
+            first=first,
+            cadence=Cadence(steps=steps, save_every_s=given.pop("save_every_s", 1e6), **given),
+            rates=np.ones(steps, np.float32),
+            make_batch=make_batch,
+            states=states,
+            facts={"rank": 4},
+            stop=stop,
+            on_event=events.append,
+        )
+    finally:
+        states.close()
+    return state, done, events
+
+
+def test_every_step_is_told_in_order_although_late(tmp_path: Path) -> None:
+    state, done, events = _run(tmp_path)
+    assert (done, int(state.step), float(state.trained["w"][0])) == (20, 20, 20.0)
+    assert [event["step"] for event in events if event["event"] == "step"] == [*range(1, 21)]
+
+
+def test_ten_steps_in_a_row_that_are_no_numbers_stop_it(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError) as told:
+        _run(tmp_path, make_batch=lambda step: {"skipped": max(0, step - 2)})
+    assert f"{MOST_SKIPPED} steps in a row" in str(told.value)
+
+
+def test_single_steps_that_are_no_numbers_are_counted(tmp_path: Path) -> None:
+    _, _, events = _run(tmp_path, make_batch=lambda step: {"skipped": int(step % 5 == 0)})
+    assert [event["skipped"] for event in events if event["event"] == "step"][-1] == 4
+
+
+def test_a_failing_batch_ends_it_with_its_own_error(tmp_path: Path) -> None:
+    def fail(step: int) -> dict[str, int]:
+        if step == 3:
+            raise OSError("the disk is gone")
+        return {"skipped": 0}
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        _run(tmp_path, make_batch=fail)
+
+
+def test_a_stop_saves_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    stop = Stop()
+    asked = lambda done, _state: stop.ask("test") if done == 7 else None  # noqa: E731
+    state, done, _ = _run(tmp_path, stop=stop, between={1: (asked,)})
+    assert done in (7, 8)
+
+    states = StateFolder(tmp_path / "state", keep=2)
+    found = states.load(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state), {"rank": 4})
+    assert int(found.step) == done
+    np.testing.assert_array_equal(found.trained["w"], state.trained["w"])
+    with pytest.raises(RecipeError, match="another output folder"):
+        states.load(found, {"rank": 8})
+    states.close()
+
+
+def test_a_time_limit_stops_it(tmp_path: Path) -> None:
+    _, done, _ = _run(tmp_path, max_s=0.0)
+    assert done == 1

@@ -1,0 +1,163 @@
+"""A whole training of the tiny SDXL: its LoRA in diffusers and here, stops and kills, samples, all weights."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diffusers import StableDiffusionXLPipeline
+from PIL import Image
+from safetensors import safe_open
+
+from pipelines import registry
+from pipelines.catalog import Catalog, load_catalog
+from pipelines.errors import RecipeError
+from pipelines.generate import generate
+from pipelines.recipe import Recipe
+from pipelines.stages import ignore_progress
+from pipelines.training.checks import check_training
+from pipelines.training.loop import Stop
+from pipelines.training.run import Place, Result, train
+from pipelines.training.settings import read_settings
+from tests.pipelines.training.zorb import make
+
+STEPS = 6
+SAMPLE = "a red sailboat"
+
+
+@dataclass(kw_only=True)
+class Trainer:
+    """Trains the tiny SDXL in folders of its own; `stop_at` stops after that step."""
+
+    catalog: Catalog
+    data: Path
+    folder: Path
+    cache_dir: Path
+    events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def run(self, output: str, *, stop_at: int | None = None, **asked: Any) -> Result:
+        asked = {"lora": True, "steps": STEPS, "global_batch_size": 2, "rank": 4, "learning_rate": 5e-3, "mesh": "dp=1",
+                 "mixed_precision": "no"} | asked  # fmt: skip
+        settings = read_settings({"model": "tiny", "data": (str(self.data),), "output": self.folder / output} | asked)
+        model = self.catalog.get("tiny")
+        checked = check_training(settings, model, registry.find_learner(model), name="zorb")
+        stop = Stop()
+
+        def hear(event: dict[str, Any]) -> None:
+            self.events.append(event)
+            if stop_at is not None and event.get("step") == stop_at:
+                stop.ask("test")
+
+        place = Place(output=self.folder / output, cache=self.folder / "cache", cache_dir=self.cache_dir)
+        return train(settings, checked, place, stop=stop, on_event=hear, on_progress=ignore_progress)
+
+
+@pytest.fixture(name="trainer", scope="module")
+def make_trainer(local_catalog: Catalog, cache_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    folder = tmp_path_factory.mktemp("training")
+    return Trainer(
+        catalog=local_catalog, data=make(folder / "zorb", count=4, side=64), folder=folder, cache_dir=cache_dir
+    )
+
+
+@pytest.fixture(name="lora", scope="module")
+def train_lora(trainer: Trainer) -> Path:
+    """A LoRA trained without a stop, with a sample on the way."""
+    (file,) = trainer.run("whole", sample=(SAMPLE,), sample_every=4).files
+    return file
+
+
+def put_lora(family: Any, file: Path, name: str) -> None:
+    family.model.loras_dir.mkdir(exist_ok=True)
+    shutil.copyfile(file, family.model.loras_dir / f"{name}.safetensors")
+
+
+def test_the_lora_makes_the_same_picture_in_diffusers_and_here(
+    lora: Path, family: Any, borrow: Callable[[Any], Any], draw_recipe: Callable[..., Recipe], data_dir: Path
+) -> None:
+    put_lora(family, lora, "trained")
+    recipe = draw_recipe(loras=[{"ref": "trained"}])
+    plain = generate(borrow(family), draw_recipe()).pixels
+    (ours,) = generate(family, recipe).pixels
+    pipeline = StableDiffusionXLPipeline.from_pretrained(data_dir / "models" / "tiny", add_watermarker=False)
+    pipeline.set_progress_bar_config(disable=True)
+
+    pipeline.load_lora_weights(lora.parent, weight_name=lora.name)
+    theirs = pipeline(
+        recipe.prompt,
+        width=64,
+        height=64,
+        num_inference_steps=recipe.steps,
+        guidance_scale=recipe.guidance_scale,
+        generator=torch.Generator("cpu").manual_seed(recipe.seed or 0),
+        output_type="np",
+    ).images[0]
+
+    assert np.abs(ours.astype(int) - plain[0].astype(int)).max() > 4
+    assert np.abs(ours / 255 - theirs).max() < 3 / 255
+
+
+def test_the_file_says_how_it_was_made(lora: Path) -> None:
+    with safe_open(lora, "pt") as file:
+        metadata = file.metadata()
+    assert metadata["ss_base_model"] == "tiny"
+    assert json.loads(metadata["lumesh_training"])["steps"] == STEPS
+    assert json.loads(metadata["lora_adapter_metadata"])["unet.r"] == 4
+
+
+def test_a_stopped_training_goes_on_to_the_same_bytes(trainer: Trainer, lora: Path) -> None:
+    first = trainer.run("stopped", stop_at=2)
+    assert not first.files
+    assert 2 <= first.steps < STEPS
+
+    second = trainer.run("stopped")
+
+    assert [event["step"] for event in trainer.events if event["event"] == "resumed"] == [first.steps]
+    assert second.files[0].read_bytes() == lora.read_bytes()
+    steps = [json.loads(line) for line in (trainer.folder / "stopped" / "log.jsonl").read_text("utf-8").splitlines()]
+    assert [line["step"] for line in steps if line["event"] == "step"] == [*range(1, STEPS + 1)]
+
+
+def test_another_rank_does_not_go_on_with_a_state(trainer: Trainer, lora: Path) -> None:
+    assert lora.exists()
+    with pytest.raises(RecipeError) as told:
+        trainer.run("whole", rank=8)
+    assert "another output folder" in str(told.value)
+
+
+def test_a_sample_is_what_the_lora_of_its_step_makes(
+    trainer: Trainer,
+    lora: Path,
+    family: Any,
+    borrow: Callable[[Any], Any],
+    draw_recipe: Callable[..., Recipe],
+) -> None:
+    (event,) = [event for event in trainer.events if event["event"] == "sample"]
+    picture = Path(event["file"])
+    (file,) = picture.parent.glob("*.safetensors")
+    assert lora.exists()
+    assert event["step"] == 4
+    put_lora(family, file, "step")
+    usual = {"steps": family.model.steps, "guidance_scale": family.model.guidance_scale}
+
+    (expected,) = generate(borrow(family), draw_recipe(prompt=SAMPLE, seed=0, loras=[{"ref": "step"}], **usual)).pixels
+
+    np.testing.assert_allclose(np.asarray(Image.open(picture)).astype(int), expected.astype(int), atol=2)
+
+
+def test_all_weights_make_a_folder_that_diffusers_and_the_catalogue_read(trainer: Trainer) -> None:
+    result = trainer.run("all", lora=False, full=True, rank=16, learning_rate=1e-3, ema=0.5, steps=4)
+
+    (folder,) = result.files
+    pipeline = StableDiffusionXLPipeline.from_pretrained(folder, add_watermarker=False)
+    assert pipeline.unet.conv_in.weight.shape
+    models = folder.parent / "models"
+    models.mkdir()
+    shutil.copytree(folder, models / "all", ignore=shutil.ignore_patterns("state*", "*.jsonl", "settings.json"))
+    assert "all" in [model.id for model in load_catalog(models).models]
+    assert "base_model: tiny" in (folder / "README.md").read_text("utf-8")
