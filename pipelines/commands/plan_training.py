@@ -18,10 +18,7 @@ from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.messages import english, say
 from pipelines.plan.topologies import find_topology
 from pipelines.stages import Progress
-from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
-
-LADDER = ("layers", "attention", "full")
-"""What `auto` tries until the step fits, from what is quickest to what needs least memory."""
+from pipelines.training.settings import DEFAULT_STEPS, REMATS_BY_SIZE, TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +132,7 @@ def _compile(question: Any, model: Model, place: options.DataDirectory, *, is_si
             settings, model, mesh, shape=Shape.parse(question.shape), batch_size=question.batch_size,
             limit_bytes=machine.chip.hbm_bytes if machine.chip else None,
         )  # fmt: skip
-        remats = (question.remat,) if question.remat != "auto" else LADDER if machine.chip else ("none",)
+        remats = (question.remat,) if question.remat != "auto" else REMATS_BY_SIZE if machine.chip else ("none",)
         return training.ask(
             question,
             build=step.program,

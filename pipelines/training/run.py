@@ -4,6 +4,7 @@ The same for the command line and the studio, which differ in who hears the even
 got wrong is found by `check` before a weight is read.
 """
 
+import dataclasses
 import functools
 import json
 import time
@@ -46,7 +47,7 @@ from pipelines.training.rows import RowSource
 from pipelines.training.samples import Sampler
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.state import StateFolder
-from pipelines.training.step import Metrics, StepPlan, TrainState, build_program
+from pipelines.training.step import Metrics, StepPlan, TrainState, build_program, compile_first_that_fits, list_remats
 
 LOG = "log.jsonl"
 PROFILED_FROM, PROFILED = 10, 5
@@ -370,8 +371,15 @@ class _Steps:
         if not self._programs.has(*key):
             plan = self._plan(objective=self._training.choose_objective(shape))
             self._training.on_event({"event": "compiling", "shape": str(shape)})
-            program = build_program(plan, self._state, self._frozen, abstract_weights(rows), key=key)
-            self._programs.compile_all([program])
+            compile_first_that_fits(
+                self._programs,
+                lambda remat: build_program(
+                    dataclasses.replace(plan, remat=remat),
+                    self._state, self._frozen, abstract_weights(rows), key=key,
+                ),
+                list_remats(self._training.settings.remat, plan.mesh),
+                on_refusal=lambda remat: self._training.on_event({"event": "too_large", "remat": remat}),
+            )  # fmt: skip
         return self._programs.get(*key)
 
 

@@ -1,5 +1,6 @@
 """A step described from configs alone runs, and computes the same whatever of its layers is computed twice."""
 
+import functools
 from typing import Any
 
 import jax
@@ -8,10 +9,12 @@ import numpy as np
 import pytest
 
 from pipelines.catalog import Catalog, Shape
+from pipelines.errors import LumeshError
 from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.training.planning import describe_step
-from pipelines.training.settings import TrainingSettings
-from pipelines.training.step import POLICIES
+from pipelines.training.settings import REMATS_BY_SIZE, TrainingSettings
+from pipelines.training.step import POLICIES, compile_first_that_fits
 
 
 def fill(described: Any) -> Any:
@@ -55,3 +58,27 @@ def test_loss_and_gradients_are_the_same_whatever_is_computed_twice(
     for remat in POLICIES:
         for value, expected in zip(found[remat], found["none"], strict=True):
             np.testing.assert_allclose(value, expected, rtol=2e-4, atol=1e-6 * max(1.0, np.abs(expected).max()))
+
+
+def build_small(remat: str, *, failure: str) -> Program:
+    def run(x: jax.Array) -> jax.Array:
+        if remat != "full":
+            raise jax.errors.JaxRuntimeError(failure)
+        return x
+
+    return Program(key=("train",), function=run, arguments=(jax.ShapeDtypeStruct((), jnp.float32),))
+
+
+def test_the_first_way_that_fits_is_compiled() -> None:
+    programs, refused = Programs(), list[str]()
+    build = functools.partial(build_small, failure="RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
+    assert compile_first_that_fits(programs, build, REMATS_BY_SIZE, on_refusal=refused.append) == "full"
+    assert (refused, programs.has("train")) == (["layers", "attention"], True)
+    with pytest.raises(LumeshError, match="does not fit"):
+        compile_first_that_fits(Programs(), build, REMATS_BY_SIZE[:2], on_refusal=refused.append)
+
+
+def test_another_failure_of_the_compiler_is_raised_at_once() -> None:
+    build = functools.partial(build_small, failure="INTERNAL: something else")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
+        compile_first_that_fits(Programs(), build, REMATS_BY_SIZE, on_refusal=lambda _remat: None)
