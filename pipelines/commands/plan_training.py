@@ -17,6 +17,7 @@ from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.messages import english, say
 from pipelines.plan.topologies import find_topology
+from pipelines.runtime.devices.platform import prepare_compiler
 from pipelines.stages import Progress
 from pipelines.training.settings import DEFAULT_STEPS, REMATS_BY_SIZE, TrainingSettings
 
@@ -43,9 +44,10 @@ class Asked:
 
 def plan_training(asked: Asked, place: options.DataDirectory) -> None:
     """Prints the plan; raises RecipeError for what cannot be planned, and CompilerError."""
+    machine = find_topology(asked.topology, trains=True)
+    prepare_compiler(cpu_devices=machine.chips)  # before jax is imported
     from pipelines.plan import training
 
-    machine = find_topology(asked.topology, trains=True)
     model = _find_model(place.catalog, asked.model)
     settings = _make_settings(asked)
     batch_size = asked.batch or machine.chips
@@ -77,6 +79,7 @@ def plan_page(asked: Asked, place: options.DataDirectory, *, models: Sequence[st
 
     A training that does not compile is told and left out.
     """
+    prepare_compiler(cpu_devices=1)
     from pipelines.plan.training_matrix import list_trainings, write_page
 
     for question in list_trainings():
@@ -116,9 +119,6 @@ def _compile(question: Any, model: Model, place: options.DataDirectory, *, is_si
         accumulate=question.accumulate,
         **({"rank": question.rank} if question.rank else {}),
     )
-    from pipelines.runtime.devices.platform import prepare_compiler
-
-    prepare_compiler(cpu_devices=machine.chips)
     from pipelines.plan import training
     from pipelines.plan.compiler import Compiler
     from pipelines.plan.topologies import find_devices
