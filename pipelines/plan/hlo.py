@@ -26,6 +26,7 @@ PALLAS_TARGET = "tpu_custom_call"
 _BITS = {"pred": 8, "c64": 64, "c128": 128, "token": 0, "opaque": 0}
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_END = re.compile(r"^\}(?!\})")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*)$")
 _OPCODE = re.compile(r" ([a-z][\w\-]*)\(([^)]*)\)")
 _ARRAY = re.compile(r"\b([a-z]+\d*\w*)\[([\d,]*)\]")
@@ -93,8 +94,10 @@ class Module:
                 if match := _COMPUTATION.match(line):
                     current = self._lines[match[2]] = []
                     self.entry = match[2] if match[1] else self.entry
-            elif line.startswith("}"):
+            elif _END.match(line):
                 current = None
+            elif current and not line.startswith(" "):
+                current[-1] += line  # a kernel's metadata go over several lines
             else:
                 current.append(line)
         if not self.entry:
