@@ -53,7 +53,7 @@ Answers = Annotated[
 
 
 _OF_TRAINING = ("lora", "full", "batch", "rank", "accumulate", "remat", "steps", "chip_price", "again")
-_OF_STAGES = ("mode", "mesh", "dump_hlo", "all_models", "all_shapes", "matrix", "search", "output")
+_OF_STAGES = ("mode", "mesh", "dump_hlo", "all_models", "all_shapes", "search", "progress_json")
 
 
 def plan(
@@ -126,7 +126,10 @@ def plan(
             accumulate=accumulate, remat=remat, steps=steps, chip_price=chip_price, again=again, answers=answers,
             as_json=as_json,
         )  # fmt: skip
-        plan_training.plan_training(asked, place)
+        if matrix:
+            plan_training.plan_page(asked, place, models=[model] if given("model") else None, output=output)
+        else:
+            plan_training.plan_training(asked, place)
         return
     if matrix:
         if any(given(name) for name in ("model", "topology", "shape", "mode", "mesh", "all_models", "all_shapes")):

@@ -3,6 +3,7 @@
 pipelines.training builds the step, pipelines.plan compiles and estimates it; they meet here alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,12 @@ from rich.console import Console
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
-from pipelines.errors import ModelError, RecipeError
+from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.messages import english, say
-from pipelines.plan.topologies import Topology, find_topology
+from pipelines.plan.topologies import find_topology
+from pipelines.runtime.devices.platform import prepare_compiler
 from pipelines.stages import Progress
-from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
-
-LADDER = ("layers", "attention", "full")
-"""What `auto` tries until the step fits, from what is quickest to what needs least memory."""
+from pipelines.training.settings import DEFAULT_STEPS, REMATS_BY_SIZE, TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,38 +44,27 @@ class Asked:
 
 def plan_training(asked: Asked, place: options.DataDirectory) -> None:
     """Prints the plan; raises RecipeError for what cannot be planned, and CompilerError."""
+    machine = find_topology(asked.topology, trains=True)
+    prepare_compiler(cpu_devices=machine.chips)  # before jax is imported
     from pipelines.plan import training
 
-    machine = find_topology(asked.topology, trains=True)
     model = _find_model(place.catalog, asked.model)
-    shape = _find_shape(model, asked.shape)
     settings = _make_settings(asked)
     batch_size = asked.batch or machine.chips
     if batch_size % (machine.chips * asked.accumulate):
-        raise RecipeError(
-            {
-                "batch": english(
-                    f"{batch_size} pictures are not a multiple of {machine.chips} chips times {asked.accumulate} parts"
-                )
-            }
-        )
+        wanted = f"{machine.chips} chips times {asked.accumulate} parts"
+        raise RecipeError({"batch": english(f"{batch_size} pictures are not a multiple of {wanted}")})
     question = training.TrainingQuestion(
         model=model.id,
         kind=settings.kind,
         topology=machine.name,
-        shape=str(shape),
+        shape=str(_find_shape(model, asked.shape)),
         batch_size=batch_size,
         rank=settings.rank if settings.lora else 0,
         accumulate=asked.accumulate,
         remat=asked.remat,
     )
-    own_file = place.plan_cache_dir / "training.jsonl"
-    files = (asked.answers,) if asked.answers is not None else (own_file, training.SHIPPED)
-    kept = (training.find(file, question) for file in files)
-    answer = None if asked.again else next((found for found in kept if found is not None), None)
-    if answer is None:
-        answer = _compile(question, settings, model, machine, shape=shape, place=place, is_silent=asked.as_json)
-        training.keep(files[0], answer)
+    answer = _answer(question, model, asked, place)
     price = asked.chip_price if asked.chip_price is not None else machine.chip.hourly_price if machine.chip else 0.0
     steps = asked.steps or DEFAULT_STEPS[settings.kind]
     if asked.as_json:
@@ -86,19 +74,51 @@ def plan_training(asked: Asked, place: options.DataDirectory) -> None:
         Console().print(str(line), soft_wrap=True, markup=False, highlight=False)
 
 
-def _compile(
-    question: Any,
-    settings: TrainingSettings,
-    model: Model,
-    machine: Topology,
-    *,
-    shape: Shape,
-    place: options.DataDirectory,
-    is_silent: bool,
-) -> Any:
-    from pipelines.runtime.devices.platform import prepare_compiler
+def plan_page(asked: Asked, place: options.DataDirectory, *, models: Sequence[str] | None, output: Path | None) -> None:
+    """Answers what the page of trainings asks of these models (None for all), and writes the page after each answer.
 
-    prepare_compiler(cpu_devices=machine.chips)
+    A training that does not compile is told and left out.
+    """
+    prepare_compiler(cpu_devices=1)
+    from pipelines.plan.training_matrix import list_trainings, write_page
+
+    for question in list_trainings():
+        model = next((model for model in place.catalog.models if model.id == question.model), None)
+        if model is None or (models is not None and question.model not in models):
+            continue
+        try:
+            _answer(question, model, asked, place)
+        except LumeshError as error:
+            typer.echo(f"{question.model}, {question.kind}, {question.topology}: {error.whole}", err=True)
+        if output is not None and asked.answers is not None:
+            words = f"--answers {asked.answers} --output {output}"
+            page = write_page(asked.answers, command=f"python -m pipelines plan --train --matrix {words}")
+            output.write_text(page, "utf-8")
+
+
+def _answer(question: Any, model: Model, asked: Asked, place: options.DataDirectory) -> Any:
+    """Returns the kept answer, or compiles and keeps it."""
+    from pipelines.plan import training
+
+    own_file = place.plan_cache_dir / "training.jsonl"
+    files = (asked.answers,) if asked.answers is not None else (own_file, training.SHIPPED)
+    kept = (training.find(file, question) for file in files)
+    answer = None if asked.again else next((found for found in kept if found is not None), None)
+    if answer is None:
+        answer = _compile(question, model, place, is_silent=asked.as_json)
+        training.keep(files[0], answer)
+    return answer
+
+
+def _compile(question: Any, model: Model, place: options.DataDirectory, *, is_silent: bool) -> Any:
+    machine = find_topology(question.topology, trains=True)
+    settings = TrainingSettings(
+        model=model.id,
+        lora=question.kind == "lora",
+        full=question.kind == "full",
+        accumulate=question.accumulate,
+        **({"rank": question.rank} if question.rank else {}),
+    )
     from pipelines.plan import training
     from pipelines.plan.compiler import Compiler
     from pipelines.plan.topologies import find_devices
@@ -109,10 +129,10 @@ def _compile(
     with TerminalProgress(is_silent=is_silent) as progress:
         progress(Progress(phase="tracing"))
         step = describe_step(
-            settings, model, mesh, shape=shape, batch_size=question.batch_size,
+            settings, model, mesh, shape=Shape.parse(question.shape), batch_size=question.batch_size,
             limit_bytes=machine.chip.hbm_bytes if machine.chip else None,
         )  # fmt: skip
-        remats = (question.remat,) if question.remat != "auto" else LADDER if machine.chip else ("none",)
+        remats = (question.remat,) if question.remat != "auto" else REMATS_BY_SIZE if machine.chip else ("none",)
         return training.ask(
             question,
             build=step.program,

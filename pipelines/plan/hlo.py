@@ -26,6 +26,7 @@ PALLAS_TARGET = "tpu_custom_call"
 _BITS = {"pred": 8, "c64": 64, "c128": 128, "token": 0, "opaque": 0}
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_END = re.compile(r"^\}(?!\})")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*)$")
 _OPCODE = re.compile(r" ([a-z][\w\-]*)\(([^)]*)\)")
 _ARRAY = re.compile(r"\b([a-z]+\d*\w*)\[([\d,]*)\]")
@@ -93,8 +94,10 @@ class Module:
                 if match := _COMPUTATION.match(line):
                     current = self._lines[match[2]] = []
                     self.entry = match[2] if match[1] else self.entry
-            elif line.startswith("}"):
+            elif _END.match(line):
                 current = None
+            elif current and not line.startswith(" "):
+                current[-1] += line  # a kernel's metadata go over several lines
             else:
                 current.append(line)
         if not self.entry:
@@ -259,13 +262,14 @@ def find_splash(kernel: Instruction) -> str | None:
 def count_splash_flops(kernel: Instruction, part: str) -> int:
     """Returns the FLOPs of splash attention's products, which it does not report, from its shapes of q, k and v.
 
-    The backward kernel for k and v computes the logits again, and with a fourth result, q's gradients, all five
-    products; without it four, and another kernel three.
+    The backward kernel for k and v has four products, or five where it gives q's gradients, too; else another kernel
+    has three for these.
     """
     layouts = re.search(r"operand_layout_constraints=\{(.*?\})\}", kernel.attributes)
     arrays = read_arrays(layouts[1]) if layouts else []
     query, key, _ = (sizes for kind, sizes in [one for one in arrays if one[0] in ("bf16", "f32")][:3])
-    gives_query = sum(kind == "bf16" or len(sizes) >= 3 for kind, sizes in read_arrays(kernel.shape)) > 2
+    # These come in parts, one for each part of the keys.
+    gives_query = any(len(sizes) > len(query) for _, sizes in read_arrays(kernel.shape))
     products = {"fwd": 2, "dq": 3, "dkv": 5 if gives_query else 4}[part]
     return 2 * products * math.prod(query) * key[-2]
 

@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.messages import Message, say
 from pipelines.plan.answers import read_estimate, read_lines, write_estimate, write_lines
 from pipelines.plan.compiler import Answer, Compiler, read_versions
 from pipelines.plan.estimate import Estimate
-from pipelines.plan.topologies import Topology
+from pipelines.plan.topologies import TPU_SOURCE, Topology
 from pipelines.runtime.programs.compiled import Program
 
 SHIPPED = Path(__file__).with_name("training.jsonl")
@@ -167,50 +166,31 @@ def count_dollars(answer: TrainingAnswer, topology: Topology, *, steps: int, chi
     return None if hours is None else hours * topology.chips * chip_price
 
 
-def describe(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float) -> list[Message]:
+def describe(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float) -> list[str]:
     """Returns the plan in sentences."""
     question, sizes = answer.question, answer.hbm_bytes()
     what = f"a LoRA of rank {question.rank}" if question.kind == "lora" else "all weights"
-    limit = topology.chip.hbm_bytes if topology.chip else 0
+    total, weights, temp, code = (f"{sizes[name] / 1e9:.2f}" for name in ("total", "weights", "temp", "code"))
+    limit = f" of {topology.chip.hbm_bytes / 1e9:.1f}" if topology.chip else ""
     lines = [
-        say(
-            "{model}, {what} ({learnt} M weights learn), {batch} pictures or clips of {shape} a step on {topology}: "
-            "{title}, mesh {mesh}",
-            model=question.model, what=what, learnt=f"{answer.learnt / 1e6:.1f}", batch=question.batch_size,
-            shape=question.shape, topology=topology.name, title=topology.title, mesh=answer.mesh,
-        ),
-        say(
-            "Memory of a chip: {total} GB of {limit} GB: {weights} weights and optimizer, {temp} while it runs, "
-            "{code} code; rematerialisation: {remat}",
-            total=f"{sizes['total'] / 1e9:.2f}", limit=f"{limit / 1e9:.1f}", weights=f"{sizes['weights'] / 1e9:.2f}",
-            temp=f"{sizes['temp'] / 1e9:.2f}", code=f"{sizes['code'] / 1e9:.2f}", remat=answer.remat,
-        ),
-    ]  # fmt: skip
+        f"{question.model}, {what}: {answer.learnt / 1e6:.1f} M weights learn from {question.batch_size} of "
+        f"{question.shape} a step, on {topology.name}: {topology.title}, mesh {answer.mesh}",
+        f"A chip holds {total}{limit} GB: {weights} weights and optimizer, {temp} while it runs, {code} code; "
+        f"--remat {answer.remat}",
+    ]
     if not answer.fits(topology):
-        lines.append(say("This does not fit. Take fewer pictures a step, --accumulate, or more chips."))
+        lines.append("This does not fit: take fewer pictures a step, --accumulate, or more chips.")
     if answer.answer.refusal:
-        lines.append(answer.answer.refusal)
+        lines.append(str(answer.answer.refusal))
     hours = count_hours(answer, steps)
     dollars = count_dollars(answer, topology, steps=steps, chip_price=chip_price)
-    if answer.step_s is not None and hours is not None and dollars is not None:
+    if answer.step_s is not None:
         lines.append(
-            say(
-                "Estimated by the TPU compiler, nothing was run: {step} s a step, {steps} steps in {hours} h, "
-                "{dollars} US dollars at {price} a chip and hour",
-                step=f"{answer.step_s:.3g}", steps=steps, hours=f"{hours:.2g}", dollars=f"{dollars:.2f}",
-                price=f"{chip_price:.2f}",
-            )
-        )  # fmt: skip
-    lines.append(
-        say("Compiled in {seconds} s on {day}.", seconds=f"{answer.answer.compile_s:.0f}", day=answer.day)
-        if not answer.is_kept
-        else say(
-            "Compiled on {day}, in {seconds} s, and kept; --again compiles it anew.",
-            seconds=f"{answer.answer.compile_s:.0f}",
-            day=answer.day,
+            f"{TPU_SOURCE}, nothing was run: {answer.step_s:.3g} s a step, {steps} steps in {hours:.2g} h, "
+            f"{dollars:.2f} US dollars at {chip_price:.2f} for a chip and an hour"
         )
-    )
-    return lines
+    kept = ", and kept; --again compiles it anew" if answer.is_kept else ""
+    return [*lines, f"Compiled on {answer.day}, in {answer.answer.compile_s:.0f} s{kept}"]
 
 
 def _write(answer: TrainingAnswer) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Not here: what a step computes (step.py), plans without devices (planning.py).
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,21 +18,25 @@ from pipelines.training import placement
 from pipelines.training.data.cuts import Bucket
 from pipelines.training.loop import OnEvent
 from pipelines.training.objective import Objective
-from pipelines.training.planning import build_program
 from pipelines.training.rows import RowSource
 from pipelines.training.settings import TrainingSettings
-from pipelines.training.step import Metrics, StepPlan, TrainState, Weights
+from pipelines.training.step import (
+    Metrics,
+    StepPlan,
+    TrainState,
+    Weights,
+    build_program,
+    compile_first_that_fits,
+    list_remats,
+)
 from pipelines.training.validation import LEVELS, average, build_validation
 
 PROFILED_FROM, PROFILED = 10, 5
 """The step that a profile begins with, and how many it has."""
-FULL_MEMORY = "RESOURCE_EXHAUSTED"
-REMATS = ("none", "layers", "full")
-"""From the least that is computed twice to the most."""
 
 
 class Steps:
-    """Runs steps and validations; `plan(objective=..., remat=...)` completes what is to be compiled."""
+    """Runs steps and validations; `plan(objective=...)` completes what is to be compiled."""
 
     def __init__(
         self,
@@ -53,9 +58,7 @@ class Steps:
         self._frozen = abstract_weights(frozen)
         self._on_event = on_event
         self._programs = Programs()
-        self._chosen: dict[Shape, str] = {}
         self._called = 0
-        self._is_cpu = mesh.devices.flat[0].platform == "cpu"
         self._sharding = placement.rows(mesh)
         self._replicated = NamedSharding(mesh, PartitionSpec())
 
@@ -97,29 +100,23 @@ class Steps:
 
     def _find(self, shape: Shape, rows: Mapping[str, jax.Array]) -> Callable[..., Any]:
         """Returns the step for this size; of what may be computed twice, it is the least with which it fits."""
-        if shape in self._chosen:
-            return self._programs.get("train", shape, self._chosen[shape])
-        asked = self._settings.remat
-        choices = (asked,) if asked != "auto" else REMATS[:1] if self._is_cpu else REMATS
-        self._on_event({"event": "compiling", "shape": str(shape)})
-        for remat in choices:
-            key = ("train", shape, remat)
-            plan = self._plan(objective=self._choose_objective(shape), remat=remat)
-            program = build_program(plan, self._state, self._frozen, abstract_weights(rows), key=key)
-            try:
-                self._programs.compile_all([program])
-            except jax.errors.JaxRuntimeError as error:
-                if FULL_MEMORY not in str(error) or remat == choices[-1]:
-                    raise
-                continue
-            self._chosen[shape] = remat
-            break
-        return self._find(shape, rows)
+        key = ("train", shape)
+        if not self._programs.has(*key):
+            plan = self._plan(objective=self._choose_objective(shape))
+            self._on_event({"event": "compiling", "shape": str(shape)})
+            arguments = (self._state, self._frozen, abstract_weights(rows))
+            compile_first_that_fits(
+                self._programs,
+                lambda remat: build_program(replace(plan, remat=remat), *arguments, key=key),
+                list_remats(self._settings.remat, plan.mesh),
+                on_refusal=lambda remat: self._on_event({"event": "too_large", "remat": remat}),
+            )
+        return self._programs.get(*key)
 
     def _find_validation(self, shape: Shape, trained: Weights, rows: Mapping[str, jax.Array]) -> Callable[..., Any]:
         key = ("validate", shape)
         if not self._programs.has(*key):
-            plan = self._plan(objective=self._choose_objective(shape), remat="none")
+            plan = self._plan(objective=self._choose_objective(shape))
             number = jax.ShapeDtypeStruct((), np.int32, sharding=self._replicated)
             arguments = (abstract_weights(trained), self._frozen, abstract_weights(rows), number, number)
             self._programs.compile_all([Program(key=key, function=build_validation(plan), arguments=arguments)])

@@ -30,10 +30,6 @@ from pipelines.training.prior import FOLDER, PriorMaker
 from pipelines.training.rows import RowSource
 from pipelines.training.settings import TrainingSettings
 
-LOG = "log.jsonl"
-PROFILED_FROM, PROFILED = 10, 5
-"""The step that a profile begins with, and how many it has."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Result:

@@ -21,6 +21,8 @@ LearningRateSchedule = Literal[
 ]
 Sigmas = Literal["logit_normal", "uniform", "mode", "shifted"]
 Remat = Literal["auto", "none", "layers", "attention", "full"]
+REMATS_BY_SIZE: tuple[Remat, ...] = ("layers", "attention", "full")
+"""What `auto` tries on an accelerator until the step fits: the quickest first, which is not to keep everything."""
 Precision = Literal["no", "bf16"]
 LoraFormat = Literal["diffusers", "kohya"]
 Expert = Literal["high", "low", "both"]

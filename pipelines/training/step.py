@@ -8,7 +8,7 @@ batch, and a resumed run see the same noise.
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,15 +17,18 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from pipelines.errors import LumeshError
 from pipelines.families.trainable import Learner
+from pipelines.messages import say
 from pipelines.runtime.bridge.environment import linear_layers_as
 from pipelines.runtime.bridge.modules import PRODUCT, LayerPlacement, RematPolicy, TracedModule
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.kernels.splash import KEPT
-from pipelines.runtime.programs.compiled import Program
+from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.training import linear
 from pipelines.training.objective import Objective, sum_errors
+from pipelines.training.settings import REMATS_BY_SIZE
 
 Weights = dict[str, jax.Array]
 
@@ -151,6 +154,35 @@ def build_program(
         ),
         vmem_share=plan.learner.vmem_share,
         compact_vmem_bytes=plan.learner.compact_vmem_bytes,
+    )
+
+
+def list_remats(asked: str, mesh: Mesh) -> tuple[str, ...]:
+    """Lists what to try for a setting: on a CPU, whose memory is large and whose compiler says nothing, `none`."""
+    if asked != "auto":
+        return (asked,)
+    return ("none",) if mesh.devices.flat[0].platform == "cpu" else REMATS_BY_SIZE
+
+
+def compile_first_that_fits(
+    programs: Programs, build: Callable[[str], Program], remats: Sequence[str], *, on_refusal: Callable[[str], None]
+) -> str:
+    """Compiles the step with one of `remats` after the other until the devices have room for it, and returns that one.
+
+    Raises LumeshError when the last one does not fit either.
+    """
+    for remat in remats:
+        try:
+            programs.compile_all([build(remat)])
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            on_refusal(remat)
+        else:
+            return remat
+    raise LumeshError(
+        say("A step does not fit into the devices' memory, even if all of its layers are computed twice."),
+        advice=say("Take fewer pictures a step, or compute them in parts (accumulate), or train on more devices."),
     )
 
 

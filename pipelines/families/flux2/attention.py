@@ -8,11 +8,12 @@ projections' output, since a device may have only some of the heads.
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import torch
 from torch.nn import functional
 
 from pipelines.families.flux2.tokens import order_tables
-from pipelines.runtime.bridge.environment import call_jax
+from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
 from pipelines.runtime.kernels.rotary import rotate_pairs
 
 Tables = tuple[torch.Tensor, ...]
@@ -56,11 +57,17 @@ class ParallelAttention:
         projected = attn.to_qkv_mlp_proj(hidden_states)
         whole = 3 * attn.inner_dim + attn.mlp_hidden_dim * attn.mlp_mult_factor
         own_width = projected.shape[-1] * attn.inner_dim // whole
-        *projections, gates = projected.split([own_width] * 3 + [projected.shape[-1] - 3 * own_width], dim=-1)
-        query, key, value = (x.unflatten(-1, (-1, attn.head_dim)) for x in projections)
+        gates_width = projected.shape[-1] - 3 * own_width
+        axes = find_attention_axes()
+        learns = axes is not None and axes.learns
+        gates_widths = [gates_width // 2] * 2 if learns else [gates_width]
+        query, key, value, *gates = _split(projected, [own_width] * 3 + gates_widths)
+        query, key, value = (x.unflatten(-1, (-1, attn.head_dim)) for x in (query, key, value))
         tables = image_rotary_emb and order_tables(*image_rotary_emb)
         out = _attend(attn.norm_q(query), attn.norm_k(key), value, tables)
-        return attn.to_out(torch.cat([out, attn.mlp_act_fn(gates)], dim=-1))
+        # What mlp_act_fn does, without its slices: their gradients would be padded and added.
+        gated = attn.mlp_act_fn.gate_fn(gates[0]) * gates[1] if learns else attn.mlp_act_fn(gates[0])
+        return attn.to_out(torch.cat([out, gated], dim=-1))
 
 
 def set_processors(transformer: Any) -> None:
@@ -69,6 +76,11 @@ def set_processors(transformer: Any) -> None:
         block.attn.set_processor(JointAttention())
     for block in transformer.single_transformer_blocks:
         block.attn.set_processor(ParallelAttention())
+
+
+def _split(x: torch.Tensor, sizes: list[int]) -> list[torch.Tensor]:
+    """Splits features so that their gradients are put side by side, and not each padded and added to the others."""
+    return call_jax(lambda x: jax.lax.split(x, sizes, axis=x.ndim - 1), x)
 
 
 def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, tables: Tables | None) -> torch.Tensor:

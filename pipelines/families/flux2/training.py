@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from diffusers import AutoencoderKLFlux2, Flux2Transformer2DModel
+from diffusers.models.transformers.transformer_flux2 import Flux2SingleTransformerBlock, Flux2TransformerBlock
 from diffusers.pipelines.flux2.pipeline_flux2 import compute_empirical_mu
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -22,7 +23,7 @@ from pipelines.families.flux2.references import build_reference_program
 from pipelines.families.flux2.sharding import scan_layers
 from pipelines.families.trainable import Denoiser, Rows
 from pipelines.runtime.bridge.autoencoder import split_halvings
-from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
+from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, repeat_for_gradient
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import abstract_input, abstract_weights, read_json
@@ -42,7 +43,7 @@ class Flux2Learner:
     size_multiple = 32
     prefix = "transformer"
     kohya_prefix = "lora_unet"
-    vmem_share = 0.5
+    vmem_share = 0.0
     compact_vmem_bytes = None
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
@@ -56,6 +57,7 @@ class Flux2Learner:
 
     def stack_layers(self, module: Any, mesh: Any) -> None:  # noqa: ARG002
         scan_layers(module)
+        repeat_for_gradient(module, (Flux2TransformerBlock, Flux2SingleTransformerBlock))
 
     def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
         scale = 2 ** (len(read_json(folder / "vae" / "config.json")["block_out_channels"]) - 1) * PATCH

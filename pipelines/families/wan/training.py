@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from diffusers import AutoencoderKLWan, WanTransformer3DModel
+from diffusers.models.transformers.transformer_wan import WanTransformerBlock
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Model, Shape
@@ -23,7 +24,7 @@ from pipelines.families.wan.decode import read_statistics
 from pipelines.families.wan.parts import EXPERTS, Parts
 from pipelines.families.wan.tokens import EvenTokens
 from pipelines.messages import say
-from pipelines.runtime.bridge.modules import SCAN_FROM, TracedModule, parameters_on_meta
+from pipelines.runtime.bridge.modules import SCAN_FROM, TracedModule, parameters_on_meta, repeat_for_gradient
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.kernels.convolution import PictureAxes
 from pipelines.runtime.programs.compiled import Program
@@ -44,7 +45,7 @@ class WanLearner:
     size_multiple = 16
     prefix = "transformer"
     kohya_prefix = "lora_unet"
-    vmem_share = 0.75
+    vmem_share = 0.0
     compact_vmem_bytes = None
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
@@ -73,6 +74,7 @@ class WanLearner:
     def stack_layers(self, module: Any, mesh: Mesh) -> None:
         if len(module.blocks) >= SCAN_FROM:
             module.blocks = EvenTokens(module.blocks, mesh=mesh)
+        repeat_for_gradient(module, (WanTransformerBlock,))
 
     def find_shift(self, model: Model, folder: Path, shape: Shape) -> float:
         config = read_json(folder / "scheduler" / "scheduler_config.json")

@@ -223,7 +223,12 @@ class ScannedLayers(torch.nn.Module):
 
 
 def repeat_for_gradient(module: torch.nn.Module, kinds: tuple[type[torch.nn.Module], ...]) -> None:
-    """Lets submodules of these kinds, outermost ones, be computed again for a gradient where a call has `remat`."""
+    """Lets submodules of these kinds, outermost ones, be computed again for a gradient where a call has `remat`.
+
+    Layers in a scan are anyway.
+    """
+    if isinstance(module, ScannedLayers):
+        return
     if isinstance(module, kinds):
         _make_repeatable(module)
         return

@@ -20,7 +20,7 @@ from pipelines.runtime.devices.sharding import count_parts
 KEPT = "attention"
 LANES = 128
 _TILES = range(512, 1024 + 1, LANES)
-_MOST_KEYS = 2048
+_MOST_KEYS = 5120
 """Keys that the backward kernel holds at a time: for each such part it writes the queries' gradients once."""
 
 

@@ -126,3 +126,18 @@ def test_a_kernel_says_its_flops_or_has_them_counted_from_q_k_and_v() -> None:
 def test_text_that_is_no_hlo_is_refused() -> None:
     with pytest.raises(ValueError, match="ENTRY"):
         Module("nothing")
+
+
+def test_metadata_over_several_lines_end_no_computation() -> None:
+    text = """
+ENTRY %main (a: bf16[8]) -> bf16[8] {
+  %a = bf16[8]{0} parameter(0)
+  %kernel.1 = bf16[8]{0} custom-call(%a), custom_call_target="tpu_custom_call", frontend_attributes={kernel_metadata={
+"xprof_metadata":"{\\"block_q\\": 768}"
+}}, metadata={op_name="attention"}
+  ROOT %negate = bf16[8]{0} negate(%kernel.1)
+}
+"""
+    names = [one.name for one in Module(text).list_instructions("main")]
+    assert names == ["a", "kernel.1", "negate"]
+    assert Module(text).list_instructions("main")[1].is_attention

@@ -1,5 +1,7 @@
 """A step described from configs alone runs, and computes the same whatever of its layers is computed twice."""
 
+import functools
+import re
 from typing import Any
 
 import jax
@@ -8,21 +10,13 @@ import numpy as np
 import pytest
 
 from pipelines.catalog import Catalog, Shape
+from pipelines.errors import LumeshError
+from pipelines.plan.topologies import V6E
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.training.planning import TrainingStep, describe_step
-from pipelines.training.settings import TrainingSettings
-from pipelines.training.step import POLICIES
-
-
-def describe(catalog: Catalog, model_id: str, shape: str, mesh: str = "dp=1", **settings: Any) -> TrainingStep:
-    return describe_step(
-        TrainingSettings(model=model_id, rank=4, **settings),
-        catalog.get(model_id),
-        build_mesh(mesh),
-        shape=Shape.parse(shape),
-        batch_size=2,
-        limit_bytes=None,
-    )
+from pipelines.runtime.programs.compiled import Program, Programs, lower
+from pipelines.training.planning import describe_step
+from pipelines.training.settings import REMATS_BY_SIZE, TrainingSettings
+from pipelines.training.step import POLICIES, compile_first_that_fits
 
 
 def fill(described: Any) -> Any:
@@ -31,31 +25,86 @@ def fill(described: Any) -> Any:
 
     def draw(path: Any, leaf: jax.ShapeDtypeStruct) -> jax.Array:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            return jax.device_put(jnp.zeros(leaf.shape, leaf.dtype), leaf.sharding)
+            return jnp.zeros(leaf.shape, leaf.dtype)
         values = 0.2 * rng.standard_normal(leaf.shape)
-        values = np.abs(values) if "weight" in jax.tree_util.keystr(path[-1:]) or not leaf.shape else values
-        return jax.device_put(jnp.asarray(values, leaf.dtype), leaf.sharding)
+        is_positive = jax.tree_util.keystr(path[-1:]).strip("[]'") in ("weight", "deviation")
+        return jnp.asarray(np.abs(values) if is_positive else values, leaf.dtype)
 
     return jax.tree_util.tree_map_with_path(draw, described)
 
 
 @pytest.mark.parametrize(
-    ("model_id", "shape", "kind"),
-    [("middle", "64x64", "full"), ("demo-flux2", "64x64", "lora"), ("demo-wan", "32x32x5", "lora")],
+    ("model_id", "shape", "kind", "remats"),
+    [("tiny", "64x64", "full", ("none", "layers")), ("demo-flux2", "64x64", "lora", tuple(POLICIES))],
 )
 def test_loss_and_gradients_are_the_same_whatever_is_computed_twice(
-    local_catalog: Catalog, model_id: str, shape: str, kind: str
+    local_catalog: Catalog, model_id: str, shape: str, kind: str, remats: tuple[str, ...]
 ) -> None:
-    step = describe(local_catalog, model_id, shape, **{kind: True})
+    step = describe_step(
+        TrainingSettings(model=model_id, **({"lora": True, "rank": 4} if kind == "lora" else {"full": True})),
+        local_catalog.get(model_id),
+        build_mesh("dp=1"),
+        shape=Shape.parse(shape),
+        batch_size=2,
+        limit_bytes=None,
+    )
     state, frozen, rows = (fill(described) for described in (step.state, dict(step.frozen), dict(step.rows)))
+    rate = jnp.asarray(1e-3)
     found: dict[str, Any] = {}
-    for remat in POLICIES:
+    for remat in remats:
         program = step.program(remat)
-        run = jax.jit(program.function)
-        new, metrics = run(state, frozen, rows, jnp.asarray(1e-3))
-        text = run.lower(state, frozen, rows, jnp.asarray(1e-3)).as_text(debug_info=True)
-        assert ("checkpoint" in text) == (remat != "none")
+        traced = jax.jit(program.function).lower(state, frozen, rows, rate)
+        assert ("checkpoint" in traced.as_text(debug_info=True)) == (remat != "none")
+        new, metrics = traced.compile()(state, frozen, rows, rate)
         found[remat] = jax.tree.leaves((metrics.loss, metrics.gradient_norm, new.optimizer))
-    for remat in POLICIES:
+    for remat in remats:
         for value, expected in zip(found[remat], found["none"], strict=True):
             np.testing.assert_allclose(value, expected, rtol=2e-4, atol=1e-6 * max(1.0, np.abs(expected).max()))
+
+
+def build_small(remat: str, *, failure: str) -> Program:
+    def run(x: jax.Array) -> jax.Array:
+        if remat != "full":
+            raise jax.errors.JaxRuntimeError(failure)
+        return x
+
+    return Program(key=("train",), function=run, arguments=(jax.ShapeDtypeStruct((), jnp.float32),))
+
+
+def test_the_first_way_that_fits_is_compiled() -> None:
+    programs, refused = Programs(), list[str]()
+    build = functools.partial(build_small, failure="RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
+    assert compile_first_that_fits(programs, build, REMATS_BY_SIZE, on_refusal=refused.append) == "full"
+    assert (refused, programs.has("train")) == (["layers", "attention"], True)
+    with pytest.raises(LumeshError, match="does not fit"):
+        compile_first_that_fits(Programs(), build, REMATS_BY_SIZE[:2], on_refusal=refused.append)
+
+
+def test_another_failure_of_the_compiler_is_raised_at_once() -> None:
+    build = functools.partial(build_small, failure="INTERNAL: something else")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
+        compile_first_that_fits(Programs(), build, REMATS_BY_SIZE, on_refusal=lambda _remat: None)
+
+
+@pytest.mark.tpu_aot
+@pytest.mark.parametrize(
+    ("model_id", "shape"), [("demo-flux2", "512x512"), ("demo-wan", "256x256x17"), ("tiny", "512x512")]
+)
+def test_no_kernel_without_a_gradient_is_in_a_step_for_tpu(
+    v6e_8: list[Any], local_catalog: Catalog, model_id: str, shape: str
+) -> None:
+    """A trace would fail at one, so this tells which there are: splash attention's, in a scan once each way."""
+    mesh = build_mesh("dp=8", devices=v6e_8)
+    step = describe_step(
+        TrainingSettings(model=model_id, lora=True, rank=4),
+        local_catalog.get(model_id),
+        mesh,
+        shape=Shape.parse(shape),
+        batch_size=8,
+        limit_bytes=V6E.hbm_bytes,
+    )
+    kernels = re.findall(r'kernel_name = "(\w+)"', lower(step.program("layers")).as_text())
+    assert {re.sub(r"_(segmented_)?(no_)?residuals", "", name) for name in kernels} == {
+        "splash_mha_fwd",
+        "splash_mha_dkv",
+    }

@@ -92,6 +92,21 @@ def test_a_window_is_compiled_wherever_queries_begin(v6e_8: list[Any], *, trades
     assert 0 < near < 0.7 * whole
 
 
+def test_where_a_gradient_is_wanted_forward_and_backward_are_kernels(v6e_8: list[Any]) -> None:
+    """1100 tokens are filled up and masked, and 64 features too."""
+    mesh = build_mesh("dp=8", devices=v6e_8)
+    axes = AttentionAxes(mesh=mesh, rows="dp", learns=True)
+    module = TracedModule(SelfAttention())
+    x = jax.ShapeDtypeStruct((8, 2, 1100, 64), jnp.bfloat16, sharding=NamedSharding(mesh, P("dp")))
+
+    def compute(x: jax.Array) -> jax.Array:
+        return module.call({}, x, attention=axes).astype(jnp.float32).sum()
+
+    text = jax.jit(jax.grad(compute)).lower(x).compile().as_text()
+    assert "splash_mha_fwd_segmented" in text
+    assert "splash_mha_dkv_segmented" in text
+
+
 def test_the_smallest_vector_memory_has_room_to_turn_the_widest_tokens(v6e_8: list[Any]) -> None:
     """Of Wan 14B, 40 heads of 128, all on one chip."""
     one = SingleDeviceSharding(find_devices(find_topology("v4-8"))[0])
