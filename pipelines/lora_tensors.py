@@ -5,6 +5,7 @@ parts get one name each, that of `PARTS`. Importable without jax and torch, so t
 """
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 _ADAPTER = r"(?:\.(?P<adapter>[^.]+))?"  # peft saves each adapter's tensors under its name, `default` unless chosen
@@ -69,7 +70,7 @@ def name_kind(parts: set[str]) -> str:
     return "LoKr" if any(part.startswith("lokr_") for part in parts) else "LoRA"
 
 
-def measure(parts: dict[str, tuple[int, ...]]) -> tuple[int, int]:
+def measure(parts: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
     """Returns rows and columns of the layer that parts of these shapes change; 0 for what they do not tell.
 
     Of a convolution, columns are channels; a kernel that is flattened into them counts, too.

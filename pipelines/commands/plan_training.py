@@ -6,7 +6,7 @@ pipelines.training builds the step, pipelines.plan compiles and estimates it; th
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import typer
 from rich.console import Console
@@ -151,7 +151,7 @@ def _make_settings(asked: Asked) -> TrainingSettings:
         raise RecipeError({"lora": say("choose one: a LoRA, or full for all weights")})
     if asked.full and asked.rank is not None:
         raise RecipeError({"rank": say("is of a LoRA; leave it out with full")})
-    allowed = TrainingSettings.model_fields["remat"].annotation.__args__  # pyright: ignore[reportOptionalMemberAccess]
+    allowed = get_args(TrainingSettings.model_fields["remat"].annotation)
     if asked.remat not in allowed:
         raise RecipeError({"remat": english(f"{asked.remat!r} is not known; allowed: {', '.join(allowed)}")})
     fields: dict[str, Any] = {"model": asked.model, "full": asked.full, "lora": not asked.full}

@@ -80,7 +80,8 @@ def set_processors(transformer: Any) -> None:
 
 def _split(x: torch.Tensor, sizes: list[int]) -> list[torch.Tensor]:
     """Splits features so that their gradients are put side by side, and not each padded and added to the others."""
-    return call_jax(lambda x: jax.lax.split(x, sizes, axis=x.ndim - 1), x)
+    split: Any = lambda x: jax.lax.split(x, sizes, axis=x.ndim - 1)  # noqa: E731
+    return call_jax(split, x)
 
 
 def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, tables: Tables | None) -> torch.Tensor:

@@ -9,6 +9,7 @@ Not here: which attentions take this way (attention.py).
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -81,7 +82,8 @@ def _attend_row(query_HLD: jax.Array, key_HLD: jax.Array, value_HLD: jax.Array, 
     if key_padded != key_length:
         is_real = (jnp.arange(key_padded) < key_length).astype(jnp.int32)
         segments = splash.SegmentIds(q=jnp.ones(padded, jnp.int32), kv=is_real)
-    return kernel(_fill(query_HLD, padded), _fill(key_HLD, key_padded), _fill(value_HLD, key_padded), segments)
+    out: Any = kernel(_fill(query_HLD, padded), _fill(key_HLD, key_padded), _fill(value_HLD, key_padded), segments)
+    return out
 
 
 def _fill(x_HLD: jax.Array, length: int) -> jax.Array:

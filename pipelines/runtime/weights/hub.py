@@ -148,7 +148,7 @@ def measure_download(model: Model, *, components: Collection[str]) -> int | None
         )
     except (DryRunError, LocalEntryNotFoundError, HfHubHTTPError, httpx2.TransportError, OSError):
         return None
-    return sum(file.file_size for file in files if file.will_download)
+    return sum(file.file_size or 0 for file in files if file.will_download)
 
 
 def find_cache() -> Path:
