@@ -44,7 +44,7 @@ class UNetLearner:
     prefix = "unet"
     kohya_prefix = "lora_unet"
     vmem_share = 0.0
-    compact_vmem_bytes = None
+    compact_vmem_bytes = 12 * 2**20
 
     def list_denoisers(self, folder: Path, scheduler_config: Mapping[str, Any]) -> tuple[Denoiser, ...]:  # noqa: ARG002
         return (Denoiser(component="unet"),)

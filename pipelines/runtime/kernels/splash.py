@@ -21,8 +21,8 @@ from pipelines.runtime.devices.sharding import count_parts
 KEPT = "attention"
 LANES = 128
 _TILES = range(512, 1024 + 1, LANES)
-_MOST_KEYS = 5120
-"""Keys that the backward kernel holds at a time: for each such part it writes the queries' gradients once."""
+_VMEM_BYTES = 12 * 2**20
+"""Least vector memory that a program's operations may use (compiler_options.py): the backward kernel fits into it."""
 
 
 def attend_with_gradient(
@@ -56,12 +56,20 @@ def choose_tile(length: int) -> tuple[int, int]:
     return size, math.ceil(length / size)
 
 
+def count_vmem_bytes(queries: int, keys: int, at_once: int) -> int:
+    """Returns about what the backward kernel needs in bf16, for `at_once` tiles of keys: 9.5 MB where XLA says 8.9."""
+    streamed = 24 * at_once * keys * LANES + 16 * queries * LANES
+    return streamed + 11 * queries * keys // 2
+
+
 def _attend_row(query_HLD: jax.Array, key_HLD: jax.Array, value_HLD: jax.Array, *, interpret: bool) -> jax.Array:
     heads, length, _ = query_HLD.shape
     key_length = key_HLD.shape[1]
     (size, count), (key_size, key_count) = choose_tile(length), choose_tile(key_length)
     padded, key_padded = size * count, key_size * key_count
-    at_once = max(part for part in range(1, key_count + 1) if key_count % part == 0 and part * key_size <= _MOST_KEYS)
+    # For each part of the keys the backward kernel writes the queries' gradients once, so these are few.
+    parts = [part for part in range(1, key_count + 1) if key_count % part == 0]
+    at_once = max(part for part in parts if part == 1 or count_vmem_bytes(size, key_size, part) <= _VMEM_BYTES)
     kernel = splash.make_splash_mha(
         splash.MultiHeadMask([splash.FullMask((padded, key_padded))] * heads),
         block_sizes=splash.BlockSizes(

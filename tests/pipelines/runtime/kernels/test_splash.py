@@ -10,7 +10,7 @@ import pytest
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.kernels import attention
 from pipelines.runtime.kernels.attention import AttentionAxes, attend
-from pipelines.runtime.kernels.splash import choose_tile
+from pipelines.runtime.kernels.splash import choose_tile, count_vmem_bytes
 
 ARGUMENTS: Any = {"mask": None, "is_causal": False, "scale": None, "has_grouped_heads": False}
 
@@ -62,3 +62,8 @@ def test_few_queries_and_short_texts_stay_plain(queries: int, keys: int) -> None
 )
 def test_tiles_fill_up_as_little_as_they_can(length: int, tile: int, count: int) -> None:
     assert choose_tile(length) == (tile, count)
+
+
+def test_what_the_backward_kernel_needs_is_counted_about_as_the_compiler_does() -> None:
+    assert count_vmem_bytes(768, 768, 2) == pytest.approx(8_916_992, rel=0.1)  # of klein's 4608 tokens, for v6e
+    assert count_vmem_bytes(1024, 1024, 2) > 12 * 2**20  # which was refused
