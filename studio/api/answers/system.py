@@ -47,7 +47,9 @@ class Health(Answer):
     status: str = eg("ok")
     problems: list[Card] = eg([])
     engine: Engine
-    jobs: dict[str, int] = eg({"queued": 1, "running": 0, "done": 1, "failed": 1, "cancelled": 0, "interrupted": 0})
+    jobs: dict[str, int] = eg(
+        {"queued": 1, "running": 0, "done": 1, "failed": 1, "cancelled": 0, "interrupted": 0, "paused": 0}
+    )
     last_event_id: int = eg(26)
 
 
