@@ -28,6 +28,7 @@ from studio.ui import (
     presets_panel,
     queue_panel,
     system_panel,
+    train_panel,
 )
 
 STATIC_DIR = Path(__file__).parent / "static"
@@ -46,7 +47,7 @@ def _digest_files() -> str:
 STATIC_URL = f"/ui/{_digest_files()}"
 
 _STYLES = (
-    *("tokens", "base", "layout", "controls", "inputs", "loras", "recipe", "canvas", "film", "queue", "presets"),
+    *("tokens", "base", "layout", "controls", "inputs", "loras", "recipe", "canvas", "film", "queue", "presets", "train"),
     *("gallery", "detail", "griddialog", "system", "accounts", "help"),
     "overlay",
 )
@@ -56,6 +57,7 @@ PANELS = {
     "canvas": canvas,
     "filmstrip": filmstrip,
     "queue": queue_panel,
+    "train": train_panel,
     "gallery": gallery_panel,
     "presets": presets_panel,
     "grid": grid_panel,

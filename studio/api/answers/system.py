@@ -17,6 +17,7 @@ class Me(Answer):
     is_known: bool = eg(False)
     is_admin: bool = eg(False)
     is_operator: bool = eg(True)
+    may_train: bool = eg(True)
     sees_everyone: bool = eg(False)
     can_log_out: bool = eg(False)
     has_account: bool = eg(False)
