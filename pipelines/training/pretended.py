@@ -24,7 +24,7 @@ from pipelines.recipe import Lora, Recipe, resolve
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.stop import Stop
 
-STEP_S = 0.03
+STEP_S = 0.01
 SAVE_EVERY = 10  # steps
 TINT = 0.6  # weight of the pictures' mean colour in the last samples
 STATE = "state.json"
@@ -113,7 +113,7 @@ def _save_sample(
     settings: TrainingSettings, model: Model, prompt: str, file: Path, *, tint: tuple[np.ndarray, float]
 ) -> None:
     recipe = resolve(Recipe(model=model.id, prompt=prompt, seed=settings.seed), Catalog(models=(model,)))
-    recipe = recipe.model_copy(update={"loras": (Lora(ref=file.stem),)})
+    recipe = recipe.model_copy(update={"loras": (Lora(ref=file.stem.rpartition("-")[0]),)})
     shape = recipe.parsed_shape
     colour, share = tint
     picture = draw_landscape(prompt, seed=settings.seed, width=shape.width, height=shape.height)

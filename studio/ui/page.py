@@ -47,7 +47,20 @@ def _digest_files() -> str:
 STATIC_URL = f"/ui/{_digest_files()}"
 
 _STYLES = (
-    *("tokens", "base", "layout", "controls", "inputs", "loras", "recipe", "canvas", "film", "queue", "presets", "train"),
+    *(
+        "tokens",
+        "base",
+        "layout",
+        "controls",
+        "inputs",
+        "loras",
+        "recipe",
+        "canvas",
+        "film",
+        "queue",
+        "presets",
+        "train",
+    ),
     *("gallery", "detail", "griddialog", "system", "accounts", "help"),
     "overlay",
 )
