@@ -32,6 +32,12 @@ PHASES = (
     "saving",
 )
 
+TRAINING_PHASES = ("preparing", "training", "sampling")
+"""The phases that only a training has: rows are made, weights are updated, pictures show what was learnt."""
+
+STEP_PHASES = ("denoising", "training")
+"""The phases that count the steps of a job."""
+
 STAGES = ("encode", "denoise", "decode")
 
 Embeddings = Mapping[str, Any]

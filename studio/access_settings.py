@@ -15,6 +15,7 @@ from typing import Any
 USERS_FILE = "users.json"
 SUBMITS_PER_MINUTE = 120
 EVERY_ORIGIN = "*"
+EVERYBODY = "everybody"
 FLAGS = (
     "access",
     "trusted_proxies",
@@ -24,6 +25,7 @@ FLAGS = (
     "prompt_hook",
     "image_hook",
     "allow_origins",
+    "who_may_train",
 )
 SWITCHES = ("open", "shared_gallery")
 
@@ -54,6 +56,7 @@ class HubLogin:
 class AccessSettings:
     """The settings of access. `is_open`: other machines may connect, on purpose. Hooks are `module:function`.
 
+    `who_may_train` are names, beside admins, of those who may train where people log in, or EVERYBODY.
     `allow_origins` are sites whose pages may call the API from a browser (CORS), such as `https://app.example`, or `*`.
     """
 
@@ -68,6 +71,7 @@ class AccessSettings:
     prompt_hook: str | None = None
     image_hook: str | None = None
     allow_origins: tuple[str, ...] = ()
+    who_may_train: frozenset[str] = frozenset()
     hub_login: HubLogin | None = None
 
     def is_trusted(self, address: str | None) -> bool:
@@ -118,6 +122,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=(),
         help="sites whose pages may use the API from a browser, such as https://app.example, with commas; * is any "
         "site, which then gets no cookies",
+    )
+    group.add_argument(
+        "--who-may-train",
+        "--who_may_train",
+        type=_parse_names,
+        default=frozenset(),
+        help="names of those who may train models, with commas, or everybody (default: admins; where nobody logs in, "
+        "everybody)",
     )
     group.add_argument(
         "--submits-per-minute",

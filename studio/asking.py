@@ -16,9 +16,9 @@ from pipelines.program_sets import ProgramSet
 from pipelines.prompts.reading import count_chunks, list_notes
 from pipelines.recipe import Recipe, carry_over, list_idle, read_recipe, resolve, take_lora_tags
 from studio.jobs import queue
-from studio.jobs.job import Job
+from studio.jobs.job import TRAIN, Job
 from studio.jobs.many import grid_spec, grid_store, sweep
-from studio.jobs.queue import Wanted
+from studio.jobs.queue import JobStateError, Wanted
 from studio.library import inputs
 from studio.library.wildcards import read_wildcard
 from studio.visit import Visit
@@ -77,7 +77,7 @@ def edit(visit: Visit, job_id: str, changes: dict[str, Any]) -> Job:
     With another model, fields not given take that model's defaults. The job stays filed under its preset as long as
     model and prompt stay.
     """
-    job = visit.get_job(job_id)
+    job = _require_recipe(visit.get_job(job_id))
     is_other_model = changes.get("model", job.recipe.model) != job.recipe.model
     fields = carry_over(job.recipe) if is_other_model else job.recipe.to_json()
     wanted = prepare(visit, read_recipe({**fields, **changes}), owner=job.owner)
@@ -100,15 +100,21 @@ def withdraw(visit: Visit, job_ids: Sequence[str]) -> None:
 
 
 def retry(visit: Visit, job_id: str) -> Job:
-    """Queues a failed, cancelled or interrupted job again under its own id; raises JobStateError for any other."""
-    _admit(visit, [visit.get_job(job_id).recipe])
+    """Queues a failed, cancelled, interrupted or paused job again under its own id; raises JobStateError for others.
+
+    A training goes on from its last state.
+    """
+    job = visit.get_job(job_id)
+    if job.kind == TRAIN:
+        visit.require_trainer()
+    _admit(visit, [job.recipe])
     queue.retry(visit.database, job_id, quota=_quota(visit))
     return visit.get_job(job_id)
 
 
 def duplicate(visit: Visit, job_id: str, *, keeps_seed: bool) -> Job:
     """Queues a job's recipe once more as a new job, with a new seed unless `keeps_seed`."""
-    recipe = visit.get_job(job_id).recipe
+    recipe = _require_recipe(visit.get_job(job_id)).recipe
     if not keeps_seed:
         recipe = recipe.model_copy(update={"seed": None})
     return submit(visit, [prepare(visit, recipe)])[0]
@@ -147,6 +153,16 @@ def retry_grid(visit: Visit, grid_id: str) -> list[str]:
     grid = visit.get_grid(grid_id)
     _admit(visit, [job.recipe for job in queue.read_jobs(visit.database, [cell.job_id for cell in grid.cells])])
     return grid_store.retry(visit.database, grid, quota=_quota(visit))
+
+
+def _require_recipe(job: Job) -> Job:
+    """Returns the job; raises JobStateError for a training, whose recipe is only that of its samples."""
+    if job.kind == TRAIN:
+        raise JobStateError(
+            say("Job {id} is a training, which is not made from a recipe.", id=job.id),
+            advice=say("Ask for another training; POST /api/v1/trainings says how."),
+        )
+    return job
 
 
 def _admit(visit: Visit, recipes: Sequence[Recipe]) -> None:

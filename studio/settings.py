@@ -118,6 +118,16 @@ class Settings:
         return self.data_dir / "loras"
 
     @property
+    def training_dir(self) -> Path:
+        """The folder of trainings' states, samples and, while they run, pictures: a folder for each job."""
+        return self.data_dir / "training"
+
+    @property
+    def training_cache_dir(self) -> Path:
+        """The folder for what a model reads of pictures and captions, by their content."""
+        return self.data_dir / "cache" / "training"
+
+    @property
     def cache_dir(self) -> Path:
         return self.data_dir / "cache" / "jax"
 
@@ -165,7 +175,7 @@ class Settings:
     def private_paths(self) -> tuple[Path, ...]:
         """Files and folders that hold prompts, pictures or secrets: no other account of the machine may read them."""
         database = (self.database_file.with_name(f"{self.database_file.name}{end}") for end in ("", "-wal", "-shm"))
-        folders = (self.outputs_dir, self.uploads_dir, self.presets_dir, self.worker_log.parent)
+        folders = (self.outputs_dir, self.uploads_dir, self.presets_dir, self.training_dir, self.worker_log.parent)
         return (*database, *folders, self.data_dir / "copies", self.users_file, self.secret_file)
 
     def find_text_encoder(self, model: Model) -> str | None:

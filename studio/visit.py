@@ -12,12 +12,14 @@ from typing import Any
 from pipelines.errors import LumeshError
 from pipelines.messages import say
 from studio.access.people import Person
+from studio.access_settings import EVERYBODY, Mode
 from studio.context import Studio
 from studio.database import Database
-from studio.jobs import queue
+from studio.jobs import queue, trainings
 from studio.jobs.job import Job
 from studio.jobs.many import grid_store
 from studio.jobs.many.grid_store import GridRow
+from studio.jobs.trainings import Training
 from studio.library import records, uploads
 from studio.library.presets import gallery
 from studio.library.presets.store import Entry
@@ -124,6 +126,33 @@ class Visit:
     @property
     def is_operator(self) -> bool:
         return self.person.is_operator
+
+    @property
+    def may_train(self) -> bool:
+        """Tells whether the visitor may train: anybody where nobody logs in, else admins and those who were named."""
+        access, person = self.studio.settings.access, self.person
+        if access.mode is Mode.OPEN or person.is_admin:
+            return True
+        return not access.who_may_train.isdisjoint((EVERYBODY, person.name.casefold(), person.owner.casefold()))
+
+    def require_trainer(self) -> None:
+        """Raises NotAllowedError for somebody who may not train."""
+        if not self.may_train:
+            raise NotAllowedError(
+                say("Only admins, and those whom they name, may train models here."),
+                advice=say("Ask an admin of this studio."),
+            )
+
+    def get_training(self, job_id: str) -> tuple[Job, Training]:
+        """Returns a training that the visitor may see, with its job; raises NotFoundError, also for other jobs."""
+        job = queue.read_job(self.database, job_id)
+        training = trainings.read_training(self.database, job_id)
+        if job is None or training is None or not self.may_see(job.owner):
+            raise NotFoundError(
+                say("There is no training {id}.", id=repr(job_id)[:100]),
+                advice=say("GET /api/v1/trainings lists the trainings."),
+            )
+        return job, training
 
     def note(self, what: str, **fields: Any) -> None:
         """Writes to the audit log; for actions that cannot be undone, or that concern everybody."""

@@ -1,5 +1,6 @@
 """What tests share: a studio in a temporary folder, and waiting with a deadline instead of sleeping."""
 
+import functools
 import gc
 import io
 import json
@@ -30,6 +31,7 @@ from studio.jobs import queue
 from studio.jobs.job import Job
 from studio.library import uploads
 from studio.settings import Settings
+from studio.worker.learning import pretend_to_learn
 from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
 from studio.worker.resident import Resident
@@ -190,6 +192,7 @@ def worker(settings: Settings, database: Database, catalog: Catalog) -> Worker:
         catalog=catalog,
         resident=Resident(load),
         default_model=catalog.default,
+        learn=functools.partial(pretend_to_learn, step_s=0.0),
     )
 
 

@@ -19,7 +19,7 @@ LAYERS = (
     ("app",),
     ("studio.hosting",),
     ("studio.ui", "studio.api", "studio.worker"),
-    ("studio.asking",),
+    ("studio.asking", "studio.asking_to_train"),
     ("studio.visit",),
     ("studio.context",),
     ("studio.services",),

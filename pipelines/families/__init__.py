@@ -7,11 +7,17 @@ stands in for all of them and is none.
 """
 
 import importlib
+import importlib.util
 from collections.abc import Iterator
 
 from pipelines.families.traits import Traits
 
 FAMILIES = ("sdxl", "sd", "flux2", "wan")  # in the order in which people see them
+
+
+def can_learn(family: str) -> bool:
+    """Tells whether there is code with which models of this family learn, without loading it."""
+    return family in FAMILIES and importlib.util.find_spec(f"{__name__}.{family}.training") is not None
 
 
 def find_traits(family: str) -> Traits:

@@ -22,6 +22,7 @@ from pipelines.errors import LumeshError
 from pipelines.messages import say
 from pipelines.training.state import StateFolder
 from pipelines.training.step import Metrics, TrainState
+from pipelines.training.stop import Stop as Stop
 
 LATE = 2
 """Steps after which metrics are read."""
@@ -38,22 +39,6 @@ class DivergedError(LumeshError):
     """A training whose gradients are no numbers any more; its last state on disk is from before."""
 
     title = say("The training diverged")
-
-
-@dataclass
-class Stop:
-    """A wish to stop, which a signal, another thread, or a time limit sets."""
-
-    reason: str = ""
-    _event: threading.Event = field(default_factory=threading.Event)
-
-    def ask(self, reason: str) -> None:
-        self.reason = self.reason or reason
-        self._event.set()
-
-    @property
-    def is_asked(self) -> bool:
-        return self._event.is_set()
 
 
 @contextmanager

@@ -42,6 +42,7 @@ from studio.api.routes import (
     recipes,
     sweeps,
     system,
+    trainings,
     uploads,
     users,
     webhook,
@@ -113,7 +114,7 @@ def create_api(
         reserve=Reserve(settings.data_dir),
         condition=condition or Condition(),
     )
-    of_jobs = (sweeps, prompts, wildcards, grids, jobs, queue, events, webhook)
+    of_jobs = (sweeps, prompts, wildcards, grids, jobs, queue, trainings, events, webhook)
     of_people = (me, account, users)
     for module in (
         health,

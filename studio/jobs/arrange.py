@@ -82,8 +82,11 @@ def cancel_many(database: Database, scope: Scope, *, owner: str) -> int:
 
 
 def clear_ended(database: Database, *, owner: str) -> int:
-    """Hides ended jobs from the queue's list, keeping them and their outputs; returns how many were hidden."""
-    finals = ", ".join(f"'{state}'" for state in JobState if state.is_final)
+    """Hides ended jobs from the queue's list, keeping them and their outputs; returns how many were hidden.
+
+    Paused ones stay in sight: they are to go on.
+    """
+    finals = ", ".join(f"'{state}'" for state in JobState if state.is_final and state is not JobState.PAUSED)
     with database.write() as tx:
         count = tx.execute(
             f"UPDATE jobs SET is_cleared = 1 WHERE owner = ? AND NOT is_cleared AND state IN ({finals})", (owner,)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.messages import Message, say
 from pipelines.recipe import Recipe
-from pipelines.stages import Progress
+from pipelines.stages import STEP_PHASES, Progress
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.costs import cost
@@ -82,7 +82,7 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
 
 def report(database: Database, job: Job, progress: Progress, *, eta_s: float | None) -> bool:
     """Stores a job's progress and renews its lease; False when the job was cancelled or its claim was lost."""
-    is_step = progress.phase == "denoising"
+    is_step = progress.phase in STEP_PHASES
     with database.write() as tx:
         row = tx.execute(
             "UPDATE jobs SET phase = :phase, phase_done = :done, phase_total = :total, phase_detail = :detail, "

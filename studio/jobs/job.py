@@ -25,10 +25,14 @@ EVENT_OF_STATE = {
     JobState.FAILED: "job.failed",
     JobState.CANCELLED: "job.cancelled",
     JobState.INTERRUPTED: "job.failed",
+    JobState.PAUSED: "job.paused",
 }
 
 GENERATE = "generate"
 """The kind of a job that makes pictures or videos."""
+
+TRAIN = "train"
+"""The kind of a job that teaches a model; trainings.py has the rest of it."""
 
 HELD = "id = :_id AND worker = :_worker AND attempt = :_attempt AND state = 'running'"
 """The SQL condition that matches a job's row only while the claim (Job.claim) holds: not after the job was ended,
@@ -92,6 +96,8 @@ class Job:
 
     `notes` are sentences on what of the recipe is not followed, such as words that the text encoder does not read.
 
+    `title` is what people call a job that its prompt does not describe, such as a training; "" for others.
+
     `kind` selects the runner (worker/runners). `worker` is the worker that holds the job or held it to its end;
     `attempt` counts how often it was claimed. Both together are the claim, which every write for a running job names.
     """
@@ -129,6 +135,7 @@ class Job:
     chip_seconds: float
     cost_usd: float | None
     notes: list[Message]
+    title: str
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "Job":
@@ -167,6 +174,7 @@ class Job:
             chip_seconds=row["chip_seconds"],
             cost_usd=row["cost_usd"],
             notes=read_codes(json.loads(row["notes"]))["notes"],
+            title=row["title"],
         )
 
     @property

@@ -50,7 +50,8 @@ class Wanted:
     """A job to queue: a resolved recipe, the programs it needs (library/inputs.py), and the preset it came from.
 
     `kind` selects the runner; kinds other than pictures name programs of their own. `notes` say what of the request is
-    not followed as it stands.
+    not followed as it stands. `steps` are those of its progress, where they are not the recipe's; `title` is what
+    people call it, where the prompt does not say it.
     """
 
     recipe: Recipe
@@ -58,6 +59,8 @@ class Wanted:
     preset: str | None = None
     kind: str = GENERATE
     notes: Sequence[Message] = ()
+    steps: int | None = None
+    title: str = ""
 
 
 def submit(
@@ -175,7 +178,7 @@ def retry(database: Database, job_id: str, *, quota: int = QUEUE_QUOTA) -> Job:
     if job is None:
         raise JobStateError(
             say(
-                "Job {id} is waiting, running or done; only a failed, cancelled or interrupted job can run again.",
+                "Job {id} waits, runs or is done; only a failed, cancelled, interrupted or paused job can run again.",
                 id=job_id,
             ),
             advice=say("To make another one, queue its recipe as a new job."),
@@ -187,6 +190,7 @@ def queue_again(tx: Transaction, job_id: str) -> Job | None:
     """Retries a job within a transaction; returns None when it cannot run again."""
     if tx.execute("SELECT 1 FROM jobs WHERE id = ? AND state = ?", (job_id, JobState.RUNNING)).fetchone():
         return None
+    tx.execute("UPDATE trainings SET pause_requested = 0 WHERE job_id = ?", (job_id,))
     return move(
         tx,
         job_id,
@@ -241,7 +245,7 @@ def _insert(tx: Transaction, wanted: Wanted, *, owner: str) -> Job:
     recipe, now = wanted.recipe, time.time()
     row = tx.execute(
         "INSERT INTO jobs (id, kind, owner, state, recipe, model, shape, created_at, queued_at, position, steps, "
-        "programs, preset, notes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
+        "programs, preset, notes, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
         (
             secrets.token_hex(5),
             wanted.kind,
@@ -253,10 +257,11 @@ def _insert(tx: Transaction, wanted: Wanted, *, owner: str) -> Job:
             now,
             now,
             _next_position(tx),
-            recipe.denoising_steps,
+            recipe.denoising_steps if wanted.steps is None else wanted.steps,
             wanted.programs,
             wanted.preset,
             write_notes(wanted.notes),
+            wanted.title,
         ),
     ).fetchone()
     job = Job.from_row(row)

@@ -28,6 +28,7 @@ class JobState(MeaningfulEnum):
     FAILED = "failed", "ended by an error, which says what to try"
     CANCELLED = "cancelled", "ended because somebody asked for it"
     INTERRUPTED = "interrupted", "was running when the server stopped; nobody knows how far it came"
+    PAUSED = "paused", "a training whose state is saved; it goes on when it is queued again"
 
     @property
     def is_final(self) -> bool:
@@ -39,8 +40,15 @@ MOVES: dict[JobState, tuple[JobState, ...]] = {
     JobState.RUNNING: (JobState.QUEUED,),
     JobState.DONE: (JobState.RUNNING,),
     JobState.FAILED: (JobState.RUNNING,),
-    JobState.CANCELLED: (JobState.QUEUED, JobState.RUNNING),
+    JobState.CANCELLED: (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED),
     JobState.INTERRUPTED: (JobState.RUNNING,),
+    JobState.PAUSED: (JobState.QUEUED, JobState.RUNNING),
     # Ended jobs by a retry; running ones when a server that was told to stop could not finish them.
-    JobState.QUEUED: (JobState.FAILED, JobState.CANCELLED, JobState.INTERRUPTED, JobState.RUNNING),
+    JobState.QUEUED: (
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.INTERRUPTED,
+        JobState.PAUSED,
+        JobState.RUNNING,
+    ),
 }

@@ -46,14 +46,19 @@ def save_outputs(outputs_dir: Path, job_id: str, pixels: np.ndarray, recipe: Rec
     Pictures are (B, height, width, 3), videos (B, F, height, width, 3). Output n of a batch was drawn from seed + n, so
     its own recipe has that seed and a batch of one. All are saved or none, as on a disk that fills up.
     """
+    return save_each(outputs_dir, job_id, [(one, recipe.of_picture(number)) for number, one in enumerate(pixels)])
+
+
+def save_each(outputs_dir: Path, job_id: str, made: Iterable[tuple[np.ndarray, Recipe]]) -> list[SavedFile]:
+    """Saves pictures or videos as `save_outputs` does, each with a recipe of its own."""
     day = time.strftime("%Y-%m-%d")
-    save = _save_video if pixels.ndim == VIDEO_NDIM else _save_picture
     saved: list[SavedFile] = []
     name = ""
     try:
-        for number, one in enumerate(pixels):
+        for number, (one, recipe) in enumerate(made):
             name = f"{day}/{job_id}-{number}"
-            saved.append(save(outputs_dir, name, one, recipe.of_picture(number)))
+            save = _save_video if one.ndim == VIDEO_NDIM - 1 else _save_picture
+            saved.append(save(outputs_dir, name, one, recipe))
     except BaseException:
         discard(outputs_dir, saved)
         for suffix in (".png", ".mp4", POSTER_SUFFIX, THUMB_SUFFIX):

@@ -1,4 +1,4 @@
-"""The header: wordmark, the four views, the machine and its activity, help, language, theme, and who is logged in.
+"""The header: wordmark, the five views, the machine and its activity, help, language, theme, and who is logged in.
 
 static/js/system/header.js, me.js and more.js fill it; core/views.js switches the views.
 """
@@ -12,6 +12,7 @@ HTML = f"""
   <h1 class="lu-brand" style="margin:0">{MARK}<span>Lumesh</span></h1>
   <nav class="lu-views" data-text-aria-label="view.views">
     <a href="#create" data-view="create" data-text="view.create" aria-current="page"></a>
+    <a href="#train" id="lu-nav-train" data-view="train" data-text="view.train"></a>
     <a href="#gallery" data-view="gallery" data-text="view.gallery"></a>
     <a href="#presets" data-view="presets" data-text="view.presets"></a>
     <a href="#system" id="lu-nav-system" data-view="system" data-text="view.system"></a>

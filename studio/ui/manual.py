@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     name: f"{folder}/{name}.md"
     for folder, names in {
-        "studio/docs": ("create", "gallery", "presets", "system", "settings", "access", "hosting", "rest"),
+        "studio/docs": ("create", "training", "gallery", "presets", "system", "settings", "access", "hosting", "rest"),
         "pipelines/docs": ("command-line", "models", "training-data", "demos", "planning", "packs", "gpu", "measured"),
     }.items()
     for name in names

@@ -30,6 +30,7 @@ from studio.ui import (
     presets_panel,
     queue_panel,
     system_panel,
+    train_panel,
 )
 
 STATIC_DIR = Path(__file__).parent / "static"
@@ -50,6 +51,7 @@ STATIC_URL = f"/ui/{_digest_files()}"
 ENTRY = "main.js"
 STYLES = (
     *("tokens", "base", "layout", "controls", "inputs", "loras", "recipe", "canvas", "film", "queue", "presets"),
+    *("train",),
     *("gallery", "detail", "griddialog", "system", "accounts", "help"),
     "overlay",
 )
@@ -59,6 +61,7 @@ PANELS = {
     "canvas": canvas,
     "filmstrip": filmstrip,
     "queue": queue_panel,
+    "train": train_panel,
     "gallery": gallery_panel,
     "presets": presets_panel,
     "grid": grid_panel,

@@ -32,7 +32,9 @@ from studio.storage import PRIVATE_UMASK
 from studio.worker import CANNOT_START_CODE, IDLE_FLAG, gauges
 from studio.worker.bench import Trace
 from studio.worker.gauges import MeasureDevices
-from studio.worker.local_desk import LocalDesk, insist
+from studio.worker.insisting import insist
+from studio.worker.learning import learn_with_jax, pretend_to_learn
+from studio.worker.local_desk import LocalDesk
 from studio.worker.lock import hold_lock
 from studio.worker.loop import Worker
 from studio.worker.resident import Finder, Loader, Resident
@@ -97,6 +99,7 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: 
         trace=_choose_trace(settings),
         ending=ending,
         image_hook=load_hook(settings.access.image_hook),
+        learn=pretend_to_learn if settings.fake else learn_with_jax(settings),
     )
     worker.run()
 

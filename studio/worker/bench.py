@@ -1,8 +1,9 @@
 """The bench: what a worker provides to jobs of every kind, and the actions that all runners share."""
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from studio.jobs.workers import WorkerState
 from studio.settings import Settings
 from studio.storage import explain
 from studio.worker.desk import Desk
+from studio.worker.learning import Learn, pretend_to_learn
 from studio.worker.resident import Resident
 
 Trace = Callable[[], AbstractContextManager[None]]
@@ -38,6 +40,10 @@ class Bench:
     trace: Trace | None = None
     """Traces the first job that compiles nothing, and only that one."""
     image_hook: Hook | None = None
+    learn: Learn = pretend_to_learn
+    """Trains what jobs of the kind `train` ask for."""
+    ending: threading.Event = field(default_factory=threading.Event)
+    """Set when the server is stopping: the running job is the last one."""
 
     def find_model(self, model_id: str) -> Model:
         """Returns a model as the catalogue has it now; raises ModelError for one that is not there any more."""

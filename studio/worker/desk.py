@@ -16,6 +16,7 @@ from studio.jobs.costs.estimates import History, Measured
 from studio.jobs.job import Card, Job
 from studio.jobs.workers import WorkerState
 from studio.library.files import SavedFile
+from studio.worker.training_desk import TrainingDesk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,11 @@ class Desk(Protocol):
     @property
     def device(self) -> str:
         """The worker's devices, described in one line for people."""
+        ...
+
+    @property
+    def trainings(self) -> TrainingDesk:
+        """What only jobs that train have."""
         ...
 
     def announce(self, state: WorkerState, *, activity: Message, **columns: Any) -> None:

@@ -6,10 +6,8 @@ telling its steps, what must be stored is repeated until it is, and no job is cl
 
 import logging
 import sqlite3
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pipelines.errors import Cancelled
 from pipelines.messages import Message
@@ -25,9 +23,8 @@ from studio.library import files, inputs, records
 from studio.settings import Settings
 from studio.storage import LOW_BYTES, count_free, passes
 from studio.worker.desk import Made
-
-RETRY_S = 1.0
-T = TypeVar("T")
+from studio.worker.insisting import insist
+from studio.worker.training_desk import LocalTrainingDesk
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +40,10 @@ class LocalDesk:
     @property
     def device(self) -> str:
         return workers.read_worker(self._database, self._worker).device
+
+    @property
+    def trainings(self) -> LocalTrainingDesk:
+        return LocalTrainingDesk(self._database, self._settings)
 
     def announce(self, state: WorkerState, *, activity: Message, **columns: Any) -> None:
         def store() -> None:
@@ -154,15 +155,3 @@ class LocalDesk:
 
     def end_turn(self) -> None:
         insist(lambda: events.forget_old(self._database))
-
-
-def insist(work: Callable[[], T]) -> T:
-    """Repeats work until the database takes it; raises errors that do not pass by themselves."""
-    while True:
-        try:
-            return work()
-        except sqlite3.Error as error:
-            if not passes(error):
-                raise
-            log.warning("the database takes nothing now: %s", error)
-            time.sleep(RETRY_S)

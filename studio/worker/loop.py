@@ -49,8 +49,6 @@ class Worker(Bench):
     is_prepared: bool = False
     given_up: set[tuple[str, str]] = field(default_factory=set)
     """Models and programs whose compilation failed while idle and is not repeated; a job may still try them."""
-    ending: threading.Event = field(default_factory=threading.Event)
-    """Set when the server is stopping: the running job is the last one."""
 
     def run(self) -> None:
         """Runs jobs and returns after the last one; usually the process ends with the app before (__main__.py)."""

@@ -6,6 +6,7 @@ It is stored with every output, so that differences between two runs of a recipe
 from functools import cache
 from importlib import metadata
 
+from pipelines.model import Model
 from pipelines.stages import Family
 from studio.settings import Settings
 from studio.worker.desk import Desk
@@ -15,13 +16,18 @@ PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "diffusers", "transformers")
 
 def describe_making(desk: Desk, settings: Settings, family: Family) -> dict[str, str]:
     """Returns names and values for people; leaves out what does not apply. Of a folder only its name is told."""
-    model = family.model
+    making = describe_training(desk, settings, family.model, revision=family.revision)
+    return making if settings.fake else {**making, "mesh": family.mesh}
+
+
+def describe_training(desk: Desk, settings: Settings, model: Model, *, revision: str = "") -> dict[str, str]:
+    """Returns the same of what a training made, whose family is not the worker's."""
     source = model.path.name if model.path else model.repo
-    weights = "@".join(part for part in (source, family.revision) if part)
+    weights = "@".join(part for part in (source, revision) if part)
     return {
         "weights": "none" if settings.fake else weights,
         "device": desk.device,
-        **({} if settings.fake else {"mesh": family.mesh, **_read_versions()}),
+        **({} if settings.fake else _read_versions()),
     }
 
 

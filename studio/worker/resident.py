@@ -75,6 +75,15 @@ class Resident:
         self.family = self.load(model, watch)
         return self.family, Swap(model=model.id, previous=previous, cost=_add_up(watch.stop()))
 
+    def leave(self, on_progress: OnProgress) -> None:
+        """Unloads the model, whose memory a training needs; the next job loads its own."""
+        if self.family is None:
+            return
+        on_progress(Progress(phase="unloading", detail=self.family.model.title))
+        self.family.unload()
+        self.family = None
+        self.further.clear()
+
     def end_swap(self, swap: Swap, *, warm_s: float, compiles: int) -> SwapCost:
         """Completes a switch once its programs are ready; logs, stores and returns its total cost."""
         self.swap = swap.finish(warm_s, compiles=compiles)

@@ -25,7 +25,7 @@ class Event(Answer):
 class JobEvent(Event):
     """A job changed its state, was edited, or was asked to end; the event has the whole job in its current state."""
 
-    kind: Literal["job.queued", "job.phase", "job.done", "job.failed", "job.cancelled"]
+    kind: Literal["job.queued", "job.phase", "job.done", "job.failed", "job.cancelled", "job.paused"]
     state: JobState = eg("done")
     job: Job
 
@@ -50,6 +50,35 @@ class PreviewEvent(Event):
     kind: Literal["job.preview"]
     version: int = eg(2)
     url: str = eg(f"/api/v1/jobs/{JOB}/preview.jpg?v=2")
+
+
+class TrainingStepEvent(Event):
+    """A new point of a training's curve: the mean loss since the point before."""
+
+    kind: Literal["training.step"]
+    step: int = eg(42)
+    steps: int = eg(800)
+    loss: float = eg(0.31)
+    learning_rate: float = eg(0.0001)
+
+
+class TrainingSampleEvent(Event):
+    """A training made a sample after a step."""
+
+    kind: Literal["training.sample"]
+    step: int = eg(100)
+    number: int = eg(0)
+    prompt: str = eg("A zorb by the sea")
+    width: int = eg(256)
+    height: int = eg(256)
+    url: str = eg(f"/api/v1/trainings/{JOB}/samples/100/0")
+
+
+class TrainingSavedEvent(Event):
+    """The state of a training after a step is on disk: it can go on from there."""
+
+    kind: Literal["training.saved"]
+    step: int = eg(100)
 
 
 class QueueEvent(Event):
@@ -96,6 +125,9 @@ KINDS: tuple[type[Event], ...] = (
     JobEvent,
     ProgressEvent,
     PreviewEvent,
+    TrainingStepEvent,
+    TrainingSampleEvent,
+    TrainingSavedEvent,
     QueueEvent,
     OutputsEvent,
     GridEvent,

@@ -100,6 +100,7 @@ class Job(Answer):
     is_cleared: bool = eg(False)
     chip_seconds: float = eg(1.6)
     cost_usd: float | None = eg(None)
+    title: str = eg("")
 
 
 class Jobs(Answer):

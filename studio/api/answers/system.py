@@ -17,6 +17,7 @@ class Me(Answer):
     is_known: bool = eg(False)
     is_admin: bool = eg(False)
     is_operator: bool = eg(True)
+    may_train: bool = eg(True)
     sees_everyone: bool = eg(False)
     can_log_out: bool = eg(False)
     has_account: bool = eg(False)
@@ -47,7 +48,9 @@ class Health(Answer):
     status: str = eg("ok")
     problems: list[Card] = eg([])
     engine: Engine
-    jobs: dict[str, int] = eg({"queued": 1, "running": 0, "done": 1, "failed": 1, "cancelled": 0, "interrupted": 0})
+    jobs: dict[str, int] = eg(
+        {"queued": 1, "running": 0, "done": 1, "failed": 1, "cancelled": 0, "interrupted": 0, "paused": 0}
+    )
     last_event_id: int = eg(26)
 
 

@@ -5,13 +5,27 @@ the tests.
 Not here: examples of answers (answers/), how both get into the document (describe.py).
 """
 
-from studio.api.examples import accounts, grids, jobs, loras, openai, outputs, presets, queue, studio, system, uploads
+from studio.api.examples import (
+    accounts,
+    grids,
+    jobs,
+    loras,
+    openai,
+    outputs,
+    presets,
+    queue,
+    studio,
+    system,
+    trainings,
+    uploads,
+)
 from studio.api.examples.example import Example
 
 EXAMPLES: tuple[Example, ...] = (
     *studio.EXAMPLES,
     *jobs.EXAMPLES,
     *queue.EXAMPLES,
+    *trainings.EXAMPLES,
     *grids.EXAMPLES,
     *outputs.EXAMPLES,
     *uploads.EXAMPLES,

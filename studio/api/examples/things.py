@@ -5,9 +5,25 @@ from typing import Any
 from studio.api.answers.jobs import GRID, JOB, NOW
 from studio.api.answers.library import PRESET, UPLOAD
 
-__all__ = ["CLIP", "DONE", "FAILED", "GRID", "NOW", "OTHER_PICTURE", "PICTURE", "PRESET", "UPLOAD", "WAITING"]
+__all__ = [
+    "CLIP",
+    "DONE",
+    "FAILED",
+    "GRID",
+    "NOW",
+    "OTHER_PICTURE",
+    "PAUSED",
+    "PICTURE",
+    "PRESET",
+    "TRAINING",
+    "TRAINING_RUNS",
+    "UPLOAD",
+    "WAITING",
+]
 
 DONE, WAITING, FAILED = JOB, "7c01e2d9aa", "90ab4411ce"
 PICTURE, OTHER_PICTURE, CLIP = f"{DONE}-0", f"{DONE}-1", "c3d5e7f901-0"
+
+TRAINING, TRAINING_RUNS, PAUSED = "d41e8a70bc", "2f9b6c11e4", "b07d3358fa"
 
 SHORT_RECIPE: dict[str, Any] = {"model": "demo-sdxl", "prompt": "A red sailboat at sunset"}

@@ -113,7 +113,10 @@ def cancel_job(job_id: str, visit: Visitor) -> dict[str, Any]:
 
 @router.post("/jobs/{job_id}/retry", response_model=jobs_answers.Job)
 def retry_job(job_id: str, visit: Visitor) -> dict[str, Any]:
-    """Queues a failed, cancelled or interrupted job again under its own id; 409 for any other."""
+    """Queues a failed, cancelled, interrupted or paused job again under its own id; 409 for any other.
+
+    A training goes on from its last state.
+    """
     return asking.retry(visit, job_id).to_json()
 
 

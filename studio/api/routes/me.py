@@ -17,7 +17,8 @@ def get_me(visit: Visitor) -> dict[str, Any]:
 
     `is_operator`: you may see the machine under `/api/v1/system`, and empty its caches. `sees_everyone`: lists accept
     `everyone=true`, but only those of outputs unless `is_admin`. `has_account`: there are accounts with passwords here
-    (`/api/v1/account`). `is_ephemeral`: a restart deletes all outputs, as on a Space without storage.
+    (`/api/v1/account`). `may_train`: you may train models
+    (`/api/v1/trainings`). `is_ephemeral`: a restart deletes all outputs, as on a Space without storage.
     """
     person, settings = visit.person, visit.studio.settings.access
     return {
@@ -26,6 +27,7 @@ def get_me(visit: Visitor) -> dict[str, Any]:
         "is_known": settings.mode is not Mode.OPEN,
         "is_admin": person.is_admin,
         "is_operator": visit.is_operator,
+        "may_train": visit.may_train,
         "sees_everyone": person.is_admin or (settings.shared_gallery and settings.mode is not Mode.OPEN),
         "can_log_out": person.can_log_out,
         "has_account": settings.mode is Mode.PASSWORD,

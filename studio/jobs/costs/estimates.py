@@ -124,15 +124,24 @@ def read_history(database: Database, worker: str = LOCAL) -> History:
 
 
 def estimate_job_s(
-    history: History, recipe: Recipe, *, programs: str, shape_state: str, is_resident: bool
+    history: History,
+    recipe: Recipe,
+    *,
+    programs: str,
+    shape_state: str,
+    is_resident: bool,
+    steps: int | None = None,
 ) -> float | None:
-    """Estimates a job's seconds from start to end; None when its programs were never run here."""
+    """Estimates a job's seconds from start to end; None when its programs were never run here.
+
+    `steps` are the job's own where they are not the recipe's, as those of a training.
+    """
     step_s, fixed_s = history.step_s(recipe, programs), history.fixed_s(recipe, programs)
     if step_s is None or fixed_s is None:
         return None
     load_s = 0.0 if is_resident else history.load_s(recipe.model) or 0.0
     warm_s = history.warm_s(recipe.model, programs, shape_state=shape_state) or 0.0
-    return load_s + warm_s + recipe.denoising_steps * step_s + fixed_s
+    return load_s + warm_s + (recipe.denoising_steps if steps is None else steps) * step_s + fixed_s
 
 
 def read_shape_state(worker: WorkerRow, history: History, model: str, programs: str) -> str:

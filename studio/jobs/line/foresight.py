@@ -39,6 +39,7 @@ class Asked:
     owner: str
     recipe: Recipe
     programs: str
+    steps: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,7 @@ class Running:
 
     recipe: Recipe
     programs: str
+    steps: int
     eta_s: float | None
 
 
@@ -71,7 +73,7 @@ class Server:
     def __post_init__(self) -> None:
         self.resident = self.row.model
         if now := self.running:
-            own_s, _ = self._estimate(now.recipe, now.programs)
+            own_s, _ = self._estimate(now.recipe, now.programs, now.steps)
             self.resident = now.recipe.model
             self.ready.add((now.recipe.model, now.programs))
             self.free_s = own_s if now.eta_s is None else now.eta_s
@@ -87,9 +89,9 @@ class Server:
 
         return plan.serve(self.resident, self._switch_s, join=join)
 
-    def run(self, recipe: Recipe, programs: str) -> None:
+    def run(self, recipe: Recipe, programs: str, steps: int) -> None:
         """Advances the simulated state to the end of such a job."""
-        own_s, own_error_s = self._estimate(recipe, programs)
+        own_s, own_error_s = self._estimate(recipe, programs, steps)
         self.free_s = _add(self.free_s, own_s)
         self.error_s = None if self.free_s is None else _add(self.error_s, own_error_s)
         if self.resident != recipe.model:
@@ -97,14 +99,16 @@ class Server:
             self.ready.clear()
         self.ready.add((recipe.model, programs))
 
-    def _estimate(self, recipe: Recipe, programs: str) -> tuple[float | None, float | None]:
+    def _estimate(self, recipe: Recipe, programs: str, steps: int) -> tuple[float | None, float | None]:
         """Estimates a job's seconds and their error. Cached, because jobs of a long line are mostly alike."""
         key = (recipe.model, programs)
         state = "warm" if key in self.ready else read_shape_state(self.row, self.history, *key)
         is_resident = self.resident == recipe.model
-        kind = (*key, recipe.batch_size, recipe.denoising_steps, state, is_resident)
+        kind = (*key, recipe.batch_size, steps, state, is_resident)
         if kind not in self._known:
-            own_s = estimate_job_s(self.history, recipe, programs=programs, shape_state=state, is_resident=is_resident)
+            own_s = estimate_job_s(
+                self.history, recipe, programs=programs, shape_state=state, is_resident=is_resident, steps=steps
+            )
             self._known[kind] = own_s, _multiply(own_s, self.history.estimate_error(recipe, programs))
         return self._known[kind]
 
@@ -129,7 +133,7 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
                 reason = say("runs together with job {place} in line", place=first.position)
                 places[turn.job_id] = replace(first, position=position, reason=reason)
             else:
-                server.run(job.recipe, job.programs)
+                server.run(job.recipe, job.programs, job.steps)
                 reason = turn.reason or activity
                 if not reason:
                     reason = _say_place(before, owner=job.owner, is_busy=is_busy)

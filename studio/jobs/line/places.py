@@ -64,13 +64,16 @@ def read_places(database: Database) -> dict[str, Place]:
 
     Jobs have no eta from the first one on whose programs were never measured.
     """
-    rows = database.read("SELECT id, kind, owner, recipe, programs FROM jobs WHERE state = ?", (JobState.QUEUED,))
+    rows = database.read(
+        "SELECT id, kind, owner, recipe, programs, steps FROM jobs WHERE state = ?", (JobState.QUEUED,)
+    )
     asked = {
         row["id"]: Asked(
             kind=row["kind"],
             owner=row["owner"],
             recipe=Recipe.model_validate_json(row["recipe"]),
             programs=row["programs"],
+            steps=row["steps"],
         )
         for row in rows
     }
@@ -81,10 +84,11 @@ def _read_servers(database: Database) -> list[Server]:
     """Reads the workers that take jobs; before any was started, the first one."""
     running: dict[str, Running] = {}
     for row in database.read(
-        f"SELECT worker, eta_s, recipe, programs FROM jobs WHERE state = ? {IN_ORDER}", (JobState.RUNNING,)
+        f"SELECT worker, eta_s, recipe, programs, steps FROM jobs WHERE state = ? {IN_ORDER}", (JobState.RUNNING,)
     ):
         recipe = Recipe.model_validate_json(row["recipe"])
-        running.setdefault(row["worker"], Running(recipe=recipe, programs=row["programs"], eta_s=row["eta_s"]))
+        now = Running(recipe=recipe, programs=row["programs"], steps=row["steps"], eta_s=row["eta_s"])
+        running.setdefault(row["worker"], now)
     workers = read_workers(database)
     taking = [worker for worker in workers if worker.state is not WorkerState.STOPPED] or workers[:1]
     return [

@@ -5,12 +5,16 @@ Not here: which job is next (order.py).
 """
 
 from studio.database import Database
+from studio.jobs.job import TRAIN
 from studio.jobs.line.order import Line, Waiting
 from studio.jobs.states import JobState
 
 IN_ORDER = "ORDER BY position, rowid"
 
-_JOBS = f"SELECT id, model, owner, overtaken, is_placed FROM jobs WHERE state = ? {IN_ORDER}"
+# A training needs no resident model and leaves none, so it neither overtakes for one nor counts as of one.
+_JOBS = f"""
+SELECT id, iif(kind = '{TRAIN}', '', model) AS model, owner, overtaken, is_placed FROM jobs WHERE state = ? {IN_ORDER}
+"""
 
 # Owners served longest ago come first; an owner counts as served at their last start or their oldest waiting job's
 # arrival, whichever is later.

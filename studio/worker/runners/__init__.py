@@ -6,10 +6,10 @@ cancelled, any other as failed with a card. A new kind needs a runner here; the 
 
 from collections.abc import Callable, Mapping
 
-from studio.jobs.job import GENERATE, Job
+from studio.jobs.job import GENERATE, TRAIN, Job
 from studio.worker.bench import Bench
-from studio.worker.runners import generate
+from studio.worker.runners import generate, train
 
 Runner = Callable[[Bench, Job], None]
 
-RUNNERS: Mapping[str, Runner] = {GENERATE: generate.run}
+RUNNERS: Mapping[str, Runner] = {GENERATE: generate.run, TRAIN: train.run}

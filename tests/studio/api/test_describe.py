@@ -4,6 +4,7 @@ That no answer has more than its type says holds in every test here (tests/studi
 """
 
 import json
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,18 @@ from fastapi.testclient import TestClient
 from pipelines.messages import read_codes
 from studio.api.examples import EXAMPLES
 from studio.api.examples.example import Example
-from studio.api.examples.things import CLIP, DONE, FAILED, GRID, PRESET, UPLOAD, WAITING
+from studio.api.examples.things import (
+    CLIP,
+    DONE,
+    FAILED,
+    GRID,
+    PAUSED,
+    PRESET,
+    TRAINING,
+    TRAINING_RUNS,
+    UPLOAD,
+    WAITING,
+)
 from studio.database import Database
 from studio.worker.loop import Worker
 
@@ -120,17 +132,23 @@ def story(
         recipe = {"model": "demo-sdxl", "prompt": "A red sailboat at sunset", "steps": 1, **fields}
         return client.post("/api/v1/jobs", json=recipe).json()["id"]
 
-    done, clip = queue(batch_size=2), queue(model="clips")
+    def train(upload: str, name: str) -> str:
+        asked = {"model": "demo-sdxl", "name": name, "trigger": "zorb", "pictures": [{"id": upload}], "steps": 2}
+        return client.post("/api/v1/trainings", json=asked).json()["id"]
+
+    upload = client.post("/api/v1/uploads", files={"file": encode_picture()}).json()["id"]
+    done, clip, trained = queue(batch_size=2), queue(model="clips"), train(upload, "trained")
     while worker.run_next():
         pass
     preset = client.post("/api/v1/presets", json={"title": "Sunset", "output": f"{done}-0"}).json()["id"]
     axes = {"x": {"field": "steps", "values": "1, 2"}, "y": {"field": "prompt", "values": "red, blue"}}
     recipe = {"model": "demo-sdxl", "prompt": "A red sailboat"}
     grid = client.post("/api/v1/grids", json={**axes, "recipe": recipe}).json()["id"]
-    upload = client.post("/api/v1/uploads", files={"file": encode_picture()}).json()["id"]
 
     def prepare() -> dict[str, str]:
         waiting, failed = queue(), queue()
+        runs, paused = train(upload, secrets.token_hex(4)), train(upload, secrets.token_hex(4))
+        client.post(f"/api/v1/trainings/{paused}/pause")
         client.delete(f"/api/v1/jobs/{failed}")
         client.post("/api/v1/outputs/restore", json={"ids": [f"{done}-0"]})
         add_lora("pixel-art").unlink()
@@ -139,7 +157,9 @@ def story(
         with database.write() as tx:
             tx.execute("INSERT INTO previews (job_id, version, jpeg) VALUES (?, 1, ?)", (waiting, b"\xff\xd8"))
         clip_id = CLIP.removesuffix("-0")
-        return {GRID: grid, DONE: done, clip_id: clip, WAITING: waiting, FAILED: failed, PRESET: preset, UPLOAD: upload}
+        trainings = {TRAINING: trained, TRAINING_RUNS: runs, PAUSED: paused}
+        ours = {DONE: done, clip_id: clip, WAITING: waiting, FAILED: failed, **trainings}
+        return {GRID: grid, PRESET: preset, UPLOAD: upload, **ours}
 
     return prepare
 

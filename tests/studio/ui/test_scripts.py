@@ -12,7 +12,7 @@ from studio.ui import bundle, page
 
 SCRIPTS = page.STATIC_DIR / "js"
 # A folder imports only folders before it, and itself; what stands beside the folders sees all.
-ORDER = ("core", "create", "presets", "queue", "gallery", "canvas", "system", "")
+ORDER = ("core", "create", "presets", "queue", "train", "gallery", "canvas", "system", "")
 ENTRIES = {
     "main.js",
     "serviceworker.js",

@@ -8,8 +8,9 @@ import { takesPictures } from "./create/inputs.js";
 import { offerText } from "./create/recipes.js";
 import { take } from "./create/taken.js";
 import { importFiles, isPreset } from "./presets/presets.js";
+import { addTrainFiles } from "./train/pictures.js";
 
-const DROP_PLACES = ["lu-inputs", "lu-controls"];
+const DROP_PLACES = ["lu-inputs", "lu-controls", "lu-train-add"];
 
 export function mountFiles() {
   mountDrop();
@@ -20,7 +21,8 @@ export function mountFiles() {
       return; // text goes where it is pasted
     }
     event.preventDefault();
-    take(pictures);
+    if (isShown("train")) addTrainFiles(pictures);
+    else take(pictures);
   });
 }
 
@@ -53,6 +55,10 @@ function mountDrop() {
       importFiles(files);
       return;
     }
+    if (isShown("train")) {
+      addTrainFiles(files);
+      return;
+    }
     showView("create"); // where a recipe is offered, and pictures to start from stand
     take(files);
   });
@@ -61,6 +67,7 @@ function mountDrop() {
 /** What a drop would do. Before it a browser tells the types of files, not their names; a LoRA's it does not know. */
 function hintOf(types) {
   const are = (pattern) => types.every((type) => pattern.test(type));
+  if (isShown("train") && are(/^image/)) return t("train.drop");
   if (isShown("presets") || are(/json|zip/)) return t("drop.presets");
   if (are(/^$/)) return t("drop.unknown");
   if (types.length > 1) return t(takesPictures() ? "drop.several" : "inputs.noModel");

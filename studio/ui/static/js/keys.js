@@ -38,6 +38,7 @@ const ACTS = {
   save: openSavePreset,
   grid: openGrid,
   search: () => isShown("presets") && focusSearch(), // the gallery has its own
+  train: () => state.me?.may_train !== false && toggleView("train"),
   gallery: () => toggleView("gallery"),
   presets: () => toggleView("presets"),
   system: () => toggleView("system"),

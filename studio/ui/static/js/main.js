@@ -4,7 +4,7 @@ import "./core/translate.js"; // first: the panels are in the visitor's language
 import { mountLanguage } from "./core/language.js";
 import { whenPanelsStand } from "./core/panels.js";
 import { changed, onChange, shownJob, state } from "./core/store.js";
-import { connect, onEnd, onGrid, onOutputs } from "./core/stream.js";
+import { connect, onEnd, onGrid, onOutputs, onTraining, onTrainingChange } from "./core/stream.js";
 import { t, together } from "./core/text.js";
 import { mountTheme } from "./core/theme.js";
 import { toast } from "./core/toasts.js";
@@ -26,6 +26,8 @@ import { mountShare } from "./presets/share.js";
 import { noteEnd } from "./queue/notify.js";
 import { drawQueue, mountQueue } from "./queue/queue.js";
 import { mountWebhook } from "./queue/webhook.js";
+import { mountTrain, openTrain } from "./train/train.js";
+import { drawTrainings, hearTraining, noteTraining } from "./train/trainings.js";
 import { mountGallery, noteDone, noteMade, noteOutputs, openGallery, openOutput } from "./gallery/gallery.js";
 import { drawCanvas, markUnseen, mountCanvas } from "./canvas/canvas.js";
 import { drawEphemeral, mountEphemeral } from "./canvas/ephemeral.js";
@@ -58,6 +60,7 @@ whenPanelsStand(() => {
   mountWebhook();
   mountZoom();
   mountOrigin();
+  mountTrain();
   mountGallery();
   mountPresets();
   mountSavePreset();
@@ -75,10 +78,17 @@ whenPanelsStand(() => {
     drawFilmstrip();
     drawEdit();
     drawQueue();
+    drawTrainings();
     if (isZoomed()) drawZoom();
     openOnce();
   });
+  onTraining(hearTraining);
+  onTrainingChange(noteTraining);
   onEnd((job) => {
+    if (job.state === "paused") {
+      toast(t("train.paused", { name: job.title }));
+      return;
+    }
     if (job.state === "done") noteDone(job);
     if (job.state === "done") markUnseen();
     else if (job.state === "cancelled") {
@@ -108,6 +118,7 @@ async function openOnce() {
   isOpen = true;
   openPresets();
   openGallery();
+  openTrain();
   const styles = loadStyles().then(changed, () => undefined); // without them there is only "Style: none"
   await Promise.all([styles, loadLoras().catch(() => undefined)]);
   onView((name) => name === "create" && loadLoras().catch(() => undefined));

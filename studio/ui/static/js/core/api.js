@@ -192,6 +192,15 @@ export const readPlan = (wanted) => call("GET", `${SYSTEM}/plan?${new URLSearchP
 export const makePlan = (wanted) => call("POST", `${SYSTEM}/plan`, wanted);
 export const cancelPlan = () => call("DELETE", `${SYSTEM}/plan`);
 
+const TRAININGS = "api/v1/trainings";
+const trainingPath = (id) => `${TRAININGS}/${encodeURIComponent(id)}`;
+export const readTrainings = () => call("GET", TRAININGS);
+export const readTrainingChoices = () => call("GET", `${TRAININGS}/choices`);
+export const readTraining = (id) => call("GET", trainingPath(id));
+export const submitTraining = (asked) => call("POST", TRAININGS, asked);
+export const pauseTraining = (id) => call("POST", `${trainingPath(id)}/pause`);
+export const continueTraining = (id) => call("POST", `${trainingPath(id)}/continue`);
+
 const PRESETS = "api/v1/presets";
 
 export const presetPath = (id) => `${PRESETS}/${encodeURIComponent(id)}`;

@@ -1,7 +1,7 @@
 // The keyboard, once: which key does what on which view. Handlers ask `means` or `actionOf`; the help lists these rows,
 // each with what it does from the catalogue (`key.<id>`).
 
-const ALL = ["create", "gallery", "presets", "system"];
+const ALL = ["create", "train", "gallery", "presets", "system"];
 
 /** Rows in the order of the help; `keys` are as the browser names them, modifiers in front. */
 export const KEYMAP = [
@@ -29,6 +29,7 @@ export const KEYMAP = [
   { id: "trash", on: ["create", "gallery"], keys: ["Delete", "Backspace"] },
   { id: "jobUp", on: ALL, keys: ["Alt+ArrowUp"] },
   { id: "jobDown", on: ALL, keys: ["Alt+ArrowDown"] },
+  { id: "train", on: ALL, keys: ["n"] },
   { id: "gallery", on: ALL, keys: ["l"] },
   { id: "presets", on: ALL, keys: ["g"] },
   { id: "system", on: ALL, keys: ["s"] },

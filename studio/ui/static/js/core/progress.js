@@ -15,7 +15,12 @@ const SPANS = {
   denoising: [0.16, 0.92],
   decoding: [0.92, 0.97],
   saving: [0.97, 1],
+  // Of a training, whose steps are nearly all of it.
+  preparing: [0.1, 0.16],
+  training: [0.16, 0.97],
+  sampling: [0.16, 0.97],
 };
+const STEPPING = ["denoising", "training", "sampling"]; // how far these are, the job's steps tell
 const BYTES = 1e6; // totals above this are bytes, not files or steps
 
 /** Nobody knows what passes on a server that is out of reach. */
@@ -42,7 +47,7 @@ export const phaseName = (phase) => (has(`phase.${phase}`) ? t(`phase.${phase}`)
 
 export function fractionOf(job) {
   const [from, to] = SPANS[job.phase] ?? [0, 0];
-  const [done, total] = job.phase === "denoising" ? [job.step, job.steps] : [job.phase_done, job.phase_total];
+  const [done, total] = STEPPING.includes(job.phase) ? [job.step, job.steps] : [job.phase_done, job.phase_total];
   return total > 0 ? from + (to - from) * Math.min(1, done / total) : from;
 }
 
@@ -51,7 +56,7 @@ export function phaseText(job) {
   if (job.cancel_requested) return t("progress.cancelling");
   if (!job.phase) return t("progress.starting");
   const name = phaseName(job.phase);
-  if (job.phase === "denoising") return `${name} ${job.step}/${job.steps}`;
+  if (job.phase === "denoising" || job.phase === "training") return `${name} ${job.step}/${job.steps}`;
   const { phase_done: done, phase_total: total, phase_detail: detail } = job;
   if (total > BYTES) return `${name} ${Math.round(done / BYTES)}/${Math.round(total / BYTES)} MB`;
   const what = job.phase === "compiling" ? ` ${shapeName(job.recipe.shape)}` : detail ? ` ${detail}` : "";
@@ -68,7 +73,7 @@ export function timeText(job) {
 /** For narrow places: "Step 7/12 · 2 s left", "Compiling 7/10 · 3 s passed". */
 export function shortLine(job) {
   if (job.cancel_requested) return t("state.cancelling");
-  if (job.phase === "denoising") return `${t("progress.step", { step: job.step, steps: job.steps })} · ${timeText(job)}`;
+  if (job.phase === "denoising" || job.phase === "training") return `${t("progress.step", { step: job.step, steps: job.steps })} · ${timeText(job)}`;
   const count = job.phase_total > 1 && job.phase_total < BYTES ? ` ${job.phase_done}/${job.phase_total}` : "";
   return `${job.phase ? phaseName(job.phase) : t("progress.starting")}${count} · ${timeText(job)}`;
 }

@@ -185,6 +185,7 @@ export function shownJob() {
 /** A result always; bad news only while it is news, and until somebody waves it away. */
 function isWorthShowing(job) {
   if (job.state === "done") return true;
+  if (job.state === "paused") return false; // its card in the queue and the Train view say it
   const isNews = Date.now() / 1000 - (job.finished_at ?? 0) < NEWS_S;
   return job.state !== "cancelled" && isNews && !readDismissed().includes(mark(job));
 }

@@ -5,10 +5,13 @@ import { parseJson } from "./json.js";
 import { changed, forgetOldJobs, isFinal, noteServerTime, putJob, putSheet, replaceJobs, runningJobs, state } from "./store.js";
 
 /** What moves a line of jobs. */
-export const LINE_KINDS = ["job.queued", "job.phase", "job.step", "job.done", "job.failed", "job.cancelled", "queue.changed"];
+export const LINE_KINDS = ["job.queued", "job.phase", "job.step", "job.done", "job.failed", "job.cancelled", "job.paused", "queue.changed"];
 const KINDS = [
   ...LINE_KINDS,
   "job.preview",
+  "training.step",
+  "training.sample",
+  "training.saved",
   "grid.done",
   "engine.state",
   "outputs.changed",
@@ -29,10 +32,24 @@ let jobsTimer = 0;
 let usageTimer = 0;
 /** @type {(job: any) => unknown} */
 let tellEnd = () => undefined;
+/** @type {(event: any) => unknown} */
+let tellTraining = () => undefined;
+/** @type {(job: any) => unknown} */
+let tellTrainingChange = () => undefined;
 /** @type {(grid: any) => unknown} */
 let tellGrid = () => undefined;
 /** @type {(event: any) => unknown} */
 let tellOutputs = () => undefined;
+
+/** `listener(event)` is called with every point, sample and saved state of a training. */
+export function onTraining(listener) {
+  tellTraining = listener;
+}
+
+/** `listener(job)` is called when a training changes its state. */
+export function onTrainingChange(listener) {
+  tellTrainingChange = listener;
+}
 
 /** `listener(job)` is called when a job ends while this page looks on. */
 export function onEnd(listener) {
@@ -135,6 +152,10 @@ function receive(kind, message) {
     tellGrid(event.grid);
     return;
   }
+  if (kind.startsWith("training.")) {
+    tellTraining(event);
+    return;
+  }
   if (kind === "outputs.changed") {
     tellOutputs(event);
     return;
@@ -148,6 +169,7 @@ function receive(kind, message) {
   }
   if (event.job) {
     putJob(withPlace(event.job));
+    if (event.job.kind === "train") tellTrainingChange(event.job);
     refreshWaiting();
     if (isFinal(event.job)) {
       tellEnd(event.job);

@@ -1,9 +1,9 @@
-// Create, Gallery, Presets or System: one of them at a time, in the address too, so that "back" works. A view may have
+// Create, Train, Gallery, Presets or System: one of them at a time, in the address too, so that "back" works. A view may have
 // parts of its own there: #system/storage.
 
 import { find } from "./dom.js";
 
-const OTHERS = ["gallery", "presets", "system"];
+const OTHERS = ["train", "gallery", "presets", "system"];
 const listeners = [];
 
 export const isShown = (name) => document.documentElement.dataset.view === name;

@@ -4,6 +4,7 @@
 import { readOutput } from "../core/api.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { means } from "../core/keymap.js";
+import { state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { dropPart, isShown, onView, partInAddress, showView } from "../core/views.js";
@@ -12,6 +13,7 @@ import { closeCompare, compareFromElsewhere, isComparing, mountCompare, openComp
 import { closeDetail, detailOutput, drawDetail, isDetailOpen, mountDetail, openDetail, pressDetail } from "./detail.js";
 import { drawFilters, emptyTextOf, isNarrowed, isTrash, mountFilters, readFilters, resetFilters } from "./filters.js";
 import { currentIndex, drawGrid, focusTile, indexOfTile, mountGrid, scrollToTop, step } from "./grid.js";
+import { trainOn } from "../train/train.js";
 import {
   changedElsewhere,
   download,
@@ -300,9 +302,17 @@ function actionsOf(outputs) {
     ...(outputs.length === 2
       ? [{ key: "compare", name: "compare", label: t("compare.title"), act: () => openCompare(...outputs) }]
       : []),
+    ...(state.me?.may_train !== false && outputs.some(({ kind }) => kind === "image")
+      ? [{ key: "train", name: "spark", label: t("train.onThese"), act: () => learnFrom(outputs) }]
+      : []),
     { key: "trash", name: "trash", label: t("trash.throw"), act: () => discard(outputs) },
     clear,
   ];
+}
+
+function learnFrom(outputs) {
+  setChoosing(false);
+  trainOn(outputs);
 }
 
 async function addTags(outputs) {

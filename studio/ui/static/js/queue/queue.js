@@ -20,6 +20,7 @@ import {
   waitingJobs,
 } from "../core/store.js";
 import { t } from "../core/text.js";
+import { showView } from "../core/views.js";
 import { cancel, retry } from "../create/actions.js";
 import { clearEnded, isCleared, isDragging, mountArrange, togglePause } from "./arrange.js";
 import { cancelOthers, drawEveryone, mountEveryone } from "./everyone.js";
@@ -142,7 +143,7 @@ function createItem(job) {
     job.state === "done"
       ? null
       : isFinal(job)
-        ? button("retry", t("queue.retry"), () => retry(job))
+        ? button(job.state === "paused" ? "play" : "retry", againLabel(job), () => retry(job))
         : button("close", t("common.cancel"), () => (isMine ? cancel : cancelOthers)(job));
   return el(
     "div.lu-queue-item",
@@ -169,8 +170,11 @@ function createItem(job) {
   );
 }
 
+const againLabel = (job) => t(job.kind === "train" ? "train.goOn" : "queue.retry");
+
 function open(job) {
-  lookAt(job);
+  if (job.kind === "train" && job.state !== "done") showView("train");
+  else lookAt(job);
   setOpen(false);
 }
 
@@ -208,7 +212,7 @@ function drawArt(art, job, place) {
     if (image.src !== picture) image.src = picture;
     if (!image.parentElement) art.replaceChildren(image);
   } else if (!art.firstChild) {
-    art.append(icon({ failed: "alert", interrupted: "pause", cancelled: "stop" }[job.state] ?? "spark"));
+    art.append(icon({ failed: "alert", interrupted: "pause", cancelled: "stop", paused: "pause" }[job.state] ?? "spark"));
   }
 }
 

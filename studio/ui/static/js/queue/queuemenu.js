@@ -1,8 +1,11 @@
 // The queue's menus: what can be done with one job, and with all of them.
 
+import { pauseTraining } from "../core/api.js";
 import { openMenu } from "../core/menu.js";
 import { isFinal, runningJob, state, waitingJobs } from "../core/store.js";
-import { t } from "../core/text.js";
+import { t, together } from "../core/text.js";
+import { toast } from "../core/toasts.js";
+import { showView } from "../core/views.js";
 import { cancel, retry, useSettingsOf } from "../create/actions.js";
 import { startEdit } from "../create/edit.js";
 import { cancelMany, duplicate, moveToEnd, moveToTop } from "./arrange.js";
@@ -12,6 +15,10 @@ import { openWebhook } from "./webhook.js";
 export function openJobMenu(anchor, id) {
   const job = state.jobs.get(id);
   if (!job) return;
+  if (job.kind === "train") {
+    openMenu(anchor, itemsOfTraining(job), t("train.card", { name: job.title }));
+    return;
+  }
   const copy = { icon: "copy", label: t("queue.duplicate"), act: () => duplicate(job) };
   const use = { icon: "sliders", label: t("queue.useSettings"), act: () => useSettingsOf(job) };
   const end = { icon: "close", label: t("common.cancel"), act: () => cancel(job), isDanger: true };
@@ -29,6 +36,19 @@ function itemsOf(job, { copy, use, end, again }) {
   ];
   return [{ icon: "edit", label: t("queue.edit"), act: () => startEdit(job) }, copy, use, null, ...moves, ...(moves.length ? [null] : []), end];
 }
+
+/** A training is no recipe: it is looked at, paused, gone on with, ended. */
+function itemsOfTraining(job) {
+  const look = { icon: "expand", label: t("train.look"), act: () => showView("train") };
+  const goOn = { icon: "play", label: t("train.goOn"), act: () => retry(job) };
+  const pause = { icon: "pause", label: t("train.pause"), act: () => pauseTraining(job.id).catch(report) };
+  const end = { icon: "close", label: t("common.cancel"), act: () => cancel(job), isDanger: true };
+  if (!isFinal(job)) return [look, pause, null, end];
+  if (job.state === "done") return [look];
+  return job.state === "paused" ? [look, goOn, null, end] : [look, goOn];
+}
+
+const report = (error) => toast(together(error.message, error.advice));
 
 export function openQueueMenu(anchor) {
   const waiting = waitingJobs().length;

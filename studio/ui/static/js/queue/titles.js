@@ -9,10 +9,12 @@ const SEEN = 20; // letters of a prompt that fit into a card; what differs befor
 const WORD = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]|[\p{L}\p{M}\p{N}_'’-]+/gu; // Chinese has no spaces
 
 /** job id -> title. */
-export function titlesOf(jobs) {
+export function titlesOf(all) {
   const titles = new Map();
-  for (const { id, sheet, recipe } of jobs.filter((job) => job.sheet)) titles.set(id, [...axesOf(sheet), recipe.prompt].join(" · "));
-  for (const family of groupBy(jobs.filter((job) => !job.sheet), ({ recipe }) => recipe.prompt.slice(0, SEEN))) {
+  for (const job of all) if (job.title) titles.set(job.id, t("train.card", { name: job.title }));
+  const made = all.filter((job) => !job.title);
+  for (const { id, sheet, recipe } of made.filter((job) => job.sheet)) titles.set(id, [...axesOf(sheet), recipe.prompt].join(" · "));
+  for (const family of groupBy(made.filter((job) => !job.sheet), ({ recipe }) => recipe.prompt.slice(0, SEEN))) {
     const ofPrompt = groupBy(family, ({ recipe }) => recipe.prompt);
     const words = differingWords(ofPrompt.map(([job]) => job.recipe.prompt));
     ofPrompt.forEach((same, place) => {

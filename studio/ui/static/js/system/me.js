@@ -21,6 +21,7 @@ export function mountMe() {
 
 export function drawMe() {
   const { me } = state;
+  find("lu-nav-train").hidden = me !== null && !me.may_train;
   find("lu-nav-system").hidden = me !== null && !me.is_operator;
   find("lu-me-account").hidden = !me?.has_account;
   find("lu-sys-tab-users").hidden = !(me?.has_account && me.is_admin);

@@ -1,0 +1,123 @@
+"""Trainings over REST: ask for one, follow its curve and samples, pause it, let it go on.
+
+A training is a job of the kind `train`: the jobs' routes list and cancel it, and run it again after an error.
+Not here: what may be asked (studio/asking_to_train.py), the work itself (studio/worker/runners/train.py).
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import FileResponse, Response
+
+from pipelines.loras import find_lora_file
+from pipelines.messages import say
+from studio import asking, asking_to_train, events
+from studio.api.answers import jobs as jobs_answers
+from studio.api.answers import trainings as trainings_answers
+from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
+from studio.api.visitor import Visitor
+from studio.jobs import trainings
+from studio.jobs.job import Job
+from studio.jobs.training import AskedTraining
+from studio.jobs.trainings import Training
+from studio.library import training_files
+from studio.visit import NotFoundError, Visit
+
+router = APIRouter(tags=["trainings"])
+
+
+@router.post("/trainings", status_code=201, response_model=jobs_answers.Id)
+def create_training(asked: AskedTraining, visit: Visitor) -> dict[str, str]:
+    """Queues a training that ends in a LoRA, which everybody here may then use; 422 names every field at fault.
+
+    `pictures` are your own uploads and outputs, by id; each needs a caption, or the training a `trigger` word.
+    `strength` is `gentle`, `usual` or `strong`; `steps`, `rank` and `learning_rate` override its numbers. 403 for
+    somebody who may not train (`--who-may-train`), 429 when your quota of waiting jobs is used up.
+    """
+    return {"id": asking_to_train.submit(visit, asked).id}
+
+
+@router.get("/trainings", response_model=trainings_answers.Trainings)
+def list_trainings(
+    visit: Visitor,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    everyone: Annotated[bool, Query(description="everybody's trainings, for admins")] = False,  # noqa: FBT002
+) -> dict[str, Any]:
+    """Lists trainings, newest first, each with its job."""
+    last_event_id = events.read_last_id(visit.database)
+    owner = visit.choose_owner(is_everyone=everyone)
+    found = trainings.list_trainings(visit.database, owner=owner, limit=limit)
+    return {"trainings": [_describe(visit, *one) for one in found], "last_event_id": last_event_id}
+
+
+@router.get("/trainings/choices", response_model=trainings_answers.TrainingChoices)
+def list_choices(visit: Visitor) -> dict[str, Any]:
+    """Lists the models that can learn, with the numbers behind each strength, and what each will take.
+
+    `seconds`, `step_s` and `cost_usd` are from trainings on this machine (null: never measured, or without a price).
+    """
+    return asking_to_train.describe_choices(visit)
+
+
+@router.get("/trainings/{job_id}", response_model=trainings_answers.Training)
+def get_training(job_id: str, visit: Visitor) -> dict[str, Any]:
+    """Returns a training with its pictures, its curve (at most some 400 points) and its samples."""
+    last_event_id = events.read_last_id(visit.database)
+    job, training = visit.get_training(job_id)
+    return {
+        **_describe(visit, job, training),
+        "pictures": [picture.model_dump() for picture in training.asked.pictures],
+        "sample_prompts": list(training.asked.sample_prompts) or [job.recipe.prompt],
+        "points": trainings.read_points(visit.database, job_id),
+        "samples": trainings.read_samples(visit.database, job_id),
+        "last_event_id": last_event_id,
+    }
+
+
+@router.post("/trainings/{job_id}/pause", response_model=trainings_answers.TrainingLine)
+def pause_training(job_id: str, visit: Visitor) -> dict[str, Any]:
+    """Pauses a training: after its next step all is saved, and the devices are free. 409 when it has ended."""
+    visit.get_training(job_id)
+    trainings.pause(visit.database, job_id)
+    return _describe(visit, *visit.get_training(job_id))
+
+
+@router.post("/trainings/{job_id}/continue", response_model=trainings_answers.TrainingLine)
+def continue_training(job_id: str, visit: Visitor) -> dict[str, Any]:
+    """Queues a paused, failed, cancelled or interrupted training again; it goes on from its last state."""
+    visit.get_training(job_id)
+    asking.retry(visit, job_id)
+    return _describe(visit, *visit.get_training(job_id))
+
+
+@router.get("/trainings/{job_id}/samples/{step}/{number}", response_class=FileResponse)
+def get_sample(job_id: str, step: int, number: int, visit: Visitor, if_none_match: IfNoneMatch = None) -> Response:
+    """Returns a sample, a WebP of at most 768 px; of a video its middle frame."""
+    visit.get_training(job_id)
+    file = training_files.shown_file(visit.studio.settings.training_dir / job_id, step, number)
+    if not file.is_file():
+        raise NotFoundError(say("Training {id} has no such sample.", id=repr(job_id)[:100]))
+    return send_file(file, if_none_match=if_none_match, headers=CHECKED)
+
+
+def _describe(visit: Visit, job: Job, training: Training) -> dict[str, Any]:
+    asked, settings = training.asked, visit.studio.settings
+    models = {model.id: model for model in visit.studio.catalog.models}
+    numbers = (
+        vars(asked.choose_numbers(models[job.recipe.model]))
+        if job.recipe.model in models
+        else {"steps": job.steps, "rank": asked.rank or 0, "learning_rate": asked.learning_rate or 0.0}
+    )
+    return {
+        "id": job.id,
+        "name": training.name,
+        "model": job.recipe.model,
+        "trigger": asked.trigger,
+        "strength": asked.strength,
+        "numbers": numbers,
+        "pictures_count": len(asked.pictures),
+        "saved_step": training.saved_step,
+        "pause_requested": training.pause_requested,
+        "loras": [ref for ref in training.loras if find_lora_file(ref, settings.loras_dir) is not None],
+        "job": job.to_json(),
+    }

@@ -1,0 +1,167 @@
+"""The one way to ask for a training: checked against the catalogue, the names in use and the visitor's own pictures.
+
+All problems are told at once, by field. A training is queued like any job (asking.py), within the same quota.
+"""
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.errors import ModelError, RecipeError
+from pipelines.families import can_learn
+from pipelines.field_errors import tell_first
+from pipelines.loras import find_lora_file
+from pipelines.messages import Message, say
+from pipelines.model import Model
+from pipelines.recipe import Recipe, resolve
+from studio.jobs import trainings
+from studio.jobs.costs.cost import HOUR_S
+from studio.jobs.costs.estimates import History, estimate_job_s, read_history
+from studio.jobs.job import TRAIN, Job
+from studio.jobs.queue import Wanted
+from studio.jobs.training import STRENGTHS, AskedTraining, Numbers, find_numbers
+from studio.jobs.trainings import PROGRAMS
+from studio.jobs.workers import WorkerRow, read_worker
+from studio.library.loras import LoraError, clean_name
+from studio.visit import Visit
+
+SEEDS = 2**31  # the engine's, whose samples have the same seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A training that can be queued; `recipes` are those of its samples, `name` is that of its LoRA."""
+
+    asked: AskedTraining
+    model: Model
+    name: str
+    recipes: tuple[Recipe, ...]
+
+
+def submit(visit: Visit, asked: AskedTraining) -> Job:
+    """Queues a training; raises NotAllowedError, RecipeError, RateError, PromptRefusedError, QueueQuotaError."""
+    visit.require_trainer()
+    prepared = prepare(visit, asked)
+    visit.studio.door.admit(visit.person, prepared.recipes)
+    model, name = prepared.model, prepared.name
+    wanted = Wanted(
+        recipe=prepared.recipes[0],
+        programs=PROGRAMS,
+        kind=TRAIN,
+        steps=asked.choose_numbers(model).steps,
+        title=name,
+    )
+    quota = visit.studio.settings.queue_quota
+    return trainings.submit(visit.database, wanted, asked, name=name, owner=visit.owner, quota=quota)
+
+
+def prepare(visit: Visit, asked: AskedTraining) -> Prepared:
+    """Checks a training; raises RecipeError with a message for every field at fault."""
+    problems: dict[str, Message] = {}
+    model = _find_model(visit, asked, problems)
+    name = _choose_name(visit, asked, problems)
+    if not asked.pictures:
+        problems["pictures"] = say("add at least one picture")
+    problems |= trainings.find_strangers(visit.database.read, asked, owner=visit.owner)
+    seen: set[str] = set()
+    for place, picture in enumerate(asked.pictures):
+        if picture.id in seen:
+            problems[f"pictures.{place}.id"] = say("is there twice")
+        seen.add(picture.id)
+        if not asked.caption_of(picture):
+            problems[f"pictures.{place}.caption"] = say("write what is to be seen, or give a trigger word")
+    recipes = _make_recipes(visit, asked, model, problems) if model else ()
+    if problems or model is None:
+        raise RecipeError(tell_first(problems))
+    return Prepared(asked=asked, model=model, name=name, recipes=recipes)
+
+
+def find_obstacle(model: Model) -> Message | None:
+    """Returns why a model cannot learn here, as a clause about it; None if it can."""
+    if not can_learn(model.family):
+        return say("models of the family {family} cannot be trained here", family=model.family)
+    if model.min_images:
+        return say("{model} needs a picture to start from, and cannot be trained yet", model=model.id)
+    return None
+
+
+def describe_choices(visit: Visit) -> dict[str, Any]:
+    """Returns what a training can be asked for: models with their strengths, and what each will take."""
+    catalog, worker, history = visit.studio.catalog, read_worker(visit.database), read_history(visit.database)
+    able = [model for model in catalog.models if find_obstacle(model) is None]
+    ids = [model.id for model in able]
+    opening = visit.studio.opening_model_id or visit.studio.default_model.id
+    return {
+        "may_train": visit.may_train,
+        "default": opening if opening in ids else ids[0] if ids else None,
+        "models": [
+            {
+                "id": model.id,
+                "title": model.title,
+                "strengths": {
+                    strength: _describe_strength(find_numbers(model, strength), model, worker, history)
+                    for strength in STRENGTHS
+                },
+            }
+            for model in able
+        ],
+    }
+
+
+def _describe_strength(numbers: Numbers, model: Model, worker: WorkerRow, history: History) -> dict[str, Any]:
+    recipe = Recipe(model=model.id, prompt="")
+    seconds = estimate_job_s(
+        history, recipe, programs=PROGRAMS, shape_state="warm", is_resident=True, steps=numbers.steps
+    )
+    has_price = seconds is not None and worker.chip_price is not None
+    return {
+        **vars(numbers),
+        "seconds": seconds,
+        "step_s": history.step_s(recipe, PROGRAMS),
+        "cost_usd": seconds * worker.chips * worker.chip_price / HOUR_S if has_price else None,
+    }
+
+
+def _find_model(visit: Visit, asked: AskedTraining, problems: dict[str, Message]) -> Model | None:
+    try:
+        model = visit.studio.catalog.get(asked.model)
+    except ModelError as error:
+        problems["model"] = error.whole
+        return None
+    if obstacle := find_obstacle(model):
+        problems["model"] = obstacle
+        return None
+    return model
+
+
+def _choose_name(visit: Visit, asked: AskedTraining, problems: dict[str, Message]) -> str:
+    try:
+        name = clean_name(asked.name)
+    except LoraError:
+        problems["name"] = say("needs a letter or a digit")
+        return ""
+    is_here = find_lora_file(name, visit.studio.settings.loras_dir) is not None
+    if is_here or trainings.is_name_wanted(visit.database, name):
+        problems["name"] = say("there is a LoRA {name} already, or will be; choose another name", name=repr(name))
+    return name
+
+
+def _make_recipes(visit: Visit, asked: AskedTraining, model: Model, problems: dict[str, Message]) -> tuple[Recipe, ...]:
+    """Returns the recipes of the samples, all with one seed; without prompts, that of the first caption."""
+    prompts = asked.sample_prompts
+    if not prompts and asked.pictures:
+        prompts = (_write_prompt(asked),)
+    seed = secrets.randbelow(SEEDS)
+    recipes: list[Recipe] = []
+    for place, prompt in enumerate(prompts):
+        try:
+            recipes.append(resolve(Recipe(model=model.id, prompt=prompt, seed=seed), visit.studio.catalog))
+        except RecipeError as error:
+            problems[f"sample_prompts.{place}"] = error.fields.get("prompt", error.detail)
+    return tuple(recipes)
+
+
+def _write_prompt(asked: AskedTraining) -> str:
+    """Returns the first caption as it is learnt, with the trigger in front."""
+    caption, trigger = asked.caption_of(asked.pictures[0]), asked.trigger.strip()
+    return caption if trigger.lower() in caption.lower() else f"{trigger}, {caption}"

@@ -1,0 +1,218 @@
+"""Trainings as rows: what was asked, the curve, the samples, and where the result is.
+
+A training is a job of the kind `train`, whose state is the job's; what only trainings have is here. Writes for a
+running one name its claim (job.HELD), as in claims.py.
+Not here: the files of a training (worker/runners/train.py).
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.errors import RecipeError
+from pipelines.messages import Message, say
+from studio import events
+from studio.database import Database
+from studio.jobs import claims, queue
+from studio.jobs.job import TRAIN, Job, append_event, end, move
+from studio.jobs.queue import JobStateError, Wanted
+from studio.jobs.states import JobState
+from studio.jobs.training import AskedTraining
+
+PROGRAMS = "train"
+"""The name of a training's programs in the history: their time depends on the model far more than on the rank."""
+
+
+Read = Callable[[str, Sequence[Any]], Iterable[sqlite3.Row]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What only a training has; `loras` are the refs of its result."""
+
+    job_id: str
+    name: str
+    asked: AskedTraining
+    saved_step: int
+    pause_requested: bool
+    loras: tuple[str, ...]
+
+    @classmethod
+    def from_row(cls, row: sqlite3.Row) -> "Training":
+        """Reads a full row of the table `trainings`."""
+        return cls(
+            job_id=row["job_id"],
+            name=row["name"],
+            asked=AskedTraining.model_validate_json(row["asked"]),
+            saved_step=row["saved_step"],
+            pause_requested=bool(row["pause_requested"]),
+            loras=tuple(json.loads(row["loras"])),
+        )
+
+
+def submit(database: Database, wanted: Wanted, asked: AskedTraining, *, name: str, owner: str, quota: int) -> Job:
+    """Queues a training with its pictures; raises RecipeError for pictures that are not the owner's, by number."""
+    assert wanted.kind == TRAIN
+    with database.write() as tx:
+        if problems := find_strangers(tx.execute, asked, owner=owner):
+            raise RecipeError(problems)
+        [job] = queue.add_all(tx, [wanted], owner=owner, quota=quota)
+        tx.execute(
+            "INSERT INTO trainings (job_id, name, asked) VALUES (?, ?, ?)", (job.id, name, asked.model_dump_json())
+        )
+        images = [(job.id, picture.id) for picture in asked.pictures]
+        tx.executemany("INSERT OR IGNORE INTO job_images (job_id, image) VALUES (?, ?)", images)
+    return job
+
+
+def find_strangers(read: Read, asked: AskedTraining, *, owner: str) -> dict[str, Message]:
+    """Returns a message for each picture that is not there, or not this owner's; `read` runs one SELECT."""
+    ids = json.dumps([picture.id for picture in asked.pictures])
+    known = {
+        row["id"]
+        for row in read(
+            "SELECT id FROM inputs WHERE owner = ? AND id IN (SELECT value FROM json_each(?))", (owner, ids)
+        )
+    }
+    return {
+        f"pictures.{place}.id": say("there is no picture {name}; add it again", name=repr(picture.id[:60]))
+        for place, picture in enumerate(asked.pictures)
+        if picture.id not in known
+    }
+
+
+def is_name_wanted(database: Database, name: str) -> bool:
+    """Tells whether a training that has not ended will leave a LoRA of this name."""
+    row = database.read_one(
+        "SELECT 1 FROM trainings JOIN jobs ON jobs.id = job_id "
+        "WHERE lower(name) = lower(?) AND state IN ('queued', 'running', 'paused')",
+        (name,),
+    )
+    return row is not None
+
+
+def read_training(database: Database, job_id: str) -> Training | None:
+    """Reads a training; None for a job of another kind."""
+    row = database.read_one("SELECT * FROM trainings WHERE job_id = ?", (job_id,))
+    return Training.from_row(row) if row else None
+
+
+def list_trainings(database: Database, *, owner: str | None, limit: int) -> list[tuple[Job, Training]]:
+    """Lists the owner's trainings, or everybody's (None), newest first, each with its job."""
+    rows = database.read(
+        "SELECT trainings.* FROM trainings JOIN jobs ON jobs.id = job_id WHERE ? IS NULL OR owner = ? "
+        "ORDER BY created_at DESC, jobs.rowid DESC LIMIT ?",
+        (owner, owner, limit),
+    )
+    found = [Training.from_row(row) for row in rows]
+    jobs = queue.read_jobs(database, [training.job_id for training in found])
+    return list(zip(jobs, found, strict=True))
+
+
+def read_points(database: Database, job_id: str) -> list[dict[str, Any]]:
+    """Returns the curve in the order of its steps."""
+    rows = database.read(
+        "SELECT step, loss, learning_rate FROM training_points WHERE job_id = ? ORDER BY step", (job_id,)
+    )
+    return [dict(row) for row in rows]
+
+
+def read_samples(database: Database, job_id: str) -> list[dict[str, Any]]:
+    """Returns the samples, the oldest first."""
+    rows = database.read(
+        "SELECT step, number, prompt, width, height FROM training_samples WHERE job_id = ? ORDER BY step, number",
+        (job_id,),
+    )
+    return [{**dict(row), "url": sample_url(job_id, row["step"], row["number"])} for row in rows]
+
+
+def sample_url(job_id: str, step: int, number: int) -> str:
+    return f"/api/v1/trainings/{job_id}/samples/{step}/{number}"
+
+
+def pause(database: Database, job_id: str) -> None:
+    """Pauses a training: a waiting one now, a running one after its next step; raises JobStateError for any other."""
+    with database.write() as tx:
+        if tx.execute("SELECT 1 FROM jobs WHERE id = ? AND state = ?", (job_id, JobState.RUNNING)).fetchone():
+            tx.execute("UPDATE trainings SET pause_requested = 1 WHERE job_id = ?", (job_id,))
+            row = tx.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
+            append_event(tx, Job.from_row(row), "job.phase")
+        elif move(tx, job_id, JobState.PAUSED) is None:
+            raise JobStateError(
+                say("Training {id} neither waits nor runs, so there is nothing to pause.", id=job_id),
+                advice=say("Look at its state."),
+            )
+
+
+# The worker's side
+
+
+def is_pause_wanted(database: Database, job: Job) -> bool:
+    """Tells whether somebody asked for a pause."""
+    row = database.read_one("SELECT 1 FROM trainings WHERE job_id = ? AND pause_requested", (job.id,))
+    return row is not None
+
+
+def go_back(database: Database, job: Job, step: int) -> None:
+    """Forgets the points and samples after a step: the training goes on from there, and makes them again."""
+    with database.write() as tx:
+        if not claims.is_held(tx, job):
+            return
+        tx.execute("DELETE FROM training_points WHERE job_id = ? AND step > ?", (job.id, step))
+        tx.execute("DELETE FROM training_samples WHERE job_id = ? AND step > ?", (job.id, step))
+
+
+def add_point(database: Database, job: Job, *, step: int, loss: float, learning_rate: float) -> None:
+    """Adds a point to the curve, and tells it."""
+    with database.write() as tx:
+        if not claims.is_held(tx, job):
+            return
+        point = {"step": step, "loss": loss, "learning_rate": learning_rate}
+        tx.execute(
+            "INSERT OR REPLACE INTO training_points (job_id, step, loss, learning_rate) "
+            "VALUES (:job_id, :step, :loss, :learning_rate)",
+            {"job_id": job.id, **point},
+        )
+        events.append(tx, kind="training.step", owner=job.owner, job_id=job.id, data={**point, "steps": job.steps})
+
+
+def add_sample(database: Database, job: Job, *, step: int, number: int, prompt: str, width: int, height: int) -> None:
+    """Adds a sample whose file is there, and tells it."""
+    with database.write() as tx:
+        if not claims.is_held(tx, job):
+            return
+        sample = {"step": step, "number": number, "prompt": prompt, "width": width, "height": height}
+        tx.execute(
+            "INSERT OR REPLACE INTO training_samples (job_id, step, number, prompt, width, height) "
+            "VALUES (:job_id, :step, :number, :prompt, :width, :height)",
+            {"job_id": job.id, **sample},
+        )
+        data = {**sample, "url": sample_url(job.id, step, number)}
+        events.append(tx, kind="training.sample", owner=job.owner, job_id=job.id, data=data)
+
+
+def note_saved(database: Database, job: Job, step: int) -> None:
+    """Notes that the state after a step is on disk, and tells it."""
+    with database.write() as tx:
+        if not claims.is_held(tx, job):
+            return
+        tx.execute("UPDATE trainings SET saved_step = ? WHERE job_id = ?", (step, job.id))
+        events.append(tx, kind="training.saved", owner=job.owner, job_id=job.id, data={"step": step})
+
+
+def name_loras(database: Database, job: Job, refs: Sequence[str]) -> bool:
+    """Notes under which refs the result will be, before its files are there; False when the claim was lost."""
+    with database.write() as tx:
+        if not claims.is_held(tx, job):
+            return False
+        tx.execute("UPDATE trainings SET loras = ? WHERE job_id = ?", (json.dumps(list(refs)), job.id))
+    return True
+
+
+def end_paused(database: Database, job: Job) -> None:
+    """Ends the turn of a training that somebody paused."""
+    with database.write() as tx:
+        if end(tx, job, JobState.PAUSED) is not None:
+            tx.execute("UPDATE trainings SET pause_requested = 0 WHERE job_id = ?", (job.id,))

@@ -1,0 +1,75 @@
+"""The files of a training, in a folder of its job: pictures while it runs, the engine's state, and samples to show.
+
+Names come from the job and the engine, never from a client.
+"""
+
+import io
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from pipelines.files.video import read_mp4
+from pipelines.files.whole import write_whole
+from pipelines.loras import find_lora_file
+from pipelines.recipe import Recipe
+
+DATA = "data"
+SAMPLES = "samples"
+SHOWN = "shown"
+SHOWN_SIDE_PX = 768
+MADE_SUFFIXES = (".png", ".mp4")
+VIDEO_NDIM = 4  # frames, height, width, colours
+
+
+def read_pixels(file: Path, recipe: Recipe) -> np.ndarray:
+    """Reads a sample: a picture (height, width, 3), or a video (F, height, width, 3)."""
+    if file.suffix == ".mp4":
+        shape = recipe.parsed_shape
+        return read_mp4(file, width=shape.width, height=shape.height)
+    with Image.open(file) as picture:
+        return np.asarray(picture.convert("RGB"))
+
+
+def list_samples(folder: Path, step: int) -> list[Path]:
+    """Lists the engine's own files of the samples after a step, in the order of their prompts."""
+    found = (folder / SAMPLES).glob(f"*-{step:06d}*")
+    return sorted(file for file in found if file.suffix in MADE_SUFFIXES)
+
+
+def show(folder: Path, step: int, number: int, pixels: np.ndarray) -> tuple[int, int]:
+    """Writes a sample, or a video's middle frame, for the page; returns its width and height."""
+    picture = Image.fromarray(pixels[len(pixels) // 2] if pixels.ndim == VIDEO_NDIM else pixels)
+    picture.thumbnail((SHOWN_SIDE_PX, SHOWN_SIDE_PX))
+    webp = io.BytesIO()
+    picture.save(webp, "WEBP", quality=88)
+    write_whole(shown_file(folder, step, number), webp.getvalue())
+    return picture.size
+
+
+def shown_file(folder: Path, step: int, number: int) -> Path:
+    """Returns where a sample for the page is."""
+    return folder / SHOWN / f"{step:06d}-{number}.webp"
+
+
+def forget_work(folder: Path) -> None:
+    """Deletes all that a training needs to go on, once it has ended well: what the page shows stays."""
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.name == SHOWN:
+            continue
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
+def find_free_refs(loras_dir: Path, names: Iterable[str]) -> Iterator[str]:
+    """Yields for each name the first of `name`, `name-2`, `name-3`, ... that no LoRA here has."""
+    for name in names:
+        ref, number = name, 1
+        while find_lora_file(ref, loras_dir) is not None:
+            number += 1
+            ref = f"{name}-{number}"
+        yield ref

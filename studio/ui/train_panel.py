@@ -1,0 +1,91 @@
+"""The Train view: pictures with captions, what to learn from them, and the trainings with curve and samples.
+
+static/js/train/ fills it: pictures.js the grid, form.js the rest of the form, trainings.js the cards, curve.js a curve.
+"""
+
+from studio.ui.icons import icon
+
+
+def _field(name: str, label: str, control: str, *, note: str = "") -> str:
+    shown = f'<p class="lu-model-note" id="lu-train-{name}-note" data-text="{note}"></p>' if note else ""
+    return f"""
+<div class="lu-field" data-field="{name}">
+  <label class="lu-label" for="lu-train-{name}" data-text="{label}"></label>
+  {control}
+  {shown}
+  <p class="lu-message" role="alert" data-message="{name}"></p>
+</div>"""
+
+
+def _line(name: str, label: str, *, longest: int, hint: str, note: str = "") -> str:
+    described = f' aria-describedby="lu-train-{name}-note"' if note else ""
+    control = (
+        f'<input class="lu-input" id="lu-train-{name}" maxlength="{longest}" autocomplete="off"{described}'
+        f' data-text-placeholder="{hint}">'
+    )
+    return _field(name, label, control, note=note)
+
+
+_PICTURES = f"""
+<div class="lu-train-pictures" data-field="pictures">
+  <div class="lu-train-bar">
+    <h3 id="lu-train-pictures-title" data-text="train.pictures"></h3>
+    <span class="lu-num" id="lu-train-count" role="status"></span>
+    <button type="button" class="lu-button lu-quiet" id="lu-train-clear" data-text="train.clear" hidden></button>
+  </div>
+  <button type="button" class="lu-train-drop" id="lu-train-add">{icon("upload")}
+    <span><b data-text="train.add"></b> <span data-text="train.addNote"></span></span></button>
+  <input type="file" id="lu-train-file" accept="image/*" multiple hidden>
+  <p class="lu-message" role="alert" data-message="pictures"></p>
+  <div class="lu-train-all" id="lu-train-all-row" hidden>
+    <label class="lu-label" for="lu-train-all" data-text="train.all"></label>
+    <div class="lu-share-row"><input class="lu-input" id="lu-train-all" maxlength="2000" autocomplete="off"
+      data-text-placeholder="train.allHint">
+      <button type="button" class="lu-button" id="lu-train-all-use" data-text="train.allUse"></button></div>
+  </div>
+  <ul class="lu-train-grid" id="lu-train-pictures" role="list" aria-labelledby="lu-train-pictures-title"></ul>
+</div>
+"""
+
+_SETTINGS = f"""
+<div class="lu-train-settings">
+  {_line("trigger", "train.trigger", longest=200, hint="train.triggerHint", note="train.triggerNote")}
+  {_line("name", "train.name", longest=120, hint="train.nameHint")}
+  {_field("model", "setting.model", '<select class="lu-input" id="lu-train-model"></select>')}
+  <div class="lu-field" data-field="strength">
+    <p class="lu-label" id="lu-train-strength-label" data-text="train.strength"></p>
+    <div class="lu-segments" id="lu-train-strength" role="radiogroup" aria-labelledby="lu-train-strength-label"
+      aria-describedby="lu-train-numbers">
+      <button type="button" role="radio" data-key="gentle" data-text="train.gentle"></button>
+      <button type="button" role="radio" data-key="usual" data-text="train.usual"></button>
+      <button type="button" role="radio" data-key="strong" data-text="train.strong"></button>
+    </div>
+    <p class="lu-model-note lu-num" id="lu-train-numbers"></p>
+  </div>
+  {_line("sample", "train.sample", longest=2000, hint="train.sampleHint")}
+  <p class="lu-train-cost lu-num" id="lu-train-cost" role="status"></p>
+  <p class="lu-message" role="alert" data-message="training"></p>
+  <button type="submit" class="lu-button lu-accent lu-train-go" id="lu-train-go">{icon("spark")}<span
+    data-text="train.go"></span></button>
+  <p class="lu-model-note" data-text="train.shared"></p>
+</div>
+"""
+
+HTML = f"""
+<section class="lu-train lu-scroll" id="lu-train" aria-labelledby="lu-train-title">
+  <div class="lu-train-head">
+    <h2 id="lu-train-title" tabindex="-1" data-text="view.train"></h2>
+    <p data-text="train.lead"></p>
+  </div>
+  <p class="lu-message" id="lu-train-message" role="alert"></p>
+  <div class="lu-train-cards" id="lu-train-cards"></div>
+  <form class="lu-train-form" id="lu-train-form" data-text-aria-label="train.new" novalidate>
+    {_PICTURES}
+    {_SETTINGS}
+  </form>
+  <details class="lu-train-earlier" id="lu-train-earlier" hidden>
+    <summary data-text="train.earlier"></summary>
+    <div class="lu-train-cards" id="lu-train-ended"></div>
+  </details>
+</section>
+"""

@@ -1,0 +1,293 @@
+"""Runs a job that trains: pictures and captions into its folder, the engine in this process, the LoRA into the list.
+
+The folder `training/<job>` of the data directory holds the engine's state, from which the same job goes on after a
+pause, a crash or a restart; the pictures lie there only while it runs. A wish to end reaches the engine after its
+next step, which saves; before the first step there is nothing to save, and the work ends at once.
+Not here: what trains (learning.py), the rows (jobs/trainings.py).
+"""
+
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.errors import Cancelled
+from pipelines.files.metadata import read_recipe_of
+from pipelines.loras import SUFFIX
+from pipelines.model import Model
+from pipelines.pictures import open_picture
+from pipelines.recipe import Lora, Recipe
+from pipelines.stages import Progress
+from pipelines.training.settings import TrainingSettings
+from pipelines.training.stop import Stop
+from studio.jobs.costs.estimates import Measured, estimate_job_s
+from studio.jobs.job import Job
+from studio.jobs.training import choose_sample_every
+from studio.jobs.trainings import PROGRAMS, Training
+from studio.library import files, training_files
+from studio.worker.bench import Bench
+from studio.worker.desk import Made
+from studio.worker.learning import Lesson
+from studio.worker.progress import encode_preview
+from studio.worker.provenance import describe_training
+
+REPORT_S = 0.25  # steps of small models take less; people read a few updates a second
+CURVE_POINTS = 400
+SAMPLING = ("encoding", "denoising", "decoding")
+
+log = logging.getLogger(__name__)
+
+
+class _Paused(Exception):  # noqa: N818 - not an error: a person requested it
+    """Raised before the first step, when a pause was asked for."""
+
+
+def run(bench: Bench, job: Job) -> None:
+    """Trains until the last step, a pause, a cancellation, or the end of the server."""
+    training = bench.desk.trainings.read(job)
+    model = bench.find_model(job.recipe.model)
+    folder = bench.settings.training_dir / job.id
+    watch = _Watch(bench, job, training)
+    try:
+        _write_data(bench, job, training, folder / training_files.DATA)
+        bench.resident.leave(watch.on_progress)
+        lesson = Lesson(
+            settings=make_settings(job, training, model, folder),
+            model=model,
+            name=training.name,
+            output=folder,
+            stop=watch.stop,
+            on_event=watch.on_event,
+            on_progress=watch.on_progress,
+        )
+        learnt = bench.learn(lesson)
+        if learnt.files:
+            refs = _install(bench, job, training, learnt.files)
+            _finish(bench, job, model, watch, refs=refs, compiles=learnt.compiles)
+            training_files.forget_work(folder)
+        elif watch.is_ending:
+            log.info("training %s goes back in line", job.id)  # as every running job, once this process has ended
+        elif watch.is_pausing:
+            bench.desk.trainings.end_paused(job)
+        else:
+            raise Cancelled
+    except _Paused:
+        bench.desk.trainings.end_paused(job)
+    finally:
+        shutil.rmtree(folder / training_files.DATA, ignore_errors=True)
+
+
+def make_settings(job: Job, training: Training, model: Model, folder: Path) -> TrainingSettings:
+    """Returns the engine's settings for what was asked."""
+    asked, numbers = training.asked, training.asked.choose_numbers(model)
+    return TrainingSettings(
+        model=model.id,
+        data=(str(folder / training_files.DATA),),
+        output=folder,
+        lora=True,
+        rank=numbers.rank,
+        steps=numbers.steps,
+        learning_rate=numbers.learning_rate,
+        trigger=asked.trigger.strip() or None,
+        convolutions=model.is_demo,  # a small model's attention alone has not enough weights for a new subject
+        sample=asked.sample_prompts or (job.recipe.prompt,),
+        sample_every=choose_sample_every(numbers.steps),
+        save_every_minutes=2.0,
+        seed=job.recipe.seed or 0,
+    )
+
+
+def _write_data(bench: Bench, job: Job, training: Training, folder: Path) -> None:
+    """Writes pictures and captions anew: what an earlier attempt left may be torn."""
+    sources = bench.desk.trainings.find_pictures(job, training)
+    for source in sources:
+        bench.ask_hook(job, job.recipe, lambda source=source: np.asarray(open_picture(source)))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for number, (source, picture) in enumerate(zip(sources, training.asked.pictures, strict=True)):
+        shutil.copyfile(source, folder / f"{number:04d}{source.suffix}")
+        (folder / f"{number:04d}.txt").write_text(training.asked.caption_of(picture), "utf-8")
+
+
+def _install(bench: Bench, job: Job, training: Training, made: Sequence[Path]) -> dict[str, str]:
+    """Puts the files into loras/ under names of their own; returns the engine's name of each -> its ref.
+
+    The refs are stored first, so that another attempt after a crash replaces these files and no others.
+    """
+    loras_dir = bench.settings.loras_dir
+    refs = training.loras or tuple(training_files.find_free_refs(loras_dir, [file.stem for file in made]))
+    if not bench.desk.trainings.name_loras(job, refs):
+        raise Cancelled
+    loras_dir.mkdir(parents=True, exist_ok=True)
+    for file, ref in zip(made, refs, strict=True):
+        part = loras_dir / f".{job.id}.part"
+        shutil.copyfile(file, part)
+        part.replace(loras_dir / f"{ref}{SUFFIX}")
+    return {file.stem: ref for file, ref in zip(made, refs, strict=True)}
+
+
+def _finish(bench: Bench, job: Job, model: Model, watch: "_Watch", *, refs: dict[str, str], compiles: int) -> None:
+    """Stores the last samples as outputs, with recipes that name the LoRA as it is listed, and the job's end."""
+    made = [_read_made(file, refs, step=job.steps) for file in training_files.list_samples(watch.folder, job.steps)]
+    for pixels, recipe in made:
+        bench.ask_hook(job, recipe, lambda pixels=pixels: pixels)
+    saved = files.save_each(bench.settings.outputs_dir, job.id, made)
+    bench.desk.finish(
+        job,
+        Made(
+            files=saved,
+            made_at=time.time(),
+            made_with=describe_training(bench.desk, bench.settings, model),
+            timings={"total_s": round(watch.took_s, 2), "step_ms": round(1000 * (watch.step_s or 0.0), 3)},
+            compiles=compiles,
+            revision="",
+            measured=watch.measure(),
+        ),
+    )
+
+
+def _read_made(file: Path, refs: dict[str, str], *, step: int) -> tuple[np.ndarray, Recipe]:
+    recipe = read_recipe_of(file)
+    assert recipe is not None, "the sampler writes it"
+    loras = [lora.ref.replace(f"-{step:06d}", "") for lora in recipe.loras]
+    named = tuple(Lora(ref=refs.get(ref, ref)) for ref in loras)
+    return training_files.read_pixels(file, recipe), recipe.model_copy(update={"loras": named})
+
+
+class _Watch:
+    """Hears the engine's events: progress, curve and samples go to the desk, wishes to end come back from it."""
+
+    def __init__(self, bench: Bench, job: Job, training: Training) -> None:
+        self.stop = Stop()
+        self.folder = bench.settings.training_dir / job.id
+        self.is_pausing = False
+        self.is_ending = False
+        self.step_s: float | None = None
+        self._bench = bench
+        self._job = job
+        self._training = training
+        self._started_s = time.perf_counter()
+        self._reported_s = -REPORT_S
+        self._phase = ""
+        self._first: tuple[float, int] | None = None  # when the first step of this attempt ended, and its number
+        self._window: list[float] = []
+        self._every = max(1, -(-job.steps // CURVE_POINTS))
+        self._samples: Counter[int] = Counter()
+        self._is_resumed = False
+        history = bench.desk.read_history()
+        self._known_step_s = history.step_s(job.recipe, PROGRAMS)
+        self._estimate_s = estimate_job_s(
+            history, job.recipe, programs=PROGRAMS, shape_state="warm", is_resident=True, steps=job.steps
+        )
+
+    @property
+    def took_s(self) -> float:
+        return time.perf_counter() - self._started_s
+
+    def on_progress(self, progress: Progress) -> None:
+        """Reports what the engine loads, compiles and draws."""
+        phase = "sampling" if progress.phase in SAMPLING and self._first else progress.phase
+        self._report(Progress(phase=phase, done=progress.done, total=progress.total, detail=progress.detail))
+
+    def on_event(self, event: dict[str, Any]) -> None:
+        """Hears one event of the engine; those that nobody needs pass by."""
+        desk = self._bench.desk.trainings
+        match event["event"]:
+            case "step":
+                self._hear_step(event)
+            case "sample":
+                self._hear_sample(int(event["step"]), Path(event["file"]))
+            case "saved":
+                desk.note_saved(self._job, int(event["step"]))
+            case "resumed":
+                self._is_resumed = True
+                desk.go_back(self._job, int(event["step"]))
+            case "preparing":
+                self._report(Progress(phase="preparing", done=int(event["done"]), total=int(event["total"])))
+            case "compiling":
+                self._report(Progress(phase="compiling", detail=str(event["shape"])))
+            case _:
+                log.info("training %s: %s", self._job.id, event)
+
+    def measure(self) -> Measured | None:
+        """Returns what a whole training took, for the next one's estimate; None where an earlier attempt did a part."""
+        if self._is_resumed or self.step_s is None:
+            return None
+        return Measured(
+            model=self._job.recipe.model,
+            shape=PROGRAMS,
+            batch_size=1,
+            step_s=self.step_s,
+            fixed_s=max(0.0, self.took_s - self._job.steps * self.step_s),
+            estimated_s=self._estimate_s,
+            took_s=self.took_s,
+        )
+
+    def _hear_step(self, event: dict[str, Any]) -> None:
+        done, now_s = int(event["step"]), time.perf_counter()
+        if self._first is None or done <= self._first[1]:
+            self._first = (now_s, done)
+        else:
+            self.step_s = (now_s - self._first[0]) / (done - self._first[1])
+        self._window.append(float(event["loss"]))
+        if done % self._every == 0 or done == self._job.steps:
+            loss = float(np.mean(self._window))
+            self._window.clear()
+            rate = float(event["learning_rate"])
+            if np.isfinite(loss):
+                self._bench.desk.trainings.add_point(self._job, step=done, loss=loss, learning_rate=rate)
+        self._report(Progress(phase="training", done=done, total=self._job.steps))
+
+    def _hear_sample(self, step: int, file: Path) -> None:
+        number = self._samples[step]
+        self._samples[step] += 1
+        recipe = read_recipe_of(file)
+        assert recipe is not None, "the sampler writes it"
+        pixels = training_files.read_pixels(file, recipe)
+        width, height = training_files.show(self.folder, step, number, pixels)
+        self._bench.desk.trainings.add_sample(
+            self._job, step=step, number=number, prompt=recipe.prompt, width=width, height=height
+        )
+        self._bench.desk.save_preview(self._job, encode_preview(pixels[None]))
+
+    def _report(self, progress: Progress) -> None:
+        """Tells the progress, not too often, and asks whether to go on."""
+        now_s = time.perf_counter()
+        is_last = progress.phase == "training" and progress.done == progress.total
+        if progress.phase == self._phase and now_s - self._reported_s < REPORT_S and not is_last:
+            return
+        self._phase, self._reported_s = progress.phase, now_s
+        is_wanted = self._bench.desk.report(self._job, progress, eta_s=self._estimate_left_s(progress))
+        if not is_wanted:
+            self._end("cancelled")
+            if self._first is None:
+                raise Cancelled
+        elif self._bench.ending.is_set() and not self._is_ended:
+            self.is_ending = True
+            self._end("server stops")
+        elif self._bench.desk.trainings.is_pause_wanted(self._job) and not self._is_ended:
+            self.is_pausing = True
+            self._end("pause")
+            if self._first is None:
+                raise _Paused
+
+    @property
+    def _is_ended(self) -> bool:
+        return self.stop.is_asked
+
+    def _end(self, reason: str) -> None:
+        """Asks the engine to stop after its next step, with all of it saved."""
+        self.stop.ask(reason)
+
+    def _estimate_left_s(self, progress: Progress) -> float | None:
+        if progress.phase == "training":
+            step_s = self.step_s or self._known_step_s
+            return None if step_s is None else round((progress.total - progress.done) * step_s, 1)
+        if self._first is None and self._estimate_s is not None:
+            return round(max(0.0, self._estimate_s - self.took_s), 1) or None
+        return None
