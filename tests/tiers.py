@@ -25,6 +25,7 @@ TIER_OF = {
     "tests/test_readme_examples.py": "process",
     "tests/test_studio_processes.py": "process",
     "tests/test_tiers.py": "process",
+    "tests/test_training_app.py": "process",
     "tests/pipelines/commands": "model",
     "tests/pipelines/commands/test_old_flags.py": "unit",
     "tests/pipelines/commands/test_old_training_flags.py": "unit",

@@ -59,7 +59,15 @@ def write_lora(
         described = {f"{learner.prefix}.{name}": value for name, value in read_config(config).items()}
         metadata = {"format": "pt", "lora_adapter_metadata": json.dumps(described, indent=2, sort_keys=True)}
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, save(dict(sorted(tensors.items())), metadata=dict(sorted((metadata | facts).items()))))
+    write_whole(file, _sort_header(save(dict(sorted(tensors.items())), metadata=metadata | facts)))
+
+
+def _sort_header(content: bytes) -> bytes:
+    """Returns a safetensors file with its header's names in order: the library writes metadata in any."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + length]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # tensors begin at a multiple of 8
+    return len(header).to_bytes(8, "little") + header + content[8 + length :]
 
 
 def _spell_as_kohya(layers: Mapping[str, np.ndarray], prefix: str, *, alpha: float) -> dict[str, torch.Tensor]:

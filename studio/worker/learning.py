@@ -46,10 +46,12 @@ def learn_with_jax(settings: Settings) -> Learn:
     """Returns what trains on this machine's devices."""
 
     def learn(lesson: Lesson) -> Learnt:
-        from pipelines.training.checks import check_training  # here, not above: they import jax and torch
-        from pipelines.training.run import Place, train
+        from pipelines import registry  # here, not above: these import jax and torch
+        from pipelines.training.checks import check_training
+        from pipelines.training.place import Place
+        from pipelines.training.run import train
 
-        checked = check_training(lesson.settings, lesson.model, name=lesson.name)
+        checked = check_training(lesson.settings, lesson.model, registry.find_learner(lesson.model), name=lesson.name)
         place = Place(
             output=lesson.output,
             cache=settings.training_cache_dir,
