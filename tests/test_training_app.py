@@ -1,4 +1,4 @@
-"""A training in a studio of its own processes: progress, pause, a killed worker, a stopped server, and its LoRA listed."""
+"""A training in a studio of its own: progress, pause, a killed worker, a stopped server, and its LoRA in the list."""
 
 import os
 import signal

@@ -165,15 +165,14 @@ def test_loss_and_gradients_are_those_of_torch_and_peft(catalog: Catalog, asked:
 def test_any_mesh_and_any_parts_of_a_batch_give_the_same(local_catalog: Catalog) -> None:
     rows = draw_rows() | {"weight": np.asarray([1, 1, 0.5, 1, 1, 0, 1, 1], np.float32)}
     results = []
-    for mesh, options in (("dp=1", {}), ("dp=8", {}), ("dp=2", {"accumulate": 4})):
+    for mesh, options in (("dp=1", {}), ("dp=4", {"accumulate": 2})):
         trial = Trial(local_catalog, "tiny", mesh, lora=False, full=True)
         after, metrics = trial.step(trial.start(), rows, **options)
         results.append((float(metrics.loss), {name: np.asarray(value) for name, value in after.trained.items()}))
-    (loss, weights), *others = results
-    for other_loss, other in others:
-        assert other_loss == pytest.approx(loss, rel=1e-5)
-        for name, value in weights.items():
-            np.testing.assert_allclose(other[name], value, atol=2e-5)
+    (loss, weights), (other_loss, other) = results
+    assert other_loss == pytest.approx(loss, rel=1e-5)
+    for name, value in weights.items():
+        np.testing.assert_allclose(other[name], value, atol=2e-5)
 
 
 @pytest.mark.usefixtures("cache_dir")
