@@ -41,7 +41,7 @@ from studio.worker.resident import Resident
 
 IDS = {"job_id", "output_id", "other_id", "upload_id", "preset_id", "grid_id", "token_id"}
 # A repository of the hub; any unknown path; files, LoRAs; examples of the catalogue.
-OF_NOBODY = {"account", "name", "path", "_name", "ref", "model_id", "place"}
+OF_NOBODY = {"account", "name", "path", "_name", "ref", "model_id", "place", "step", "number"}
 BODIES = {
     "/api/v1/jobs/{job_id}/move": {"before": None},
     ("PATCH", "/api/v1/jobs/{job_id}"): {"steps": 3},

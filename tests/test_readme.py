@@ -147,6 +147,7 @@ def test_every_flag_of_the_settings_table_is_taken(tmp_path: Path) -> None:
         "--trusted-proxies": "127.0.0.1",
         "--user-header": "X-Remote-User",
         "--admins": "ada",
+        "--who-may-train": "ada,bob",
         "--submits-per-minute": "10",
         "--prompt-hook": "filters:check",
         "--image-hook": "filters:check",

@@ -77,7 +77,7 @@ def plan(
     batch: Annotated[int | None, plan_training.Batch] = None,
     rank: Annotated[int | None, plan_training.Rank] = None,
     accumulate: Annotated[int, plan_training.Accumulate] = 1,
-    remat: Annotated[str, plan_training.Remat] = "auto",
+    remat: Annotated[str, plan_training.RematOption] = "auto",
     steps: Annotated[int | None, plan_training.Steps] = None,
     chip_price: Annotated[float | None, plan_training.ChipPrice] = None,
     again: Annotated[bool, plan_training.Again] = False,

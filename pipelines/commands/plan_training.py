@@ -19,7 +19,7 @@ from pipelines.messages import english, say
 from pipelines.plan.topologies import find_topology
 from pipelines.runtime.devices.platform import prepare_compiler
 from pipelines.stages import Progress
-from pipelines.training.settings import DEFAULT_STEPS, REMATS_BY_SIZE, TrainingSettings
+from pipelines.training.settings import DEFAULT_STEPS, REMATS_BY_SIZE, Remat, TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ def _make_settings(asked: Asked) -> TrainingSettings:
         raise RecipeError({"lora": say("choose one: a LoRA, or full for all weights")})
     if asked.full and asked.rank is not None:
         raise RecipeError({"rank": say("is of a LoRA; leave it out with full")})
-    allowed = get_args(TrainingSettings.model_fields["remat"].annotation)
+    allowed = get_args(Remat)
     if asked.remat not in allowed:
         raise RecipeError({"remat": english(f"{asked.remat!r} is not known; allowed: {', '.join(allowed)}")})
     fields: dict[str, Any] = {"model": asked.model, "full": asked.full, "lora": not asked.full}
@@ -182,7 +182,9 @@ Full = typer.Option("--full", help="With --train: all weights of the denoiser.")
 Batch = typer.Option(min=1, max=65_536, help="With --train: pictures a step on all chips; one a chip if left out.")
 Rank = typer.Option(min=1, max=1024, help="With --train: the LoRA's.", show_default="16")
 Accumulate = typer.Option(min=1, max=1024, help="With --train: parts of a batch that are computed one by one.")
-Remat = typer.Option(help="With --train: auto, none, layers, attention or full: what is computed twice to save memory.")
+RematOption = typer.Option(
+    help="With --train: auto, none, layers, attention or full: what is computed twice to save memory."
+)
 Steps = typer.Option(
     min=1, help="With --train: how many, for hours and dollars.", show_default="800, or 2000 with full"
 )

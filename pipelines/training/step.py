@@ -115,7 +115,8 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
 
         gradient_of = jax.value_and_grad(compute, has_aux=True)
         (loss, errors), gradients = _accumulate(gradient_of, state.trained, (dict(rows), noised), plan)
-        moves, optimizer = plan.optimizer.update(gradients, state.optimizer, state.trained)
+        update: Any = plan.optimizer.update  # optax has no types for what it returns
+        moves, optimizer = update(gradients, state.optimizer, state.trained)
         moves = jax.tree.map(lambda move: rate * move, moves)
         trained: Any = optax.apply_updates(state.trained, moves)
         average: Any = state.average
@@ -142,7 +143,7 @@ def build_program(
     plan: StepPlan, state: TrainState, frozen: Mapping[str, Any], rows: Mapping[str, Any], *, key: tuple[Any, ...]
 ) -> Program:
     """Describes the compiled step; `state`, `frozen` and `rows` are shapes, dtypes and shardings, the state donated."""
-    replicated = NamedSharding(plan.mesh, PartitionSpec())
+    replicated: Any = NamedSharding(plan.mesh, PartitionSpec())
     return Program(
         key=key,
         function=build_step(plan),

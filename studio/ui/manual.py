@@ -31,7 +31,17 @@ PAGES = {
     name: f"{folder}/{name}.md"
     for folder, names in {
         "studio/docs": ("create", "training", "gallery", "presets", "system", "settings", "access", "hosting", "rest"),
-        "pipelines/docs": ("command-line", "models", "training-data", "demos", "planning", "packs", "gpu", "measured"),
+        "pipelines/docs": (
+            "command-line",
+            "models",
+            "training-data",
+            "demos",
+            "planning",
+            "training-plans",
+            "packs",
+            "gpu",
+            "measured",
+        ),
     }.items()
     for name in names
 }

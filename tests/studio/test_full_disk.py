@@ -24,7 +24,7 @@ from studio.jobs.states import JobState
 from studio.jobs.workers import read_worker
 from studio.settings import Settings
 from studio.storage import Reserve, count_free
-from studio.worker import local_desk, saving
+from studio.worker import insisting, saving
 from studio.worker.loop import Worker
 
 SIZE = 48 * 2**20
@@ -165,7 +165,7 @@ def test_what_a_worker_must_store_is_repeated_until_there_is_room(
         pauses.append(seconds)
         (settings.data_dir / "filler").unlink(missing_ok=True)
 
-    monkeypatch.setattr(local_desk.time, "sleep", pause)
+    monkeypatch.setattr(insisting.time, "sleep", pause)
     worker.desk.equip(chips=8, chip_price=None)
     assert pauses
     assert read_worker(database).chips == 8

@@ -70,7 +70,7 @@ def _attend_row(query_HLD: jax.Array, key_HLD: jax.Array, value_HLD: jax.Array, 
     # For each part of the keys the backward kernel writes the queries' gradients once, so these are few.
     parts = [part for part in range(1, key_count + 1) if key_count % part == 0]
     at_once = max(part for part in parts if part == 1 or count_vmem_bytes(size, key_size, part) <= _VMEM_BYTES)
-    kernel = splash.make_splash_mha(
+    kernel: Any = splash.make_splash_mha(
         splash.MultiHeadMask([splash.FullMask((padded, key_padded))] * heads),
         block_sizes=splash.BlockSizes(
             block_q=size,

@@ -16,6 +16,11 @@ EXAMPLES = (
     get("/api/v1/health", "Is it well"),
     get("/api/v1/models", "List the models and what each shape costs"),
     get(
+        "/api/v1/models/{model_id}/download",
+        "See what a model's first job would download",
+        url="/api/v1/models/demo-sdxl/download",
+    ),
+    get(
         "/api/v1/models/{model_id}/examples/{place}/picture",
         "Fetch the picture of an example",
         url="/api/v1/models/demo-sdxl/examples/0/picture",

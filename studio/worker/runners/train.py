@@ -18,6 +18,7 @@ import numpy as np
 
 from pipelines.errors import Cancelled
 from pipelines.files.metadata import read_recipe_of
+from pipelines.files.whole import write_whole
 from pipelines.loras import SUFFIX
 from pipelines.model import Model
 from pipelines.pictures import open_picture
@@ -111,7 +112,7 @@ def _write_data(bench: Bench, job: Job, training: Training, folder: Path) -> Non
     folder.mkdir(parents=True)
     for number, (source, picture) in enumerate(zip(sources, training.asked.pictures, strict=True)):
         shutil.copyfile(source, folder / f"{number:04d}{source.suffix}")
-        (folder / f"{number:04d}.txt").write_text(training.asked.caption_of(picture), "utf-8")
+        write_whole(folder / f"{number:04d}.txt", training.asked.caption_of(picture).encode())
 
 
 def _install(bench: Bench, job: Job, training: Training, made: Sequence[Path]) -> dict[str, str]:

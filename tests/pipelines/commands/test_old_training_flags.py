@@ -40,9 +40,7 @@ def test_the_scripts_command_line_is_translated_whole() -> None:
         assert any(f"--{flag} has no effect" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(
-    "words", [["--dataloader_num_workers", "8", "--lora"], ["--dataloader_num_workers=8", "--lora"]]
-)
+@pytest.mark.parametrize("words", [["--dataloader_num_workers", "8"], ["--dataloader_num_workers=8"]])
 def test_a_flag_without_effect_takes_its_value_along(words: list[str]) -> None:
     assert translate(["sdxl-base", "--data", "d", *words, "--lora"]).arguments == ["sdxl-base", "--data", "d", "--lora"]
 

@@ -88,7 +88,7 @@ def test_a_job_that_has_not_ended_cannot_be_retried(database: Database, submit: 
     job = submit()
     if is_running:
         claims.claim_next(database, resident=None)
-    with pytest.raises(JobStateError, match="only a failed, cancelled or interrupted job"):
+    with pytest.raises(JobStateError, match="only a failed, cancelled, interrupted or paused job"):
         queue.retry(database, job.id)
 
 

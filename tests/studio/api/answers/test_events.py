@@ -1,5 +1,6 @@
 """Every event that is written is one of those that the OpenAPI document describes, field for field."""
 
+from collections.abc import Callable
 from typing import Union, get_args
 
 from fastapi.testclient import TestClient
@@ -16,7 +17,9 @@ CHECK = TypeAdapter(Union[KINDS])  # noqa: UP007 - of a tuple
 ALL = {kind for model in KINDS for kind in get_args(model.model_fields["kind"].annotation)}
 
 
-def test_all_that_happens_is_told_as_it_is_described(client: TestClient, worker: Worker, database: Database) -> None:
+def test_all_that_happens_is_told_as_it_is_described(
+    client: TestClient, worker: Worker, database: Database, upload: Callable[..., str]
+) -> None:
     def queue(**fields: object) -> str:
         recipe = {"model": "demo-sdxl", "prompt": "A boat", "steps": 4, **fields}
         return client.post("/api/v1/jobs", json=recipe).json()["id"]
@@ -26,6 +29,15 @@ def test_all_that_happens_is_told_as_it_is_described(client: TestClient, worker:
     client.delete(f"/api/v1/jobs/{cancelled}")
     axes = {"x": {"field": "steps", "values": "1, 2"}, "recipe": {"model": "demo-sdxl", "prompt": "Boats"}}
     client.post("/api/v1/grids", json=axes)
+    training = {
+        "model": "demo-sdxl",
+        "name": "zorb",
+        "trigger": "zorb",
+        "pictures": [{"id": upload("red")}],
+        "steps": 4,
+    }
+    _, paused = (client.post("/api/v1/trainings", json=training).json()["id"] for _ in range(2))
+    client.post(f"/api/v1/trainings/{paused}/pause")
     while worker.run_next():
         pass
     sheets.compose_due(database, studio.settings.outputs_dir)
