@@ -42,6 +42,7 @@ from studio.worker.resident import Resident
 IDS = {"job_id", "output_id", "other_id", "upload_id", "preset_id", "grid_id", "token_id"}
 # A repository of the hub; any unknown path; files, LoRAs; examples of the catalogue.
 OF_NOBODY = {"account", "name", "path", "_name", "ref", "model_id", "place", "step", "number"}
+NUMBERS = {"step": "1", "number": "0"}
 BODIES = {
     "/api/v1/jobs/{job_id}/move": {"before": None},
     ("PATCH", "/api/v1/jobs/{job_id}"): {"steps": 3},
@@ -134,7 +135,7 @@ def list_routes(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[tuple
 
 
 def fill(path: str, ids: dict[str, str]) -> str:
-    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: ids.get(found[1], "x"), path) or "/"
+    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: ids.get(found[1], NUMBERS.get(found[1], "x")), path) or "/"
 
 
 def test_nobody_comes_in_without_a_name(house: House) -> None:

@@ -34,7 +34,7 @@ def test_all_that_happens_is_told_as_it_is_described(
         "name": "zorb",
         "trigger": "zorb",
         "pictures": [{"id": upload("red")}],
-        "steps": 4,
+        "steps": 16,
     }
     _, paused = (client.post("/api/v1/trainings", json=training).json()["id"] for _ in range(2))
     client.post(f"/api/v1/trainings/{paused}/pause")
