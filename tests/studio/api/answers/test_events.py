@@ -31,12 +31,13 @@ def test_all_that_happens_is_told_as_it_is_described(
     client.post("/api/v1/grids", json=axes)
     training = {
         "model": "demo-sdxl",
-        "name": "zorb",
         "trigger": "zorb",
         "pictures": [{"id": upload("red")}],
         "steps": 16,
     }
-    _, paused = (client.post("/api/v1/trainings", json=training).json()["id"] for _ in range(2))
+    _, paused = (
+        client.post("/api/v1/trainings", json=training | {"name": name}).json()["id"] for name in ("zorb", "zarb")
+    )
     client.post(f"/api/v1/trainings/{paused}/pause")
     while worker.run_next():
         pass
