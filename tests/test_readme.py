@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pipelines.catalog import load_catalog
-from pipelines.commands import compile, encoder_server, generate, old_flags, plan, stages
+from pipelines.commands import compile, encoder_server, generate, old_flags, plan, stages, train
 from pipelines.commands.bench import compare
 from studio.api.application import create_api
 from studio.database import open_database
@@ -213,9 +213,10 @@ def test_every_flag_of_the_commands_exists() -> None:
             plan.plan,
             compile.compile_programs,
             compare.run,
+            train.build_command(),
         )
         for name in command.__annotations__
-    } | {"json", "all", "help"}
+    } | {"json", "all", "help", "validate"}
     known |= {flag.replace("_", "-") for flag in old_flags.FLAGS}
     flags = {
         flag.replace("_", "-")

@@ -21,6 +21,8 @@ from pipelines.training.settings import TrainingSettings, read_settings
 
 OF_TRAINING = ("state*", "samples", "prior", "tensorboard", "*.jsonl", "settings.json")
 """What lies in a training's folder and is no part of its result."""
+DEMO_RATE = 2e-3
+"""The demo models are some hundred times smaller than the others, and learn at a rate some twenty times as high."""
 _ARGUMENTS = {"model"}
 _FLAGS = {"validate_with": "--validate", "output": "--output"}
 
@@ -71,6 +73,8 @@ def train(
     settings = read_settings({"model": model, **given}, config)
     catalog = place.catalog
     found = find_model(catalog, settings.model)
+    if found.is_demo and settings.lora and settings.learning_rate is None:
+        settings = settings.model_copy(update={"learning_rate": DEMO_RATE})
     chosen = {"revision": settings.revision, "variant": settings.variant}
     found = replace(found, **{name: value for name, value in chosen.items() if value is not None})
     from pipelines import registry
