@@ -1,15 +1,16 @@
 """Writes a checkpoint of random weights from a model's configs, to measure speed without the model's own weights.
 
 It runs in a process of its own. Modules are initialised as for training, so values keep their scale. Sizes are the
-model's, or for `mid` a quarter of its layers at full width. The vocabulary is that of the same family's demo model,
-prompts are as long as the model's.
+model's, or for `mid` a quarter of its layers at full width; a UNet with one transformer in each place, as Stable
+Diffusion's of 0.9 billion parameters, stays whole. The vocabulary is that of the family's demo model,
+or of one with its tokenizer; prompts are as long as the model's.
 """
 
 import importlib
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,7 @@ def write_random(model: Model, folder: Path, *, is_cut: bool, on_gpu: bool) -> d
 
     source = find_configs(model)
     index = _read_json(source / "model_index.json")
-    demo = next(one.path for one in load_catalog().models if one.is_demo and one.family == model.family)
-    assert demo is not None
+    demo = _find_demo(model, index["tokenizer"])
     configs = _read_configs(source, index, is_cut=is_cut)
     counts = count_parameters(model, is_cut=is_cut)
     _check_room(sum(counts.values()), folder, on_gpu=on_gpu)
@@ -66,6 +66,14 @@ def write_random(model: Model, folder: Path, *, is_cut: bool, on_gpu: bool) -> d
         index[name] = _read_json(demo / "model_index.json")[name]
     (folder / "model_index.json").write_text(json.dumps(index), "utf-8")
     return counts
+
+
+def _find_demo(model: Model, tokenizer: Sequence[str]) -> Path:
+    """Returns the folder of the family's demo model, or else of one with this tokenizer (of model_index.json)."""
+    demos = {one.family: one.path for one in load_catalog().models if one.is_demo and one.path is not None}
+    if model.family in demos:
+        return demos[model.family]
+    return next(demo for demo in demos.values() if _read_json(demo / "model_index.json")["tokenizer"] == [*tokenizer])
 
 
 def count_parameters(model: Model, *, is_cut: bool) -> dict[str, int]:

@@ -77,6 +77,9 @@ def test_a_quarter_of_the_layers_of_every_model_is_mid_size(model: Model) -> Non
     full, mid = (count_parameters(model, is_cut=is_cut) for is_cut in (False, True))
     assert full.keys() == mid.keys()
     assert mid["vae"] == full["vae"]
+    if model.family == "sd":  # a UNet with one transformer in each place has nothing to leave out
+        assert mid["unet"] == full["unet"] < 1e9
+        return
     for name in full.keys() & {"unet", "transformer", "transformer_2"}:
         assert 0.2 < mid[name] / full[name] < 0.45
 
