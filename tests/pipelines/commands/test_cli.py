@@ -76,7 +76,7 @@ def encoded(run: Run, tmp_path: Path) -> Path:
 
 def test_models_lists_shapes_for_scripts(run: Run) -> None:
     models = {model["id"]: model for model in run("models --json").json}
-    assert list(models)[:4] == ["demo-flux2", "demo-sdxl", "demo-wan", "sdxl-base"]
+    assert list(models)[:4] == ["demo-flux2", "demo-sdxl", "demo-wan", "sd15"]
     assert models["tiny"]["shapes"] == ["64x64"]
     assert models["tiny"].keys() >= {"id", "title", "family", "revision", "default_shape", "steps", "guidance_scale"}
 
