@@ -216,7 +216,7 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
         ("generate --model nope --prompt x --width 64", "Known models: demo-flux2"),
         ("generate --model tiny --prompt x --width -64 --height 64", "-64x64 is not a size in pixels"),
         ("generate --model tiny --prompt x --shape 64x64 --width 32 --height 32", "contradicts"),
-        ("generate --model nope --prompt x", "Known models: demo-flux2, demo-sdxl, demo-wan, sdxl-base, "),
+        ("generate --model nope --prompt x", "Known models: demo-flux2, demo-sdxl, demo-wan, sd15, "),
         ("generate --model tiny --prompt ''", "prompt: write what the picture should show"),
         ("generate --model tiny", "--prompt"),
         ("generate --model tiny --prompt x --num_inference_steps 0", "steps: 0 is out of range; allowed: 1 to"),
