@@ -39,7 +39,7 @@ DATA = (
 NAMES = re.compile(
     r"Lumesh|Euler( ancestral)?|DPM\+\+ 2M|DDIM|UniPC|Flow match Euler|GIF|WebP|flow_match_euler|"
     r"[\d.,]+ (bytes?|kB|MB|GB|TB|ms)\b|\d+ (min|hr)\. ago|\w+ \d+, \d{4}, [\d:]+\s[AP]M|"
-    r"  (Esc|[A-Z])$|#\d+|https?://\S+|^/\S+$"
+    r"  (Esc|Del|[A-Z])$|#\d+|https?://\S+|^/\S+$"
 )
 
 # [where, text] of everything in sight, or told to those who do not see it.
