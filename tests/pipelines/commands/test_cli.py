@@ -361,10 +361,20 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(run: Run, o
     assert found.err.count("\n") == 1
 
 
-def test_a_model_that_cannot_be_trained_is_refused_with_those_that_can(run: Run) -> None:
-    found = run("train nope")
+def test_what_is_no_demo_model_is_refused_with_those_that_are(run: Run) -> None:
+    found = run("make-demo nope")
     assert found.code == 2
     assert "demo-sdxl" in found.err
+
+
+def test_all_that_is_wrong_with_a_training_is_told_at_once(run: Run) -> None:
+    found = run("train tiny --lora --full --frames 6 --rank 0")
+    assert found.code == 2
+    assert "rank" in found.err
+    found = run("train tiny --lora --full --frames 6")
+    assert found.code == 2
+    for field in ("data", "lora", "frames"):
+        assert f"{field}:" in found.err
 
 
 @pytest.mark.parametrize(
