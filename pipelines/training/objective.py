@@ -17,6 +17,7 @@ from diffusers import DDPMScheduler
 
 from pipelines.catalog import Model, Shape
 from pipelines.families.trainable import Denoiser, Learner
+from pipelines.training.flow import draw_evenly
 from pipelines.training.settings import TrainingSettings
 
 MODE_SCALE = 1.29  # of Esser et al. 2024, and diffusers' default
@@ -33,11 +34,6 @@ class Noised(NamedTuple):
     timesteps: jax.Array
     sigmas: jax.Array
     weights: jax.Array
-
-
-def draw_evenly(key: jax.Array, rows: int) -> jax.Array:
-    """Draws (rows,) stratified numbers in [0, 1), one in each of `rows` equal parts: a batch covers the whole range."""
-    return (jnp.arange(rows) + jax.random.uniform(key, (rows,))) / rows
 
 
 @dataclass(frozen=True, kw_only=True)
