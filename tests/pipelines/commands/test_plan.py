@@ -123,7 +123,7 @@ def test_without_the_tpu_compiler_no_kernel_is_measured(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("--model nope", "Known models: demo-flux2, demo-sdxl, demo-wan, sdxl-base"),
+        ("--model nope", "Known models: demo-flux2, demo-sdxl, demo-wan, sd15"),
         ("--model sdxl-base --topology v9", "there is no 'v9'; allowed: v4-8, v5e-1, v5e-4, v5e-8, v6e-1"),
         ("--model sdxl-base --shape 100x100", "100x100 is not a shape of sdxl-base; allowed: 1024x1024, 1152x896"),
         ("--all --shape 64x64", "--all takes every model in its default shape, --all-shapes every shape"),
