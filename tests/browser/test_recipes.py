@@ -166,7 +166,7 @@ def test_pasted_settings_are_offered_and_what_is_not_read_is_said_while_typing(o
     keep(page, "prompt-too-long")
     page.fill("#lu-prompt", "x" * 32_500)  # not even this is cut: it is refused
     page.click("#lu-generate")
-    expect(page.locator("#lu-prompt-message")).to_contain_text("Has 32500 characters; at most 32000 are allowed")
+    expect(page.locator("#lu-prompt-message")).to_contain_text("Has 32,500 characters; at most 32,000 are allowed")
     assert len(page.input_value("#lu-prompt")) == 32_500
     page.evaluate(
         """(text) => {

@@ -5,6 +5,7 @@ import { shapeName } from "./format.js";
 import { named, serverMessages, write } from "./text.js";
 
 const OF_SIZES = ["shape", "shapes", "what"]; // values that sentences about sizes have
+const COUNTED = ["count", "limit"]; // written with the language's thousands, and what plurals go by
 const SHAPE = /\b\d+x\d+(x\d+)?\b/g;
 
 /**
@@ -41,7 +42,7 @@ const valuesOf = ({ code, values }) =>
 
 function valueOf(name, value, code) {
   if (typeof value === "object") return tell("", value);
-  if (name === "count" && typeof value === "number") return value;
+  if (COUNTED.includes(name) && typeof value === "number") return value;
   return OF_SIZES.includes(name) && !code.includes("--") ? sizesIn(value) : named(String(value)); // an option is typed as it is
 }
 
