@@ -75,6 +75,7 @@ def train(
     found = find_model(catalog, settings.model)
     if found.is_demo and settings.lora and settings.learning_rate is None:
         settings = settings.model_copy(update={"learning_rate": DEMO_RATE})
+        typer.echo(f"lumesh: {found.id} is small and learns at {DEMO_RATE}; --learning_rate changes that", err=True)
     chosen = {"revision": settings.revision, "variant": settings.variant}
     found = replace(found, **{name: value for name, value in chosen.items() if value is not None})
     from pipelines import registry

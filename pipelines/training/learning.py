@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from pipelines.catalog import Shape
 from pipelines.families.trainable import Denoiser
+from pipelines.messages import say
 from pipelines.runtime.weights.components import choose_dtype
 from pipelines.training import export
 from pipelines.training.checks import Checked
@@ -39,7 +40,7 @@ from pipelines.training.settings import TrainingSettings
 from pipelines.training.state import StateFolder
 from pipelines.training.step import StepPlan, TrainState, Weights
 
-LOG = "log.jsonl"
+LOG = "log{ending}.jsonl"
 SAMPLED = 8
 """How often samples are made where nothing is asked."""
 VALIDATED = 20
@@ -100,7 +101,9 @@ class Learning:
                 frozen=frozen,
                 on_event=self.on_event,
             )
-            report = stack.enter_context(Report(place.output / LOG, settings.report_to, first=first))
+            report = stack.enter_context(
+                Report(place.output / LOG.format(ending=self.denoiser.ending), settings.report_to, first=first)
+            )
 
             def hear(event: dict[str, Any]) -> None:
                 if event["event"] == "step":
@@ -109,6 +112,8 @@ class Learning:
                 self.on_event(event)
 
             between = {}
+            if settings.sample and not settings.lora:
+                hear({"event": "note", "text": say("Samples are made of LoRAs only; this training makes none.")})
             if settings.sample and settings.lora:
                 sampler = stack.enter_context(SamplesUnderWay(self, built, hear))
                 between[settings.sample_every or max(1, self.checked.steps // SAMPLED)] = (sampler.make,)
@@ -182,6 +187,8 @@ class Learning:
             "expert": self.denoiser.component,
             "kind": settings.kind,
             "rank": settings.rank if settings.lora else None,
+            "alpha": settings.alpha,
+            "resolution": settings.resolution,
             "targets": settings.targets,
             "convolutions": settings.convolutions,
             "optimizer": settings.optimizer,

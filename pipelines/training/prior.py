@@ -32,7 +32,8 @@ class PriorMaker:
         """Makes `count` pictures, of each prompt in turn; their seeds follow `seed`."""
         self._folder.mkdir(parents=True, exist_ok=True)
         files = [self._folder / f"{number:04d}{suffix_of(self._model)}" for number in range(count)]
-        missing = [number for number, file in enumerate(files) if not file.with_suffix(".txt").exists()]
+        wanted = [f"{prompts[number % len(prompts)]}\n" for number in range(count)]
+        missing = [number for number, file in enumerate(files) if _read_caption(file) != wanted[number]]
         if not missing:
             return
         catalog = Catalog(models=(self._model,))
@@ -46,7 +47,15 @@ class PriorMaker:
                 pixels: np.ndarray = generate(family, recipe, on_progress=self._on_progress).pixels
                 save_outputs(pixels, recipe, files[number])
                 # Last, since its caption makes a picture count as made.
-                files[number].with_suffix(".txt").write_text(f"{prompt}\n", "utf-8")
+                files[number].with_suffix(".txt").write_text(wanted[number], "utf-8")
                 on_event({"event": "prior", "done": done + 1, "total": len(missing)})
         finally:
             family.unload()
+
+
+def _read_caption(file: Path) -> str | None:
+    """Returns the prompt that a picture was made of, None where it is not made yet."""
+    try:
+        return file.with_suffix(".txt").read_text("utf-8")
+    except FileNotFoundError:
+        return None

@@ -19,9 +19,7 @@ from pipelines.runtime.weights.components import read_json
 from pipelines.stages import OnProgress
 from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.cache import Cache
-from pipelines.training.denoiser import (
-    Origin,
-)
+from pipelines.training.denoiser import Origin
 from pipelines.training.encoder import PictureReader, TextReader, fingerprint
 from pipelines.training.learning import Learning
 from pipelines.training.loop import OnEvent, Stop
@@ -68,6 +66,8 @@ def train(
     origin = Origin(model=model, learner=learner, folder=folder, mesh=mesh, on_progress=on_progress)
     if settings.prior_prompt:
         checked = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
+    if stop.is_asked:  # with only some of the prior pictures, which are no data to go on with
+        return Result(files=(), steps=0, loss=None, seconds=time.monotonic() - started, compiles=0)
     rows, held = _prepare_rows(settings, checked, place, origin, on_event)
     chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
     files: list[Path] = []
@@ -112,6 +112,8 @@ def _add_prior(
     count = sum(not example.is_prior for example in checked.examples)
     maker = PriorMaker(origin.model, folder, cache_dir=place.cache_dir, on_progress=origin.on_progress)
     maker.make(settings.prior_prompt, count, seed=settings.seed, stop=stop, on_event=on_event)
+    if stop.is_asked:
+        return checked
     with_prior = settings.model_copy(update={"data": (*settings.data, f"{folder},prior")})
     return check_training(with_prior, origin.model, origin.learner, name=checked.name)
 
