@@ -49,7 +49,7 @@ class Learner(Protocol):
     """What names in a LoRA file begin with; that of a second expert is its component's."""
     kohya_prefix: str
     vmem_share: float
-    """Of a TPU's vector memory, for the step's products, as compiler_options.py has it; 0 for the usual."""
+    """The share of vector memory that a TPU gives the step's products (compiler_options.py); 0 for the usual."""
     compact_vmem_bytes: int | None
     """A limit of it that keeps the step's code short, or None."""
 

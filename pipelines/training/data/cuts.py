@@ -38,7 +38,7 @@ class Cut:
 
     @property
     def upscaling(self) -> float:
-        """By how much the picture is enlarged; below 1 it is made smaller."""
+        """Returns the factor by which the picture is enlarged; below 1 it is made smaller."""
         return max(self.scaled_width / self.original_width, self.scaled_height / self.original_height)
 
     def move(self, crop: int | None, *, content: str) -> "Cut":
