@@ -88,6 +88,6 @@ def measure(parts: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
     return rows, columns
 
 
-def _first(parts: dict[str, tuple[int, ...]], *names: str, axis: int) -> int:
+def _first(parts: Mapping[str, tuple[int, ...]], *names: str, axis: int) -> int:
     shape = next((parts[name] for name in names if name in parts), ())
     return shape[axis] if len(shape) > axis else 0

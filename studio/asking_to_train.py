@@ -113,12 +113,12 @@ def _describe_strength(numbers: Numbers, model: Model, worker: WorkerRow, histor
     seconds = estimate_job_s(
         history, recipe, programs=PROGRAMS, shape_state="warm", is_resident=True, steps=numbers.steps
     )
-    has_price = seconds is not None and worker.chip_price is not None
+    price = worker.chip_price
     return {
         **vars(numbers),
         "seconds": seconds,
         "step_s": history.step_s(recipe, PROGRAMS),
-        "cost_usd": seconds * worker.chips * worker.chip_price / HOUR_S if has_price else None,
+        "cost_usd": None if seconds is None or price is None else seconds * worker.chips * price / HOUR_S,
     }
 
 

@@ -88,7 +88,7 @@ def test_another_failure_of_the_compiler_is_raised_at_once() -> None:
 
 @pytest.mark.tpu_aot
 @pytest.mark.parametrize(
-    ("model_id", "shape"), [("demo-flux2", "512x512"), ("demo-wan", "256x256x17"), ("tiny", "512x512")]
+    ("model_id", "shape"), [("demo-flux2", "1024x1024"), ("demo-wan", "256x256x17"), ("tiny", "512x512")]
 )
 def test_no_kernel_without_a_gradient_is_in_a_step_for_tpu(
     v6e_8: list[Any], local_catalog: Catalog, model_id: str, shape: str
