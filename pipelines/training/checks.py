@@ -148,6 +148,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
             shuffle_tags=settings.shuffle_tags,
             keep_tags=settings.keep_tags,
             dropout=settings.caption_dropout,
+            preserve=settings.preserve,
         ),
         steps=choose_steps(settings, data.schedule.steps_per_epoch),
         batch_size=batch,

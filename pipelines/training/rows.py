@@ -20,19 +20,42 @@ from pipelines.training.data.examples import Example
 from pipelines.training.data.pixels import read_pixels
 from pipelines.training.encoder import PictureReader, TextReader
 
+KEPT = "kept"
+"""Of a batch (B,): 1 for twins, 0 for rows that are learnt; missing where there are no twins (see CaptionRules)."""
+
 OnCount = Callable[[int, int], None]
 """Called with how many are done, and of how many."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionRules:
-    """How captions are written (data/captions.py)."""
+    """How captions are written (data/captions.py).
+
+    With `preserve` every row comes with a twin, the same picture described without the trigger, whose error counts so
+    much: there the model shall predict what it did before it learnt. Empty captions are then those of twins alone, so
+    that guidance, which compares with them, stays as it was.
+    """
 
     seed: int
     trigger: str = ""
     shuffle_tags: bool = False
     keep_tags: int = 0
     dropout: float = 0.0
+    preserve: float = 0.0
+
+    def write(self, example: Example, row: Row, *, is_kept: bool) -> str:
+        """Writes what is said of an example in this row, or of its twin."""
+        return write_caption(
+            example,
+            epoch=row.epoch,
+            occurrence=row.occurrence,
+            seed=self.seed,
+            trigger=self.trigger,
+            shuffle_tags=self.shuffle_tags,
+            keep_tags=self.keep_tags,
+            dropout=0.0 if self.preserve and not is_kept else self.dropout,
+            is_kept=is_kept,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +112,8 @@ class RowSource:
 
     def make_batch(self, step: int) -> dict[str, np.ndarray]:
         """Returns this host's part of a step's batch: arrays with one row each, and their `weight`."""
-        rows = self._list_own(step)
-        made = [self._make_row(row) for row in rows]
-        batch = {name: np.stack([np.asarray(one[name]) for one in made]) for name in made[0]}
-        return batch | {"weight": np.asarray([row.weight for row in rows], np.float32)}
+        made = [self._make_row(row, is_kept=is_kept) for row, is_kept in self._list_own(step)]
+        return {name: np.stack([np.asarray(one[name]) for one in made]) for name in made[0]}
 
     @property
     def schedule(self) -> Schedule:
@@ -102,30 +123,34 @@ class RowSource:
         """Returns the size of a step's pictures."""
         return self.data.cuts[self.data.schedule.rows(step)[0].index].bucket
 
-    def _list_own(self, step: int) -> Sequence[Row]:
+    def _list_own(self, step: int) -> list[tuple[Row, bool]]:
+        """Lists this host's rows, each followed by its twin if there are any, and whether it is one."""
         rows = self.data.schedule.rows(step)
         share = len(rows) // self.hosts
-        return rows[self.host * share : (self.host + 1) * share]
+        kinds = (False, True) if self.captions.preserve else (False,)
+        return [(row, is_kept) for row in rows[self.host * share : (self.host + 1) * share] for is_kept in kinds]
 
-    def _make_row(self, row: Row) -> dict[str, Any]:
+    def _make_row(self, row: Row, *, is_kept: bool) -> dict[str, Any]:
         example, cut = self.data.examples[row.index], self._cut(row)
-        text = self._get(self._text_key(self._write_caption(row)))
+        text = self._get(self._text_key(self.captions.write(example, row, is_kept=is_kept)))
         picture = self._get(self._picture_key(example, cut, flip=row.flip))
-        return {**text, **picture, **self.learner.describe_cut(cut.list_time_ids(flip=row.flip))}
+        weight = row.weight
+        if is_kept:
+            weight = 0.0 if example.is_prior else weight * self.captions.preserve
+        kept = {KEPT: np.float32(is_kept)} if self.captions.preserve else {}
+        told = self.learner.describe_cut(cut.list_time_ids(flip=row.flip))
+        return {**text, **picture, **told, **kept, "weight": np.float32(weight)}
 
     def _cut(self, row: Row) -> Cut:
         return self.data.cuts[row.index].move(row.crop, content=self.data.examples[row.index].content)
-
-    def _write_caption(self, row: Row) -> str:
-        example, rules = self.data.examples[row.index], self.captions
-        return write_caption(example, epoch=row.epoch, occurrence=row.occurrence, **vars(rules))
 
     def _list_needed(self, steps: int) -> tuple[dict[str, str], dict[str, tuple[Example, Cut, bool]]]:
         texts: dict[str, str] = {}
         pictures: dict[str, tuple[Example, Cut, bool]] = {}
         for step in range(steps):
-            for row in self._list_own(step):
-                example, cut, caption = self.data.examples[row.index], self._cut(row), self._write_caption(row)
+            for row, is_kept in self._list_own(step):
+                example, cut = self.data.examples[row.index], self._cut(row)
+                caption = self.captions.write(example, row, is_kept=is_kept)
                 texts.setdefault(self._text_key(caption), caption)
                 pictures.setdefault(self._picture_key(example, cut, flip=row.flip), (example, cut, row.flip))
         return texts, pictures

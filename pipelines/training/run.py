@@ -136,7 +136,9 @@ def _prepare_rows(
     rows = source(data=checked.data, captions=checked.captions)
     held = None
     if checked.held is not None:
-        held = source(data=checked.held, captions=replace(checked.captions, dropout=0.0, shuffle_tags=False))
+        held = source(
+            data=checked.held, captions=replace(checked.captions, dropout=0.0, shuffle_tags=False, preserve=0.0)
+        )
     readers = (
         lambda: TextReader(
             origin.model, origin.learner, mesh=origin.mesh, cache_dir=place.cache_dir, on_progress=origin.on_progress

@@ -50,6 +50,9 @@ class TrainingSettings(BaseModel):
 
     caption: str | None = Field(default=None, description="For pictures that have none.")
     trigger: str | None = Field(default=None, description="Words put before every caption that lacks them.")
+    preserve: float = Field(
+        default=0.0, ge=0, le=100, description="How much it counts that without the trigger all stays as it was."
+    )
     caption_dropout: float = Field(default=0.1, ge=0, le=1, description="Share of captions left empty.")
     shuffle_tags: bool = Field(default=False, description="Shuffles the parts of a caption between commas.")
     keep_tags: int = Field(default=1, ge=0, description="Parts at the front that shuffling leaves there.")
@@ -165,7 +168,7 @@ def _find_problems(settings: TrainingSettings) -> dict[str, Message]:
         problems["epochs"] = say("give steps or epochs, not both")
     if settings.frames is not None and settings.frames % 4 != 1:
         problems["frames"] = say("{frames} is not 4n + 1", frames=settings.frames)
-    for name in ("rank", "alpha", "targets", "convolutions"):
+    for name in ("rank", "alpha", "targets", "convolutions", "preserve"):
         default = TrainingSettings.model_fields[name].default
         if settings.full and not settings.lora and getattr(settings, name) != default:
             problems[name] = say("is of a LoRA; leave it out with full")
@@ -175,6 +178,8 @@ def _find_problems(settings: TrainingSettings) -> dict[str, Message]:
             parts=settings.accumulate,
             batch=settings.global_batch_size,
         )
+    if settings.preserve and not settings.trigger:
+        problems["preserve"] = say("needs a trigger, without which all stays as it was")
     if settings.validate_with is not None:
         problems |= _check_share(settings.validate_with)
     return problems

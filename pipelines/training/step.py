@@ -27,7 +27,8 @@ from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.kernels.splash import KEPT
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.training import linear
-from pipelines.training.objective import Objective, sum_errors
+from pipelines.training.objective import Noised, Objective, sum_errors
+from pipelines.training.rows import KEPT as TWINS
 from pipelines.training.settings import REMATS_BY_SIZE
 
 Weights = dict[str, jax.Array]
@@ -109,7 +110,17 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
             own_rows, own_noised = part
             call = prepare_call(plan, trained | frozen, remat=POLICIES[plan.remat])
             with linear_layers_as(linear.linear) if is_rounded else contextlib.nullcontext():
-                prediction = plan.learner.predict(call, own_noised.noisy, own_noised.timesteps, own_rows, plan.dtype)
+                predict = functools.partial(
+                    plan.learner.predict,
+                    noisy=own_noised.noisy,
+                    timesteps=own_noised.timesteps,
+                    rows=own_rows,
+                    dtype=plan.dtype,
+                )
+                prediction = predict(call)
+                if TWINS in own_rows:
+                    unlearnt = prepare_call(plan, jax.tree.map(jnp.zeros_like, trained) | frozen)
+                    own_noised = _keep(own_noised, own_rows[TWINS], jax.lax.stop_gradient(predict(unlearnt)))
             summed, errors = sum_errors(prediction, own_noised, own_rows["weight"])
             return summed / total, errors
 
@@ -185,6 +196,12 @@ def compile_first_that_fits(
         say("A step does not fit into the devices' memory, even if all of its layers are computed twice."),
         advice=say("Take fewer pictures a step, or compute them in parts (accumulate), or train on more devices."),
     )
+
+
+def _keep(noised: Noised, is_twin: jax.Array, before: jax.Array) -> Noised:
+    """Returns the batch with what the model predicted before it learnt as the target of twins."""
+    is_twin = is_twin.reshape(-1, *(1,) * (before.ndim - 1)) > 0
+    return noised._replace(target=jnp.where(is_twin, before.astype(jnp.float32), noised.target))
 
 
 def _draw_latents(rows: Mapping[str, jax.Array], key: jax.Array) -> jax.Array:

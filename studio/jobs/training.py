@@ -40,7 +40,7 @@ _NUMBERS: Mapping[Strength, Numbers] = {
 # The demo models have a thousandth of the weights: 12 pictures of a new subject need 2e-3.
 _DEMO_NUMBERS: Mapping[Strength, Numbers] = {
     "gentle": Numbers(steps=400, rank=8, learning_rate=1e-3),
-    "usual": Numbers(steps=800, rank=16, learning_rate=2e-3),
+    "usual": Numbers(steps=500, rank=16, learning_rate=2e-3),
     "strong": Numbers(steps=1200, rank=32, learning_rate=2e-3),
 }
 
@@ -66,6 +66,10 @@ class AskedTraining(BaseModel):
     name: str = Field(max_length=1000, description="of the LoRA, as recipes will name it")
     trigger: str = Field(default="", max_length=200, description="words put before every caption that lacks them")
     pictures: tuple[TrainingPicture, ...] = Field(max_length=MAX_PICTURES)
+    preserve: bool = Field(
+        default=True,
+        description="with a trigger: prompts without it keep their pictures; doubles the work of a step",
+    )
     strength: Strength = "usual"
     steps: int | None = Field(default=None, ge=1, le=100_000)
     rank: int | None = Field(default=None, ge=1, le=256)

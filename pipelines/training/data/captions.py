@@ -25,11 +25,13 @@ def write_caption(
     shuffle_tags: bool = False,
     keep_tags: int = 0,
     dropout: float = 0.0,
+    is_kept: bool = False,
 ) -> str:
     """Writes one caption: an alternative drawn, tags shuffled, the trigger in front, or "" at the rate of `dropout`.
 
     Tags are what commas separate; the first `keep_tags` stay in front, and so does a trigger that is put there. Prior
-    examples are neither given the trigger nor dropped: they show what the model's own words mean.
+    examples are neither given the trigger nor dropped: they show what the model's own words mean. With `is_kept` the
+    trigger is taken out instead.
     """
     draw = _open_draws(example, epoch=epoch, seed=seed, occurrence=occurrence)
     if not example.is_prior and draw.random() < dropout:
@@ -39,6 +41,8 @@ def write_caption(
         tags = [tag for tag in map(str.strip, caption.split(",")) if tag]
         order = np.argsort(draw.random(max(len(tags) - keep_tags, 0)), kind="stable")
         caption = ", ".join((*tags[:keep_tags], *(tags[keep_tags + at] for at in order)))
+    if is_kept:
+        return remove_trigger(caption, trigger)
     if example.is_prior or not trigger or has_trigger(caption, trigger):
         return caption
     return f"{trigger}, {caption}" if caption else trigger
@@ -46,9 +50,23 @@ def write_caption(
 
 def has_trigger(caption: str, trigger: str) -> bool:
     """Returns whether the trigger is in the caption as words of its own, whatever the case of letters."""
-    before = "(?<![A-Za-z0-9_])" if _WORDLY.match(trigger[0]) else ""
-    after = "(?![A-Za-z0-9_])" if _WORDLY.match(trigger[-1]) else ""
-    return re.search(before + re.escape(trigger) + after, caption, re.IGNORECASE) is not None
+    return _match_trigger(trigger).search(caption) is not None
+
+
+def remove_trigger(caption: str, trigger: str) -> str:
+    """Returns a caption without the trigger, an article before it, and a comma that is left over.
+
+    "A zorb, in a meadow" becomes "in a meadow".
+    """
+    without = _match_trigger(trigger, before=r"(?:\b(?:an?|the)\s+)?").sub("", caption)
+    tags = (" ".join(tag.split()) for tag in without.split(","))
+    return ", ".join(tag for tag in tags if tag)
+
+
+def _match_trigger(trigger: str, *, before: str = "") -> re.Pattern[str]:
+    start = "(?<![A-Za-z0-9_])" if _WORDLY.match(trigger[0]) else ""
+    end = "(?![A-Za-z0-9_])" if _WORDLY.match(trigger[-1]) else ""
+    return re.compile(before + start + re.escape(trigger) + end, re.IGNORECASE)
 
 
 def list_captions(example: Example, *, trigger: str = "") -> list[str]:

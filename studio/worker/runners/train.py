@@ -95,6 +95,7 @@ def make_settings(job: Job, training: Training, model: Model, folder: Path) -> T
         steps=numbers.steps,
         learning_rate=numbers.learning_rate,
         trigger=asked.trigger.strip() or None,
+        preserve=1.0 if asked.preserve and asked.trigger.strip() else 0.0,
         convolutions=model.is_demo,  # a small model's attention alone has not enough weights for a new subject
         sample=asked.sample_prompts or (job.recipe.prompt,),
         sample_every=choose_sample_every(numbers.steps),

@@ -1,5 +1,6 @@
 """One training step: the loss and gradients of torch and peft on the same noise, on any mesh, in any parts."""
 
+import functools
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,11 +26,13 @@ from pipelines.training.adapters import ADAPTER, name_in_checkpoint
 from pipelines.training.denoiser import LearningModule, Origin, build_module, describe_state, load_frozen, start_state
 from pipelines.training.export import split_stacks
 from pipelines.training.objective import Diffusion
+from pipelines.training.rows import KEPT
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.step import Metrics, StepPlan, TrainState, build_step
 
 BATCH = 8
 FEW = 2
+ROUNDING = 1e-9
 RATE = jnp.float32(1.0)
 
 
@@ -186,6 +189,19 @@ def test_a_step_that_is_no_number_changes_no_weight_and_the_next_one_learns(loca
     assert int(wrong.step) == 1
     for name, value in state.trained.items():
         np.testing.assert_array_equal(wrong.trained[name], value)
+
+
+@pytest.mark.usefixtures("cache_dir")
+def test_twins_learn_what_the_model_predicted_before(local_catalog: Catalog) -> None:
+    trial, rows = Trial(local_catalog, "tiny", "dp=1"), draw_rows(count=FEW)
+    step = functools.partial(trial.step, rows=rows | {KEPT: np.asarray([1, 0], np.float32)})
+    state = trial.start()
+
+    after, metrics = step(state)  # of a LoRA that does nothing yet
+    assert np.count_nonzero(metrics.losses > ROUNDING) == 1  # the other row's
+    assert float(metrics.loss) == pytest.approx(float(metrics.losses.sum()) / FEW)
+    _, later = step(after)
+    assert np.count_nonzero(later.losses > ROUNDING) == FEW
 
 
 @pytest.mark.usefixtures("cache_dir")

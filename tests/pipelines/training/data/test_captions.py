@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.training.data.captions import has_trigger, list_captions, write_caption
+from pipelines.training.data.captions import has_trigger, list_captions, remove_trigger, write_caption
 from tests.pipelines.training.data.pictures import make_example
 
 TAGS = make_example(captions=("sks, a, b, c, d, e",))
@@ -68,3 +68,18 @@ def test_prior_pictures_have_neither_trigger_nor_dropout() -> None:
 def test_all_captions_can_be_listed_ahead() -> None:
     example = make_example(captions=("one", "sks two"))
     assert list_captions(example, trigger="sks") == ["sks, one", "sks two"]
+
+
+@pytest.mark.parametrize(
+    ("caption", "without"),
+    [
+        ("A zorb in a meadow", "in a meadow"),
+        ("zorb, a red house, noon", "a red house, noon"),
+        ("A house beside the ZORB, at noon", "A house beside, at noon"),
+        ("zorbs at noon", "zorbs at noon"),
+        ("zorb", ""),
+    ],
+)
+def test_a_trigger_is_taken_out_with_its_article(caption: str, without: str) -> None:
+    assert remove_trigger(caption, "zorb") == without
+    assert write(make_example(captions=(caption,)), trigger="zorb", is_kept=True) == without

@@ -265,7 +265,7 @@ def test_what_a_training_takes_is_known_once_one_was_measured(client: TestClient
         choices = client.get("/api/v1/trainings/choices").json()
         return next(model for model in choices["models"] if model["id"] == "demo-sdxl")["strengths"]["usual"]
 
-    assert (read()["steps"], read()["seconds"]) == (800, None)
+    assert (read()["steps"], read()["seconds"]) == (500, None)
     ask()
     worker.run_next()
     assert read()["seconds"] > 0
