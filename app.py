@@ -45,8 +45,8 @@ from studio.jobs.workers import read_worker
 from studio.models import check_prewarm, read_catalog
 from studio.settings import Settings, read_settings
 from studio.storage import PRIVATE_UMASK, Reserve, close_to_others, explain
+from studio.worker.crew import Crew
 from studio.worker.lock import hold_lock
-from studio.worker.supervisor import Supervisor
 
 MAX_UPLOAD = "50mb"
 LOCK_TIMEOUT_S = 2.0  # time for a studio that is just stopping
@@ -104,8 +104,8 @@ def _serve(settings: Settings) -> None:
     with _open_port(settings) as port, closing(reserve.do(open_it)) as database:
         _warn_of_readable(settings)
         leftovers.sweep(settings, database)
-        supervisor = Supervisor(settings, database, condition)
-        reserve.do(supervisor.start)
+        engine = Crew(settings, database, condition, environment=os.environ)
+        reserve.do(engine.start)
         server = None
         try:
             app = create_app(settings, database, catalog, condition, read_catalog=read)
@@ -116,7 +116,7 @@ def _serve(settings: Settings) -> None:
                 app.state.studio.planner.close()
         finally:
             finishes = server is not None and server.stop_signal == signal.SIGTERM
-            supervisor.stop(finish_s=settings.finish_s if finishes else None)
+            engine.stop(finish_s=settings.finish_s if finishes else None)
 
 
 def create_app(

@@ -25,6 +25,8 @@ from studio import access_settings
 from studio.access_settings import USERS_FILE, AccessSettings
 
 QUEUE_QUOTA = 200  # jobs of one owner that may wait at a time
+LOCAL = "local"  # the id of this machine's first worker; further ones are local-2, local-3, ...
+MAX_WORKERS = 64  # of one machine
 
 DATA_DIR = platformdirs.user_data_dir("lumesh", appauthor=False)
 SPACES_DISK = Path("/data")  # where a Space's persistent storage is mounted
@@ -79,6 +81,9 @@ class Settings:
     profile: Path | None = None
     text_encoder_urls: Mapping[str, str] = field(default_factory=dict[str, str])
     text_encoder_token: str | None = field(default=None, repr=False)
+    engine: str = "local"
+    workers: int = 1
+    """The number of worker processes of this machine, among which its devices are divided."""
     queue_quota: int = QUEUE_QUOTA
     openai_exact_models: bool = False
     allow_private_webhooks: bool = False
@@ -149,7 +154,12 @@ class Settings:
 
     @property
     def worker_log(self) -> Path:
-        return self.data_dir / "logs" / "worker.log"
+        """The log of this machine's first worker."""
+        return self.find_log(LOCAL)
+
+    def find_log(self, worker: str) -> Path:
+        """Returns the log of one of this machine's workers."""
+        return self.data_dir / "logs" / f"worker{_suffix(worker)}.log"
 
     @property
     def audit_log(self) -> Path:
@@ -167,9 +177,18 @@ class Settings:
     def app_lock(self) -> Path:
         return self.data_dir / "app.lock"
 
+    def find_worker_lock(self, worker: str) -> Path:
+        """Returns the lock that one of this machine's workers holds while it runs."""
+        return self.data_dir / f"worker{_suffix(worker)}.lock"
+
+    def list_worker_locks(self) -> list[Path]:
+        """Lists the locks of this machine's workers, those of earlier runs too."""
+        return sorted({self.find_worker_lock(LOCAL), *self.data_dir.glob("worker*.lock")})
+
     @property
-    def worker_lock(self) -> Path:
-        return self.data_dir / "worker.lock"
+    def local_workers(self) -> tuple[str, ...]:
+        """The ids of this machine's workers."""
+        return tuple(LOCAL if number == 1 else f"{LOCAL}-{number}" for number in range(1, self.workers + 1))
 
     @property
     def private_paths(self) -> tuple[Path, ...]:
@@ -207,6 +226,11 @@ class Settings:
         return {**environment, "LUMESH_TEXT_ENCODER_URL": urls}
 
 
+def _suffix(worker: str) -> str:
+    """Returns what distinguishes the files of a worker that is not the first one."""
+    return worker.removeprefix(LOCAL)
+
+
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     """Reads the settings; exits with code 2 and one clear line when a value is wrong."""
     parser = _make_parser(_read_defaults(environment))
@@ -227,6 +251,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         profile=found.profile and found.profile.expanduser().absolute(),
         text_encoder_urls=found.text_encoder_url,
         text_encoder_token=environment.get("LUMESH_TEXT_ENCODER_TOKEN"),
+        engine=found.engine,
+        workers=found.workers,
         queue_quota=found.queue_quota,
         openai_exact_models=found.openai_exact_models,
         allow_private_webhooks=found.allow_private_webhooks,
@@ -253,6 +279,7 @@ def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
         "port": environment.get("GRADIO_SERVER_PORT", "7860"),
         "data_dir": str(SPACES_DISK / "lumesh") if on_spaces and os.access(SPACES_DISK, os.W_OK) else DATA_DIR,
         "engine": "local",
+        "workers": "1",
         "queue_quota": str(QUEUE_QUOTA),
         "finish_timeout": str(FINISH_S),
         **access_settings.read_defaults(environment),
@@ -278,6 +305,12 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument("--port", type=_parse_port, help="port to listen on (default 7860)")
     parser.add_argument("--data-dir", "--data_dir", type=Path, help="jobs, outputs, models, caches and logs live here")
     parser.add_argument("--engine", type=_parse_engine, help="where the worker runs: local (ray is planned)")
+    parser.add_argument(
+        "--workers",
+        type=_parse_workers,
+        metavar="N",
+        help="worker processes on this machine, among which its GPUs or TPU chips are divided (default 1)",
+    )
     parser.add_argument(
         "--model",
         help="id of the model to load while idle, which new visitors' pages open with (default: on a TPU the best that "
@@ -397,6 +430,12 @@ def _parse_mesh(text: str) -> str | None:
 def _parse_quota(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of jobs; use 1 or more")
+    return int(text)
+
+
+def _parse_workers(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of workers; use 1 to {MAX_WORKERS}")
     return int(text)
 
 

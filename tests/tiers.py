@@ -52,6 +52,7 @@ TIER_OF = {
     "tests/studio/api/adapters/test_mcp.py": "process",
     "tests/studio/api/routes/test_system.py": "process",
     "tests/studio/ui/test_generate.py": "process",
+    "tests/studio/worker/test_crew.py": "process",
     "tests/studio/worker/test_supervisor.py": "process",
 }
 

@@ -118,13 +118,19 @@ def backup(settings: Settings, file: Path, *, with_models: bool = False) -> Summ
         return Summary(files=files + 1, bytes=total + snapshot.stat().st_size)
 
 
+def _hold_locks(stack: ExitStack, settings: Settings) -> None:
+    """Makes sure that neither the app nor a worker runs; raises AlreadyRunningError."""
+    for lock in (settings.app_lock, *settings.list_worker_locks()):
+        who = "Lumesh" if lock == settings.app_lock else "A worker"
+        stack.enter_context(hold_lock(lock, who=who, timeout_s=0.0))
+
+
 def restore(settings: Settings, file: Path) -> Summary:
     """Restores a backup; raises AlreadyRunningError while the studio runs, BackupError for any other file."""
     data_dir = settings.data_dir
     data_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        for lock, who in ((settings.app_lock, "Lumesh"), (settings.worker_lock, "A worker")):
-            stack.enter_context(hold_lock(lock, who=who, timeout_s=0.0))
+        _hold_locks(stack, settings)
         try:
             archive = stack.enter_context(tarfile.open(file, "r:*"))
             _check_manifest(archive, file)
@@ -146,8 +152,7 @@ def restore_copy(settings: Settings) -> Summary:
     """Puts the newest good copy of the database in the place of the present one, which is moved aside."""
     data_dir = settings.data_dir
     with ExitStack() as stack:
-        for lock, who in ((settings.app_lock, "Lumesh"), (settings.worker_lock, "A worker")):
-            stack.enter_context(hold_lock(lock, who=who, timeout_s=0.0))
+        _hold_locks(stack, settings)
         copy = find_good_copy(data_dir)
         if copy is None:
             raise BackupError(

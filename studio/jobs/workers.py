@@ -15,9 +15,7 @@ from pipelines.messages import SUFFIX, Message, add_codes, read_code, write_code
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.states import MeaningfulEnum
-
-LOCAL = "local"
-"""The worker that the app starts itself."""
+from studio.settings import LOCAL as LOCAL
 
 # A worker sends a heartbeat every second from a thread; imports and loads hold the interpreter's lock for seconds.
 LEASE_S = 60.0
@@ -114,6 +112,11 @@ def read_worker(database: Database, worker_id: str = LOCAL) -> WorkerRow:
 def read_workers(database: Database) -> list[WorkerRow]:
     """Reads all workers, the oldest first."""
     return [WorkerRow.from_row(row) for row in database.read("SELECT * FROM workers ORDER BY rowid")]
+
+
+def forget(tx: Transaction, worker_id: str) -> None:
+    """Deletes the row of a worker that will not come back; it must hold no job."""
+    tx.execute("DELETE FROM workers WHERE id = ?", (worker_id,))
 
 
 def describe(tx: Transaction, worker_id: str, state: WorkerState, *, activity: Message, **columns: Any) -> None:

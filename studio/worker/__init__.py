@@ -8,3 +8,6 @@ CANNOT_START_CODE = 4
 
 IDLE_FLAG = "--idle"
 """Starts the worker without preparing the default model, because an earlier worker died while preparing it."""
+
+ID_FLAG = "--id"
+"""Followed by the worker's id, the key of its row: `--id local-2`."""

@@ -1,8 +1,8 @@
-"""The worker process: `python -m studio.worker --data-dir DIR [--model ID] [--mesh M] [--fake] [--idle]`.
+"""The worker process: `python -m studio.worker --data-dir DIR [--id ID] [--model ID] [--mesh M] [--fake] [--idle]`.
 
 It lives as long as its standard input: the app holds the other end, so when the app ends, for whatever reason, reading
-ends and the process exits at once. A byte on standard input makes the running job the last one. A lock on the data
-directory makes sure that there is never a second worker.
+ends and the process exits at once. A byte on standard input makes the running job the last one. A lock in the data
+directory makes sure that there is never a second worker with the same id.
 """
 
 import faulthandler
@@ -23,13 +23,13 @@ from studio.access.hooks import load_hook
 from studio.database import Database, open_database
 from studio.jobs import claims
 from studio.jobs.job import Card
-from studio.jobs.workers import WorkerState
+from studio.jobs.workers import LOCAL, WorkerState
 from studio.library.files import forget_torn
 from studio.models import read_catalog
 from studio.services import first_model
 from studio.settings import Settings, read_settings
 from studio.storage import PRIVATE_UMASK
-from studio.worker import CANNOT_START_CODE, IDLE_FLAG, gauges
+from studio.worker import CANNOT_START_CODE, ID_FLAG, IDLE_FLAG, gauges
 from studio.worker.bench import Trace
 from studio.worker.gauges import MeasureDevices
 from studio.worker.insisting import insist
@@ -48,21 +48,29 @@ def main() -> int:
     """Returns 0 after the last job, or CANNOT_START_CODE, with the reason in the log and the worker's row."""
     faulthandler.enable()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    flags = [flag for flag in sys.argv[1:] if flag != IDLE_FLAG]
+    worker, flags = _take_id([flag for flag in sys.argv[1:] if flag != IDLE_FLAG])
     settings = read_settings(flags, os.environ)
     os.umask(PRIVATE_UMASK)
     database = insist(lambda: open_database(settings.database_file))
     ending = threading.Event()
     threading.Thread(target=_follow_app, args=(ending,), name="app", daemon=True).start()
     try:
-        with hold_lock(settings.worker_lock, who="Another worker", timeout_s=LOCK_TIMEOUT_S):
-            _work(settings, database, is_prepared=IDLE_FLAG in sys.argv, ending=ending)
+        with hold_lock(settings.find_worker_lock(worker), who="Another worker", timeout_s=LOCK_TIMEOUT_S):
+            _work(settings, database, worker, is_prepared=IDLE_FLAG in sys.argv, ending=ending)
             return 0
     except LumeshError as error:
         logging.getLogger(__name__).error("%s", error)
-        desk = LocalDesk(database, settings)
+        desk = LocalDesk(database, settings, worker)
         desk.announce(WorkerState.STARTING, activity=say("cannot start"), error=Card.of(error).to_json())
     return CANNOT_START_CODE
+
+
+def _take_id(flags: list[str]) -> tuple[str, list[str]]:
+    """Returns the worker's id, and the flags without it."""
+    if ID_FLAG not in flags:
+        return LOCAL, flags
+    place = flags.index(ID_FLAG)
+    return flags[place + 1], flags[:place] + flags[place + 2 :]
 
 
 def _follow_app(ending: threading.Event) -> None:
@@ -72,9 +80,11 @@ def _follow_app(ending: threading.Event) -> None:
     os._exit(ORPHAN_EXIT_CODE)
 
 
-def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: threading.Event) -> None:
+def _work(
+    settings: Settings, database: Database, worker_id: str, *, is_prepared: bool, ending: threading.Event
+) -> None:
     catalog = read_catalog(settings)
-    desk = LocalDesk(database, settings)
+    desk = LocalDesk(database, settings, worker_id)
     desk.announce(WorkerState.STARTING, activity=say("starting"), pid=os.getpid(), model="", shapes={})
     forget_torn(settings.outputs_dir, writing=claims.list_running(database))
     opened = _open_devices(settings)
@@ -82,7 +92,7 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: 
         desk.forget_disk()
     desk.equip(chips=opened.chips, chip_price=settings.chip_price)
     if is_prepared:
-        error = _not_prepared(settings).to_json()
+        error = _not_prepared(settings, worker_id).to_json()
         desk.announce(WorkerState.READY, activity=say("ready"), device=opened.title, error=error)
     else:
         desk.announce(WorkerState.STARTING, activity=say("starting"), device=opened.title)
@@ -104,11 +114,11 @@ def _work(settings: Settings, database: Database, *, is_prepared: bool, ending: 
     worker.run()
 
 
-def _not_prepared(settings: Settings) -> Card:
+def _not_prepared(settings: Settings, worker_id: str) -> Card:
     return Card(
         title=say("The default model is not loaded"),
         detail=say("The worker ended while it was preparing it, so it waits for a job."),
-        advice=say("Choose another model, or see why in {file}.", file=settings.worker_log),
+        advice=say("Choose another model, or see why in {file}.", file=settings.find_log(worker_id)),
     )
 
 

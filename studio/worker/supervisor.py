@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from pipelines.messages import say
@@ -28,7 +29,7 @@ from studio.jobs.workers import LEASE_S, LOCAL, WorkerState
 from studio.services.condition import Condition, describe_failure
 from studio.settings import Settings
 from studio.storage import BUSY, LOW_BYTES, count_free, explain, full
-from studio.worker import CANNOT_START_CODE, IDLE_FLAG
+from studio.worker import CANNOT_START_CODE, ID_FLAG, IDLE_FLAG
 from studio.worker.lock import hold_lock
 from studio.worker.logs import open_log, rotate
 from studio.worker.silence import Silence
@@ -42,6 +43,7 @@ ROTATE_INTERVAL_S = 30.0
 AT_WORK = (WorkerState.PREPARING, WorkerState.READY, WorkerState.BUSY)
 PART = "worker"  # the supervisor's problems in the condition
 LAST_JOB = b"\n"  # written to the worker to make the running job its last one
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 T = TypeVar("T")
@@ -58,24 +60,42 @@ class Supervisor:
         database: Database,
         condition: Condition | None = None,
         *,
+        worker: str = LOCAL,
+        devices: Mapping[str, str] = NO_VARIABLES,
         heartbeat_timeout_s: float = LEASE_S,
     ) -> None:
+        """Supervises the worker with this id; `devices` are the variables that limit it to its share of the devices."""
         self._settings = settings
+        self._worker = worker
+        self._devices = devices
+        self._log_file = settings.find_log(worker)
+        self._part = PART if worker == LOCAL else f"{PART} {worker}"
         self._condition = condition or Condition()
         self._heartbeat_timeout_s = heartbeat_timeout_s
         self._database = database
         self._stopping = threading.Event()
         self._finishing = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self._thread = threading.Thread(target=self._keep_alive, name="supervisor", daemon=True)
+        self._thread = threading.Thread(target=self._keep_alive, name=f"supervisor-{worker}", daemon=True)
 
     def start(self) -> None:
         """Interrupts an earlier server's jobs, then starts the worker; raises AlreadyRunningError if one still runs."""
-        with hold_lock(self._settings.worker_lock, who="The worker of an earlier run", timeout_s=ORPHAN_TIMEOUT_S):
-            claims.interrupt_running(self._database)
+        with hold_lock(
+            self._settings.find_worker_lock(self._worker),
+            who="The worker of an earlier run",
+            timeout_s=ORPHAN_TIMEOUT_S,
+        ):
+            claims.interrupt_running(self._database, self._worker)
         with self._database.write() as tx:
             workers.describe(
-                tx, LOCAL, WorkerState.STARTING, activity=say("starting"), pid=None, device="", model="", shapes={}
+                tx,
+                self._worker,
+                WorkerState.STARTING,
+                activity=say("starting"),
+                pid=None,
+                device="",
+                model="",
+                shapes={},
             )
         self._thread.start()
 
@@ -92,11 +112,13 @@ class Supervisor:
         self._thread.join()
         try:
             if finish_s is None:
-                claims.interrupt_running(self._database)
+                claims.interrupt_running(self._database, self._worker)
             else:
-                claims.requeue_running(self._database)
+                claims.requeue_running(self._database, self._worker)
             with self._database.write() as tx:
-                workers.describe(tx, LOCAL, WorkerState.STOPPED, activity=say("stopped"), pid=None, model="", shapes={})
+                workers.describe(
+                    tx, self._worker, WorkerState.STOPPED, activity=say("stopped"), pid=None, model="", shapes={}
+                )
         except sqlite3.Error as error:
             log.error("the end of the worker is not stored: %s", explain(error) or error)
 
@@ -108,7 +130,9 @@ class Supervisor:
                 process.stdin.write(LAST_JOB)
                 process.stdin.flush()
         deadline = time.monotonic() + timeout_s
-        while self._thread.is_alive() and claims.has_running(self._database) and time.monotonic() < deadline:
+        while (
+            self._thread.is_alive() and claims.has_running(self._database, self._worker) and time.monotonic() < deadline
+        ):
             time.sleep(POLL_S)
 
     def _keep_alive(self) -> None:
@@ -120,12 +144,12 @@ class Supervisor:
                 card = self._run_worker(prepares=prepares)
             except Exception as error:
                 log.exception("the worker cannot be started or watched")
-                card = describe_failure(PART, error)
+                card = describe_failure(self._part, error)
             if self._stopping.is_set() or self._finishing.is_set():
                 return
             log.warning("worker ended: %s", card.detail)
             delay_s = FIRST_DELAY_S if time.monotonic() - started_s > HEALTHY_S else delay_s
-            self._condition.note(PART, card)
+            self._condition.note(self._part, card)
             was_preparing = self._insist(lambda card=card, delay_s=delay_s: self._store_end(card, delay_s))
             # A default model that crashes its worker is not prepared again until a job asks for it.
             prepares = prepares and not was_preparing
@@ -134,12 +158,12 @@ class Supervisor:
 
     def _store_end(self, card: Card, delay_s: float) -> bool:
         """Fails the ended worker's jobs, and tells everybody; returns True when it was preparing the default model."""
-        was_preparing = workers.read_worker(self._database).state is WorkerState.PREPARING
-        claims.fail_running(self._database, card)
+        was_preparing = workers.read_worker(self._database, self._worker).state is WorkerState.PREPARING
+        claims.fail_running(self._database, card, self._worker)
         with self._database.write() as tx:
             workers.describe(
                 tx,
-                LOCAL,
+                self._worker,
                 WorkerState.RESTARTING,
                 activity=say("restarting in {count} s", count=round(delay_s)) if delay_s >= 1 else say("restarting"),
                 error=card.to_json(),
@@ -156,20 +180,22 @@ class Supervisor:
                 return work()
             except Exception as error:
                 log.exception("the end of a worker is not stored yet")
-                self._condition.note(PART, describe_failure(PART, error))
+                self._condition.note(self._part, describe_failure(self._part, error))
                 self._stopping.wait(RETRY_S)
         return None
 
     def _run_worker(self, *, prepares: bool) -> Card:
         """Runs one worker from start to end; the returned card says how it ended."""
         with self._database.write() as tx:
-            workers.describe(tx, LOCAL, WorkerState.STARTING, activity=say("starting"), pid=None, model="", shapes={})
-        flags = self._settings.worker_flags() + ([] if prepares else [IDLE_FLAG])
-        with open_log(self._settings.worker_log) as worker_log:
+            workers.describe(
+                tx, self._worker, WorkerState.STARTING, activity=say("starting"), pid=None, model="", shapes={}
+            )
+        flags = [*self._settings.worker_flags(), ID_FLAG, self._worker] + ([] if prepares else [IDLE_FLAG])
+        with open_log(self._log_file) as worker_log:
             self._process = process = subprocess.Popen(
                 [sys.executable, "-m", "studio.worker", *flags],
                 cwd=ROOT,
-                env=self._settings.worker_environment(os.environ),
+                env={**self._settings.worker_environment(os.environ), **self._devices},
                 stdin=subprocess.PIPE,  # its end tells the worker that the app is gone
                 stdout=worker_log,
                 stderr=subprocess.STDOUT,
@@ -180,12 +206,12 @@ class Supervisor:
                 is_silent = self._watch(process)
             finally:
                 process.kill()
-        error = workers.read_worker(self._database).error
+        error = workers.read_worker(self._database, self._worker).error
         if process.returncode == CANNOT_START_CODE and error is not None:
             return Card.from_json(error)
         if process.returncode > 0 and count_free(self._settings.data_dir) < LOW_BYTES:
             return Card.of(full())
-        return _explain_exit(process.returncode, is_silent=is_silent, worker_log=self._settings.worker_log)
+        return _explain_exit(process.returncode, is_silent=is_silent, worker_log=self._log_file)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> bool:
         """Waits until the process ended, must end, or has no heartbeat; returns True for the last."""
@@ -198,19 +224,19 @@ class Supervisor:
                 silence = Silence()
             if time.monotonic() - rotated_s > ROTATE_INTERVAL_S:
                 with contextlib.suppress(OSError):  # a full disk: the next turn tries again
-                    rotate(self._settings.worker_log)
+                    rotate(self._log_file)
                 rotated_s = time.monotonic()
         return False
 
     def _read_heartbeat(self) -> float | None:
         """Returns the worker's last heartbeat; None when the database cannot be read now."""
         try:
-            worker = workers.read_worker(self._database)
+            worker = workers.read_worker(self._database, self._worker)
         except sqlite3.Error as error:
-            self._condition.note(PART, describe_failure(PART, error))
+            self._condition.note(self._part, describe_failure(self._part, error))
             return None
         if worker.state in AT_WORK:
-            self._condition.clear(PART)
+            self._condition.clear(self._part)
         return worker.heartbeat_at
 
     def _takes_heartbeats(self) -> bool:
@@ -219,10 +245,10 @@ class Supervisor:
         A database that is locked for so long counts as able: a worker that hangs in a transaction would hold it.
         """
         try:
-            workers.note_watched(self._database, LOCAL)
+            workers.note_watched(self._database, self._worker)
         except sqlite3.Error as error:
             told = explain(error)
-            self._condition.note(PART, describe_failure(PART, error))
+            self._condition.note(self._part, describe_failure(self._part, error))
             return told is None or told.title == BUSY
         return True
 

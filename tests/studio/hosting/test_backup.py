@@ -118,7 +118,7 @@ def test_what_was_there_is_moved_aside(used: Settings, other: Settings, file: Pa
 
 def test_a_running_studio_is_not_restored_into(used: Settings, file: Path) -> None:
     backup(used, file)
-    for lock in (used.app_lock, used.worker_lock):
+    for lock in (used.app_lock, used.find_worker_lock("local"), used.find_worker_lock("local-2")):
         with hold_lock(lock, who="A test", timeout_s=0.0), pytest.raises(AlreadyRunningError, match="already uses"):
             restore(used, file)
 
