@@ -11,7 +11,7 @@ from pipelines.messages import say
 from studio import events
 from studio.database import Database, Transaction
 from studio.jobs.line.places import read_places
-from studio.jobs.line.waiting_rows import IN_ORDER, read_line
+from studio.jobs.line.waiting_rows import IN_ORDER, list_waiting
 from studio.jobs.queue import JobStateError, ask_to_end
 from studio.jobs.states import JobState
 
@@ -30,8 +30,7 @@ def place_before(database: Database, job_id: str, before: str | None, *, owner: 
     Raises JobStateError when either job is no longer waiting.
     """
     with database.write() as tx:
-        line = read_line(database)
-        own = {job.id for job in line.jobs if job.owner == owner}
+        own = {job.id for job in list_waiting(database) if job.owner == owner}
         for name in (job_id, before):
             if name is not None and name not in own:
                 raise JobStateError(

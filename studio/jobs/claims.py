@@ -18,8 +18,8 @@ from studio.database import Database, Transaction
 from studio.jobs.costs import cost
 from studio.jobs.job import HELD, UNSTARTED, Card, Job, end, move, write_notes
 from studio.jobs.line.batch_join import Share, choose_company
-from studio.jobs.line.order import Waiting, choose_next, take_turns
-from studio.jobs.line.waiting_rows import read_line
+from studio.jobs.line.order import Waiting
+from studio.jobs.line.standing import follow
 from studio.jobs.states import JobState
 from studio.jobs.workers import LEASE_S, LOCAL
 
@@ -30,35 +30,27 @@ INTERRUPTED = Card(
 )
 
 
-def find_next_model(database: Database, *, resident: str | None) -> str | None:
-    """Returns the model of the job that would be claimed now, or None when no job waits."""
-    chosen = choose_next(read_line(database), resident)
+def find_next_model(database: Database, worker: str = LOCAL, *, resident: str | None) -> str | None:
+    """Returns the model of the job that this worker would get now, or None when it would get none."""
+    chosen = follow(database).choose(database, worker, resident)
     return chosen.model if chosen else None
 
 
 def claim_next(database: Database, worker: str = LOCAL, *, resident: str | None) -> Job | None:
-    """Claims the next job for a worker with this resident model (order.py), and counts the jobs that it overtook.
-
-    Returns None when no job waits.
-    """
-    if not read_line(database).owners:  # checked without the write lock: an idle worker polls 20 times a second
-        return None
+    """Claims the next job for a worker with this resident model (line/order.py); None when it gets none now."""
+    standing = follow(database)
+    if standing.choose(database, worker, resident) is None:
+        return None  # without the write lock: an idle worker polls 20 times a second
     with database.write() as tx:
-        line = read_line(database)
-        chosen = choose_next(line, resident)
-        if chosen is None:
-            return None
-        turns = take_turns(line)
-        overtaken = [(job.id,) for job in turns[: turns.index(chosen)]]
-        tx.executemany("UPDATE jobs SET overtaken = overtaken + 1 WHERE id = ?", overtaken)
-        return _take(tx, chosen.id, worker, now_s=time.monotonic())
+        chosen = standing.choose(database, worker, resident)
+        return None if chosen is None else _take(tx, chosen.id, worker, now_s=time.monotonic())
 
 
 def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
     """Claims waiting jobs, in turn, that can run as one batch with a claimed job, for at most `room` more outputs.
 
-    They delay nobody, so the jobs that they pass do not count as overtaken. From now on all jobs of the batch share
-    the cost of the worker's machine. Returns none when the worker no longer holds the first job.
+    They delay nobody, whomever they pass. From now on all jobs of the batch share the cost of the worker's machine.
+    Returns none when the worker no longer holds the first job.
     """
     kind = Share.of(job.kind, job.recipe, job.programs).kind
     if kind is None or room <= 0 or job.worker is None:
@@ -73,7 +65,8 @@ def claim_others(database: Database, job: Job, *, room: int) -> list[Job]:
             return Share.of(row["kind"], Recipe.model_validate_json(row["recipe"]), row["programs"])
 
         first = Waiting(id=job.id, model=job.recipe.model)
-        company = choose_company(first, kind, take_turns(read_line(database)), room=room, look=look)
+        turns = follow(database).take_turns(database, first.model)
+        company = choose_company(first, kind, turns, room=room, look=look)
         taken = [_take(tx, waiting.id, job.worker, now_s=now_s) for waiting in company]
         if taken:
             cost.share_machine(tx, job.worker, now_s=now_s)

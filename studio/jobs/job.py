@@ -50,7 +50,6 @@ UNSTARTED: dict[str, Any] = {
     "phase_detail": "",
     "step": 0,
     "eta_s": None,
-    "overtaken": 0,
     "machine_share": 1.0,
     "held_s": 0.0,
     "held_from_s": None,
@@ -127,7 +126,6 @@ class Job:
     timings: dict[str, Any]
     error: dict[str, Any] | None
     outputs: list[dict[str, Any]]
-    overtaken: int
     cancel_requested: bool
     programs: str
     is_placed: bool
@@ -166,7 +164,6 @@ class Job:
             timings=json.loads(row["timings"]),
             error=json.loads(row["error"]) if row["error"] else None,
             outputs=json.loads(row["outputs"]),
-            overtaken=row["overtaken"],
             cancel_requested=bool(row["cancel_requested"]),
             programs=row["programs"],
             is_placed=bool(row["is_placed"]),

@@ -56,6 +56,9 @@ class WorkerRow:
     `model`, the `previous` one, and the seconds of each part (SwapCost).
     `beat_s` is the last heartbeat by the monotonic clock of its machine, `heartbeat_at` by the calendar.
     `devices` are as pipelines/runtime/devices/memory.py measures them; `mesh` is the resident model's.
+    A worker has held its model since `model_since`. A pinned one keeps it whatever waits, a draining one takes no more
+    jobs. `node` is its machine, "" for the studio's own; `epoch` names its process, whose events up to the number
+    `seen` are stored.
     """
 
     id: str
@@ -81,6 +84,12 @@ class WorkerRow:
     measured_at: float
     cache_cleared_at: float
     beat_s: float
+    model_since: float
+    is_pinned: bool
+    is_draining: bool
+    node: str
+    epoch: str
+    seen: int
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "WorkerRow":
@@ -89,9 +98,16 @@ class WorkerRow:
         columns["state"] = WorkerState(row["state"])
         for name in _JSON:
             columns[name] = json.loads(row[name]) if row[name] else None
+        for name in ("is_pinned", "is_draining"):
+            columns[name] = bool(columns[name])
         for name in _TOLD:
             columns[name] = read_code(row[name], columns.pop(name + SUFFIX))
         return cls(**columns)
+
+    @property
+    def is_alive(self) -> bool:
+        """Tells whether its process is there, as far as anybody knows."""
+        return self.state not in (WorkerState.STOPPED, WorkerState.RESTARTING)
 
     def to_engine_json(self) -> dict[str, Any]:
         """Returns the worker's activity: `engine` of the REST contract."""
@@ -142,6 +158,8 @@ def describe(tx: Transaction, worker_id: str, state: WorkerState, *, activity: M
     columns |= {name + SUFFIX: write_code(columns[name]) for name in _TOLD if name in columns}
     names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
     assignments = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    if "model" in columns:
+        assignments += ", model_since = iif(model = excluded.model, model_since, excluded.heartbeat_at)"
     row = tx.execute(
         f"INSERT INTO workers ({names}) VALUES ({values}) ON CONFLICT (id) DO UPDATE SET {assignments} RETURNING *",
         columns,

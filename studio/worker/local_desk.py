@@ -82,7 +82,7 @@ class LocalDesk:
         insist(store)
 
     def find_next_model(self, *, resident: str | None) -> str | None:
-        return claims.find_next_model(self._database, resident=resident)
+        return claims.find_next_model(self._database, self._worker, resident=resident)
 
     def claim_next(self, *, resident: str | None) -> Job | None:
         if count_free(self._settings.data_dir) < LOW_BYTES:

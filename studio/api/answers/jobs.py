@@ -93,7 +93,6 @@ class Job(Answer):
     outputs: list[JobOutput]
     notes: list[str] = eg(["SDXL reads 300 of the 342 word pieces of the prompt. Not read: at night"])
     notes_said: list[Said | None] | None = said()
-    overtaken: int = eg(0)
     cancel_requested: bool = eg(False)
     programs: str = eg("256x256")
     is_placed: bool = eg(False)

@@ -13,7 +13,9 @@ from pipelines.messages import NOTHING, Message, say, say_count
 from pipelines.recipe import Recipe
 from studio.jobs.costs.estimates import History, estimate_job_s, read_shape_state
 from studio.jobs.line.batch_join import Company, Share
-from studio.jobs.line.order import Line, PlaceInLine, Plan, Waiting
+from studio.jobs.line.order import Fleet, Line, Taker, Waiting
+from studio.jobs.line.plan import PlaceInLine, Plan
+from studio.jobs.line.standing import make_taker
 from studio.jobs.workers import WorkerRow
 
 
@@ -68,6 +70,8 @@ class Server:
     error_s: float | None = field(init=False, default=0.0)
     ready: set[tuple[str, str]] = field(init=False, default_factory=set[tuple[str, str]])
     _switch_s: float | None = field(init=False)
+    _taker: Taker = field(init=False)
+    _held_from: float = field(init=False)
     _known: dict[tuple[object, ...], tuple[float | None, float | None]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,23 +83,28 @@ class Server:
             self.free_s = own_s if now.eta_s is None else now.eta_s
             self.error_s = _multiply(self.free_s, self.history.estimate_error(now.recipe, now.programs))
         self._switch_s = self.history.load_s(self.resident)
+        self._taker = make_taker(self.row, model=self.resident)
+        self._held_from = self._taker.held_from
 
-    def take(self, plan: Plan, company: Company) -> list[PlaceInLine]:
-        """Takes from the plan the jobs that this worker would run next, as one batch."""
+    def take(self, plan: Plan, company: Company, fleet: Fleet, *, now: float, must_take: bool) -> list[PlaceInLine]:
+        """Takes from the plan the jobs that this worker would run next, as one batch; `now` is when all this begins."""
 
         def join(first: Waiting, others: Iterator[Waiting]) -> list[Waiting]:
             room = self.row.outputs_at_once if first.model == self.row.model else 0
             return company.choose(first, others, room=room)
 
-        return plan.serve(self.resident, self._switch_s, join=join)
+        taker = replace(self._taker, model=self.resident, held_from=self._held_from)
+        then = now + (self.free_s or 0.0)
+        return plan.serve(taker, fleet, now=then, switch_s=self._switch_s, join=join, must_take=must_take)
 
-    def run(self, recipe: Recipe, programs: str, steps: int) -> None:
+    def run(self, recipe: Recipe, programs: str, steps: int, *, now: float) -> None:
         """Advances the simulated state to the end of such a job."""
         own_s, own_error_s = self._estimate(recipe, programs, steps)
         self.free_s = _add(self.free_s, own_s)
         self.error_s = None if self.free_s is None else _add(self.error_s, own_error_s)
         if self.resident != recipe.model:
             self.resident = recipe.model
+            self._held_from = now + (self.free_s or 0.0)
             self.ready.clear()
         self.ready.add((recipe.model, programs))
 
@@ -113,8 +122,13 @@ class Server:
         return self._known[kind]
 
 
-def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -> dict[str, Place]:
-    """Returns the place of each `asked` job, in the order in which they run. Advances the servers' simulated state."""
+def foresee(
+    line: Line, asked: Mapping[str, Asked], servers: Sequence[Server], *, job_s: Mapping[str, float], now: float
+) -> dict[str, Place]:
+    """Returns the place of each `asked` job, in the order in which they run, seen at `now`.
+
+    `job_s` are a model's average seconds for a job. Empties the line, and advances the servers' simulated state.
+    """
     plan = Plan(line)
     makes_many = any(server.row.outputs_at_once > 1 for server in servers)
     shares = {name: Share.of(job.kind, job.recipe, job.programs) for name, job in asked.items()} if makes_many else {}
@@ -124,7 +138,7 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
     is_busy = all(server.running for server in servers)
     before: Counter[str] = Counter()  # owner -> number of that owner's jobs in front
     places: dict[str, Place] = {}
-    while served := (server := _find_free(servers)).take(plan, company):
+    for server, served in _simulate(plan, company, servers, job_s=job_s, now=now):
         for turn in served:
             if (job := asked.get(turn.job_id)) is None:
                 continue
@@ -133,7 +147,7 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
                 reason = say("runs together with job {place} in line", place=first.position)
                 places[turn.job_id] = replace(first, position=position, reason=reason)
             else:
-                server.run(job.recipe, job.programs, job.steps)
+                server.run(job.recipe, job.programs, job.steps, now=now)
                 reason = turn.reason or activity
                 if not reason:
                     reason = _say_place(before, owner=job.owner, is_busy=is_busy)
@@ -148,9 +162,23 @@ def foresee(line: Line, asked: Mapping[str, Asked], servers: Sequence[Server]) -
     return places
 
 
-def _find_free(servers: Sequence[Server]) -> Server:
-    """Returns the server that is free first; servers with unknown times come last."""
-    return min(servers, key=lambda server: (server.free_s is None, server.free_s or 0.0))
+def _simulate(
+    plan: Plan, company: Company, servers: Sequence[Server], *, job_s: Mapping[str, float], now: float
+) -> Iterator[tuple[Server, list[PlaceInLine]]]:
+    """Yields who takes which jobs, one batch after the other. Whoever is free first chooses first.
+
+    A worker that would rather keep its model leaves the choice to the next one; where all would, the first one takes
+    what it would take later.
+    """
+    while len(plan):
+        free = sorted(servers, key=lambda server: (server.free_s is None, server.free_s or 0.0))  # unknown times last
+        fleet = Fleet(holders=Counter(server.resident for server in servers if server.resident), job_s=job_s)
+        for server, must_take in (*((one, False) for one in free), *((one, True) for one in free)):
+            if served := server.take(plan, company, fleet, now=now, must_take=must_take):
+                yield server, served
+                break
+        else:
+            return  # nobody but pinned workers
 
 
 def _say_place(before: Counter[str], *, owner: str, is_busy: bool) -> Message:

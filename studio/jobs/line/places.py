@@ -5,6 +5,7 @@ readers. Not here: how they are computed (foresight.py).
 """
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
@@ -15,6 +16,7 @@ from studio.database import Database
 from studio.jobs.costs.estimates import read_history
 from studio.jobs.job import Job
 from studio.jobs.line.foresight import Asked, Place, Running, Server, foresee
+from studio.jobs.line.standing import read_job_s
 from studio.jobs.line.waiting_rows import IN_ORDER, read_line
 from studio.jobs.states import JobState
 from studio.jobs.workers import WorkerState, read_workers
@@ -77,7 +79,8 @@ def read_places(database: Database) -> dict[str, Place]:
         )
         for row in rows
     }
-    return foresee(read_line(database), asked, _read_servers(database))
+    servers = _read_servers(database)
+    return foresee(read_line(database), asked, servers, job_s=read_job_s(database), now=time.time())
 
 
 def _read_servers(database: Database) -> list[Server]:
@@ -90,7 +93,8 @@ def _read_servers(database: Database) -> list[Server]:
         now = Running(recipe=recipe, programs=row["programs"], steps=row["steps"], eta_s=row["eta_s"])
         running.setdefault(row["worker"], now)
     workers = read_workers(database)
-    taking = [worker for worker in workers if worker.state is not WorkerState.STOPPED] or workers[:1]
+    up = [worker for worker in workers if worker.state is not WorkerState.STOPPED]
+    taking = [worker for worker in up if not worker.is_draining] or workers[:1]
     return [
         Server(row=worker, history=read_history(database, worker.id), running=running.get(worker.id))
         for worker in taking

@@ -1,8 +1,11 @@
 """The waiting jobs as rows of the database, for claiming and for showing.
 
 Both sides read the line here, so the displayed place is the one that counts.
-Not here: which job is next (order.py).
+Not here: which job is next (order.py), keeping a line while rows change (standing.py).
 """
+
+import sqlite3
+from collections.abc import Iterable
 
 from studio.database import Database
 from studio.jobs.job import TRAIN
@@ -12,31 +15,32 @@ from studio.jobs.states import JobState
 IN_ORDER = "ORDER BY position, rowid"
 
 # A training needs no resident model and leaves none, so it neither overtakes for one nor counts as of one.
-_JOBS = f"""
-SELECT id, iif(kind = '{TRAIN}', '', model) AS model, owner, overtaken, is_placed FROM jobs WHERE state = ? {IN_ORDER}
-"""
+COLUMNS = f"id, rowid, iif(kind = '{TRAIN}', '', model) AS model, owner, position, queued_at, is_placed"
+SERVED = "SELECT owner, max(started_at) AS at FROM jobs WHERE started_at IS NOT NULL GROUP BY owner"
 
-# Owners served longest ago come first; an owner counts as served at their last start or their oldest waiting job's
-# arrival, whichever is later.
-_OWNERS = """
-SELECT owner FROM jobs WHERE state = ? AND owner NOT IN (SELECT owner FROM pauses)
-GROUP BY owner
-ORDER BY max(min(queued_at), coalesce((SELECT max(ran.started_at) FROM jobs AS ran WHERE ran.owner = jobs.owner), 0))
-"""
+
+def make_waiting(row: sqlite3.Row) -> Waiting:
+    """Reads a row with COLUMNS."""
+    return Waiting(
+        id=row["id"],
+        model=row["model"],
+        owner=row["owner"],
+        place=(row["position"], row["rowid"]),
+        queued_at=row["queued_at"],
+        is_placed=bool(row["is_placed"]),
+    )
+
+
+def list_waiting(database: Database) -> Iterable[Waiting]:
+    """Reads all waiting jobs in the order of the queue; inside a transaction of this thread, with its changes."""
+    rows = database.read(f"SELECT {COLUMNS} FROM jobs WHERE state = ? {IN_ORDER}", (JobState.QUEUED,))
+    return [make_waiting(row) for row in rows]
 
 
 def read_line(database: Database) -> Line:
-    """Reads all waiting jobs; inside a transaction of this thread, it sees that transaction's changes."""
+    """Reads the whole line."""
     return Line(
-        jobs=[
-            Waiting(
-                id=row["id"],
-                model=row["model"],
-                owner=row["owner"],
-                overtaken=row["overtaken"],
-                is_placed=bool(row["is_placed"]),
-            )
-            for row in database.read(_JOBS, (JobState.QUEUED,))
-        ],
-        owners=[row["owner"] for row in database.read(_OWNERS, (JobState.QUEUED,))],
+        list_waiting(database),
+        served={row["owner"]: row["at"] for row in database.read(SERVED)},
+        paused=[row["owner"] for row in database.read("SELECT owner FROM pauses")],
     )

@@ -10,7 +10,7 @@ from studio.database import Database
 from studio.jobs import arrange, claims, queue
 from studio.jobs.arrange import Scope
 from studio.jobs.job import Card, Job
-from studio.jobs.line.order import PAUSED
+from studio.jobs.line.plan import PAUSED
 from studio.jobs.queue import JobStateError, QueueQuotaError, Wanted
 from studio.jobs.states import JobState
 

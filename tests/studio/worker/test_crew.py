@@ -23,7 +23,7 @@ def test_two_workers_run_two_jobs_at_once_and_one_that_dies_takes_only_its_own_a
     crew = Crew(replace(settings, workers=2), database)
     crew.start()
     try:
-        jobs = [submit(steps=100), submit(steps=100)]
+        jobs = [submit(steps=30), submit(steps=30)]
 
         def read() -> list[Job]:
             return [found for job in jobs if (found := queue.read_job(database, job.id))]

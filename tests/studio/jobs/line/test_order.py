@@ -1,133 +1,191 @@
 """The one trade: fewer model switches, bounded waiting."""
 
 import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from studio.jobs.line.order import MAX_OVERTAKES, PAUSED, Line, Waiting, choose_next, plan_turns, take_turns
+from studio.jobs.line.order import MIN_PATIENCE_S, Fleet, Line, Taker, Waiting, choose
+
+NOW = 1000.0
 
 
-def jobs(models: str, owner: str = "") -> list[Waiting]:
+def jobs(models: str, owner: str = "", *, first: int = 0, waited_s: float = 0.0) -> list[Waiting]:
     """One waiting job for each letter, in order of arrival."""
-    return [Waiting(id=f"{owner}{model}{number}", model=model, owner=owner) for number, model in enumerate(models)]
+    return [
+        Waiting(
+            id=f"{owner}{model}{place}",
+            model=model,
+            owner=owner,
+            place=(place, 0),
+            queued_at=NOW - waited_s + place / 1e3,
+        )
+        for place, model in enumerate(models, start=first)
+    ]
 
 
 def line(models: str) -> Line:
-    return Line(jobs=jobs(models))
+    return Line(jobs(models))
 
 
-def names(line: Line, resident: str | None = None) -> list[str]:
-    return [turn.job_id for turn in plan_turns(line, resident)]
+def take(line: Line, taker: Taker, fleet: Fleet | None = None, *, now: float = NOW + 1) -> str | None:
+    found = choose(line, taker, fleet or Fleet(holders={taker.model: 1}), now=now)
+    return found.id if found else None
 
 
-def test_the_oldest_job_runs_first_without_a_resident_model() -> None:
-    assert choose_next(line("ab"), None).id == "a0"
+def test_the_oldest_job_runs_first_without_a_model() -> None:
+    assert take(line("ab"), Taker()) == "a0"
 
 
 def test_nobody_waits() -> None:
-    assert choose_next(line(""), "a") is None
-    assert plan_turns(line(""), "a") == []
+    assert take(line(""), Taker(model="a")) is None
 
 
-def test_a_job_of_the_resident_model_overtakes() -> None:
-    assert choose_next(line("bba"), "a").id == "a2"
+def test_a_job_of_the_workers_model_runs_first() -> None:
+    assert take(line("bba"), Taker(model="a")) == "a2"
 
 
-def test_a_job_is_overtaken_only_so_often() -> None:
-    waiting = [Waiting(id="patient", model="b", overtaken=MAX_OVERTAKES), *jobs("aa")]
-    assert choose_next(Line(jobs=waiting), "a").id == "patient"
+def test_who_waited_too_long_runs_whatever_is_in_memory() -> None:
+    waiting = Line([*jobs("b", waited_s=MIN_PATIENCE_S + 10), *jobs("aa", first=1)])
+    assert take(waiting, Taker(model="a")) == "b0"
+    assert take(waiting, Taker(model="a", swap_s=90.0)) == "a1", "a dear switch is worth more waiting"
+    assert take(waiting, Taker(model="a", swap_s=90.0), now=NOW + 180.0) == "b0"
 
 
-def test_no_job_waits_for_more_than_the_allowed_overtakes() -> None:
-    assert names(line("b" + "a" * 20), "a").index("b0") == MAX_OVERTAKES
+def test_a_long_line_is_no_reason_to_switch_after_every_job() -> None:
+    waiting = Line([*jobs("ab" * 50, waited_s=9000.0)])
+    just_loaded = Taker(model="a", held_from=NOW - 10.0)
+    assert take(waiting, just_loaded) == "a0"
+    assert take(waiting, just_loaded, now=NOW + MIN_PATIENCE_S) == "b1"
 
 
-def test_everybody_gets_exactly_one_turn() -> None:
-    waiting = line("abcabcaabbcc")
-    assert sorted(names(waiting, "b")) == sorted(job.id for job in waiting.jobs)
+def test_an_idle_worker_changes_to_what_nobody_holds() -> None:
+    assert take(line("b"), Taker(model="a", swap_s=90.0)) == "b0"
 
 
-def test_whoever_waits_longer_is_told_why() -> None:
-    turns = {turn.job_id: turn.reason for turn in plan_turns(line("baa"), "a", switch_s=95.2)}
-    assert turns == {"a1": "", "a2": "", "b0": "2 a jobs first: saves a 95 s switch"}
-    assert plan_turns(line("ba"), "a")[1].reason == "1 a job first: saves a model switch"
+def test_what_another_worker_holds_is_left_to_it_unless_waiting_pays() -> None:
+    taker = Taker(model="a", swap_s=90.0)
+    fleet = Fleet(holders={"a": 1, "b": 1}, job_s={"b": 10.0})
+    assert take(line("b" * 4), taker, fleet) is None
+    assert take(line("b" * 5), taker, fleet) == "b0"
+    assert take(line("b" * 5), taker, replace(fleet, holders={"a": 1, "b": 2})) is None
 
 
-def test_what_was_placed_by_hand_stays_there_whatever_is_resident() -> None:
-    first = [replace(jobs("b")[0], is_placed=True), *jobs("aa")]
-    assert names(Line(jobs=first), "a") == ["b0", "a0", "a1"]
+def test_work_that_was_never_measured_is_begun_by_whoever_is_free() -> None:
+    assert take(line("b"), Taker(model="a"), Fleet(holders={"a": 1, "b": 1})) == "b0"
+
+
+def test_a_model_with_a_line_keeps_its_last_worker() -> None:
+    waiting = Line([*jobs("a"), *jobs("b" * 99, first=1)])
+    fleet = Fleet(holders={"a": 1, "b": 1}, job_s={"a": 1.0, "b": 10.0})
+    assert take(waiting, Taker(model="a", swap_s=5.0), fleet) == "a0"
+    assert take(waiting, Taker(model="a", swap_s=5.0), replace(fleet, holders={"a": 2, "b": 1})) == "b1"
+
+
+def test_one_of_several_holders_loads_what_nobody_holds() -> None:
+    waiting = Line([*jobs("a"), *jobs("b", first=1)])
+    assert take(waiting, Taker(model="a"), Fleet(holders={"a": 2}, job_s={"a": 1.0})) == "b1"
+
+
+def test_a_pinned_worker_keeps_its_model_whatever_waits() -> None:
+    waiting = Line(jobs("b", waited_s=9999.0))
+    assert take(waiting, Taker(model="a", is_pinned=True)) is None
+    assert take(Line([*jobs("b", waited_s=9999.0), *jobs("a", first=1)]), Taker(model="a", is_pinned=True)) == "a1"
+
+
+def test_what_was_placed_by_hand_stays_there_whatever_is_in_memory() -> None:
+    first = [replace(jobs("b")[0], is_placed=True), *jobs("aa", first=1)]
+    assert take(Line(first), Taker(model="a")) == "b0"
     a0, b1, a2 = jobs("aba")
-    assert names(Line(jobs=[a0, b1, replace(a2, is_placed=True)]), "a") == ["a0", "b1", "a2"]
+    waiting = Line([a0, b1, replace(a2, is_placed=True)])
+    assert take(waiting, Taker(model="a")) == "a0"
+    waiting.remove("a0")
+    assert take(waiting, Taker(model="a")) == "b1"
 
 
 def test_one_owners_placing_does_not_bind_another_owner() -> None:
-    hers = replace(jobs("b", "her")[0], is_placed=True)
-    waiting = Line(jobs=[hers, *jobs("a", "his")], owners=["her", "his"])
-    assert names(waiting, "a") == ["hisa0", "herb0"]
+    waiting = Line([replace(jobs("b", "her")[0], is_placed=True), *jobs("a", "his", first=1)])
+    assert take(waiting, Taker(model="a")) == "hisa1"
 
 
 def test_owners_take_turns_whoever_arrived_first_with_many() -> None:
-    waiting = Line(jobs=[*jobs("aaa", "her"), *jobs("aa", "his")], owners=["his", "her"])
-    assert names(waiting) == ["hisa0", "hera0", "hisa1", "hera1", "hera2"]
-
-
-def test_whoever_lets_others_go_first_is_told_why() -> None:
-    waiting = Line(jobs=[*jobs("aaa", "her"), *jobs("a", "his")], owners=["her", "his"])
-    reasons = {turn.job_id: turn.reason for turn in plan_turns(waiting, "a")}
-    assert reasons["hera0"] == reasons["hisa0"] == ""
-    assert reasons["hera1"] == "everybody takes turns: 1 job by someone else first"
-
-
-def test_a_paused_owners_jobs_stay_and_say_so() -> None:
-    waiting = Line(jobs=[*jobs("aa", "her"), *jobs("a", "his")], owners=["his"])
-    assert choose_next(waiting, "a").owner == "his"
-    assert [(turn.job_id, turn.reason) for turn in plan_turns(waiting, "a")] == [
-        ("hisa0", ""),
-        ("hera0", PAUSED),
-        ("hera1", PAUSED),
+    waiting = Line([*jobs("aaa", "her"), *jobs("aa", "his", first=3)], served={"her": NOW + 0.5})
+    ran: list[str] = []
+    while found := choose(waiting, Taker(model="a"), now=NOW):
+        ran.append(found.id)
+        waiting.remove(found.id)
+        waiting.serve(found.owner, NOW + len(ran))
+    assert ran == ["hisa3", "hera0", "hisa4", "hera1", "hera2"]
+    assert [job.id for job in Line([*jobs("aaa", "her"), *jobs("aa", "his", first=3)]).take_turns("a")] == [
+        *("hera0", "hisa3", "hera1", "hisa4", "hera2")
     ]
 
 
-def test_taking_turns_does_not_swap_models_every_time() -> None:
-    waiting = Line(jobs=[*jobs("aaa", "her"), *jobs("bbb", "his")], owners=["her", "his"])
-    assert names(waiting, "a") == ["hera0", "hera1", "hera2", "hisb0", "hisb1", "hisb2"]
+def test_a_paused_owners_jobs_wait_until_they_go_on() -> None:
+    waiting = Line([*jobs("aa", "her"), *jobs("a", "his", first=2)], paused=["her"])
+    assert (len(waiting), [job.id for job in waiting.list_paused()]) == (1, ["hera0", "hera1"])
+    assert take(waiting, Taker(model="a")) == "hisa2"
+    waiting.pause("his")
+    waiting.resume("her")
+    assert take(waiting, Taker(model="a")) == "hera0"
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_the_plan_is_what_claiming_one_after_the_other_gives(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(30))
+def test_a_line_that_changed_is_the_line_that_was_read_anew(seed: int) -> None:
+    """Whatever comes, goes, moves and pauses, a line kept up to date chooses as one made of what is left."""
     draw = random.Random(seed)
-    owners = [f"owner{number}" for number in range(draw.randint(1, 4))]
-    left = [
-        Waiting(
-            id=str(number),
-            model=draw.choice("abc"),
-            owner=draw.choice(owners),
-            overtaken=draw.choice([0, 0, 1, MAX_OVERTAKES]),
-            is_placed=draw.random() < 0.2,
-        )
-        for number in range(draw.randint(0, 30))
-    ]
-    turns = plan_turns(Line(jobs=left, owners=owners), "a")
-    claimed: list[str] = []
-    overtaken: dict[str, str] = {}
-    resident = "a"
-    while (chosen := choose_next(now := Line(jobs=left, owners=owners), resident)) is not None:
-        order = take_turns(now)
-        passed = {job.id for job in order[: order.index(chosen)]}
-        overtaken |= {job_id: chosen.model for job_id in passed if job_id not in overtaken}
-        left = [replace(job, overtaken=job.overtaken + (job.id in passed)) for job in left if job is not chosen]
-        owners = [*(owner for owner in owners if owner != chosen.owner), chosen.owner]
-        resident = chosen.model
-        claimed.append(chosen.id)
-    assert [turn.job_id for turn in turns] == claimed
-    assert {turn.job_id for turn in turns if "saves a model switch" in turn.reason} == set(overtaken)
+    kept, there, paused = Line(), dict[str, Waiting](), set[str]()
+    for number in range(120):
+        owner = draw.choice("xyz")
+        match draw.choice(["add", "add", "add", "remove", "move", "pause"]):
+            case "add":
+                there[str(number)] = Waiting(
+                    id=str(number),
+                    model=draw.choice("abc"),
+                    owner=owner,
+                    place=(number, 0),
+                    queued_at=NOW + draw.random() * 100,
+                    is_placed=draw.random() < 0.2,
+                )
+                kept.add(there[str(number)])
+            case "remove" if there:
+                kept.remove(gone := draw.choice([*there]))
+                del there[gone]
+            case "move" if there:
+                moved = draw.choice([*there])
+                there[moved] = replace(there[moved], place=(draw.randint(0, 200), number), is_placed=True)
+                kept.add(there[moved])
+            case "pause":
+                (kept.resume if owner in paused else kept.pause)(owner)
+                paused ^= {owner}
+            case _:
+                continue
+        anew = Line(there.values(), paused=paused)
+        assert len(kept) == len(anew)
+        for model in "abc":
+            assert kept.count(model) == anew.count(model)
+            assert kept.find_oldest_at(model) == anew.find_oldest_at(model)
+            assert Counter(kept.take_turns(model)) == Counter(anew.take_turns(model))
+            for owner in "xyz":
+                assert (
+                    _first_of(kept, owner, model) == _first_of(anew, owner, model) == _look(there, paused, owner, model)
+                )
 
 
-def test_only_others_that_came_later_and_ran_before_are_counted() -> None:
-    waiting = Line(jobs=[*jobs("aaaa", "her"), *jobs("aa", "his"), *jobs("a", "its")], owners=["its", "his", "her"])
-    reasons = {turn.job_id: turn.reason for turn in plan_turns(waiting, "a")}
-    assert reasons["hera0"] == "everybody takes turns: 2 jobs by others first"
-    assert reasons["hera3"] == "everybody takes turns: 3 jobs by others first"
-    assert reasons["hisa1"] == "everybody takes turns: 1 job by someone else first"
-    assert reasons["itsa0"] == ""
+def _first_of(line: Line, owner: str, model: str) -> Waiting | None:
+    own = line._owners.get(model, {}).get(owner)
+    return own.find_first(model) if own else None
+
+
+def _look(there: dict[str, Waiting], paused: set[str], owner: str, model: str) -> Waiting | None:
+    """The rule of one owner, as a search through all of the owner's jobs."""
+    own: Sequence[Waiting] = sorted((job for job in there.values() if job.owner == owner), key=lambda job: job.place)
+    if owner in paused:
+        return None
+    for number, job in enumerate(own):
+        if job.model == model:
+            barred = any(one.is_placed for one in own[:number]) or (job.is_placed and number > 0)
+            return None if barred else job
+    return None
