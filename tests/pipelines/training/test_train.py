@@ -1,7 +1,11 @@
 """A whole training of the tiny SDXL: its LoRA in diffusers and here, stops and kills, samples, all weights."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +31,7 @@ from pipelines.training.run import Result, train
 from pipelines.training.settings import read_settings
 from tests.pipelines.training.zorb import make
 
+ROOT = Path(__file__).resolve().parents[3]
 STEPS = 6
 SAMPLE = "a red sailboat"
 
@@ -122,6 +127,35 @@ def test_a_stopped_training_goes_on_to_the_same_bytes(trainer: Trainer, lora: Pa
     assert second.files[0].read_bytes() == lora.read_bytes()
     steps = [json.loads(line) for line in (trainer.folder / "stopped" / "log.jsonl").read_text("utf-8").splitlines()]
     assert [line["step"] for line in steps if line["event"] == "step"] == [*range(1, STEPS + 1)]
+
+
+@pytest.mark.process
+def test_a_command_that_is_killed_while_it_saves_goes_on_to_the_same_bytes(
+    trainer: Trainer, lora: Path, data_dir: Path
+) -> None:
+    output = trainer.folder / "killed"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines", "train", "tiny", "--lora", "--data", str(trainer.data), "--name=zorb",
+         f"--steps={STEPS}", "--global_batch_size=2", "--rank=4", "--learning_rate=5e-3", "--mesh=dp=1",
+         "--mixed_precision=no", "--save_every_minutes=1e-6", f"--output={output}", f"--data-dir={data_dir}",
+         "--allow-cpu", "--json"],
+        stdout=subprocess.PIPE, text=True, cwd=ROOT, env=dict(os.environ),
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        event = json.loads(line)
+        if (event["event"], event.get("step")) == ("saved", 3):  # the writing begins
+            process.kill()
+            break
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not list(output.glob("*.safetensors"))
+
+    (file,) = trainer.run("killed").files
+
+    (resumed,) = [event["step"] for event in trainer.events if event["event"] == "resumed"][-1:]
+    assert 1 <= resumed < STEPS
+    assert file.read_bytes() == lora.read_bytes()
 
 
 def test_another_rank_does_not_go_on_with_a_state(trainer: Trainer, lora: Path) -> None:
