@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pipelines.messages import english
 from pipelines.recipe import Recipe
 from studio.database import open_database
 from studio.jobs import claims, queue
@@ -60,7 +61,7 @@ def measure_claims(folder: Path, waiting: int, *, claimed: int = CLAIMS) -> list
     with database.write() as tx:
         for number in range(WORKERS):
             state = WorkerState.READY
-            describe(tx, f"worker-{number}", state, activity="ready", model=f"model-{number % MODELS}")
+            describe(tx, f"worker-{number}", state, activity=english("ready"), model=f"model-{number % MODELS}")
     recipes = [
         Recipe(model=f"model-{number}", prompt="a red boat", shape="256x256", steps=4) for number in range(MODELS)
     ]

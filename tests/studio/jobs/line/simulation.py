@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from studio.jobs.line.order import Fleet, Line, Taker, Waiting, choose
 
 HEAVY = "heavy"
-RESTLESS = 1
+RESTLESS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ def simulate(case: Case) -> Outcome:
     job_s = dict.fromkeys(models, case.job_s)
     rate = case.load * case.workers / case.job_s
     arrivals: list[Waiting] = []
-    at = 0.0
+    at = now = 0.0
     for number in range(case.jobs):
         at += draw.expovariate(rate)
         owner = HEAVY if draw.random() < 0.5 else f"o{draw.randrange(case.owners)}"
