@@ -135,6 +135,7 @@ def test_every_flag_of_the_settings_table_is_taken(tmp_path: Path) -> None:
         "--mesh": "dp=1",
         "--model": "x",
         "--prewarm": "all",
+        "--workers": "2",
         "--queue-quota": "10",
         "--allow-origins": "https://app.example",
         "--max-disk": "50GB",
