@@ -21,7 +21,7 @@ from pipelines.training import placement
 from pipelines.training.denoiser import Origin, build_module, describe_frozen, describe_start
 from pipelines.training.objective import choose_objective
 from pipelines.training.optimizers import build_optimizer
-from pipelines.training.rows import KEPT
+from pipelines.training.rows import TWIN
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.step import StepPlan, TrainState, build_program
 
@@ -92,7 +92,7 @@ def _describe_rows(
     learner: Learner, model: Model, mesh: Mesh, *, shape: Shape, batch_size: int, has_twins: bool
 ) -> dict[str, jax.ShapeDtypeStruct]:
     parts = registry.describe_parts(model, mesh)
-    shapes = {**learner.describe_rows(parts, shape), "weight": (), **({KEPT: ()} if has_twins else {})}
+    shapes = {**learner.describe_rows(parts, shape), "weight": (), **({TWIN: ()} if has_twins else {})}
     count = 2 * batch_size if has_twins else batch_size
     sharding = placement.rows(mesh)
     return {name: jax.ShapeDtypeStruct((count, *size), jnp.float32, sharding=sharding) for name, size in shapes.items()}

@@ -20,8 +20,8 @@ from pipelines.training.data.examples import Example
 from pipelines.training.data.pixels import read_pixels
 from pipelines.training.encoder import PictureReader, TextReader
 
-KEPT = "kept"
-"""Of a batch (B,): 1 for twins, 0 for rows that are learnt; missing where there are no twins (see CaptionRules)."""
+TWIN = "twin"
+"""The array of a batch (B,) that is 1 for twins and 0 for rows that are learnt; CaptionRules says what twins are."""
 
 OnCount = Callable[[int, int], None]
 """Called with how many are done, and of how many."""
@@ -43,7 +43,7 @@ class CaptionRules:
     dropout: float = 0.0
     preserve: float = 0.0
 
-    def write(self, example: Example, row: Row, *, is_kept: bool) -> str:
+    def write(self, example: Example, row: Row, *, is_twin: bool) -> str:
         """Writes what is said of an example in this row, or of its twin."""
         return write_caption(
             example,
@@ -53,8 +53,8 @@ class CaptionRules:
             trigger=self.trigger,
             shuffle_tags=self.shuffle_tags,
             keep_tags=self.keep_tags,
-            dropout=0.0 if self.preserve and not is_kept else self.dropout,
-            is_kept=is_kept,
+            dropout=0.0 if self.preserve and not is_twin else self.dropout,
+            is_twin=is_twin,
         )
 
 
@@ -112,7 +112,7 @@ class RowSource:
 
     def make_batch(self, step: int) -> dict[str, np.ndarray]:
         """Returns this host's part of a step's batch: arrays with one row each, and their `weight`."""
-        made = [self._make_row(row, is_kept=is_kept) for row, is_kept in self._list_own(step)]
+        made = [self._make_row(row, is_twin=is_twin) for row, is_twin in self._list_own(step)]
         return {name: np.stack([np.asarray(one[name]) for one in made]) for name in made[0]}
 
     @property
@@ -128,18 +128,16 @@ class RowSource:
         rows = self.data.schedule.rows(step)
         share = len(rows) // self.hosts
         kinds = (False, True) if self.captions.preserve else (False,)
-        return [(row, is_kept) for row in rows[self.host * share : (self.host + 1) * share] for is_kept in kinds]
+        return [(row, is_twin) for row in rows[self.host * share : (self.host + 1) * share] for is_twin in kinds]
 
-    def _make_row(self, row: Row, *, is_kept: bool) -> dict[str, Any]:
+    def _make_row(self, row: Row, *, is_twin: bool) -> dict[str, Any]:
         example, cut = self.data.examples[row.index], self._cut(row)
-        text = self._get(self._text_key(self.captions.write(example, row, is_kept=is_kept)))
+        text = self._get(self._text_key(self.captions.write(example, row, is_twin=is_twin)))
         picture = self._get(self._picture_key(example, cut, flip=row.flip))
-        weight = row.weight
-        if is_kept:
-            weight = 0.0 if example.is_prior else weight * self.captions.preserve
-        kept = {KEPT: np.float32(is_kept)} if self.captions.preserve else {}
+        weight = row.weight * self.captions.preserve if is_twin else row.weight
+        marked = {TWIN: np.float32(is_twin)} if self.captions.preserve else {}
         told = self.learner.describe_cut(cut.list_time_ids(flip=row.flip))
-        return {**text, **picture, **told, **kept, "weight": np.float32(weight)}
+        return {**text, **picture, **told, **marked, "weight": np.float32(weight)}
 
     def _cut(self, row: Row) -> Cut:
         return self.data.cuts[row.index].move(row.crop, content=self.data.examples[row.index].content)
@@ -148,9 +146,9 @@ class RowSource:
         texts: dict[str, str] = {}
         pictures: dict[str, tuple[Example, Cut, bool]] = {}
         for step in range(steps):
-            for row, is_kept in self._list_own(step):
+            for row, is_twin in self._list_own(step):
                 example, cut = self.data.examples[row.index], self._cut(row)
-                caption = self.captions.write(example, row, is_kept=is_kept)
+                caption = self.captions.write(example, row, is_twin=is_twin)
                 texts.setdefault(self._text_key(caption), caption)
                 pictures.setdefault(self._picture_key(example, cut, flip=row.flip), (example, cut, row.flip))
         return texts, pictures

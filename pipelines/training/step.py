@@ -28,7 +28,7 @@ from pipelines.runtime.kernels.splash import KEPT
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.training import linear
 from pipelines.training.objective import Noised, Objective, sum_errors
-from pipelines.training.rows import KEPT as TWINS
+from pipelines.training.rows import TWIN
 from pipelines.training.settings import REMATS_BY_SIZE
 
 Weights = dict[str, jax.Array]
@@ -118,9 +118,9 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
                     dtype=plan.dtype,
                 )
                 prediction = predict(call)
-                if TWINS in own_rows:
+                if TWIN in own_rows:
                     unlearnt = prepare_call(plan, jax.tree.map(jnp.zeros_like, trained) | frozen)
-                    own_noised = _keep(own_noised, own_rows[TWINS], jax.lax.stop_gradient(predict(unlearnt)))
+                    own_noised = _keep(own_noised, own_rows[TWIN], jax.lax.stop_gradient(predict(unlearnt)))
             summed, errors = sum_errors(prediction, own_noised, own_rows["weight"])
             return summed / total, errors
 

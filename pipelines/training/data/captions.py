@@ -25,13 +25,13 @@ def write_caption(
     shuffle_tags: bool = False,
     keep_tags: int = 0,
     dropout: float = 0.0,
-    is_kept: bool = False,
+    is_twin: bool = False,
 ) -> str:
     """Writes one caption: an alternative drawn, tags shuffled, the trigger in front, or "" at the rate of `dropout`.
 
     Tags are what commas separate; the first `keep_tags` stay in front, and so does a trigger that is put there. Prior
-    examples are neither given the trigger nor dropped: they show what the model's own words mean. With `is_kept` the
-    trigger is taken out instead.
+    examples are neither given the trigger nor dropped: they show what the model's own words mean. With `is_twin` the
+    trigger is taken out instead (rows.py).
     """
     draw = _open_draws(example, epoch=epoch, seed=seed, occurrence=occurrence)
     if not example.is_prior and draw.random() < dropout:
@@ -41,7 +41,7 @@ def write_caption(
         tags = [tag for tag in map(str.strip, caption.split(",")) if tag]
         order = np.argsort(draw.random(max(len(tags) - keep_tags, 0)), kind="stable")
         caption = ", ".join((*tags[:keep_tags], *(tags[keep_tags + at] for at in order)))
-    if is_kept:
+    if is_twin:
         return remove_trigger(caption, trigger)
     if example.is_prior or not trigger or has_trigger(caption, trigger):
         return caption

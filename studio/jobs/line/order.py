@@ -5,7 +5,7 @@ whoever was served longest ago comes first, and an owner's jobs keep the order o
 
 - for one that nobody alive holds, when its own has no line, or other holders too;
 - for one that others hold, when the work that waits for each of them takes longer than a switch, beyond what waits for
-  each holder of its own; half a switch, when nothing does;
+  each holder of its own; half a switch, when nothing does, and any work that has waited for too long;
 - as the last holder of a model with a line only for one that nobody holds and a job has waited for too long
   (`patience_s`). It has then held its own as long, so that a long line is no reason to switch after every job.
 
@@ -235,7 +235,8 @@ def choose(line: Line, taker: Taker, fleet: Fleet = NOBODY, *, now: float) -> Wa
     if found := line.find_first_of_all(unheld):
         return found
     if own is None:
-        return _find_paying(line, fleet, others, cost_s=IDLE_SHARE * taker.swap_s)
+        paying = _find_paying(line, fleet, others, cost_s=IDLE_SHARE * taker.swap_s)
+        return paying or _find_late(line, taker, others, now=now)
     spare_s = _estimate_line_s(line, fleet, taker.model)
     return own if spare_s is None else _find_paying(line, fleet, others, cost_s=taker.swap_s + spare_s) or own
 

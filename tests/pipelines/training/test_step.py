@@ -26,7 +26,7 @@ from pipelines.training.adapters import ADAPTER, name_in_checkpoint
 from pipelines.training.denoiser import LearningModule, Origin, build_module, describe_state, load_frozen, start_state
 from pipelines.training.export import split_stacks
 from pipelines.training.objective import Diffusion
-from pipelines.training.rows import KEPT
+from pipelines.training.rows import TWIN
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.step import Metrics, StepPlan, TrainState, build_step
 
@@ -194,7 +194,7 @@ def test_a_step_that_is_no_number_changes_no_weight_and_the_next_one_learns(loca
 @pytest.mark.usefixtures("cache_dir")
 def test_twins_learn_what_the_model_predicted_before(local_catalog: Catalog) -> None:
     trial, rows = Trial(local_catalog, "tiny", "dp=1"), draw_rows(count=FEW)
-    step = functools.partial(trial.step, rows=rows | {KEPT: np.asarray([1, 0], np.float32)})
+    step = functools.partial(trial.step, rows=rows | {TWIN: np.asarray([1, 0], np.float32)})
     state = trial.start()
 
     after, metrics = step(state)  # of a LoRA that does nothing yet

@@ -82,4 +82,4 @@ def test_all_captions_can_be_listed_ahead() -> None:
 )
 def test_a_trigger_is_taken_out_with_its_article(caption: str, without: str) -> None:
     assert remove_trigger(caption, "zorb") == without
-    assert write(make_example(captions=(caption,)), trigger="zorb", is_kept=True) == without
+    assert write(make_example(captions=(caption,)), trigger="zorb", is_twin=True) == without

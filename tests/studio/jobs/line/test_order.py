@@ -73,6 +73,13 @@ def test_what_another_worker_holds_is_left_to_it_unless_waiting_pays() -> None:
     assert take(line("b" * 5), taker, replace(fleet, holders={"a": 1, "b": 2})) is None
 
 
+def test_an_idle_worker_takes_what_has_waited_too_long_for_another() -> None:
+    fleet = Fleet(holders={"a": 1, "b": 1}, job_s={"b": 1.0})
+    waiting, idle = Line(jobs("b")), Taker(model="a", swap_s=90.0)
+    assert take(waiting, idle, fleet) is None
+    assert take(waiting, idle, fleet, now=NOW + 181.0) == "b0"
+
+
 def test_work_that_was_never_measured_is_begun_by_whoever_is_free() -> None:
     assert take(line("b"), Taker(model="a"), Fleet(holders={"a": 1, "b": 1})) == "b0"
 
