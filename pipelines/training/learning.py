@@ -31,7 +31,7 @@ from pipelines.training.denoiser import (
 )
 from pipelines.training.loop import Cadence, OnEvent, Stop, run_steps
 from pipelines.training.objective import Objective, choose_objective
-from pipelines.training.optimizers import build_optimizer, list_rates
+from pipelines.training.optimizers import build_optimizer, find_result, list_rates
 from pipelines.training.place import Place
 from pipelines.training.report import Report
 from pipelines.training.rows import RowSource
@@ -137,12 +137,12 @@ class Learning:
 
     def _validate(self, step: Steps, frozen: Weights, on_event: OnEvent, done: int, state: TrainState) -> None:
         assert self.held is not None
-        loss = step.validate(state.average or state.trained, frozen, self.held)
+        loss = step.validate(find_best(state), frozen, self.held)
         on_event({"event": "validation", "step": done, "validation_loss": loss})
 
     def write(self, built: LearningModule, state: TrainState, folder: Path, name: str) -> Path:
         """Writes what was learnt so far: a LoRA file, or the model's folder; returns the file or folder."""
-        values = fetch(state.average or state.trained)
+        values = fetch(find_best(state))
         if built.config is None:
             export.write_model(
                 folder, values, base=self.origin.folder, component=self.denoiser.component,
@@ -209,6 +209,11 @@ class Learning:
             self.settings, self.origin.learner, self.scheduler_config,
             model=self.origin.model, folder=self.origin.folder, shape=shape, denoiser=self.denoiser,
         )  # fmt: skip
+
+
+def find_best(state: TrainState) -> Weights:
+    """Returns the weights to use of a state: its average where it has one."""
+    return state.average or dict(find_result(state.trained, state.optimizer))
 
 
 class SamplesUnderWay:

@@ -1,18 +1,26 @@
 """The optimizers and learning rate schedules that a training may name.
 
-Optimizers are optax's, built for a learning rate of 1: the step multiplies their moves by the rate of its number, which
-is an argument of the compiled program, so another rate or schedule compiles nothing. Schedules are diffusers' own,
+Optimizers are optax's, built for a learning rate of 1: their moves are multiplied by the rate of the step, an argument
+of `update` and of the compiled program, so another rate or schedule compiles nothing. Schedules are diffusers' own,
 asked for every step beforehand.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 import optax
 import torch
 from diffusers.optimization import get_scheduler
-from optax.contrib import MuonDimensionNumbers, muon, prodigy
+from optax.contrib import (
+    MuonDimensionNumbers,
+    ScheduleFreeState,
+    muon,
+    prodigy,
+    schedule_free,
+    schedule_free_eval_params,
+)
 
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.training.settings import TrainingSettings
@@ -22,14 +30,57 @@ _NEVER = 2**30
 
 
 def build_optimizer(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -> optax.GradientTransformation:
-    """Builds the optimizer: gradients are clipped first, and a step whose gradients are not finite changes nothing."""
+    """Builds the optimizer, whose `update` takes the step's `rate` as a further argument.
+
+    Gradients are clipped first, and a step whose gradients are not finite changes nothing.
+    """
     return optax.apply_if_finite(
         optax.chain(optax.clip_by_global_norm(settings.max_grad_norm), _choose(settings, shapes)),
         max_consecutive_errors=_NEVER,
     )
 
 
+def find_result(trained: Mapping[str, Any], optimizer: Any) -> Mapping[str, Any]:
+    """Returns the weights to use: those that were trained, or what a schedule-free optimizer averaged of them."""
+    is_average = lambda leaf: isinstance(leaf, ScheduleFreeState)  # noqa: E731
+    for leaf in jax.tree.leaves(optimizer, is_leaf=is_average):
+        if is_average(leaf):
+            return schedule_free_eval_params(leaf, trained)  # pyright: ignore[reportReturnType]
+    return trained
+
+
+def _multiply_by_rate() -> optax.GradientTransformationExtraArgs:
+    """Multiplies moves by the step's `rate`."""
+
+    def update(moves: Any, state: Any, params: Any = None, *, rate: Any, **_others: Any) -> Any:  # noqa: ARG001
+        return jax.tree.map(lambda move: rate * move, moves), state
+
+    return optax.GradientTransformationExtraArgs(lambda _params: optax.EmptyState(), update)
+
+
 def _choose(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -> Any:
+    if settings.optimizer == "schedule_free":
+        return _build_schedule_free(settings)
+    return optax.chain(_choose_plain(settings, shapes), _multiply_by_rate())
+
+
+def _build_schedule_free(settings: TrainingSettings) -> Any:
+    """Builds AdamW without momentum, and an average of its steps in its place (Defazio et al. 2024).
+
+    All steps count alike in the average, those of a warm-up too, since the rate is not known here.
+    """
+    base = optax.chain(
+        optax.scale_by_rms(
+            decay=settings.adam_beta2, eps=settings.adam_epsilon, eps_in_sqrt=False, bias_correction=True
+        ),
+        optax.add_decayed_weights(settings.adam_weight_decay),
+        optax.scale(-1.0),
+        _multiply_by_rate(),
+    )
+    return schedule_free(base, learning_rate=1.0, b1=settings.adam_beta1)
+
+
+def _choose_plain(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     adam: dict[str, Any] = {
         "b1": settings.adam_beta1,
         "b2": settings.adam_beta2,
@@ -65,14 +116,16 @@ def _choose(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -
                 adam_b2=settings.adam_beta2,
                 adam_weight_decay=settings.adam_weight_decay,
             )
+        case "schedule_free":
+            raise AssertionError("built by itself")
 
 
 def list_rates(settings: TrainingSettings, steps: int) -> np.ndarray:
     """Returns the learning rate of each of `steps` steps, fp32, as diffusers' `get_scheduler` of that name gives it."""
     warmup = settings.lr_warmup_steps
     if warmup is None:
-        warmup = 0 if settings.lr_scheduler == "constant" else min(100, steps // 10)
+        warmup = 0 if settings.schedule == "constant" else min(100, steps // 10)
     unused = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=settings.rate)
-    scheduler: Any = get_scheduler(settings.lr_scheduler, unused, num_warmup_steps=warmup, num_training_steps=steps)
+    scheduler: Any = get_scheduler(settings.schedule, unused, num_warmup_steps=warmup, num_training_steps=steps)
     (factor,) = scheduler.lr_lambdas
     return np.asarray([settings.rate * factor(step) for step in range(steps)], np.float32)

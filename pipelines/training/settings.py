@@ -15,7 +15,7 @@ from pipelines.errors import RecipeError
 from pipelines.field_errors import word_first
 from pipelines.messages import Message, english, say
 
-Optimizer = Literal["adamw", "adafactor", "lion", "muon", "prodigy"]
+Optimizer = Literal["adamw", "adafactor", "lion", "muon", "prodigy", "schedule_free"]
 LearningRateSchedule = Literal[
     "constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts", "polynomial"
 ]
@@ -120,6 +120,12 @@ class TrainingSettings(BaseModel):
         return "lora" if self.lora else "full"
 
     @property
+    def schedule(self) -> LearningRateSchedule:
+        """Returns the schedule of learning rates; an optimizer that needs none has a constant one after its warm-up."""
+        is_free = self.optimizer == "schedule_free"
+        return "constant_with_warmup" if is_free and "lr_scheduler" not in self.model_fields_set else self.lr_scheduler
+
+    @property
     def rate(self) -> float:
         """Returns the peak learning rate; Prodigy finds its own, which this multiplies."""
         if self.learning_rate is None and self.optimizer == "prodigy":
@@ -180,6 +186,13 @@ def _find_problems(settings: TrainingSettings) -> dict[str, Message]:
         )
     if settings.preserve and not settings.trigger:
         problems["preserve"] = say("needs a trigger, without which all stays as it was")
+    if settings.optimizer == "schedule_free":
+        if settings.ema:
+            problems["ema"] = say("schedule_free averages by itself; leave it out")
+        if not settings.adam_beta1:
+            problems["adam_beta1"] = say("schedule_free averages by it; choose more than 0")
+        if not settings.schedule.startswith("constant"):
+            problems["lr_scheduler"] = say("schedule_free takes a constant rate; leave it out")
     if settings.validate_with is not None:
         problems |= _check_share(settings.validate_with)
     return problems

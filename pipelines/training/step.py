@@ -127,8 +127,7 @@ def build_step(plan: StepPlan) -> Callable[..., tuple[TrainState, Metrics]]:
         gradient_of = jax.value_and_grad(compute, has_aux=True)
         (loss, errors), gradients = _accumulate(gradient_of, state.trained, (dict(rows), noised), plan)
         update: Any = plan.optimizer.update  # optax has no types for what it returns
-        moves, optimizer = update(gradients, state.optimizer, state.trained)
-        moves = jax.tree.map(lambda move: rate * move, moves)
+        moves, optimizer = update(gradients, state.optimizer, state.trained, rate=rate)
         trained: Any = optax.apply_updates(state.trained, moves)
         average: Any = state.average
         if average:

@@ -1,5 +1,7 @@
 """Optimizers and learning rates are those people know by these names: torch's and diffusers' own."""
 
+from typing import Any, cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,9 +9,11 @@ import optax
 import pytest
 import torch
 from diffusers.optimization import get_scheduler
+from optax.contrib import schedule_free_adamw, schedule_free_eval_params
 
-from pipelines.training.optimizers import build_optimizer, list_rates
-from pipelines.training.settings import TrainingSettings
+from pipelines.errors import RecipeError
+from pipelines.training.optimizers import build_optimizer, find_result, list_rates
+from pipelines.training.settings import TrainingSettings, read_settings
 
 
 def _ask(**fields: object) -> TrainingSettings:
@@ -25,37 +29,64 @@ def test_adamw_is_torchs_with_its_clipping() -> None:
     optimizer = build_optimizer(_ask(), {"w": start.shape})
     ours = {"w": jnp.asarray(start)}
     state = optimizer.init(ours)
+    update: Any = optimizer.update
     for gradient in gradients:
         weight.grad = torch.from_numpy(gradient.copy())
         torch.nn.utils.clip_grad_norm_([weight], 1.0)
         theirs.step()
-        moves, state = optimizer.update({"w": jnp.asarray(gradient)}, state, ours)
-        ours = optax.apply_updates(ours, {"w": 1e-3 * moves["w"]})
+        moves, state = update({"w": jnp.asarray(gradient)}, state, ours, rate=1e-3)
+        ours = optax.apply_updates(ours, moves)
     np.testing.assert_allclose(ours["w"], weight.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["adamw", "adafactor", "lion", "muon", "prodigy"])
+@pytest.mark.parametrize("name", ["adamw", "adafactor", "lion", "muon", "prodigy", "schedule_free"])
 def test_every_optimizer_goes_downhill(name: str) -> None:
     optimizer = build_optimizer(_ask(optimizer=name), {"w": (8, 8)})
     weights = {"w": jnp.ones((8, 8))}
     state = optimizer.init(weights)
     rate = 1.0 if name == "prodigy" else 0.02  # it finds its own
-    update = jax.jit(optimizer.update)
+    update: Any = jax.jit(optimizer.update)
     for _ in range(20):
-        moves, state = update({"w": 2 * weights["w"]}, state, weights)
-        weights = optax.apply_updates(weights, {"w": rate * moves["w"]})
-    assert float(jnp.square(weights["w"]).sum()) < 64
+        moves, state = update({"w": 2 * weights["w"]}, state, weights, rate=rate)
+        weights = optax.apply_updates(weights, moves)
+    assert float(jnp.square(find_result(weights, state)["w"]).sum()) < 64
+
+
+def test_schedule_free_gives_what_optaxs_own_averages() -> None:
+    gradients = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32) / 8  # too short to be clipped
+    theirs = schedule_free_adamw(1e-2, weight_decay=1e-2)
+    ours = build_optimizer(_ask(optimizer="schedule_free"), {"w": (4,)})
+    weights = [{"w": jnp.ones(4)}, {"w": jnp.ones(4)}]
+    states: list[Any] = [theirs.init(weights[0]), ours.init(weights[1])]
+    updates: list[Any] = [jax.jit(theirs.update), jax.jit(ours.update)]
+    for gradient in gradients:
+        for which, more in enumerate(({}, {"rate": 1e-2})):
+            moves, states[which] = updates[which]({"w": jnp.asarray(gradient)}, states[which], weights[which], **more)
+            weights[which] = optax.apply_updates(weights[which], moves)
+
+    expected: Any = schedule_free_eval_params(states[0], weights[0])
+
+    np.testing.assert_allclose(find_result(weights[1], states[1])["w"], expected["w"], rtol=1e-5)
+    assert not np.allclose(weights[1]["w"], expected["w"], rtol=1e-4)
+
+
+def test_schedule_free_refuses_what_it_does_by_itself() -> None:
+    asked = {"model": "m", "data": ("d",), "lora": True, "optimizer": "schedule_free"}
+    with pytest.raises(RecipeError) as told:
+        read_settings(asked | {"ema": 0.9, "lr_scheduler": "cosine"})
+    assert {"ema", "lr_scheduler"} == set(told.value.fields)
+    assert read_settings(asked).schedule == "constant_with_warmup"
 
 
 def test_a_step_without_finite_gradients_changes_nothing_and_is_counted() -> None:
     optimizer = build_optimizer(_ask(), {"w": (4,)})
     weights = {"w": jnp.ones(4)}
-    state = optimizer.init(weights)
+    state, update = optimizer.init(weights), cast("Any", optimizer.update)
     for wrong in range(1, 4):
-        moves, state = optimizer.update({"w": jnp.asarray([1.0, jnp.nan, 1.0, 1.0])}, state, weights)
+        moves, state = update({"w": jnp.asarray([1.0, jnp.nan, 1.0, 1.0])}, state, weights, rate=1.0)
         assert not np.asarray(moves["w"]).any()
         assert int(state.notfinite_count) == wrong
-    _, state = optimizer.update({"w": jnp.ones(4)}, state, weights)
+    _, state = update({"w": jnp.ones(4)}, state, weights, rate=1.0)
     assert int(state.notfinite_count) == 0
 
 
