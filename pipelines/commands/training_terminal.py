@@ -57,6 +57,8 @@ class TrainingTerminal:
                 self._count(event)
             case "sample":
                 tqdm.write(f"lumesh: step {event['step']}: {event['file']}")
+            case "too_large":
+                tqdm.write(f"lumesh: {tell_refusal(event)}")
             case "note":
                 tqdm.write(f"lumesh: {event['text']}")
             case "resumed":
@@ -115,3 +117,14 @@ class TrainingTerminal:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def tell_refusal(event: dict[str, Any]) -> str:
+    """Says that a step did not fit into the devices' memory, and what is tried next."""
+    said = f"a step with remat {event['remat']} does not fit into the devices' memory"
+    following = event["next"]
+    if following is None:
+        return said
+    if following["accumulate"] == event["accumulate"]:
+        return f"{said}; trying {following['remat']}, which computes more of it twice"
+    return f"{said}; trying the same batch in {following['accumulate']} parts, one after the other (--strict refuses)"

@@ -24,10 +24,11 @@ from pipelines.training.step import (
     Metrics,
     StepPlan,
     TrainState,
+    Way,
     Weights,
     build_program,
     compile_first_that_fits,
-    list_remats,
+    list_ways,
 )
 from pipelines.training.validation import LEVELS, average, build_validation
 
@@ -107,11 +108,21 @@ class Steps:
             arguments = (self._state, self._frozen, abstract_weights(rows))
             compile_first_that_fits(
                 self._programs,
-                lambda remat: build_program(replace(plan, remat=remat), *arguments, key=key),
-                list_remats(self._settings.remat, plan.mesh),
-                on_refusal=lambda remat: self._on_event({"event": "too_large", "remat": remat}),
+                lambda way: build_program(replace(plan, **vars(way)), *arguments, key=key),
+                list_ways(
+                    self._settings.remat,
+                    plan.mesh,
+                    accumulate=plan.accumulate,
+                    batch_size=len(rows["weight"]),
+                    is_strict=self._settings.strict,
+                ),
+                on_refusal=self._tell_refusal,
             )
         return self._programs.get(*key)
+
+    def _tell_refusal(self, way: Way, following: Way | None) -> None:
+        """Tells that a step did not fit, and what is tried next."""
+        self._on_event({"event": "too_large", **vars(way), "next": vars(following) if following else None})
 
     def _find_validation(self, shape: Shape, trained: Weights, rows: Mapping[str, jax.Array]) -> Callable[..., Any]:
         key = ("validate", shape)

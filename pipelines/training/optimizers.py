@@ -52,10 +52,13 @@ def find_result(trained: Mapping[str, Any], optimizer: Any) -> Mapping[str, Any]
 def _multiply_by_rate() -> optax.GradientTransformationExtraArgs:
     """Multiplies moves by the step's `rate`."""
 
-    def update(moves: Any, state: Any, params: Any = None, *, rate: Any, **_others: Any) -> Any:  # noqa: ARG001
-        return jax.tree.map(lambda move: rate * move, moves), state
+    def start(params: Any) -> Any:  # noqa: ARG001
+        return optax.EmptyState()
 
-    return optax.GradientTransformationExtraArgs(lambda _params: optax.EmptyState(), update)
+    def update(updates: Any, state: Any, params: Any = None, **extra_args: Any) -> Any:  # noqa: ARG001 - optax gives them
+        return jax.tree.map(lambda move: extra_args["rate"] * move, updates), state
+
+    return optax.GradientTransformationExtraArgs(start, update)
 
 
 def _choose(settings: TrainingSettings, shapes: Mapping[str, tuple[int, ...]]) -> Any:

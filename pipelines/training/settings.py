@@ -110,6 +110,9 @@ class TrainingSettings(BaseModel):
 
     mixed_precision: Precision | None = Field(default=None, description="What is computed in; weights stay fp32.")
     remat: Remat = Field(default="auto", description="What is computed twice to save memory.")
+    strict: bool = Field(
+        default=False, description="Fails where a step does not fit, in place of computing its batch in more parts."
+    )
     mesh: str | None = Field(default=None, description="Devices per axis, such as dp=8.")
     seed: int = Field(default=0, ge=0, lt=2**31)
     no_cache: bool = Field(default=False, description="Keeps embeddings and latents in memory alone.")

@@ -168,29 +168,51 @@ def build_program(
     )
 
 
-def list_remats(asked: str, mesh: Mesh) -> tuple[str, ...]:
-    """Lists what to try for a setting: on a CPU, whose memory is large and whose compiler says nothing, `none`."""
-    if asked != "auto":
-        return (asked,)
-    return ("none",) if mesh.devices.flat[0].platform == "cpu" else REMATS_BY_SIZE
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way to compute a step: what is computed twice, and in how many parts the batch is."""
+
+    remat: str
+    accumulate: int
+
+
+def list_ways(asked: str, mesh: Mesh, *, accumulate: int, batch_size: int, is_strict: bool = False) -> tuple[Way, ...]:
+    """Lists what to try for a setting of remat, the quickest first; the batch and so what is learnt stay the same.
+
+    On a CPU, whose memory is large and whose compiler says nothing, `auto` is `none`. If nothing fits, the batch is
+    computed in twice as many parts, again and again, as long as each device has a picture of each part; not if
+    `is_strict`.
+    """
+    remats: tuple[str, ...] = (asked,)
+    if asked == "auto":
+        remats = ("none",) if mesh.devices.flat[0].platform == "cpu" else REMATS_BY_SIZE
+    ways = [Way(remat=remat, accumulate=accumulate) for remat in remats]
+    while not is_strict and batch_size % (mesh.shape["dp"] * 2 * accumulate) == 0:
+        accumulate *= 2
+        ways.append(Way(remat=remats[-1], accumulate=accumulate))
+    return tuple(ways)
 
 
 def compile_first_that_fits(
-    programs: Programs, build: Callable[[str], Program], remats: Sequence[str], *, on_refusal: Callable[[str], None]
-) -> str:
-    """Compiles the step with one of `remats` after the other until the devices have room for it, and returns that one.
+    programs: Programs,
+    build: Callable[[Way], Program],
+    ways: Sequence[Way],
+    *,
+    on_refusal: Callable[[Way, Way | None], None],
+) -> Way:
+    """Compiles the step in one of `ways` after the other until the devices have room for it, and returns that one.
 
-    Raises LumeshError when the last one does not fit either.
+    `on_refusal` hears which one did not fit, and which is next. Raises LumeshError when the last one does not fit.
     """
-    for remat in remats:
+    for way, following in zip(ways, (*ways[1:], None), strict=True):
         try:
-            programs.compile_all([build(remat)])
+            programs.compile_all([build(way)])
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            on_refusal(remat)
+            on_refusal(way, following)
         else:
-            return remat
+            return way
     raise LumeshError(
         say("A step does not fit into the devices' memory, even if all of its layers are computed twice."),
         advice=say("Take fewer pictures a step, or compute them in parts (accumulate), or train on more devices."),

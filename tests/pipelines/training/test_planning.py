@@ -1,6 +1,7 @@
 """A step described from configs alone runs, and computes the same whatever of its layers is computed twice."""
 
 import functools
+import itertools
 import re
 from typing import Any
 
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 
 from pipelines.catalog import Catalog, Shape
+from pipelines.commands.training_terminal import tell_refusal
 from pipelines.errors import LumeshError
 from pipelines.plan.topologies import V6E
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.compiled import Program, Programs, lower
 from pipelines.training.planning import describe_step
 from pipelines.training.settings import REMATS_BY_SIZE, TrainingSettings
-from pipelines.training.step import POLICIES, compile_first_that_fits
+from pipelines.training.step import POLICIES, Way, compile_first_that_fits, list_ways
 
 
 def fill(described: Any) -> Any:
@@ -62,9 +64,12 @@ def test_loss_and_gradients_are_the_same_whatever_is_computed_twice(
             np.testing.assert_allclose(value, expected, rtol=2e-4, atol=1e-6 * max(1.0, np.abs(expected).max()))
 
 
-def build_small(remat: str, *, failure: str) -> Program:
+WAYS = tuple(Way(remat=remat, accumulate=1) for remat in REMATS_BY_SIZE)
+
+
+def build_small(way: Way, *, failure: str) -> Program:
     def run(x: jax.Array) -> jax.Array:
-        if remat != "full":
+        if way.remat != "full":
             raise jax.errors.JaxRuntimeError(failure)
         return x
 
@@ -72,18 +77,29 @@ def build_small(remat: str, *, failure: str) -> Program:
 
 
 def test_the_first_way_that_fits_is_compiled() -> None:
-    programs, refused = Programs(), list[str]()
+    programs, refused = Programs(), list[tuple[Way, Way | None]]()
+    note = lambda *ways: refused.append(ways)  # noqa: E731
     build = functools.partial(build_small, failure="RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
-    assert compile_first_that_fits(programs, build, REMATS_BY_SIZE, on_refusal=refused.append) == "full"
-    assert (refused, programs.has("train")) == (["layers", "attention"], True)
+    assert compile_first_that_fits(programs, build, WAYS, on_refusal=note) == WAYS[2]
+    assert (refused, programs.has("train")) == ([*itertools.pairwise(WAYS)], True)
     with pytest.raises(LumeshError, match="does not fit"):
-        compile_first_that_fits(Programs(), build, REMATS_BY_SIZE[:2], on_refusal=refused.append)
+        compile_first_that_fits(Programs(), build, WAYS[:2], on_refusal=note)
 
 
 def test_another_failure_of_the_compiler_is_raised_at_once() -> None:
     build = functools.partial(build_small, failure="INTERNAL: something else")
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
-        compile_first_that_fits(Programs(), build, REMATS_BY_SIZE, on_refusal=lambda _remat: None)
+        compile_first_that_fits(Programs(), build, WAYS, on_refusal=lambda *_ways: None)
+
+
+def test_a_batch_is_computed_in_more_parts_once_all_is_computed_twice_unless_that_is_refused() -> None:
+    asked: dict[str, Any] = {"mesh": build_mesh("dp=2"), "accumulate": 1, "batch_size": 12}
+    ways = list_ways("full", **asked)
+    assert [(way.remat, way.accumulate) for way in ways] == [("full", 1), ("full", 2)]  # of 12, 8 parts of 2 are none
+    assert list_ways("full", **asked, is_strict=True) == ways[:1]
+    told = tell_refusal({**vars(ways[0]), "next": vars(ways[1])})
+    assert "in 2 parts" in told
+    assert "--strict" in told
 
 
 @pytest.mark.tpu_aot
