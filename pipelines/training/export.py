@@ -81,15 +81,26 @@ def _spell_as_kohya(layers: Mapping[str, np.ndarray], prefix: str, *, alpha: flo
 
 
 def write_model(
-    folder: Path, values: Mapping[str, np.ndarray], *, base: Path, component: str, precision: torch.dtype, card: str
+    folder: Path,
+    values: Mapping[str, np.ndarray],
+    *,
+    base: Path,
+    component: str,
+    precision: torch.dtype,
+    card: str,
+    trained: Mapping[str, Path],
+    is_linked: bool = False,
 ) -> None:
-    """Writes the base's folder with the denoiser `component` replaced by these weights. Raises NotFiniteError."""
+    """Writes the base's folder with the denoiser `component` replaced by these weights. Raises NotFiniteError.
+
+    `trained` says where denoisers lie that learnt before this one. If `is_linked`, other components are links.
+    """
     _check_finite(values)
     folder.mkdir(parents=True, exist_ok=True)
     for entry in sorted(base.iterdir()):
         target = folder / entry.name
         if entry.is_dir() and entry.name != component and not entry.name.startswith("."):
-            shutil.copytree(entry, target, dirs_exist_ok=True)
+            _take(trained.get(entry.name, entry), target, is_linked=is_linked)
         elif entry.is_file() and entry.suffix == ".json":
             shutil.copyfile(entry, target)
     denoiser = folder / component
@@ -105,6 +116,14 @@ def write_model(
         max_shard_size="5GB",
     )
     write_whole(folder / "README.md", card.encode())
+
+
+def _take(source: Path, target: Path, *, is_linked: bool) -> None:
+    """Copies or links a component's folder to where it belongs, if it is not there already."""
+    if is_linked:
+        target.symlink_to(source.resolve(), target_is_directory=True)
+    elif source != target:
+        shutil.copytree(source, target, dirs_exist_ok=True)
 
 
 def _check_finite(values: Mapping[str, Any]) -> None:

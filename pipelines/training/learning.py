@@ -5,8 +5,9 @@ Not here: data and rows (run.py), the loop (loop.py).
 
 import functools
 import json
-from collections.abc import Mapping
-from contextlib import ExitStack
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ import jax.numpy as jnp
 
 from pipelines.catalog import Shape
 from pipelines.families.trainable import Denoiser
-from pipelines.messages import say
 from pipelines.runtime.weights.components import choose_dtype
 from pipelines.training import export
 from pipelines.training.checks import Checked
@@ -48,7 +48,7 @@ VALIDATED = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """The training of one denoiser."""
+    """The training of one denoiser; `earlier` are components that learnt before it, whose results are written."""
 
     settings: TrainingSettings
     checked: Checked
@@ -56,6 +56,7 @@ class Learning:
     origin: Origin
     scheduler_config: Mapping[str, Any]
     denoiser: Denoiser
+    earlier: tuple[str, ...]
     rows: RowSource
     held: RowSource | None
     stop: Stop
@@ -112,9 +113,7 @@ class Learning:
                 self.on_event(event)
 
             between = {}
-            if settings.sample and not settings.lora:
-                hear({"event": "note", "text": say("Samples are made of LoRAs only; this training makes none.")})
-            if settings.sample and settings.lora:
+            if settings.sample:
                 sampler = stack.enter_context(SamplesUnderWay(self, built, hear))
                 between[settings.sample_every or max(1, self.checked.steps // SAMPLED)] = (sampler.make,)
             if self.held is not None:
@@ -144,10 +143,7 @@ class Learning:
         """Writes what was learnt so far: a LoRA file, or the model's folder; returns the file or folder."""
         values = fetch(find_best(state))
         if built.config is None:
-            export.write_model(
-                folder, values, base=self.origin.folder, component=self.denoiser.component,
-                precision=self.checked.precision, card=self.checked.card,
-            )  # fmt: skip
+            self._write_model(values, folder)
             return folder
         file = folder / f"{name}.safetensors"
         export.write_lora(
@@ -159,6 +155,21 @@ class Learning:
             settings=self.settings,
         )
         return file
+
+    def _write_model(self, values: Mapping[str, Any], folder: Path, *, is_linked: bool = False) -> None:
+        export.write_model(
+            folder, values, base=self.origin.folder, component=self.denoiser.component,
+            precision=self.checked.precision, card=self.checked.card, is_linked=is_linked,
+            trained={name: self.place.output / name for name in self.earlier},
+        )  # fmt: skip
+
+    @contextmanager
+    def borrow_model(self, state: TrainState) -> Iterator[Path]:
+        """Gives a folder of the model as it is now, which is removed: what does not learn are links in it."""
+        self.place.output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.place.output, prefix="state-sampled-") as folder:
+            self._write_model(fetch(find_best(state)), Path(folder), is_linked=True)
+            yield Path(folder)
 
     def _name(self) -> str:
         return f"{self.checked.name}{self.denoiser.ending}"
@@ -217,7 +228,7 @@ def find_best(state: TrainState) -> Weights:
 
 
 class SamplesUnderWay:
-    """Makes sample pictures of a LoRA under way."""
+    """Makes sample pictures of a LoRA under way, or of a model whose weights all learn."""
 
     def __init__(self, training: Learning, built: LearningModule, on_event: OnEvent) -> None:
         self._training = training
@@ -236,9 +247,13 @@ class SamplesUnderWay:
         self._sampler.close()
 
     def make(self, done: int, state: TrainState) -> None:
-        """Writes the LoRA as it is after `done` steps, and a picture of each prompt with it."""
+        """Makes a picture of each prompt after `done` steps; of a LoRA, its file as it is then lies beside them."""
         folder = self._training.place.output / "samples"
         name = f"{self._training.checked.name}-{done:06d}{self._training.denoiser.ending}"
-        file = self._training.write(self._built, state, folder, name)
-        for picture in self._sampler.make(file, folder):
+        if self._built.config is None:
+            with self._training.borrow_model(state) as model:
+                pictures = self._sampler.make_of_model(model, folder, name)
+        else:
+            pictures = self._sampler.make(self._training.write(self._built, state, folder, name), folder)
+        for picture in pictures:
             self._on_event({"event": "sample", "step": done, "file": str(picture)})

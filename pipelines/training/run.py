@@ -72,7 +72,7 @@ def train(
     chosen = choose_denoisers(learner.list_denoisers(folder, scheduler_config), settings)
     files: list[Path] = []
     steps, loss = 0, None
-    for denoiser in chosen:
+    for number, denoiser in enumerate(chosen):
         steps, loss, made = Learning(
             settings=settings,
             checked=checked,
@@ -80,6 +80,7 @@ def train(
             origin=origin,
             scheduler_config=scheduler_config,
             denoiser=denoiser,
+            earlier=tuple(one.component for one in chosen[:number]),
             rows=rows,
             held=held,
             stop=stop,

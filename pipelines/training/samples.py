@@ -1,7 +1,7 @@
-"""Pictures of a training under way, by the studio's own programs with the LoRA of that step merged.
+"""Pictures of a training under way, by the studio's own programs with the LoRA of that step merged, or all weights.
 
 They are byte for byte what `generate --lora` makes with the file of that step, which is kept beside them: people pick
-the best step by its pictures.
+the best step by its pictures. Where all weights learn, they are what `generate` makes of the folder written then.
 """
 
 from collections.abc import Sequence
@@ -50,13 +50,25 @@ class Sampler:
             self._family = load_beside(self._model, cache_dir=self._cache_dir, on_progress=self._on_progress)
         ref = str(lora.resolve().with_suffix(""))
         catalog = Catalog(models=(self._model,), own_loras=(_name(lora, ref),))
+        return self._draw(self._family, catalog, folder, lora.stem, loras=(Lora(ref=ref),))
+
+    def make_of_model(self, model: Path, folder: Path, name: str) -> list[Path]:
+        """Makes all prompts' pictures with the model in a folder, which is loaded anew each time."""
+        own = replace(self._model, path=model, repo="", revision="", variant="")
+        family = load_beside(own, cache_dir=self._cache_dir, on_progress=self._on_progress)
+        try:
+            return self._draw(family, Catalog(models=(own,)), folder, name)
+        finally:
+            family.unload()
+
+    def _draw(
+        self, family: Any, catalog: Catalog, folder: Path, name: str, *, loras: tuple[Lora, ...] = ()
+    ) -> list[Path]:
         files: list[Path] = []
         for number, prompt in enumerate(self._prompts):
-            recipe = resolve(
-                Recipe(model=self._model.id, prompt=prompt, seed=self._seed, loras=(Lora(ref=ref),)), catalog
-            )
-            outcome = generate(self._family, recipe, on_progress=self._on_progress)
-            output = folder / f"{lora.stem}-{number}{suffix_of(self._model)}"
+            recipe = resolve(Recipe(model=self._model.id, prompt=prompt, seed=self._seed, loras=loras), catalog)
+            outcome = generate(family, recipe, on_progress=self._on_progress)
+            output = folder / f"{name}-{number}{suffix_of(self._model)}"
             files += save_outputs(outcome.pixels, recipe.made_with(outcome.revision), output)
         return files
 

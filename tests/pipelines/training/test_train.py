@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +185,11 @@ def test_a_sample_is_what_the_lora_of_its_step_makes(
     np.testing.assert_allclose(np.asarray(Image.open(picture)).astype(int), expected.astype(int), atol=2)
 
 
-def test_all_weights_make_a_folder_that_diffusers_and_the_catalogue_read(trainer: Trainer) -> None:
-    result = trainer.run("all", lora=False, full=True, rank=16, learning_rate=1e-3, ema=0.5, steps=4)
+def test_all_weights_make_a_folder_that_diffusers_and_the_catalogue_read(
+    trainer: Trainer, draw_recipe: Callable[..., Recipe]
+) -> None:
+    asked = {"lora": False, "full": True, "rank": 16, "learning_rate": 1e-3, "ema": 0.5, "steps": 4}
+    result = trainer.run("all", **asked, sample=(SAMPLE,), sample_every=4)
 
     (folder,) = result.files
     pipeline = StableDiffusionXLPipeline.from_pretrained(folder, add_watermarker=False)
@@ -194,5 +197,14 @@ def test_all_weights_make_a_folder_that_diffusers_and_the_catalogue_read(trainer
     models = folder.parent / "models"
     models.mkdir()
     shutil.copytree(folder, models / "all", ignore=shutil.ignore_patterns("state*", "*.jsonl", "settings.json"))
-    assert "all" in [model.id for model in load_catalog(models).models]
+    catalog = load_catalog(models)
+    assert "all" in [model.id for model in catalog.models]
+    (event,) = [event for event in trainer.events if event["event"] == "sample" and "all" in event["file"]]
+    assert not [*folder.glob("state-sampled-*")]
+    written = replace(trainer.catalog.get("tiny"), path=models / "all")
+    family = registry.load(written, mesh=None, cache_dir=trainer.cache_dir, on_progress=ignore_progress)
+    usual = {"steps": written.steps, "guidance_scale": written.guidance_scale}
+    (expected,) = generate(family, draw_recipe(prompt=SAMPLE, seed=0, **usual)).pixels
+    family.unload()
+    np.testing.assert_array_equal(np.asarray(Image.open(event["file"])), expected)
     assert "base_model: tiny" in (folder / "README.md").read_text("utf-8")
