@@ -24,6 +24,7 @@ from pipelines.commands import (
     train,
 )
 from pipelines.commands.bench import compare, load, swap
+from pipelines.commands.bench import training as bench_training
 from pipelines.errors import LumeshError, MeshError, RecipeError
 
 app = typer.Typer(
@@ -49,6 +50,7 @@ app.command("compile")(compile.compile_programs)
 benches = typer.Typer(callback=compare.run, invoke_without_command=True, rich_markup_mode=None)
 benches.command("swap")(swap.run)
 benches.command("load")(load.run)
+benches.command("train")(bench_training.run)
 app.add_typer(benches, name="bench")
 app.command("encoder-server")(encoder_server.serve)
 

@@ -20,9 +20,14 @@ from pipelines.commands.bench.checkpoint import check_room, count_parameters
 from pipelines.commands.bench.compare import check_platforms, describe_dtypes, list_diffusers_sides
 from pipelines.commands.bench.compare_runner import find_dtype, list_warm, load_diffusers
 from pipelines.commands.bench.process import measure
+from pipelines.commands.bench.training import write_pictures
+from pipelines.commands.bench.training_runner import ENCODED_BEFORE, EVERY_STEP, WARM_UP, run_diffusers
 from pipelines.errors import LumeshError
 from pipelines.recipe import Recipe
 from pipelines.registry import describe_parts
+from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.training.planning import describe_step
+from pipelines.training.settings import TrainingSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -176,3 +181,20 @@ def test_swaps_leave_nothing_on_the_devices_and_compile_only_in_the_first_round(
 def test_one_model_cannot_be_swapped(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "swap", "--model", "tiny", "--data-dir", str(data_dir)]) == 2
     assert "two models or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["lora", "full"])
+def test_diffusers_side_of_a_training_learns_what_ours_would(data_dir: Path, tmp_path: Path, *, is_full: bool) -> None:
+    task = {"model": "tiny", "models_dir": str(data_dir / "models"), "folder": str(tmp_path), "full": is_full,
+            "rank": 4, "batch": 2, "steps": WARM_UP + 1, "mixed_precision": None,
+            "data": str(write_pictures(tmp_path / "pictures", side=64, count=4))}  # fmt: skip
+    model = load_catalog(data_dir / "models").get("tiny")
+    settings = TrainingSettings(model="tiny", **({"full": True} if is_full else {"lora": True, "rank": 4}))
+    step = describe_step(settings, model, build_mesh("dp=1"), shape=model.default_shape, batch_size=2, limit_bytes=None)
+
+    found = [run_diffusers({**task, "side": side}) for side in (EVERY_STEP, ENCODED_BEFORE)]
+
+    for figures in found:
+        assert figures["learnt"] == step.learnt
+        assert figures["step_s"] > 0
+        assert np.isfinite(figures["loss"])
