@@ -5,8 +5,13 @@ import jax.numpy as jnp
 
 
 def draw_evenly(key: jax.Array, rows: int) -> jax.Array:
-    """Draws (rows,) stratified numbers in [0, 1), one in each of `rows` equal parts: a batch covers the whole range."""
-    return (jnp.arange(rows) + jax.random.uniform(key, (rows,))) / rows
+    """Draws (rows,) stratified numbers in [0, 1), one in each of `rows` equal parts: a batch covers the whole range.
+
+    They come in any order, since rows that fill a short batch are its last: what is learnt would else see only the
+    beginning of the range.
+    """
+    even_key, order_key = jax.random.split(key)
+    return jax.random.permutation(order_key, (jnp.arange(rows) + jax.random.uniform(even_key, (rows,))) / rows)
 
 
 def add_noise(latents: jax.Array, key: jax.Array, *, shift: float) -> tuple[jax.Array, jax.Array, jax.Array]:
