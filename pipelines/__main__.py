@@ -26,6 +26,7 @@ from pipelines.commands import (
 from pipelines.commands.bench import compare, load, swap
 from pipelines.commands.bench import training as bench_training
 from pipelines.errors import LumeshError, MeshError, RecipeError
+from pipelines.runtime.devices import hosts
 
 app = typer.Typer(
     help="Pictures from prompts on a JAX mesh, without the studio.",
@@ -109,4 +110,4 @@ def _fail(message: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    hosts.leave(main())

@@ -15,6 +15,7 @@ from pipelines.errors import LumeshError
 from pipelines.messages import say
 from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
+from pipelines.runtime.devices import hosts
 
 DARK = 16  # of 255: a picture to start from that is no brighter may well become black
 
@@ -27,7 +28,7 @@ class NotFiniteError(LumeshError):
 
 def find_not_finite(latents: Any, *, rows: int) -> tuple[int, ...]:
     """Returns which of the first `rows` outputs have latents (B, ...) with NaN or infinite values."""
-    values = np.asarray(latents)[:rows]
+    values = hosts.fetch(latents)[:rows]
     return tuple(row for row, own in enumerate(values) if not np.isfinite(own).all())
 
 

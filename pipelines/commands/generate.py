@@ -1,5 +1,6 @@
 """`generate`: prompt to files in one go."""
 
+import hashlib
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -7,15 +8,18 @@ from typing import Annotated
 
 import typer
 
+from pipelines.catalog import Model
 from pipelines.commands import inputs, options
 from pipelines.commands.notes import Notes
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import RecipeError
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import find_references, generate, uses_cfg
+from pipelines.loras import get_lora
 from pipelines.messages import english
 from pipelines.prompts.reading import list_notes
 from pipelines.recipe import Recipe
+from pipelines.runtime.devices import hosts
 from pipelines.stages import Family, OnProgress, Outcome
 
 WarmupSteps = Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")]
@@ -66,6 +70,9 @@ def make(
     output: Output = None,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
+    coordinator: options.Coordinator = None,
+    processes: options.Processes = None,
+    process: options.Process = None,
 ) -> None:
     """Makes pictures or video from a prompt.
 
@@ -111,48 +118,73 @@ def make(
 
     notes.add(inputs.check_pictures(recipe, shipped))
     remote = RemoteEncoder(text_encoder_url, token=text_encoder_token) if text_encoder_url is not None else None
-    with TerminalProgress(is_silent=as_json) as on_progress:
-        family = registry.load(
-            chosen,
-            mesh=mesh,
-            cache_dir=place.cache_dir,
-            on_progress=on_progress,
-            remote_encoder=remote,
-            packs=place.list_packs(pack),
-            verify_weights=verify_weights,
-            keep_layouts=keep_layouts,
-            allow_cpu=allow_cpu,
+    address = hosts.find_address(coordinator, processes, process)
+    with hosts.together(address, on_loss=lambda: "run the same command again on every host."):
+        recipe = _share_recipe(recipe, chosen)
+        with TerminalProgress(is_silent=as_json or not hosts.is_leader()) as on_progress:
+            family = registry.load(
+                chosen,
+                mesh=mesh,
+                cache_dir=place.cache_dir,
+                on_progress=on_progress,
+                remote_encoder=remote,
+                packs=place.list_packs(pack),
+                verify_weights=verify_weights,
+                keep_layouts=keep_layouts,
+                allow_cpu=allow_cpu,
+            )
+            # The tokenizer is here by now.
+            notes.add(list_notes(family.model, recipe.prompt, recipe.negative_prompt))
+            if warmup_steps:
+                warmup = recipe.model_copy(update={"steps": warmup_steps})
+                generate(family, warmup, on_progress=on_progress)
+            if profile is None:
+                outcome = generate(family, recipe, on_progress=on_progress)
+            else:
+                outcome = _generate_traced(family, recipe, profile, on_progress=on_progress)
+        _compare_work(family)
+        if not hosts.is_leader():
+            return
+        notes.add(outcome.notes)
+        made = recipe.made_with(outcome.revision)
+        files = save_outputs(outcome.pixels, made, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
+        if as_json:
+            options.print_json(
+                {
+                    "output": str(files[0]),
+                    "outputs": [str(file) for file in files],
+                    "model": recipe.model,
+                    "revision": outcome.revision,
+                    "shape": recipe.shape,
+                    "seed": recipe.seed,
+                    "notes": notes.all,
+                    "compiles": outcome.compiles,
+                    "timings": outcome.timings.to_json(),
+                }
+            )
+            return
+        for file in files:
+            typer.echo(file)
+        typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
+
+
+def _share_recipe(recipe: Recipe, model: Model) -> Recipe:
+    """Returns the first host's recipe, with its seed; raises HostsError where hosts have other files of that name."""
+    recipe = Recipe.model_validate(hosts.agree("recipe", recipe.model_dump(mode="json", by_alias=True)))
+    if hosts.count() > 1:
+        files = [Path(image) for image in recipe.images]
+        files += [get_lora(lora.ref, model.loras_dir).path for lora in recipe.loras]
+        hosts.compare({str(file): hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in files})
+    return recipe
+
+
+def _compare_work(family: Family) -> None:
+    """Raises HostsError if hosts had other weights or ran other programs, which the picture would not show."""
+    if hosts.count() > 1:
+        programs = (
+            f"{len(hosts.launches)} launches ({hashlib.sha256(repr([*hosts.launches]).encode()).hexdigest()[:12]})"
         )
-        # The tokenizer is here by now.
-        notes.add(list_notes(family.model, recipe.prompt, recipe.negative_prompt))
-        if warmup_steps:
-            warmup = recipe.model_copy(update={"steps": warmup_steps})
-            generate(family, warmup, on_progress=on_progress)
-        if profile is None:
-            outcome = generate(family, recipe, on_progress=on_progress)
-        else:
-            outcome = _generate_traced(family, recipe, profile, on_progress=on_progress)
-    notes.add(outcome.notes)
-    made = recipe.made_with(outcome.revision)
-    files = save_outputs(outcome.pixels, made, output or Path(time.strftime(f"%Y%m%d-%H%M%S{suffix}")))
-    if as_json:
-        options.print_json(
-            {
-                "output": str(files[0]),
-                "outputs": [str(file) for file in files],
-                "model": recipe.model,
-                "revision": outcome.revision,
-                "shape": recipe.shape,
-                "seed": recipe.seed,
-                "notes": notes.all,
-                "compiles": outcome.compiles,
-                "timings": outcome.timings.to_json(),
-            }
-        )
-        return
-    for file in files:
-        typer.echo(file)
-    typer.echo(describe_timings(outcome.timings.to_json(), recipe), err=True)
+        hosts.compare({"weights": family.revision, "programs": programs})
 
 
 def _generate_traced(family: Family, recipe: Recipe, folder: Path, *, on_progress: OnProgress) -> Outcome:

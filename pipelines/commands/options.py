@@ -140,6 +140,14 @@ WindowSize = Annotated[
 SmoothsKeys = Annotated[
     bool, typer.Option("--use-k-smooth", help="For Wan: subtract the keys' mean before they are rounded to bf16.")
 ]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        help="Of several hosts: HOST:PORT on the first one. A TPU pod finds it by itself.", show_default=False
+    ),
+]
+Processes = Annotated[int | None, typer.Option(min=1, help="How many hosts work together.", show_default=False)]
+Process = Annotated[int | None, typer.Option(min=0, help="Which of them this is, from 0 on.", show_default=False)]
 AllowCpu = Annotated[
     bool,
     typer.Option(

@@ -5,7 +5,7 @@ Options are the fields of `TrainingSettings`, and those of diffusers' script for
 """
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from pipelines.catalog import Catalog, Model
 from pipelines.commands import options
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.messages import english
+from pipelines.runtime.devices import hosts
 from pipelines.training.settings import TrainingSettings, read_settings
 
 OF_TRAINING = ("state*", "samples", "prior", "tensorboard", "*.jsonl", "settings.json")
@@ -63,6 +64,9 @@ def train(
     allow_cpu: bool,
     as_json: bool,
     data_dir: Path,
+    coordinator: str | None,
+    processes: int | None,
+    process: int | None,
     **given: Any,
 ) -> None:
     """Trains a LoRA or all weights of a model; the same command goes on where an earlier run stopped.
@@ -78,6 +82,26 @@ def train(
         typer.echo(f"lumesh: {found.id} is small and learns at {DEMO_RATE}; --learning_rate changes that", err=True)
     chosen = {"revision": settings.revision, "variant": settings.variant}
     found = replace(found, **{name: value for name, value in chosen.items() if value is not None})
+    output: list[Path] = []
+    with hosts.together(hosts.find_address(coordinator, processes, process), on_loss=lambda: tell_how_to_go_on(output)):
+        _train(settings, found, place, name=name, check=check, allow_cpu=allow_cpu, as_json=as_json, tell=output.append)
+
+
+def _train(
+    settings: TrainingSettings,
+    model: Model,
+    place: options.DataDirectory,
+    *,
+    name: str | None,
+    check: bool,
+    allow_cpu: bool,
+    as_json: bool,
+    tell: Callable[[Path], None],
+) -> None:
+    """Trains alone, or as one of several hosts, of which the first one speaks and keeps the result.
+
+    It may `tell` where it works before anything takes long.
+    """
     from pipelines import registry
 
     registry.start_jax(place.cache_dir, allow_cpu=allow_cpu)
@@ -87,23 +111,36 @@ def train(
     from pipelines.training.place import Place
     from pipelines.training.run import train as run
 
-    checked = check_training(settings, found, registry.find_learner(found), name=name)
-    output = settings.output or data_dir / "training" / checked.name
-    terminal = TrainingTerminal(checked, is_json=as_json)
+    checked = check_training(settings, model, registry.find_learner(model), name=name)
+    output = settings.output or place.data_dir / "training" / checked.name
+    tell(output)
+    terminal = TrainingTerminal(checked, is_json=as_json, is_silent=not hosts.is_leader())
     terminal.tell_plan()
     if check:
         return
     options.make_folder("output", output)
     stop = Stop()
-    work = Place(output=output, cache=data_dir / "cache" / "training", cache_dir=place.cache_dir, allow_cpu=allow_cpu)
+    cache = place.data_dir / "cache" / "training"
+    work = Place(output=output, cache=cache, cache_dir=place.cache_dir, allow_cpu=allow_cpu)
     with stopping_on_signals(stop), terminal:
         result = run(settings, checked, work, stop=stop, on_event=terminal.hear, on_progress=terminal.on_progress)
+    if not hosts.is_leader():
+        return
     files = result.files
     if files and settings.output is None:
-        files = tuple(install(file, data_dir, checked.name) for file in files)
+        files = tuple(install(file, place.data_dir, checked.name) for file in files)
     terminal.tell_result(result, files, stop)
     if files and settings.push_to_hub:
         push(files, settings, checked.name)
+
+
+def tell_how_to_go_on(output: Sequence[Path]) -> str:
+    """Returns what happens when the training in this folder, if it is known yet, is started again."""
+    from pipelines.training.state import find_newest
+
+    newest = [find_newest(state) for folder in output for state in sorted(folder.glob("state*"))]
+    step = max((one for one in newest if one is not None), default=0)
+    return f"the same command goes on from step {step}."
 
 
 def push(files: tuple[Path, ...], settings: TrainingSettings, name: str) -> None:
@@ -163,6 +200,9 @@ def build_command() -> Any:
         "allow_cpu": options.AllowCpu,
         "as_json": options.AsJson,
         "data_dir": options.DataDir,
+        "coordinator": options.Coordinator,
+        "processes": options.Processes,
+        "process": options.Process,
     }
     defaults = {"check": False, "allow_cpu": False, "as_json": False, "data_dir": options.DATA_DIR}
     parameters = [

@@ -16,12 +16,13 @@ from pipelines.training.run import Result
 
 
 class TrainingTerminal:
-    """Shows events as they come; with `is_json` each is one line of JSON on standard output."""
+    """Shows events as they come; with `is_json` each is one line of JSON on standard output, `is_silent` is nothing."""
 
-    def __init__(self, checked: Checked, *, is_json: bool) -> None:
+    def __init__(self, checked: Checked, *, is_json: bool, is_silent: bool = False) -> None:
         self._checked = checked
         self._is_json = is_json
-        self._progress = TerminalProgress(is_silent=is_json)
+        self._is_silent = is_silent
+        self._progress = TerminalProgress(is_silent=is_json or is_silent)
         self._bar: Any = None
 
     def __enter__(self) -> "TrainingTerminal":
@@ -38,6 +39,8 @@ class TrainingTerminal:
 
     def tell_plan(self) -> None:
         """Says what was read and what will be done."""
+        if self._is_silent:
+            return
         plan = self._checked.describe()
         if self._is_json:
             typer.echo(json.dumps({"event": "plan", **plan}))
@@ -47,6 +50,8 @@ class TrainingTerminal:
 
     def hear(self, event: dict[str, Any]) -> None:
         """Shows one event."""
+        if self._is_silent:
+            return
         if self._is_json:
             typer.echo(json.dumps(event, default=str))
             return

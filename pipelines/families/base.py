@@ -22,6 +22,8 @@ from pipelines.messages import Message
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
 from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.devices import hosts
+from pipelines.runtime.devices.following import tell_together
 from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.devices.sharding import count_at_once
@@ -172,9 +174,9 @@ class LoadedModel(abc.ABC):
 
     def decode(self, recipe: Recipe, latents: Any) -> np.ndarray:
         layout = self._lay_out(recipe.parsed_shape, recipe.batch_size, uses_cfg=True)
-        latents = jax.device_put(fill_rows(latents, layout.outputs), layout.latents)
+        latents = hosts.place(fill_rows(latents, layout.outputs), layout.latents)
         program = self._programs.get(*layout.decode_key)
-        return np.asarray(program(*self._take(program, "vae"), latents))[: recipe.batch_size]
+        return hosts.fetch(program(*self._take(program, "vae"), latents))[: recipe.batch_size]
 
     def unload(self) -> None:
         self._programs.clear()
@@ -270,12 +272,13 @@ class LoadedModel(abc.ABC):
 
         def run(start: int, stop: int) -> jax.Array:
             nonlocal state
+            hosts.note_launch(f"steps {start}-{stop}")
             state = advance(state, start, stop)
             return state.x0
 
         def report(done: int, picture: jax.Array) -> None:
             draw = lambda: self._draw_preview(layout, picture)[:batch_size]  # noqa: E731
-            on_progress(Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
+            tell_together(on_progress, Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
 
         self.host_ms_per_chunk = run_chunks(run, steps=steps, max_chunk=MAX_CHUNK, on_done=report)
         return state.latents
@@ -287,7 +290,7 @@ class LoadedModel(abc.ABC):
 
     def _put(self, value: Any) -> jax.Array:
         """Puts a value on every device (replicated)."""
-        return jax.device_put(value, self._replicated)
+        return hosts.place(value, self._replicated)
 
     def _number(self, value: int) -> jax.Array:
         """Returns an int32 on the devices, cached because every chunk uses step numbers again."""

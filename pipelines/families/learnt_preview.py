@@ -17,6 +17,7 @@ from pipelines.families.base import LoadedModel
 from pipelines.families.layout import Layout
 from pipelines.families.parts import CheckpointParts
 from pipelines.recipe import Recipe
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.sampling.preview import PreviewMap
 from pipelines.runtime.weights.components import abstract_input
@@ -36,9 +37,10 @@ class PreviewedModel(LoadedModel):
 
     def decode(self, recipe: Recipe, latents: Any) -> np.ndarray:
         pixels = super().decode(recipe, latents)
-        if not self._preview.is_learnt:
+        if not hosts.agree("the preview is learnt", self._preview.is_learnt):
+            values = hosts.fetch(latents)[: len(pixels)]
             try:
-                self._preview.learn(*self._pair_preview(np.asarray(latents)[: len(pixels)], pixels))
+                self._preview.learn(*self._pair_preview(values, pixels))
             except Exception:  # a preview is worth no output: the next one is asked
                 log.exception("the preview of %s", self.model.id)
         return pixels
@@ -50,7 +52,7 @@ class PreviewedModel(LoadedModel):
     def _draw_preview(self, layout: Layout, x0: jax.Array) -> np.ndarray:
         known = self._preview.map
         matrix, bias = (self._put(np.asarray(value, np.float32)) for value in (known.matrix, known.bias))
-        return np.asarray(self._programs.get(*layout.preview_key)(matrix, bias, x0))
+        return hosts.fetch(self._programs.get(*layout.preview_key)(matrix, bias, x0))
 
     def _pair_preview(self, latents: np.ndarray, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns latents (N, C, H, W) with their pictures (N, height, width, 3), to fit the map to."""

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.runtime.weights.components import abstract_weights
 from pipelines.training import placement
@@ -71,7 +72,7 @@ class Steps:
     def __call__(self, state: TrainState, frozen: Weights, batch: Any, rate: np.float32) -> tuple[TrainState, Metrics]:
         program = self._find(batch["shape"], batch["rows"])
         self._trace(state)
-        return program(state, frozen, batch["rows"], jax.device_put(rate, self._replicated))
+        return program(state, frozen, batch["rows"], hosts.place(rate, self._replicated))
 
     def validate(self, trained: Weights, frozen: Weights, held: RowSource) -> float:
         """Returns the mean loss of the pictures held back, at fixed noise."""
@@ -80,8 +81,8 @@ class Steps:
             rows = self._put(held.make_batch(number))
             program = self._find_validation(find_shape(held.find_bucket(number)), trained, rows)
             for level in range(LEVELS):
-                numbers = (jax.device_put(np.int32(value), self._replicated) for value in (level, number))
-                results.append(jax.device_get(program(trained, frozen, rows, *numbers)))
+                numbers = (hosts.place(np.int32(value), self._replicated) for value in (level, number))
+                results.append(tuple(map(hosts.fetch, program(trained, frozen, rows, *numbers))))
         return average(results)
 
     def _put(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:

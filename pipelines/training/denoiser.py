@@ -23,6 +23,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from pipelines.catalog import Model
 from pipelines.families.trainable import Denoiser, Learner
 from pipelines.runtime.bridge.modules import TracedModule, name_products
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.memory import find_limit
 from pipelines.runtime.devices.sharding import STACK, Rules
 from pipelines.runtime.weights.components import load_component
@@ -82,7 +83,7 @@ def build_module(origin: Origin, denoiser: Denoiser, settings: TrainingSettings)
 def load_frozen(origin: Origin, denoiser: Denoiser, built: LearningModule, *, dtype: Any) -> Weights:
     """Reads the weights that do not learn, and constants, onto the mesh; empty but for constants without a LoRA."""
     constants = {
-        name: jax.device_put(value, NamedSharding(origin.mesh, PartitionSpec()))
+        name: hosts.place(value, NamedSharding(origin.mesh, PartitionSpec()))
         for name, value in built.module.constant_buffers().items()
     }
     if built.config is None:
@@ -104,14 +105,14 @@ def start_state(
     mesh = origin.mesh
     if built.config is not None:
         values = draw_first(built.shapes, seed=settings.seed)
-        trained = {name: put(value, placement.split(name, value.shape, mesh)) for name, value in values.items()}
+        trained = {name: hosts.place(value, placement.split(name, value.shape, mesh)) for name, value in values.items()}
     else:
         loaded = _load(origin, denoiser, dtype=jnp.float32)
         trained = {name: value for name, value in loaded.items() if name in built.shapes}
     described = jax.eval_shape(optimizer.init, trained)
     start = jax.jit(optimizer.init, out_shardings=placement.place_state(described, mesh))
     average = {name: jnp.copy(value) for name, value in trained.items()} if settings.ema else {}
-    step = put(np.zeros((), np.int32), NamedSharding(mesh, PartitionSpec()))
+    step = hosts.place(np.zeros((), np.int32), NamedSharding(mesh, PartitionSpec()))
     return TrainState(step, trained, start(trained), average)
 
 
@@ -156,20 +157,6 @@ def describe_start(
 def describe_state(state: TrainState) -> TrainState:
     """Returns the state's shapes, dtypes and shardings."""
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), state)
-
-
-def put(value: np.ndarray, sharding: NamedSharding) -> jax.Array:
-    """Puts a value that every host has on the mesh; each device gets its part."""
-    return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
-
-
-def fetch(weights: Weights) -> dict[str, np.ndarray]:
-    """Returns whole weights on this host, whatever devices of whichever hosts hold their parts."""
-    if jax.process_count() == 1:
-        return {name: np.asarray(value) for name, value in weights.items()}
-    from jax.experimental import multihost_utils
-
-    return {name: np.asarray(multihost_utils.process_allgather(value, tiled=True)) for name, value in weights.items()}
 
 
 def _load(origin: Origin, denoiser: Denoiser, *, dtype: Any) -> Weights:

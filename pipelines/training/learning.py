@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from pipelines.catalog import Shape
 from pipelines.families.trainable import Denoiser
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.weights.components import choose_dtype
 from pipelines.training import export
 from pipelines.training.checks import Checked
@@ -25,7 +26,6 @@ from pipelines.training.denoiser import (
     Origin,
     build_module,
     describe_state,
-    fetch,
     load_frozen,
     start_state,
 )
@@ -102,14 +102,16 @@ class Learning:
                 frozen=frozen,
                 on_event=self.on_event,
             )
-            report = stack.enter_context(
-                Report(place.output / LOG.format(ending=self.denoiser.ending), settings.report_to, first=first)
-            )
+            report = None
+            if hosts.is_leader():
+                log = place.output / LOG.format(ending=self.denoiser.ending)
+                report = stack.enter_context(Report(log, settings.report_to, first=first))
 
             def hear(event: dict[str, Any]) -> None:
                 if event["event"] == "step":
                     losses.append(event["loss"])
-                report.write(event)
+                if report is not None:
+                    report.write(event)
                 self.on_event(event)
 
             between = {}
@@ -140,21 +142,22 @@ class Learning:
         on_event({"event": "validation", "step": done, "validation_loss": loss})
 
     def write(self, built: LearningModule, state: TrainState, folder: Path, name: str) -> Path:
-        """Writes what was learnt so far: a LoRA file, or the model's folder; returns the file or folder."""
-        values = fetch(find_best(state))
-        if built.config is None:
-            self._write_model(values, folder)
-            return folder
-        file = folder / f"{name}.safetensors"
-        export.write_lora(
-            file,
-            values,
-            config=built.config,
-            learner=self.origin.learner,
-            facts=self._describe_file(name),
-            settings=self.settings,
-        )
-        return file
+        """Writes what was learnt so far: a LoRA file, or the model's folder; returns the file or folder.
+
+        Of several hosts the first one writes, and all return when it is written.
+        """
+        values = _fetch_best(state)
+        target = folder if built.config is None else folder / f"{name}.safetensors"
+        if hosts.is_leader():
+            if built.config is None:
+                self._write_model(values, target)
+            else:
+                export.write_lora(
+                    target, values, config=built.config, learner=self.origin.learner,
+                    facts=self._describe_file(name), settings=self.settings,
+                )  # fmt: skip
+        hosts.wait("what was learnt is written")
+        return target
 
     def _write_model(self, values: Mapping[str, Any], folder: Path, *, is_linked: bool = False) -> None:
         export.write_model(
@@ -165,11 +168,20 @@ class Learning:
 
     @contextmanager
     def borrow_model(self, state: TrainState) -> Iterator[Path]:
-        """Gives a folder of the model as it is now, which is removed: what does not learn are links in it."""
+        """Gives a folder of the model as it is now, which is removed: what does not learn are links in it.
+
+        Of several hosts the first one writes it, and removes it when all have done with it.
+        """
+        values = _fetch_best(state)
         self.place.output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.place.output, prefix="state-sampled-") as folder:
-            self._write_model(fetch(find_best(state)), Path(folder), is_linked=True)
-            yield Path(folder)
+        with ExitStack() as stack:
+            folder = ""
+            if hosts.is_leader():
+                folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self.place.output, prefix="state-sampled-"))
+                self._write_model(values, Path(folder), is_linked=True)
+            name = hosts.agree("the folder of the model as it is now", Path(folder).name)
+            yield self.place.output / name
+            hosts.wait("samples are made")
 
     def _name(self) -> str:
         return f"{self.checked.name}{self.denoiser.ending}"
@@ -225,6 +237,10 @@ class Learning:
 def find_best(state: TrainState) -> Weights:
     """Returns the weights to use of a state: its average where it has one."""
     return state.average or dict(find_result(state.trained, state.optimizer))
+
+
+def _fetch_best(state: TrainState) -> dict[str, Any]:
+    return {name: hosts.fetch(value) for name, value in find_best(state).items()}
 
 
 class SamplesUnderWay:

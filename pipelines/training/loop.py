@@ -20,6 +20,7 @@ import numpy as np
 
 from pipelines.errors import LumeshError
 from pipelines.messages import say
+from pipelines.runtime.devices import hosts
 from pipelines.training.state import StateFolder
 from pipelines.training.step import Metrics, TrainState
 from pipelines.training.stop import Stop as Stop
@@ -102,9 +103,11 @@ def run_steps(
             teller.add(done, metrics)
             if cadence.max_s is not None and time.monotonic() - started > cadence.max_s:
                 stop.ask("time limit")
-            if _agree(stop, done):
+            is_time = time.monotonic() - saved > cadence.save_every_s
+            is_over, is_time = _agree(stop, done, is_time=is_time)
+            if is_over:
                 break
-            if time.monotonic() - saved > cadence.save_every_s and done < cadence.steps:
+            if is_time and done < cadence.steps:
                 _save(states, done, state, facts, on_event)
                 saved = time.monotonic()
             for every, duties in cadence.between.items():
@@ -138,7 +141,7 @@ class _Teller:
     def tell(self) -> None:
         """Reads and tells the oldest; raises DivergedError after too many steps in a row that were no numbers."""
         done, metrics = self.waiting.popleft()
-        values = jax.device_get(metrics)
+        values = jax.tree.map(hosts.fetch, metrics)
         in_a_row = int(values.skipped)
         self.skipped += in_a_row > self.last_in_a_row
         self.last_in_a_row = in_a_row
@@ -169,15 +172,20 @@ class _Teller:
             )
 
 
-def _agree(stop: Stop, done: int) -> bool:
-    """Returns whether to stop here; several hosts ask each other now and then, since all must stop after one step."""
-    if jax.process_count() == 1:
-        return stop.is_asked
-    if done % AGREE_EVERY:
-        return False
-    from jax.experimental import multihost_utils
+def _agree(stop: Stop, done: int, *, is_time: bool) -> tuple[bool, bool]:
+    """Returns whether to stop here, and whether to save.
 
-    return bool(multihost_utils.process_allgather(np.asarray(stop.is_asked)).any())
+    Several hosts ask each other now and then: all must stop after one step, and all save if the first one does.
+    """
+    if hosts.count() == 1:
+        return stop.is_asked, is_time
+    if done % AGREE_EVERY:
+        return False, False
+    found = hosts.collect(f"step {done}", [stop.is_asked, stop.reason, is_time])
+    for number, (is_asked, reason, _) in enumerate(found):
+        if is_asked:
+            stop.ask(reason if number == 0 else f"{reason}, host {number}")
+    return stop.is_asked, found[0][2]
 
 
 def _save(states: StateFolder, done: int, state: TrainState, facts: Mapping[str, Any], on_event: OnEvent) -> None:

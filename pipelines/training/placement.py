@@ -47,3 +47,13 @@ def place_state(state: Any, mesh: Mesh) -> Any:
 def rows(mesh: Mesh) -> NamedSharding:
     """Returns the sharding of a batch: its first axis over all devices."""
     return NamedSharding(mesh, PartitionSpec(AXIS))
+
+
+def find_own_rows(mesh: Mesh, count: int) -> slice:
+    """Returns which of a batch's rows the devices of this host hold, which are neighbours as the devices are."""
+    parts = [
+        index[0].indices(count) for index in rows(mesh).addressable_devices_indices_map((count,)).values() if index
+    ]
+    start, stop = min(part[0] for part in parts), max(part[1] for part in parts)
+    assert sum(one - two for two, one, _ in {*parts}) == stop - start, "a host's devices are neighbours along dp"
+    return slice(start, stop)

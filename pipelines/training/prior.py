@@ -12,6 +12,7 @@ from pipelines.catalog import Catalog, Model
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import generate
 from pipelines.recipe import Recipe, resolve
+from pipelines.runtime.devices import hosts
 from pipelines.stages import OnProgress
 from pipelines.training.loop import OnEvent, Stop
 from pipelines.training.samples import load_beside
@@ -34,23 +35,27 @@ class PriorMaker:
         files = [self._folder / f"{number:04d}{suffix_of(self._model)}" for number in range(count)]
         wanted = [f"{prompts[number % len(prompts)]}\n" for number in range(count)]
         missing = [number for number, file in enumerate(files) if _read_caption(file) != wanted[number]]
+        missing = hosts.agree("prior pictures to make", missing)
         if not missing:
             return
         catalog = Catalog(models=(self._model,))
         family = load_beside(self._model, cache_dir=self._cache_dir, on_progress=self._on_progress)
         try:
             for done, number in enumerate(missing):
-                if stop.is_asked:
+                if any(hosts.collect("stop", stop.is_asked)):
+                    stop.ask("another host")
                     return
                 prompt = prompts[number % len(prompts)]
                 recipe = resolve(Recipe(model=self._model.id, prompt=prompt, seed=seed + number), catalog)
                 pixels: np.ndarray = generate(family, recipe, on_progress=self._on_progress).pixels
-                save_outputs(pixels, recipe, files[number])
-                # Last, since its caption makes a picture count as made.
-                files[number].with_suffix(".txt").write_text(wanted[number], "utf-8")
+                if hosts.is_leader():
+                    save_outputs(pixels, recipe, files[number])
+                    # Last, since its caption makes a picture count as made.
+                    files[number].with_suffix(".txt").write_text(wanted[number], "utf-8")
                 on_event({"event": "prior", "done": done + 1, "total": len(missing)})
         finally:
             family.unload()
+        hosts.wait("the prior pictures are written")
 
 
 def _read_caption(file: Path) -> str | None:

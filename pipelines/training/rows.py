@@ -71,8 +71,8 @@ class Data:
 class RowSource:
     """Makes the arrays of each step's batch from data and the rows kept.
 
-    `text_print` and `picture_print` are fingerprints of what encodes (encoder.py); `host` of `hosts` reads its part,
-    which are neighbours, as the devices of a host are in a mesh.
+    `text_print` and `picture_print` are fingerprints of what encodes (encoder.py). `own(count)` says which of `count`
+    rows the devices of this host hold; no others are encoded or read here.
     """
 
     data: Data
@@ -81,8 +81,7 @@ class RowSource:
     learner: Learner
     text_print: str
     picture_print: str
-    host: int = 0
-    hosts: int = 1
+    own: Callable[[int], slice] = lambda count: slice(0, count)
     _kept: dict[str, Rows] = field(default_factory=dict[str, Rows])
 
     def prepare(
@@ -125,10 +124,9 @@ class RowSource:
 
     def _list_own(self, step: int) -> list[tuple[Row, bool]]:
         """Lists this host's rows, each followed by its twin if there are any, and whether it is one."""
-        rows = self.data.schedule.rows(step)
-        share = len(rows) // self.hosts
         kinds = (False, True) if self.captions.preserve else (False,)
-        return [(row, is_twin) for row in rows[self.host * share : (self.host + 1) * share] for is_twin in kinds]
+        rows = [(row, is_twin) for row in self.data.schedule.rows(step) for is_twin in kinds]
+        return rows[self.own(len(rows))]
 
     def _make_row(self, row: Row, *, is_twin: bool) -> dict[str, Any]:
         example, cut = self.data.examples[row.index], self._cut(row)

@@ -5,6 +5,7 @@ got wrong is found by `check` before a weight is read.
 """
 
 import functools
+import secrets
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,13 @@ import jax
 
 from pipelines import registry
 from pipelines.families.trainable import Denoiser
-from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.devices import hosts
+from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
 from pipelines.runtime.programs.compiled import counter
 from pipelines.runtime.weights.components import read_json
+from pipelines.runtime.weights.hub import find_revision
 from pipelines.stages import OnProgress
+from pipelines.training import placement
 from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.cache import Cache
 from pipelines.training.denoiser import Origin
@@ -62,7 +66,10 @@ def train(
     folder = registry.find(model, on_progress=on_progress)
     scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
     place.output.mkdir(parents=True, exist_ok=True)
-    (place.output / "settings.json").write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
+    if hosts.count() > 1:
+        _compare_hosts(settings, checked, place, folder)
+    if hosts.is_leader():
+        (place.output / "settings.json").write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
     origin = Origin(model=model, learner=learner, folder=folder, mesh=mesh, on_progress=on_progress)
     if settings.prior_prompt:
         checked = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
@@ -87,7 +94,7 @@ def train(
             on_event=on_event,
         ).run()
         files += made
-        if stop.is_asked:
+        if any(hosts.collect("stop", stop.is_asked)):
             break
     return Result(
         files=tuple(files) if len(files) >= len(chosen) else (),
@@ -131,8 +138,7 @@ def _prepare_rows(
         learner=origin.learner,
         text_print=fingerprint(origin.folder, texts),
         picture_print=fingerprint(origin.folder, ["vae"]),
-        host=jax.process_index(),
-        hosts=jax.process_count(),
+        own=functools.partial(placement.find_own_rows, origin.mesh),
     )
     rows = source(data=checked.data, captions=checked.captions)
     held = None
@@ -140,16 +146,41 @@ def _prepare_rows(
         held = source(
             data=checked.held, captions=replace(checked.captions, dropout=0.0, shuffle_tags=False, preserve=0.0)
         )
+    own_mesh = build_own_mesh(origin.mesh)  # each host encodes by itself, at its own pace
     readers = (
         lambda: TextReader(
-            origin.model, origin.learner, mesh=origin.mesh, cache_dir=place.cache_dir, on_progress=origin.on_progress
+            origin.model, origin.learner, mesh=own_mesh, cache_dir=place.cache_dir, on_progress=origin.on_progress
         ),
         lambda: PictureReader(
-            origin.model, origin.learner, origin.folder, mesh=origin.mesh, on_progress=origin.on_progress
+            origin.model, origin.learner, origin.folder, mesh=own_mesh, on_progress=origin.on_progress
         ),
     )
     count = lambda done, total: on_event({"event": "preparing", "done": done, "total": total})  # noqa: E731
     rows.prepare(checked.steps, *readers, count)
     if held is not None:
         held.prepare(held.schedule.steps_per_epoch, *readers, count)
+    hosts.wait("the rows are ready")
     return rows, held
+
+
+def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, folder: Path) -> None:
+    """Raises HostsError where hosts were told other things, have other files, or see another output folder."""
+    own = {"hub_token", "data", "output", "profile"}  # paths may be the machine's own
+    mark = place.output / ".hosts"
+    text = hosts.agree("mark", secrets.token_hex(8))
+    if hosts.is_leader():
+        mark.write_text(text, "utf-8")
+    hosts.wait("the mark is written")
+    is_seen = mark.exists() and mark.read_text("utf-8") == text
+    facts = {
+        "JAX": jax.__version__,
+        "settings": settings.model_dump_json(exclude=own, exclude_defaults=True),
+        "weights": find_revision(folder),
+        "data": f"{len(checked.examples)} pictures ({checked.fingerprint})",
+        "the output folder": "what the first host wrote there" if is_seen else f"nothing in {place.output}",
+    }
+    try:
+        hosts.compare(facts)
+    finally:
+        if hosts.is_leader():
+            mark.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import generate
 from pipelines.loras import LoraFile, inspect_lora
 from pipelines.recipe import Lora, Recipe, resolve
+from pipelines.runtime.devices import hosts
 from pipelines.stages import OnProgress
 
 
@@ -45,7 +46,7 @@ class Sampler:
         self._family: Any = None
 
     def make(self, lora: Path, folder: Path) -> list[Path]:
-        """Makes all prompts' pictures with this LoRA file; returns the files."""
+        """Makes all prompts' pictures with this LoRA file; returns the files, on the first host."""
         if self._family is None:
             self._family = load_beside(self._model, cache_dir=self._cache_dir, on_progress=self._on_progress)
         ref = str(lora.resolve().with_suffix(""))
@@ -69,7 +70,8 @@ class Sampler:
             recipe = resolve(Recipe(model=self._model.id, prompt=prompt, seed=self._seed, loras=loras), catalog)
             outcome = generate(family, recipe, on_progress=self._on_progress)
             output = folder / f"{name}-{number}{suffix_of(self._model)}"
-            files += save_outputs(outcome.pixels, recipe.made_with(outcome.revision), output)
+            if hosts.is_leader():
+                files += save_outputs(outcome.pixels, recipe.made_with(outcome.revision), output)
         return files
 
     def close(self) -> None:

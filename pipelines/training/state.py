@@ -15,6 +15,12 @@ from pipelines.errors import RecipeError
 from pipelines.messages import say
 
 
+def find_newest(folder: Path) -> int | None:
+    """Returns the step of the newest whole state in a folder, without opening it; None without any."""
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isdecimal()), default=None)
+
+
 class StateFolder:
     """The folder of a training's states; close it to wait for what is still being written."""
 

@@ -16,6 +16,7 @@ from pipelines.families.flux2.variants import Guidance
 from pipelines.families.layout import ENCODE_KEY
 from pipelines.families.learnt_preview import PreviewedModel
 from pipelines.recipe import Recipe
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.sampling.noise import NoiseSource
 from pipelines.runtime.sampling.solver import State
 from pipelines.stages import Embeddings, OnProgress
@@ -35,7 +36,7 @@ class Flux2Family(PreviewedModel):
             prompts = [recipe.negative_prompt or "", *prompts]
         program = self._programs.get(*ENCODE_KEY)
         rows = program(*self._take(program, "text_encoder"), self._put(tokenize(self.parts, prompts)))
-        return {name: row[None] for name, row in zip(names, jax.device_get(rows), strict=True)}
+        return {name: row[None] for name, row in zip(names, hosts.fetch(rows), strict=True)}
 
     def denoise(
         self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
@@ -52,8 +53,8 @@ class Flux2Family(PreviewedModel):
         )
         program = self._programs.get(*layout.denoise_key)
         latents = NoiseSource(seeds=seeds or recipe.seeds, images=layout.outputs, shape=layout.latents_shape).draw()
-        state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
-        rows = jax.device_put(pair_rows(embeddings, "prompt_embeds", layout).astype(self.parts.dtype), layout.rows)
+        state = State(*(hosts.place(value, layout.latents) for value in (latents, np.zeros_like(latents))))
+        rows = hosts.place(pair_rows(embeddings, "prompt_embeds", layout).astype(self.parts.dtype), layout.rows)
         table = self._put(schedule.table)
         guidance_scale = self._put(np.float32(max(scale, 1.0) if layout.uses_cfg else scale))
 

@@ -16,6 +16,7 @@ from pipelines.families.unet.programs import Layout
 from pipelines.fitting import fit_picture
 from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.sampling.chunks import MAX_CHUNK
 from pipelines.runtime.sampling.noise import NoiseSource
 from pipelines.runtime.sampling.schedules import build_schedule
@@ -38,7 +39,8 @@ class UNetFamily(LoadedModel):
         program = self._programs.get(*ENCODE_KEY)
         encoders = self._take(program, *self.parts.text_encoders)
         is_negative_empty = self._put(np.asarray(not recipe.negative_prompt))
-        chunks = [jax.device_get(program(*encoders, self._put(ids), is_negative_empty)) for ids in tokens.ids]
+        found = [program(*encoders, self._put(ids), is_negative_empty) for ids in tokens.ids]
+        chunks = [{name: hosts.fetch(value) for name, value in one.items()} for one in found]
         widths = self.parts.text_widths
         for chunk, weights in zip(chunks, tokens.weights, strict=True):
             for row, name in enumerate(("negative_prompt_embeds", "prompt_embeds")):
@@ -78,7 +80,7 @@ class UNetFamily(LoadedModel):
         noise = NoiseSource(seeds=seeds or recipe.seeds, images=layout.outputs, shape=layout.latents_shape)
         picture = self._draw_picture(recipe, layout, noise) if recipe.images else np.float32(0)
         latents = np.float32(schedule.picture_scale) * picture + np.float32(schedule.initial_scale) * noise.draw()
-        state = State(*(jax.device_put(value, layout.latents) for value in (latents, np.zeros_like(latents))))
+        state = State(*(hosts.place(value, layout.latents) for value in (latents, np.zeros_like(latents))))
         rows = self._put_rows(embeddings, layout)
         table = self._put(schedule.table)
         guidance_scale = self._put(np.float32(max(scale, 1.0)))
@@ -122,26 +124,26 @@ class UNetFamily(LoadedModel):
         picture = self._put(fit_picture(open_picture(Path(recipe.images[0])), layout.shape, recipe.fit))
         program = self._programs.get(*layout.condition_key)
         mean, deviation = program(*self._take(program, "vae"), picture)
-        return np.asarray(mean) + np.asarray(deviation) * noise.draw()
+        return hosts.fetch(mean) + hosts.fetch(deviation) * noise.draw()
 
     def _put_rows(self, embeddings: Embeddings, layout: Layout) -> dict[str, jax.Array]:
         """Puts the rows [negative..., positive...] on the devices; without guidance only the positive ones."""
         rows = {name: pair_rows(embeddings, name, layout) for name in self.parts.embedding_sizes(layout.text_chunks)}
         told = self.parts.describe_shape(layout.shape)
         rows |= {name: np.repeat(value, layout.row_count, axis=0) for name, value in told.items()}
-        return {name: jax.device_put(value.astype(np.float32), layout.rows) for name, value in rows.items()}
+        return {name: hosts.place(value.astype(np.float32), layout.rows) for name, value in rows.items()}
 
     def _draw_chunk_noise(self, source: NoiseSource, layout: Layout, steps: int, *, has_noise: bool) -> jax.Array:
         sharded = layout.noise
         size = (MAX_CHUNK, layout.outputs, *layout.latents_shape)
         if not has_noise:
             if layout not in self._zero_noise:
-                self._zero_noise[layout] = jax.device_put(np.zeros(size, np.float32), sharded)
+                self._zero_noise[layout] = hosts.place(np.zeros(size, np.float32), sharded)
             return self._zero_noise[layout]
         noise = np.zeros(size, np.float32)
         for step in range(steps):
             noise[step] = source.draw()
-        return jax.device_put(noise, sharded)
+        return hosts.place(noise, sharded)
 
     def _draw_preview(self, layout: Layout, x0_BCHW: jax.Array) -> np.ndarray:
-        return np.asarray(self._programs.get(*layout.preview_key)(x0_BCHW))
+        return hosts.fetch(self._programs.get(*layout.preview_key)(x0_BCHW))

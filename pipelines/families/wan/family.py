@@ -20,6 +20,7 @@ from pipelines.families.wan.programs import IMAGE_KEY, Layout
 from pipelines.fitting import fit_picture
 from pipelines.pictures import open_picture
 from pipelines.recipe import Recipe
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.sampling.noise import NoiseSource
 from pipelines.runtime.sampling.schedules import build_schedule
 from pipelines.runtime.sampling.solver import State
@@ -36,7 +37,8 @@ class WanFamily(PreviewedModel):
         texts = [recipe.negative_prompt or "", recipe.prompt]
         ids, mask = tokenize(self.parts.tokenizers[0], texts, length=self.parts.text_length)
         program = self._programs.get(*ENCODE_KEY)
-        return jax.device_get(program(*self._take(program, "text_encoder"), self._put(ids), self._put(mask)))
+        found = program(*self._take(program, "text_encoder"), self._put(ids), self._put(mask))
+        return {name: hosts.fetch(value) for name, value in found.items()}
 
     def denoise(
         self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
@@ -51,9 +53,9 @@ class WanFamily(PreviewedModel):
         )
         program = self._programs.get(*layout.denoise_key)
         latents = NoiseSource(seeds=seeds or recipe.seeds, images=layout.outputs, shape=layout.latents_shape).draw()
-        zeros = jax.device_put(np.zeros_like(latents), layout.latents)
-        state = State(jax.device_put(latents, layout.latents), zeros, zeros, zeros)
-        rows = jax.device_put(pair_rows(embeddings, "prompt_embeds", layout).astype(np.float32), layout.rows)
+        zeros = hosts.place(np.zeros_like(latents), layout.latents)
+        state = State(hosts.place(latents, layout.latents), zeros, zeros, zeros)
+        rows = hosts.place(pair_rows(embeddings, "prompt_embeds", layout).astype(np.float32), layout.rows)
         condition = self._make_condition(recipe, layout)
         table = self._put(schedule.table)
         # The guided program may run without guidance too; at a scale of 1 its result is the positive half.

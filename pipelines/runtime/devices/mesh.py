@@ -56,7 +56,19 @@ def build_mesh(
             english(f"The mesh {text} takes {wanted} of {len(devices)} devices, which does not divide them."),
             advice=english(f"Ask for a mesh of {allowed} devices, or leave --mesh out."),
         )
+    if idle := {device.process_index for device in devices} - {device.process_index for device in devices[:wanted]}:
+        raise MeshError(
+            english(f"The mesh {text} takes {wanted} of {len(devices)} devices, none of them on {len(idle)} hosts."),
+            advice=english("Ask for a mesh over all hosts, or start the command on fewer of them."),
+        )
     return Mesh(np.asarray(devices[:wanted]).reshape(shape), AXES)
+
+
+def build_own_mesh(mesh: Mesh) -> Mesh:
+    """Returns a mesh of `dp` over this host's part of a mesh, for work that hosts share out among them."""
+    if not mesh.is_multi_process:
+        return mesh
+    return Mesh(np.asarray(mesh.local_devices).reshape(-1, 1, 1), AXES)
 
 
 def describe_mesh(mesh: Mesh) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, Sharding
 
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.memory import HOST, find_limit
 
 USABLE = 0.95  # of a device's memory; the rest is for what nobody counts: latents, embeddings, previews
@@ -135,6 +136,8 @@ class Offloader:
     def of_mesh(cls, mesh: Mesh) -> "Offloader":
         """An offloader limited by the memory that each device reports; a CPU reports none."""
         limit_bytes = find_limit(mesh.local_devices)
+        if mesh.is_multi_process:  # components must come and go on all hosts alike
+            limit_bytes = hosts.agree("memory of a device", limit_bytes)
         host_bytes = HOST_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(limit_bytes=None if limit_bytes is None else int(USABLE * limit_bytes), host_bytes=host_bytes)
 

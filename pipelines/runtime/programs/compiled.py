@@ -18,6 +18,7 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.cache_repair import INDEX, repair
 from pipelines.runtime.programs.compiler_options import choose_options
 
@@ -139,6 +140,7 @@ class Programs:
         return key in self._compiled
 
     def get(self, *key: Any) -> Any:
+        hosts.note_launch(key)
         return self._compiled[key]
 
     @property

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
+from pipelines.runtime.devices import hosts
+
 CHUNK_TARGET_S = 0.1
 MAX_CHUNK = 8  # steps; bounds the noise that an ancestral scheduler needs on the devices at a time
 READY_S = 0.001  # who waits no longer than that has not waited
@@ -47,7 +49,8 @@ def run_chunks(
             if step_s is None or now - waiting_s > READY_S:  # else it ended some time before, nobody knows when
                 step_s = (now - clock) / (ended - began)
             clock = now
-            chunk = int(np.clip(max(CHUNK_TARGET_S, done_s) / max(step_s, 1e-6), 1, max_chunk))
+            wanted = int(np.clip(max(CHUNK_TARGET_S, done_s) / max(step_s, 1e-6), 1, max_chunk))
+            chunk = hosts.agree("steps of a chunk", wanted)  # clocks differ
             on_done(ended, picture)
             done_s = time.perf_counter() - now
         running = queued

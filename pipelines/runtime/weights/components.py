@@ -15,6 +15,7 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.messages import say
 from pipelines.runtime.bridge.modules import TracedModule
+from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.devices.sharding import Rules, apply_rules
 from pipelines.runtime.kernels.conv3x3 import find_flat_shape
@@ -188,7 +189,7 @@ def load_component(
     if names is not None:
         return weights
     replicated = NamedSharding(mesh, PartitionSpec())
-    return weights | {name: jax.device_put(value, replicated) for name, value in module.constant_buffers().items()}
+    return weights | {name: hosts.place(value, replicated) for name, value in module.constant_buffers().items()}
 
 
 def describe_component(

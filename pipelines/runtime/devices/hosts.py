@@ -1,0 +1,368 @@
+"""Several hosts that work as one: started together, they run the same programs in the same order, and end together.
+
+JAX wants each host of a mesh to run the same programs. What depends on a clock, a person or a disk is therefore decided
+by the first host, the leader, and followed by the others (`agree`); what all must have alike is compared before any of
+it is used (`compare`). Both go through JAX's coordination service, a store of texts beside the devices: nothing waits
+behind the program that runs. On a single host every function here is the identity.
+Not here: which devices a mesh has (mesh.py). Importable without JAX, which must not be started before `together`.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import urllib.error
+import urllib.request
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pipelines.errors import LumeshError, RecipeError
+from pipelines.messages import english
+from pipelines.runtime.devices import platform
+
+LOST = 75
+"""Exit code of a host whose others ended: EX_TEMPFAIL of sysexits.h, the same command may be run again."""
+HEARTBEAT_S = 10
+"""A host that says nothing for so long counts as dead; killed, it was missed after 8 to 10 s."""
+START_S = 300
+"""How long hosts wait for each other when they start."""
+PORT = 8476
+"""Of the coordinator, on a pod's first host."""
+SLICE_MS = 1000  # of waiting, between which Ctrl+C is heard
+WATCH_S = 1.0
+KEPT_ENTRIES = 1000  # of the leader's log, which followers read at once
+METADATA = "http://metadata.google.internal/computeMetadata/v1/instance/attributes/"
+METADATA_S = 2.0
+# What collectives of a CPU and the coordination service say when another process is gone.
+_SIGNS_OF_LOSS = ("gloo", "connection", "unavailable", "deadline_exceeded", "coordination", "heartbeat", "socket")
+
+launches: deque[str] = deque(maxlen=10_000)
+"""What ran last on several hosts, in order: programs by their keys, and the steps of each chunk."""
+
+
+class HostsError(LumeshError):
+    """Hosts that do not fit together."""
+
+    title = english("The hosts do not fit together")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """One of `processes` hosts, which find each other at the `coordinator` (host:port) on the first of them."""
+
+    coordinator: str
+    processes: int
+    process: int
+
+
+@dataclass(kw_only=True)
+class _Group:
+    """The hosts that this process has joined, and how far their common log is."""
+
+    address: Address
+    client: Any
+    on_loss: Callable[[], str]
+    entries: int = 0
+    rounds: int = 0
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass
+class _Here:
+    """What this process has joined, and whether it left with an error."""
+
+    group: _Group | None = None
+    has_failed: bool = False
+
+
+_here = _Here()
+
+
+def count() -> int:
+    """Returns how many hosts work together."""
+    return 1 if _here.group is None else _here.group.address.processes
+
+
+def is_leader() -> bool:
+    """Returns whether this host decides, and writes what all have made."""
+    return _here.group is None or _here.group.address.process == 0
+
+
+def find_address(coordinator: str | None, processes: int | None, process: int | None) -> Address | None:
+    """Returns what is given, else what a TPU pod says of itself; None for a single host. Raises RecipeError."""
+    given = {"coordinator": coordinator, "processes": processes, "process": process}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) == len(given):
+        return find_pod(os.environ, ask_metadata)
+    if missing:
+        raise RecipeError(
+            {name: english("several hosts need --coordinator, --processes and --process") for name in missing}
+        )
+    assert coordinator is not None and processes is not None and process is not None
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdecimal():
+        raise RecipeError({"coordinator": english(f"{coordinator} is no HOST:PORT, such as 10.0.0.2:{PORT}")})
+    if not 0 <= process < processes:
+        raise RecipeError({"process": english(f"{process} is none of {processes} hosts, which count from 0")})
+    return None if processes == 1 else Address(coordinator=coordinator, processes=processes, process=process)
+
+
+def find_pod(environment: Mapping[str, str], ask: Callable[[str], str | None]) -> Address | None:
+    """Returns this host's place in a TPU pod of several, as GKE's variables or Compute Engine's metadata say.
+
+    `ask` reads an attribute of the metadata. None on any other machine, and where JAX is told to use less than the pod.
+    """
+    if not platform.list_tpu_files() and "TPU_WORKER_HOSTNAMES" not in environment:
+        return None
+    is_bounded = any(name in environment for name in ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES", "TPU_PROCESS_BOUNDS"))
+    if is_bounded or "tpu" not in environment.get("JAX_PLATFORMS", "tpu"):
+        return None
+    if hostnames := environment.get("TPU_WORKER_HOSTNAMES"):
+        hosts, process = hostnames.split(","), environment.get("TPU_WORKER_ID", "0")
+    elif "TPU_SKIP_MDS_QUERY" in environment:
+        return None
+    else:
+        # Each is a host name or, in an older format, `name:number:address`.
+        hosts = [one.split(":")[-1] for one in (ask("worker-network-endpoints") or "").split(",")]
+        process = (ask("agent-worker-number") or "0") if len(hosts) > 1 else "0"
+    if len(hosts) < 2:
+        return None
+    return Address(coordinator=f"{hosts[0]}:{PORT}", processes=len(hosts), process=int(process))
+
+
+def ask_metadata(name: str) -> str | None:
+    """Returns an attribute of this virtual machine, None where there is none."""
+    request = urllib.request.Request(METADATA + name, headers={"Metadata-Flavor": "Google"})
+    try:
+        with urllib.request.urlopen(request, timeout=METADATA_S) as answer:
+            return answer.read().decode()
+    except (urllib.error.URLError, OSError):
+        return None
+
+
+@contextlib.contextmanager
+def together(address: Address | None, *, on_loss: Callable[[], str]) -> Iterator[None]:
+    """Joins the other hosts, and leaves when all are done; None is a single host, for which nothing happens.
+
+    Must be entered before JAX is started. When another host ends early, this process ends with `LOST` after a line that
+    ends in what `on_loss` says; when this one does, the others are told why. Raises HostsError.
+    """
+    if address is None:
+        yield
+        return
+    group = _here.group = _join(address, on_loss)
+    try:
+        yield
+        wait("the end")
+    except BaseException as error:
+        _fail(group, error)
+        raise
+    import jax
+
+    group.is_over.set()
+    jax.distributed.shutdown()
+    _here.group = None
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process. One that failed among several hosts does not wait for the others, as JAX would."""
+    if _here.has_failed:
+        _exit(code)
+    sys.exit(code)
+
+
+def agree(topic: str, value: Any) -> Any:
+    """Returns the leader's `value`, of JSON, on all hosts; `topic` says what it is about.
+
+    All hosts must ask in the same order. Raises HostsError where they do not.
+    """
+    group = _here.group
+    if group is None:
+        return value
+    number, group.entries = group.entries, group.entries + 1
+    if is_leader():
+        group.client.key_value_set(f"lumesh/log/{number}", json.dumps([topic, value]))
+        if number >= KEPT_ENTRIES:
+            group.client.key_value_delete(f"lumesh/log/{number - KEPT_ENTRIES}")
+        return value
+    said, agreed = json.loads(_read(group, f"lumesh/log/{number}"))
+    if said != topic:
+        raise HostsError(english(f"Host {group.address.process} asks about {topic!r}, the first one about {said!r}."))
+    return agreed
+
+
+def collect(topic: str, value: Any) -> list[Any]:
+    """Returns the values, of JSON, of all hosts in their order; each waits for the last one."""
+    group = _here.group
+    if group is None:
+        return [value]
+    number, group.rounds = group.rounds, group.rounds + 1
+    place = f"lumesh/round/{number}"
+    group.client.key_value_set(f"{place}/{group.address.process}", json.dumps([topic, value]))
+    said = [json.loads(_read(group, f"{place}/{one}")) for one in range(group.address.processes)]
+    if number:  # whoever has come to this round has read the one before
+        group.client.key_value_delete(f"lumesh/round/{number - 1}/{group.address.process}")
+    if any(asked != topic for asked, _ in said):
+        raise HostsError(english(f"Hosts came to different places: {', '.join(asked for asked, _ in said)}."))
+    return [found for _, found in said]
+
+
+def wait(topic: str) -> None:
+    """Returns when all hosts have come here."""
+    collect(topic, None)
+
+
+def compare(facts: Mapping[str, str]) -> None:
+    """Raises HostsError, on all hosts, if one of the facts differs between them."""
+    found = collect("facts", dict(facts))
+    for name in facts:
+        values = [one.get(name) for one in found]
+        if len(set(values)) > 1:
+            told = ", ".join(f"host {number} has {value}" for number, value in enumerate(values))
+            raise HostsError(
+                english(f"The hosts differ in {name}: {told}."),
+                advice=english("Make it the same on every host."),
+            )
+
+
+def place(value: Any, sharding: Any) -> Any:
+    """Puts a value that every host has onto the devices; each host sends its own devices their parts.
+
+    JAX's own way compares such values over the devices each time, behind whatever runs there.
+    """
+    import jax
+
+    if _here.group is None or (isinstance(value, jax.Array) and not value.is_fully_addressable):
+        return jax.device_put(value, sharding)
+    whole = np.asarray(value)
+    return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
+
+
+def fetch(array: Any) -> np.ndarray:
+    """Returns a whole array on this host, whatever devices of whichever hosts hold its parts.
+
+    All hosts must fetch it, unless it is whole on each.
+    """
+    if getattr(array, "is_fully_addressable", True):
+        return np.asarray(array)
+    if array.is_fully_replicated:
+        return np.asarray(array.addressable_data(0))
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
+
+
+def note_launch(what: Any) -> None:
+    """Writes down what runs, on several hosts: they must run the same, and `launches` proves it."""
+    if _here.group is not None:
+        launches.append(str(what))
+
+
+def _join(address: Address, on_loss: Callable[[], str]) -> _Group:
+    if "jax" not in sys.modules:
+        platform.prepare_backend()
+    import jax
+
+    where = f"{address.coordinator} (host {address.process} of {address.processes})"
+    advice = "Run the same command on every host, each with its own --process"
+    _end_on_abort(lambda: f"not all hosts came to {where} within {START_S} s. {advice}")
+    try:
+        jax.distributed.initialize(
+            address.coordinator,
+            address.processes,
+            address.process,
+            cluster_detection_method="deactivate",
+            initialization_timeout=START_S,
+            heartbeat_timeout_seconds=HEARTBEAT_S,
+        )
+    except RuntimeError as error:
+        raise HostsError(english(f"The hosts did not meet at {where}: {error}")) from error
+    from jax._src import distributed  # its store of texts has no public name
+
+    group = _Group(address=address, client=distributed.global_state.client, on_loss=on_loss)
+    _end_on_abort(lambda: f"another host ended; {on_loss()}")
+    threading.Thread(target=_watch, args=(group,), name="watch-hosts", daemon=True).start()
+    return group
+
+
+def _read(group: _Group, key: str) -> str:
+    """Returns a text that another host has written or will write."""
+    while True:
+        try:
+            return group.client.blocking_key_value_get(key, SLICE_MS)
+        except Exception as error:
+            if "DEADLINE_EXCEEDED" not in str(error):
+                raise
+
+
+def _watch(group: _Group) -> None:
+    """Ends this process when another host has said that it fails; dead ones are missed by JAX (`_end_on_abort`)."""
+    while not group.is_over.wait(WATCH_S):
+        try:
+            failed = group.client.key_value_dir_get("lumesh/failed/")
+        except Exception:  # noqa: BLE001 - the first host is gone, which JAX notices too
+            return
+        if failed and not group.is_over.is_set():
+            key, why = failed[0]
+            _tell(f"host {key.rpartition('/')[2]} ended: {why} {group.on_loss()}")
+            _exit(LOST)
+
+
+def _fail(group: _Group, error: BaseException) -> None:
+    """Tells the others why this host ends. Ends it here if it is because another did, or by a mistake of ours."""
+    import jax
+
+    text = str(error).lower()
+    if isinstance(error, jax.errors.JaxRuntimeError) and any(sign in text for sign in _SIGNS_OF_LOSS):
+        time.sleep(2 * WATCH_S)  # for what the other one may have said of itself
+        _tell(f"another host ended; {group.on_loss()}")
+        _exit(LOST)
+    _here.has_failed = True
+    group.is_over.set()
+    is_told = isinstance(error, LumeshError | KeyboardInterrupt | OSError) or hasattr(error, "format_message")
+    why = " ".join(str(error).split()) if isinstance(error, LumeshError) else type(error).__name__
+    with contextlib.suppress(Exception):
+        group.client.key_value_set(f"lumesh/failed/{group.address.process}", f"{why.rstrip('.')}.")
+        if is_leader():
+            time.sleep(3 * WATCH_S)  # what it said is gone with it
+    if not is_told:
+        traceback.print_exception(error)
+        _exit(1)
+
+
+_handlers: list[Any] = []  # C keeps none of them
+
+
+def _end_on_abort(say_why: Callable[[], str]) -> None:
+    """Makes the abort by which JAX ends a process without its others an exit with `LOST` and a line that says why."""
+
+    def end(_number: int) -> None:
+        _tell(say_why())
+        os._exit(LOST)
+
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
+    _handlers.append(kind(end))
+    library = ctypes.CDLL(None)
+    library.signal.argtypes, library.signal.restype = (ctypes.c_int, kind), ctypes.c_void_p
+    library.signal(signal.SIGABRT, _handlers[-1])
+
+
+def _tell(line: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"\nlumesh: {line}\n".encode())
+
+
+def _exit(code: int) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
