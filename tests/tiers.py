@@ -44,6 +44,7 @@ TIER_OF = {
     "tests/pipelines/runtime/weights/test_hub.py": "process",
     "tests/pipelines/test_demo_bf16.py": "model",
     "tests/pipelines/test_demo_model.py": "model",
+    "tests/pipelines/test_hosts.py": "process",
     "tests/pipelines/test_precision.py": "model",
     "tests/pipelines/training": "model",
     "tests/pipelines/training/data": "unit",

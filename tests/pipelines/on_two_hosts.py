@@ -1,0 +1,108 @@
+"""What one of two hosts does in test_hosts.py: goes on with a training until it is stopped, and makes pictures.
+
+`python -m tests.pipelines.on_two_hosts FOLDER PORT PROCESS` reads FOLDER/asked.json and leaves what it saw in
+FOLDER/seen-PROCESS.json, and its pictures in FOLDER/NAME-PROCESS.npy.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.runtime.devices import hosts
+
+SKEW = 20.0  # the second host's clock seems to run so much slower
+
+
+def learn(asked: dict[str, Any], *, output: Path, stops_at: int | None) -> list[list[float]]:
+    """Trains as one of the hosts; returns each step's number and loss. At the step `stops_at` it is told to stop."""
+    from pipelines import registry
+    from pipelines.catalog import load_catalog
+    from pipelines.stages import ignore_progress
+    from pipelines.training.checks import check_training
+    from pipelines.training.loop import Stop
+    from pipelines.training.place import Place
+    from pipelines.training.run import train
+    from pipelines.training.settings import read_settings
+
+    models = Path(asked["models"])
+    model = load_catalog(models, models.parent / "loras").get("tiny")
+    settings = read_settings({**asked["training"], "output": output})
+    checked = check_training(settings, model, registry.find_learner(model), name="zorb")
+    stop, losses = Stop(), []
+
+    def hear(event: dict[str, Any]) -> None:
+        if event["event"] == "step":
+            losses.append([event["step"], event["loss"]])
+            if event["step"] == stops_at:
+                stop.ask("test")
+
+    folder = Path(asked["folder"]) / f"host-{asked['process']}"
+    place = Place(output=output, cache=folder / "rows", cache_dir=folder / "cache")
+    train(settings, checked, place, stop=stop, on_event=hear, on_progress=ignore_progress)
+    return losses
+
+
+def make_pictures(asked: dict[str, Any], process: int) -> dict[str, Any]:
+    """Makes the pictures that are asked for, the last one only up to its first chunk; returns what ran for each."""
+    from pipelines import registry
+    from pipelines.catalog import load_catalog
+    from pipelines.errors import Cancelled
+    from pipelines.generate import generate
+    from pipelines.recipe import read_recipe, resolve
+    from pipelines.runtime.sampling import chunks
+    from pipelines.stages import Progress, ignore_progress
+
+    if process:
+        chunks.CHUNK_TARGET_S *= SKEW
+    folder, models = Path(asked["folder"]), Path(asked["models"])
+    catalog = load_catalog(models, models.parent / "loras")
+    previews: list[list[int]] = []
+
+    def look(progress: Progress) -> None:
+        if progress.draw_preview is not None:
+            previews.append(list(progress.draw_preview().shape))
+
+    def cancel(progress: Progress) -> None:
+        if progress.phase == "denoising":
+            raise Cancelled
+
+    family = registry.load(
+        catalog.get("tiny"),
+        mesh=asked["mesh"],
+        cache_dir=folder / f"host-{process}" / "cache",
+        on_progress=ignore_progress,
+    )
+    launches: dict[str, list[str]] = {}
+    for name, fields in asked["recipes"].items():
+        hosts.launches.clear()
+        recipe = resolve(read_recipe(fields), catalog)
+        if name == "cancelled":
+            try:
+                generate(family, recipe, on_progress=cancel if process == 0 else ignore_progress)
+            except Cancelled:
+                hosts.note_launch("cancelled")
+        else:
+            pixels = generate(family, recipe, on_progress=look if process == 0 else ignore_progress).pixels
+            np.save(folder / f"{name}-{process}.npy", pixels)
+        launches[name] = [*hosts.launches]
+    return {"launches": launches, "previews": previews}
+
+
+def main(folder: Path, port: int, process: int) -> None:
+    """Does everything as host `process` of two."""
+    asked = json.loads((folder / "asked.json").read_text("utf-8")) | {"process": process}
+    address = hosts.Address(coordinator=f"127.0.0.1:{port}", processes=2, process=process)
+    with hosts.together(address, on_loss=lambda: "test"):
+        seen: dict[str, Any] = {
+            # Only the second host is told to stop.
+            "losses": learn(asked, output=folder / "half", stops_at=asked["stops_at"] if process else None),
+            **make_pictures(asked, process),
+        }
+        (folder / f"seen-{process}.json").write_text(json.dumps(seen), "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
