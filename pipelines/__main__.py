@@ -11,6 +11,7 @@ import typer
 from typer.main import get_command
 
 from pipelines.commands import (
+    check_slice,
     compile,
     encoder_server,
     generate,
@@ -47,6 +48,7 @@ app.command("decode")(stages.decode)
 app.command("train")(train.build_command())
 app.command("make-demo")(make_demo.make_demo)
 app.command("plan")(plan.plan)
+app.command("check-slice")(check_slice.check)
 app.command("compile")(compile.compile_programs)
 benches = typer.Typer(callback=compare.run, invoke_without_command=True, rich_markup_mode=None)
 benches.command("swap")(swap.run)

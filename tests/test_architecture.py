@@ -255,6 +255,7 @@ def test_only_settings_and_start_up_read_the_environment() -> None:
     allowed = {
         "app.py",  # hands the environment to settings, and silences telemetry before gradio is imported
         "pipelines/runtime/devices/platform.py",  # chooses the backend before jax is imported
+        "pipelines/runtime/devices/hosts.py",  # reads what a pod says of its hosts, before jax is started
         "pipelines/commands/bench/process.py",  # hands it on to the measured processes
         "studio/settings.py",
         "studio/worker/__main__.py",  # hands it to settings

@@ -177,7 +177,9 @@ class Learning:
         with ExitStack() as stack:
             folder = ""
             if hosts.is_leader():
-                folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self.place.output, prefix="state-sampled-"))
+                folder = stack.enter_context(
+                    tempfile.TemporaryDirectory(dir=self.place.output, prefix="state-sampled-")
+                )
                 self._write_model(values, Path(folder), is_linked=True)
             name = hosts.agree("the folder of the model as it is now", Path(folder).name)
             yield self.place.output / name

@@ -37,6 +37,7 @@ PAGES = {
             "training-data",
             "demos",
             "planning",
+            "slices",
             "training-plans",
             "packs",
             "gpu",

@@ -186,3 +186,13 @@ def test_a_killed_host_ends_the_other_and_the_same_command_goes_on(alone: Alone,
     (step,) = re.findall(r"goes on from step (\d+)", said)
     resumed = alone.learn("killed", steps=800, lr_scheduler="constant", stops_at=int(step) + 1)
     assert min(resumed) == int(step) + 1
+
+
+def test_check_slice_says_that_two_hosts_work_together(data_dir: Path) -> None:
+    address = ["--coordinator", f"127.0.0.1:{find_free_port()}", "--processes", "2", "--process"]
+    command = ["-m", "pipelines", "check-slice", "--model", "tiny", "--megabytes", "1", "--data-dir", str(data_dir)]
+    running = [start(one, *command, "--json", *address, str(one)) for one in range(2)]
+    said = [process.communicate(timeout=START_S)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0], said[0][-3000:] + said[1][-3000:]
+    assert json.loads(said[0].splitlines()[-1])["hosts"] == [4, 4]
+    assert '"hosts"' not in said[1]
