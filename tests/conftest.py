@@ -128,6 +128,16 @@ def give_wait_for() -> Callable[..., Any]:
     return wait_for
 
 
+@pytest.fixture(autouse=True)
+def _keep_environment() -> Iterator[None]:
+    """Commands that run here may ask for more devices, which is not meant for processes that later tests start."""
+    before = dict(os.environ)
+    yield
+    if dict(os.environ) != before:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(host="127.0.0.1", port=7860, data_dir=tmp_path, fake=True)

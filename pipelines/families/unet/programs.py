@@ -67,6 +67,7 @@ def lay_out(
         batch_size=batch_size,
         uses_cfg=uses_cfg,
         latents_CHW=parts.latents_CHW(shape),
+        halvings=len(parts.config_of("unet").down_block_types) - 1,
         text_chunks=text_chunks,
     )
 

@@ -37,6 +37,16 @@ def test_a_mesh_gives_the_picture_of_one_device(
     assert_same_output(load_family(mesh=mesh), load_family(), draw_recipe(**fields))
 
 
+def test_a_unet_with_fewer_rows_in_its_middle_than_devices_gives_the_picture_of_one(
+    load_family: Callable[..., Any],
+    draw_recipe: Callable[..., Recipe],
+    assert_same_output: Callable[[Any, Any, Recipe], None],
+) -> None:
+    """Rows of its latents divide among the devices, but are halved twice: four rows would lie on eight devices."""
+    recipe = draw_recipe(model="middle", steps=1, guidance_scale=1.0)
+    assert_same_output(load_family("middle", mesh="sp=8"), load_family("middle"), recipe)
+
+
 def test_pictures_of_the_catalogue_are_spread_over_any_power_of_two() -> None:
     model = load_catalog().get("sdxl-base")
     parts = describe_parts(model, build_mesh("dp=1"))
