@@ -1,4 +1,4 @@
-"""Inserts a script that the browser runs before any other of the page.
+"""Inserts a script that the browser runs before any other of the page, and what it paints first (first_paint.py).
 
 Gradio's scripts insert custom head content only after the first paint, when they have already captured the browser's
 functions. So this script is inserted into the HTML as it is sent.
@@ -6,6 +6,8 @@ functions. So this script is inserted into the HTML as it is sent.
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from studio.ui import first_paint
 
 THEME_SCRIPT = """
 (() => {
@@ -95,6 +97,7 @@ EARLY_SCRIPT = """
 """
 
 _HEAD = b"<head>"
+_APP = b"<gradio-app"  # all that Gradio's page shows
 _SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}{ADDRESS_SCRIPT}{EARLY_SCRIPT}</script>".encode()
 
 
@@ -105,7 +108,7 @@ class FirstScript:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Inserts the scripts at the start of a page's head."""
+        """Inserts the scripts at the start of a page's head, and the first paint before Gradio's element."""
         start: Message | None = None
 
         async def send_with_script(message: Message) -> None:
@@ -116,6 +119,7 @@ class FirstScript:
             if start is not None:
                 if not message.get("more_body") and _HEAD in (body := message.get("body", b"")):
                     body = body.replace(_HEAD, _HEAD + _SCRIPT, 1)
+                    body = body.replace(_APP, first_paint.HTML.encode() + _APP, 1)
                     MutableHeaders(scope=start)["Content-Length"] = str(len(body))
                     message = {**message, "body": body}
                 await send(start)

@@ -167,6 +167,8 @@ def test_a_failed_job_shows_what_to_try_and_can_be_retried(open_page: OpenPage, 
     expect(card).to_be_visible()
     card.get_by_role("button", name="Dismiss").click()
     expect(card).to_be_hidden()
+    _make(page, SAILBOAT, steps=1)
+    expect(page.locator(RESULT)).to_be_visible()
     page.reload()
     expect(page.locator("#lu-film")).to_be_visible()
     expect(card).to_be_hidden()

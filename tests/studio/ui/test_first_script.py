@@ -10,6 +10,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Stream
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from studio.ui import first_paint
 from studio.ui.first_script import ADDRESS_SCRIPT, EARLY_SCRIPT, THEME_SCRIPT, TRACKER_SCRIPT, FirstScript
 
 PAGE = "<!doctype html><html><head><script>later()</script></head><body>ä <head></body></html>"
@@ -39,6 +40,15 @@ def test_it_comes_before_every_other_script_and_once(client: TestClient) -> None
     scripts = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}{ADDRESS_SCRIPT}{EARLY_SCRIPT}</script>"
     assert answer.text == PAGE.replace("<head>", f"<head>{scripts}", 1)
     assert answer.headers["content-length"] == str(len(answer.content))
+
+
+def test_the_first_paint_stands_before_gradios_element_and_needs_no_file() -> None:
+    body = PAGE.replace("<head></body>", "<gradio-app></gradio-app></body>")
+    routes = [Route("/", lambda _request: HTMLResponse(body))]
+    sent = TestClient(Starlette(routes=routes, middleware=[Middleware(FirstScript)])).get("/").text
+    assert f"{first_paint.HTML}<gradio-app>" in sent
+    assert "src=" not in first_paint.HTML
+    assert "url(" not in first_paint.HTML
 
 
 def test_what_is_not_the_page_stays_as_it_is(client: TestClient) -> None:

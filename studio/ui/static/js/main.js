@@ -43,6 +43,7 @@ import { mountFiles } from "./files.js";
 import { mountKeys } from "./keys.js";
 
 whenPanelsStand(() => {
+  document.getElementById("lu-first")?.remove(); // studio/ui/first_paint.py
   mountTheme();
   mountLanguage();
   mountMe();
