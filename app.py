@@ -45,6 +45,8 @@ from studio.jobs.workers import read_worker
 from studio.models import check_prewarm, read_catalog
 from studio.settings import Settings, read_settings
 from studio.storage import PRIVATE_UMASK, Reserve, close_to_others, explain
+from studio.cluster import commands as worker_commands
+from studio.cluster.keeper import Keeper
 from studio.worker.crew import Crew
 from studio.worker.lock import hold_lock
 
@@ -67,6 +69,8 @@ def main() -> int:
             return backup.run(command, sys.argv[2:], os.environ)
         if command == commands.COMMAND:
             return commands.run(sys.argv[2:], os.environ)
+        if command == worker_commands.COMMAND:
+            return worker_commands.run(sys.argv[2:], os.environ)
         settings = read_settings(sys.argv[1:], os.environ)
         for warning in safety.check(settings):
             Console(stderr=True, highlight=False, soft_wrap=True).print(f"\n  [bold red]WARNING[/]  {warning}")
@@ -104,7 +108,8 @@ def _serve(settings: Settings) -> None:
     with _open_port(settings) as port, closing(reserve.do(open_it)) as database:
         _warn_of_readable(settings)
         leftovers.sweep(settings, database)
-        engine = Crew(settings, database, condition, environment=os.environ)
+        make_engine = Keeper if settings.engine == "ray" else Crew
+        engine = make_engine(settings, database, condition, environment=os.environ)
         reserve.do(engine.start)
         server = None
         try:
@@ -189,12 +194,23 @@ class Server(uvicorn.Server):
         console.print(f"  Data    {self._settings.data_dir}", markup=False)
         if self._settings.is_ephemeral:
             console.print("  Notice  A restart of this Space deletes what was made: attach storage to keep it")
+        if self._settings.engine == "ray":
+            console.print(f"  Join    {await self._find_join_line()}", markup=False)
         if self._settings.access.mode is not Mode.OPEN:
             console.print(f"  Access  {self._settings.access.mode}", markup=False)
         deadline = time.monotonic() + DEVICE_TIMEOUT_S
         while not (device := read_worker(self._database).device) and time.monotonic() < deadline:
             await asyncio.sleep(0.1)
         console.print(f"  Device  {device or f'still starting; see {self._settings.worker_log}'}\n", markup=False)
+
+    async def _find_join_line(self) -> str:
+        """Returns what to run on other machines, once the cluster is there."""
+        deadline = time.monotonic() + DEVICE_TIMEOUT_S
+        while (address := self._settings.read_ray_address()) is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+        if address is None:
+            return f"still starting; see {self._settings.dispatcher_log}"
+        return f"python -m studio.worker join {address}   (token: python app.py workers token)"
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Ends the event streams, which would never end by themselves, and stops the server."""

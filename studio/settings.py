@@ -6,6 +6,7 @@ the same flags, so the app starts the worker by passing its own settings on.
 """
 
 import argparse
+import json
 import math
 import os
 import re
@@ -27,6 +28,8 @@ from studio.access_settings import USERS_FILE, AccessSettings
 QUEUE_QUOTA = 200  # jobs of one owner that may wait at a time
 LOCAL = "local"  # the id of this machine's first worker; further ones are local-2, local-3, ...
 MAX_WORKERS = 64  # of one machine
+ENGINES = ("local", "ray")
+RAY_PORT = 6379  # Ray's own default
 
 DATA_DIR = platformdirs.user_data_dir("lumesh", appauthor=False)
 SPACES_DISK = Path("/data")  # where a Space's persistent storage is mounted
@@ -84,6 +87,12 @@ class Settings:
     engine: str = "local"
     workers: int = 1
     """The number of worker processes of this machine, among which its devices are divided."""
+    ray_address: str | None = None
+    """The Ray cluster to use; None: one that the studio starts."""
+    ray_host: str | None = None
+    """The address of this machine that other machines reach it by; None: the one that Ray finds."""
+    ray_port: int = RAY_PORT
+    outputs: Path | None = None
     queue_quota: int = QUEUE_QUOTA
     openai_exact_models: bool = False
     allow_private_webhooks: bool = False
@@ -100,7 +109,8 @@ class Settings:
 
     @property
     def outputs_dir(self) -> Path:
-        return self.data_dir / "outputs"
+        """The folder of what was made; a worker on another machine has one of its own, for what is on its way."""
+        return self.outputs or self.data_dir / "outputs"
 
     @property
     def uploads_dir(self) -> Path:
@@ -153,6 +163,33 @@ class Settings:
         return self.data_dir / "cache" / "plans"
 
     @property
+    def ray_token_file(self) -> Path:
+        """The secret that machines of the cluster share: who holds it can run anything on all of them."""
+        return self.data_dir / "ray.token"
+
+    @property
+    def ray_head_file(self) -> Path:
+        """Where the cluster is that the studio started, and its process."""
+        return self.data_dir / "ray.json"
+
+    def read_ray_address(self) -> str | None:
+        """Reads the address that machines join; None while the studio's own cluster is not there."""
+        if self.ray_address is not None:
+            return self.ray_address
+        try:
+            return json.loads(self.ray_head_file.read_text("utf-8"))["address"]
+        except (OSError, ValueError, KeyError):
+            return None
+
+    @property
+    def dispatcher_lock(self) -> Path:
+        return self.data_dir / "worker-dispatcher.lock"
+
+    @property
+    def dispatcher_log(self) -> Path:
+        return self.data_dir / "logs" / "dispatcher.log"
+
+    @property
     def worker_log(self) -> Path:
         """The log of this machine's first worker."""
         return self.find_log(LOCAL)
@@ -195,7 +232,7 @@ class Settings:
         """Files and folders that hold prompts, pictures or secrets: no other account of the machine may read them."""
         database = (self.database_file.with_name(f"{self.database_file.name}{end}") for end in ("", "-wal", "-shm"))
         folders = (self.outputs_dir, self.uploads_dir, self.presets_dir, self.training_dir, self.worker_log.parent)
-        return (*database, *folders, self.data_dir / "copies", self.users_file, self.secret_file)
+        return (*database, *folders, self.data_dir / "copies", self.users_file, self.secret_file, self.ray_token_file)
 
     def find_text_encoder(self, model: Model) -> str | None:
         """Returns the URL of this model's text encoder server; None when it runs its own text encoder."""
@@ -220,6 +257,12 @@ class Settings:
         flags += ["--allow-cpu"] if self.allow_cpu else []
         return [*flags, "--fake"] if self.fake else flags
 
+    def cluster_flags(self) -> list[str]:
+        """Returns the flags that give the dispatcher what workers do not need."""
+        flags = ["--engine", self.engine, "--workers", str(self.workers), "--ray-port", str(self.ray_port)]
+        flags += ["--ray-address", self.ray_address] if self.ray_address else []
+        return flags + (["--ray-host", self.ray_host] if self.ray_host else [])
+
     def worker_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Returns the worker's environment: what may hold a password is not for the list of processes."""
         urls = ",".join(f"{name}={url}" for name, url in self.text_encoder_urls.items())
@@ -228,7 +271,7 @@ class Settings:
 
 def _suffix(worker: str) -> str:
     """Returns what distinguishes the files of a worker that is not the first one."""
-    return worker.removeprefix(LOCAL)
+    return worker.removeprefix(LOCAL) if worker.startswith(LOCAL) else f"-{worker}"
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -236,6 +279,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     parser = _make_parser(_read_defaults(environment))
     found = parser.parse_args(arguments)
     data_dir = found.data_dir.expanduser().absolute()
+    if not found.workers and found.engine == "local":
+        parser.error("--workers 0 leaves nobody to make pictures; it is for --engine ray, where other machines do")
     return Settings(
         host=found.host,
         port=found.port,
@@ -253,6 +298,9 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         text_encoder_token=environment.get("LUMESH_TEXT_ENCODER_TOKEN"),
         engine=found.engine,
         workers=found.workers,
+        ray_address=found.ray_address,
+        ray_host=found.ray_host,
+        ray_port=found.ray_port,
         queue_quota=found.queue_quota,
         openai_exact_models=found.openai_exact_models,
         allow_private_webhooks=found.allow_private_webhooks,
@@ -280,13 +328,24 @@ def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
         "data_dir": str(SPACES_DISK / "lumesh") if on_spaces and os.access(SPACES_DISK, os.W_OK) else DATA_DIR,
         "engine": "local",
         "workers": "1",
+        "ray_port": str(RAY_PORT),
         "queue_quota": str(QUEUE_QUOTA),
         "finish_timeout": str(FINISH_S),
         **access_settings.read_defaults(environment),
     }
     if packs := environment.get("LUMESH_PACKS"):
         defaults["pack"] = packs
-    others = ("model", "mesh", "prewarm", "profile", "text_encoder_url", "max_disk", "chip_price")
+    others = (
+        "ray_address",
+        "ray_host",
+        "model",
+        "mesh",
+        "prewarm",
+        "profile",
+        "text_encoder_url",
+        "max_disk",
+        "chip_price",
+    )
     for name in (*defaults, *_SWITCHES, *others):
         if value := environment.get(f"LUMESH_{name.upper()}"):
             defaults[name] = value
@@ -304,12 +363,26 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=_parse_port, help="port to listen on (default 7860)")
     parser.add_argument("--data-dir", "--data_dir", type=Path, help="jobs, outputs, models, caches and logs live here")
-    parser.add_argument("--engine", type=_parse_engine, help="where the worker runs: local (ray is planned)")
+    parser.add_argument(
+        "--engine",
+        type=_parse_engine,
+        help="where workers run: local (default), on this machine; ray, also on machines that join",
+    )
+    parser.add_argument(
+        "--ray-address", "--ray_address", metavar="HOST:PORT", help="use this Ray cluster (default: start one here)"
+    )
+    parser.add_argument(
+        "--ray-host", "--ray_host", metavar="ADDRESS", help="this machine's address for machines that join"
+    )
+    parser.add_argument(
+        "--ray-port", "--ray_port", type=_parse_port, help=f"port for machines that join (default {RAY_PORT})"
+    )
     parser.add_argument(
         "--workers",
         type=_parse_workers,
         metavar="N",
-        help="worker processes on this machine, among which its GPUs or TPU chips are divided (default 1)",
+        help="worker processes on this machine, among which its GPUs or TPU chips are divided (default 1); "
+        "0 with --engine ray: only others work",
     )
     parser.add_argument(
         "--model",
@@ -434,7 +507,7 @@ def _parse_quota(text: str) -> int:
 
 
 def _parse_workers(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_WORKERS:
+    if not text.isdecimal() or not 0 <= int(text) <= MAX_WORKERS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of workers; use 1 to {MAX_WORKERS}")
     return int(text)
 
@@ -514,8 +587,6 @@ def _parse_text_encoders(text: str) -> dict[str, str]:
 
 
 def _parse_engine(text: str) -> str:
-    if text == "ray":
-        raise argparse.ArgumentTypeError("ray is not available yet; use local")
-    if text != "local":
-        raise argparse.ArgumentTypeError(f"{text!r} is not an engine; use local")
+    if text not in ENGINES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an engine; use {' or '.join(ENGINES)}")
     return text

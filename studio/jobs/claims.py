@@ -7,7 +7,7 @@ notices instead of overwriting newer state. Ending or requeueing a worker's jobs
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from pipelines.messages import Message, say
@@ -22,6 +22,15 @@ from studio.jobs.line.order import Waiting
 from studio.jobs.line.standing import follow
 from studio.jobs.states import JobState
 from studio.jobs.workers import LEASE_S, LOCAL
+
+MAX_LOST = 2
+"""So many machines may be lost while they make a job before it is failed instead of begun again."""
+
+LOST = Card(
+    title=say("Two machines were lost while making this"),
+    detail=say("Each stopped answering while it ran this job, so it may be the job that ends them."),
+    advice=say("Choose a smaller size or fewer pictures at once; retry once those machines are well."),
+)
 
 INTERRUPTED = Card(
     title=say("Interrupted"),
@@ -201,23 +210,53 @@ def list_running(database: Database) -> set[str]:
     return {row["id"] for row in database.read("SELECT id FROM jobs WHERE state = ?", (JobState.RUNNING,))}
 
 
-def requeue_running(database: Database, worker: str = LOCAL) -> None:
-    """Requeues a worker's unfinished jobs at the front, as if they had never begun. The worker must not be running.
+def requeue_running(
+    database: Database, worker: str = LOCAL, *, is_lost: bool = False, only: Collection[tuple[str, int]] | None = None
+) -> None:
+    """Requeues a worker's unfinished jobs at the front, as if they had never begun. It must not run them any more.
 
-    Jobs for which a cancellation was requested end as cancelled.
+    `only` are the ids and attempts of those that are meant; None: all. Jobs for which a cancellation was requested end
+    as cancelled. `is_lost`: the machine that ran them is lost, and a job that loses MAX_LOST of them fails.
     """
     with database.write() as tx:
         first = tx.execute("SELECT min(position) FROM jobs WHERE state = ?", (JobState.QUEUED,)).fetchone()[0]
         rows = tx.execute(
-            "SELECT id, cancel_requested FROM jobs WHERE state = ? AND worker = ? ORDER BY position, rowid",
+            "SELECT id, attempt, lost, cancel_requested FROM jobs WHERE state = ? AND worker = ? "
+            "ORDER BY position, rowid",
             (JobState.RUNNING, worker),
         ).fetchall()
-        for position, row in enumerate(rows, start=(first or 0) - len(rows)):
+        meant = [row for row in rows if only is None or (row["id"], row["attempt"]) in only]
+        for position, row in enumerate(meant, start=(first or 0) - len(meant)):
+            lost = row["lost"] + is_lost
             if row["cancel_requested"]:
                 move(tx, row["id"], JobState.CANCELLED)
+            elif lost >= MAX_LOST:
+                move(tx, row["id"], JobState.FAILED, error=json.dumps(LOST.to_json()), lost=lost)
             else:
                 tx.execute("DELETE FROM previews WHERE job_id = ?", (row["id"],))
-                move(tx, row["id"], JobState.QUEUED, position=position, **UNSTARTED)
+                move(tx, row["id"], JobState.QUEUED, position=position, lost=lost, **UNSTARTED)
+
+
+def list_claims(database: Database, worker: str) -> list[Job]:
+    """Returns the jobs that a worker holds."""
+    found = database.read("SELECT * FROM jobs WHERE state = ? AND worker = ?", (JobState.RUNNING, worker))
+    return [Job.from_row(row) for row in found]
+
+
+def list_unwanted(database: Database) -> list[tuple[str, str, int]]:
+    """Returns worker, id and attempt of running jobs that somebody cancelled."""
+    rows = database.read(
+        "SELECT worker, id, attempt FROM jobs WHERE state = ? AND cancel_requested", (JobState.RUNNING,)
+    )
+    return [(row["worker"], row["id"], row["attempt"]) for row in rows]
+
+
+def list_overdue(database: Database, *, now: float) -> list[str]:
+    """Returns the workers that hold a job whose lease is over."""
+    rows = database.read(
+        "SELECT DISTINCT worker FROM jobs WHERE state = ? AND lease_until < ?", (JobState.RUNNING, now)
+    )
+    return [row["worker"] for row in rows]
 
 
 def _take(tx: Transaction, job_id: str, worker: str, *, now_s: float) -> Job | None:

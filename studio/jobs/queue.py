@@ -199,6 +199,7 @@ def queue_again(tx: Transaction, job_id: str) -> Job | None:
         position=_next_position(tx),
         is_placed=0,
         is_cleared=0,
+        lost=0,
         **UNSTARTED,
     )
 

@@ -118,8 +118,14 @@ class WorkerRow:
         return {name: getattr(self, name) for name in _MACHINE}
 
 
-def read_worker(database: Database, worker_id: str = LOCAL) -> WorkerRow:
-    """Reads a worker's row."""
+_FIRST = f"SELECT id FROM workers WHERE state NOT IN ('stopped', 'restarting') ORDER BY id != '{LOCAL}', rowid LIMIT 1"
+
+
+def read_worker(database: Database, worker_id: str | None = None) -> WorkerRow:
+    """Reads a worker's row; None stands for the one that is shown where only one is: `local`, or the first alive."""
+    if worker_id is None:
+        found = database.read_one(_FIRST)
+        worker_id = found["id"] if found else LOCAL
     row = database.read_one("SELECT * FROM workers WHERE id = ?", (worker_id,))
     assert row is not None, "the migration inserts the local worker, and every other one describes itself first"
     return WorkerRow.from_row(row)
@@ -167,12 +173,26 @@ def describe(tx: Transaction, worker_id: str, state: WorkerState, *, activity: M
     _tell(tx, row)
 
 
-def beat(database: Database, worker_id: str) -> None:
-    """Stores a heartbeat, which tells the supervisor that the process is alive, and renews its jobs' leases."""
+def beat(database: Database, worker_id: str, *, lease_s: float = LEASE_S, seen: int | None = None) -> None:
+    """Stores a heartbeat, which tells the supervisor that the process is alive, and renews its jobs' leases.
+
+    `seen` is the number of the last of its events that is stored.
+    """
     now = time.time()
     with database.write() as tx:
-        tx.execute("UPDATE workers SET heartbeat_at = ?, beat_s = ? WHERE id = ?", (now, time.monotonic(), worker_id))
-        tx.execute("UPDATE jobs SET lease_until = ? WHERE state = 'running' AND worker = ?", (now + LEASE_S, worker_id))
+        tx.execute(
+            "UPDATE workers SET heartbeat_at = ?, beat_s = ?, seen = coalesce(?, seen) WHERE id = ?",
+            (now, time.monotonic(), seen, worker_id),
+        )
+        tx.execute("UPDATE jobs SET lease_until = ? WHERE state = 'running' AND worker = ?", (now + lease_s, worker_id))
+
+
+def drain(tx: Transaction, worker_id: str) -> bool:
+    """Makes a worker take no more jobs; False when there is none with this id."""
+    row = tx.execute("UPDATE workers SET is_draining = 1 WHERE id = ? RETURNING *", (worker_id,)).fetchone()
+    if row is not None:
+        _tell(tx, row)
+    return row is not None
 
 
 def note_watched(database: Database, worker_id: str) -> None:

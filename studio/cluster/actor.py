@@ -1,0 +1,140 @@
+"""A worker on a machine of the cluster: the process of a detached Ray actor, which the dispatcher finds by its name.
+
+It has no database. Without a dispatcher for GONE_S it ends itself once it runs nothing: whoever may have lost it for
+good must not find it holding the devices. Ray is not imported here: the dispatcher makes an actor of this class.
+"""
+
+import dataclasses
+import faulthandler
+import logging
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+
+from pipelines.errors import LumeshError
+from pipelines.messages import say
+from studio import VERSION
+from studio.cluster.joined import Joined
+from studio.cluster.outbox import Outbox
+from studio.cluster.outbox_desk import OutboxDesk
+from studio.cluster.protocol import PROTOCOL, Attachment, Claim, Hello, Order, Told
+from studio.cluster.stock import Stock
+from studio.jobs.job import Card
+from studio.jobs.workers import WorkerState
+from studio.settings import read_settings
+from studio.storage import PRIVATE_UMASK
+from studio.worker.lock import hold_lock
+from studio.worker.opening import make_worker, open_devices
+
+LOCK_TIMEOUT_S = 30.0
+GONE_S = 600.0
+POLL_S = 1.0
+DRAIN_FILE = "drain"
+"""A file of this name in a joined machine's data directory says that the machine goes away; it holds the seconds."""
+
+log = logging.getLogger(__name__)
+
+
+class WorkerActor:
+    """One worker. The methods are the protocol's; a thread works."""
+
+    def __init__(self, worker: str, number: int) -> None:
+        joined = Joined.read(os.environ)
+        os.environ.update(joined.devices[number])
+        os.umask(PRIVATE_UMASK)
+        faulthandler.enable()
+        self._worker = worker
+        self._joined = joined
+        settings = read_settings(joined.flags, os.environ)
+        self._settings = dataclasses.replace(settings, outputs=settings.data_dir / "cache" / "sending" / worker)
+        settings.find_log(worker).parent.mkdir(parents=True, exist_ok=True)
+        logging.basicConfig(
+            level=logging.INFO,
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+            handlers=[logging.FileHandler(settings.find_log(worker))],
+            force=True,
+        )
+        self._epoch = secrets.token_hex(8)
+        self._outbox = Outbox()
+        self._stock = Stock(settings)
+        self._desk = OutboxDesk(self._settings, self._outbox, self._stock)
+        self._pulled_s = time.monotonic()
+        threading.Thread(target=self._work, name="worker", daemon=True).start()
+        threading.Thread(target=self._watch, name="watch", daemon=True).start()
+
+    def describe(self) -> Hello:
+        """Says who this is and what it does."""
+        return Hello(
+            protocol=PROTOCOL,
+            version=VERSION,
+            epoch=self._epoch,
+            running=self._desk.list_held(),
+            last=self._outbox.last,
+            is_pinned=self._joined.is_pinned,
+            pid=os.getpid(),
+        )
+
+    def pull(self, after: int, wait_s: float) -> list[Told]:
+        """Returns the events after a number, which acknowledges those up to it."""
+        self._pulled_s = time.monotonic()
+        return self._outbox.pull(after, wait_s=wait_s)
+
+    def list_missing(self, wanted: Sequence[Attachment]) -> list[Attachment]:
+        """Returns the files that must be stored before a job begins."""
+        return self._stock.list_missing(wanted)
+
+    def store(self, one: Attachment, content: bytes) -> None:
+        """Keeps a file that a job needs."""
+        self._stock.store(one, content)
+
+    def begin(self, order: Order) -> bool:
+        """Takes a job."""
+        return self._desk.begin(order)
+
+    def join_batch(self, claim: Claim, orders: Sequence[Order]) -> bool:
+        """Answers the event `room`: these jobs join, or nobody."""
+        if orders:
+            return self._desk.join_batch(claim, orders)
+        self._desk.no_company(claim)
+        return True
+
+    def cancel(self, claim: Claim) -> None:
+        """Ends a job after its current chunk."""
+        self._desk.cancel(claim)
+
+    def _work(self) -> None:
+        try:
+            with hold_lock(
+                self._settings.data_dir / f"{self._worker}.lock", who="Another worker", timeout_s=LOCK_TIMEOUT_S
+            ):
+                self._run()
+        except LumeshError as error:
+            log.error("%s", error)
+            card = Card.of(error).to_json()
+            self._desk.announce(WorkerState.STARTING, activity=say("cannot start"), error=card)
+        except Exception:
+            log.exception("the worker ends")
+            os._exit(1)
+
+    def _run(self) -> None:
+        shutil.rmtree(self._settings.outputs_dir, ignore_errors=True)  # of an attempt that was never sent
+        self._desk.announce(WorkerState.STARTING, activity=say("starting"), pid=os.getpid(), model="", shapes={})
+        opened = open_devices(self._settings)
+        self._desk.equip(chips=opened.chips, chip_price=self._settings.chip_price)
+        self._desk.announce(WorkerState.STARTING, activity=say("starting"), device=opened.title)
+        make_worker(self._settings, self._desk, opened, is_prepared=False, ending=threading.Event()).run()
+
+    def _watch(self) -> None:
+        """Tells that the machine goes away, and ends what nobody wants any more."""
+        drain_file, told = self._settings.data_dir / DRAIN_FILE, False
+        while True:
+            time.sleep(POLL_S)
+            if drain_file.exists() and not told:
+                told = True
+                self._outbox.put("leaving", None, {"notice_s": float(drain_file.read_text("utf-8") or 0)})
+            if time.monotonic() - self._pulled_s > GONE_S and not self._desk.list_held():
+                log.warning("no dispatcher for %d s: the worker ends", GONE_S)
+                os._exit(0)

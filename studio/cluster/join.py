@@ -1,0 +1,179 @@
+"""`python -m studio.worker join HOST:PORT`: this machine works for a studio on another one.
+
+It checks what would go wrong later (Ray, the address, the token, versions), then keeps a Ray node of the studio's
+cluster running: the studio starts the workers on it. When the cluster goes away, it tries to join again. SIGTERM tells
+the workers first, which finish what they can in the notice (`--spot`), and give the rest back.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from pipelines.errors import LumeshError
+from pipelines.messages import english
+from studio.cluster import token
+from studio.cluster.actor import DRAIN_FILE
+from studio.cluster.joined import RESOURCE, Joined
+from studio.cluster.keeper import NoRayError
+from studio.settings import read_settings
+from studio.worker.shares import divide
+
+CONNECT_S = 5.0
+AGAIN_S = 5.0
+NOTICE_S = 25.0  # of the 30 s that a spot VM has after SIGTERM
+RAY_DRAIN_S = 3
+TOKEN_VARIABLE = "LUMESH_RAY_TOKEN"
+
+EXAMPLES = """examples:
+  python -m studio.worker join 10.0.0.2:6379
+  python -m studio.worker join 10.0.0.2:6379 --model sdxl-base --pin     keeps this model, and makes nothing else
+  python -m studio.worker join 10.0.0.2:6379 --spot                      a machine that may be taken away
+  python -m studio.worker join 10.0.0.2:6379 --workers 2                 two GPUs, a worker on each
+further flags are the studio's: --data-dir, --mesh, --prewarm, --chip-price, --allow-cpu, --fake
+"""
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+class JoinError(LumeshError):
+    """This machine cannot join."""
+
+    title = english("This machine cannot join")
+
+
+def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Joins until it is told to end; returns 2, after one message that says why, when it cannot."""
+    parser = argparse.ArgumentParser(
+        prog="python -m studio.worker join",
+        description="Lets this machine work for a studio on another one.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("address", metavar="HOST:PORT", help="as the studio prints it at its start")
+    parser.add_argument("--pin", action="store_true", help="keep --model whatever waits")
+    parser.add_argument("--spot", action="store_true", help="use all of a spot machine's notice to finish (25 s)")
+    parser.add_argument("--name", help="this machine's name in the studio (default: its host name)")
+    parser.add_argument("--token-file", type=Path, help="the token (default: ray.token in the data directory)")
+    found, rest = parser.parse_known_args(arguments)
+    if found.pin and "--model" not in rest:
+        parser.error("--pin needs the --model to keep")
+    settings = read_settings(rest, environment)
+    try:
+        file = found.token_file or settings.ray_token_file
+        if TOKEN_VARIABLE in environment:
+            token.write_token(file, environment[TOKEN_VARIABLE])
+        variables = token.give_ray(file)
+        check(found.address, variables)
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", found.name or platform.node() or "worker")
+        devices = divide(settings.workers, environment)
+        joined = Joined(name=name, flags=settings.worker_flags(), devices=devices, is_pinned=found.pin)
+        return Node(found.address, joined, file, settings.data_dir, notice_s=NOTICE_S if found.spot else 0.0).run()
+    except LumeshError as error:
+        console.print(f"{error.title}: {error}", markup=False)
+        return 2
+
+
+def check(address: str, variables: Mapping[str, str]) -> None:
+    """Raises LumeshError for what would keep this machine from working for that cluster."""
+    if importlib.util.find_spec("ray") is None:
+        raise NoRayError(
+            english("A machine that joins needs it, in the version of the studio's machine."),
+            advice=english("Run: pip install -r requirements-cluster.txt"),
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise JoinError(english(f"{address!r} is no HOST:PORT."), advice=english("The studio prints it at its start."))
+    try:
+        socket.create_connection((host, int(port)), CONNECT_S).close()
+    except OSError as error:
+        raise JoinError(
+            english(f"{address} does not answer: {error.strerror or error}."),
+            advice=english("Is the studio running with --engine ray, and does the firewall let this machine through?"),
+        ) from error
+    os.environ.update(variables)  # before Ray is imported
+    import ray
+
+    from studio.cluster.ray_cluster import read_versions
+
+    theirs, own = read_versions(address), {"ray_version": ray.__version__, "python_version": platform.python_version()}
+    for what, title in (("python_version", "Python"), ("ray_version", "Ray")):
+        if theirs[what] != own[what]:
+            raise JoinError(
+                english(f"The studio's machine has {title} {theirs[what]}, this one has {own[what]}."),
+                advice=english("Ray wants exactly the same version on every machine: install that one."),
+            )
+
+
+class Node:
+    """A Ray node of this machine, kept running."""
+
+    def __init__(self, address: str, joined: Joined, token_file: Path, data_dir: Path, *, notice_s: float) -> None:
+        self._address = address
+        self._joined = joined
+        self._token_file = token_file
+        self._drain_file = data_dir / DRAIN_FILE
+        self._notice_s = notice_s
+        self._is_ending = False
+
+    def run(self) -> int:
+        """Returns 0 once it was told to end."""
+        from studio.cluster.ray_cluster import ROOT, node_environment
+
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGINT, self._end)
+        self._drain_file.parent.mkdir(parents=True, exist_ok=True)
+        self._drain_file.unlink(missing_ok=True)
+        room = json.dumps({RESOURCE: len(self._joined.devices)})
+        command = [
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"),
+            *("--address", self._address, "--node-name", self._joined.name, "--num-cpus", "0", "--resources", room),
+        ]
+        variables = node_environment(self._joined, self._token_file)
+        variables["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = str(RAY_DRAIN_S)
+        while not self._is_ending:
+            console.print(f"  joins {self._address} as {self._joined.name}", markup=False)
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # told to end by this process, after the workers were
+            )
+            while process.poll() is None and not self._is_ending:
+                time.sleep(0.2)
+            if self._is_ending:
+                self._leave(process)
+                return 0
+            console.print(f"  the cluster is gone (code {process.returncode}); tries again", markup=False)
+            time.sleep(AGAIN_S)
+        return 0
+
+    def _end(self, _signal: int, _frame: FrameType | None) -> None:
+        self._is_ending = True
+
+    def _leave(self, process: subprocess.Popen[bytes]) -> None:
+        """Lets the workers finish what they can, then ends the node."""
+        self._drain_file.write_text(str(self._notice_s), "utf-8")
+        console.print("  leaves: running jobs end in time, or start again elsewhere", markup=False)
+        time.sleep(max(3.0, self._notice_s))  # the workers look once a second, and results must be pulled
+        process.terminate()
+        try:
+            process.wait(RAY_DRAIN_S + 10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+        self._drain_file.unlink(missing_ok=True)

@@ -1,0 +1,40 @@
+"""A worker's events on their way to the dispatcher: numbered, and kept until it says that it has stored them."""
+
+import threading
+from typing import Any
+
+from studio.cluster.protocol import Claim, Told
+
+REPLACED = ("preview", "gauges", "engine")
+"""Kinds of which only the newest one matters: an older one that nobody pulled yet is dropped."""
+
+
+class Outbox:
+    """Events in the order in which they happened. Any thread may put them; one client pulls."""
+
+    def __init__(self) -> None:
+        self._told: list[Told] = []
+        self._last = 0
+        self._changed = threading.Condition()
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event."""
+        return self._last
+
+    def put(self, kind: str, claim: Claim | None, data: dict[str, Any], blobs: dict[str, bytes] | None = None) -> None:
+        """Adds an event."""
+        with self._changed:
+            if kind in REPLACED:
+                self._told = [one for one in self._told if (one.kind, one.claim) != (kind, claim)]
+            self._last += 1
+            self._told.append(Told(number=self._last, kind=kind, claim=claim, data=data, blobs=blobs or {}))
+            self._changed.notify_all()
+
+    def pull(self, after: int, *, wait_s: float) -> list[Told]:
+        """Returns the events above a number, and forgets all others; waits for one if there is none yet."""
+        with self._changed:
+            self._told = [one for one in self._told if one.number > after]
+            if not self._told:
+                self._changed.wait(wait_s)
+            return [*self._told]

@@ -1,0 +1,191 @@
+"""The desk of a worker on another machine: jobs come from the dispatcher, all that is told goes into the outbox.
+
+Nothing here waits for the dispatcher but the question for a batch's company, and that not for long: while the studio
+is away, a job goes on, and its result stays in the outbox.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines.errors import Cancelled, LumeshError
+from pipelines.messages import Message, add_codes, english, say
+from pipelines.stages import Progress
+from studio.cluster import protocol
+from studio.cluster.outbox import Outbox
+from studio.cluster.protocol import Claim, Order
+from studio.cluster.stock import Stock
+from studio.jobs.costs.estimates import History, Measured
+from studio.jobs.job import Card, Job
+from studio.jobs.workers import WorkerState
+from studio.library.files import poster_of
+from studio.settings import Settings
+from studio.worker.desk import Made
+from studio.worker.training_desk import TrainingDesk
+
+COMPANY_S = 3.0
+
+
+class CannotTrainError(LumeshError):
+    """Trainings do not run on other machines yet."""
+
+    title = say("This worker cannot train")
+
+
+class OutboxDesk:
+    """The Desk of a worker whose dispatcher pulls."""
+
+    def __init__(self, settings: Settings, outbox: Outbox, stock: Stock) -> None:
+        self._settings = settings
+        self._outbox = outbox
+        self._stock = stock
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._held: dict[Claim, Order] = {}
+        self._unwanted: set[Claim] = set()
+        self._company: dict[Claim, list[Job]] = {}
+        self._device: Message = english("")
+
+    # The dispatcher's side.
+
+    def begin(self, order: Order) -> bool:
+        """Takes a job, to run it next; False when it has it already."""
+        job = protocol.read_job(order.job)
+        with self._changed:
+            if _claim_of(job) in self._held:
+                return False
+            self._held[_claim_of(job)] = order
+            self._waiting.append(job)
+        return True
+
+    def join_batch(self, claim: Claim, orders: Sequence[Order]) -> bool:
+        """Adds the company that a job asked for; False when it did not wait any more, so nobody joins."""
+        jobs = [protocol.read_job(order.job) for order in orders]
+        with self._changed:
+            if claim not in self._company:
+                return False
+            self._held |= {_claim_of(job): order for job, order in zip(jobs, orders, strict=True)}
+            self._company[claim] = jobs
+            self._changed.notify_all()
+        return True
+
+    def cancel(self, claim: Claim) -> None:
+        """Makes a job end after its current chunk."""
+        with self._changed:
+            if claim in self._held:
+                self._unwanted.add(claim)
+
+    def list_held(self) -> list[Claim]:
+        """Returns the jobs that have begun or wait to begin here."""
+        with self._changed:
+            return [*self._held]
+
+    # The worker's side.
+
+    @property
+    def device(self) -> Message:
+        return self._device
+
+    @property
+    def trainings(self) -> TrainingDesk:
+        raise CannotTrainError(
+            say("Trainings run on the studio's own machine only."),
+            advice=say("Start the studio with --engine local, and train there."),
+        )
+
+    def announce(self, state: WorkerState, *, activity: Message, **columns: Any) -> None:
+        self._device = columns.get("device", self._device)
+        told = {"state": str(state), "activity": activity, **columns, "device": self._device}
+        self._outbox.put("engine", None, add_codes(told))
+
+    def equip(self, *, chips: int, chip_price: float | None) -> None:
+        self._outbox.put("equipped", None, {"chips": chips, "chip_price": chip_price})
+
+    def beat(self) -> None:
+        """Does nothing: that the dispatcher can pull is the sign of life."""
+
+    def measure(self, *, mesh: str, devices: list[dict[str, Any]], host: dict[str, int], compiling: int) -> None:
+        told = {"mesh": mesh, "devices": devices, "host": host, "compiling": compiling}
+        self._outbox.put("gauges", None, told)
+
+    def read_history(self) -> History:
+        with self._changed:
+            rows = [row for order in self._held.values() for row in order.history]
+        return protocol.read_history(rows)
+
+    def record(self, measured: Measured) -> None:
+        self._outbox.put("measured", None, vars(measured))
+
+    def find_next_model(self, *, resident: str | None) -> str | None:  # noqa: ARG002 - the dispatcher has chosen
+        with self._changed:
+            return self._waiting[0].recipe.model if self._waiting else None
+
+    def claim_next(self, *, resident: str | None) -> Job | None:  # noqa: ARG002 - the dispatcher has chosen
+        with self._changed:
+            return self._waiting.popleft() if self._waiting else None
+
+    def claim_others(self, job: Job, *, room: int) -> list[Job]:
+        """Asks the dispatcher, which answers with join_batch; without an answer in time the job runs alone."""
+        if room <= 0:
+            return []
+        claim = _claim_of(job)
+        with self._changed:
+            self._company[claim] = []
+        self._outbox.put("room", claim, {"room": room})
+        with self._changed:
+            self._changed.wait_for(lambda: claim not in self._company or self._company[claim], COMPANY_S)
+            return self._company.pop(claim, [])
+
+    def no_company(self, claim: Claim) -> None:
+        """Answers a job's question with nobody."""
+        with self._changed:
+            self._company.pop(claim, None)
+            self._changed.notify_all()
+
+    def find_inputs(self, job: Job) -> tuple[Path, ...]:
+        with self._changed:
+            order = self._held[_claim_of(job)]
+        return tuple(self._stock.find(one) for one in order.inputs)
+
+    def report(self, job: Job, progress: Progress, *, eta_s: float | None) -> bool:
+        self._outbox.put("progress", _claim_of(job), {**protocol.write_progress(progress), "eta_s": eta_s})
+        return not self._is_unwanted(job)
+
+    def save_preview(self, job: Job, jpeg: bytes) -> None:
+        self._outbox.put("preview", _claim_of(job), {}, {"jpeg": jpeg})
+
+    def finish(self, job: Job, made: Made) -> None:
+        folder = self._settings.outputs_dir
+        if self._is_unwanted(job):
+            raise Cancelled
+        names = [name for file in made.files for name in (file.file, file.thumb, poster_of(file.file))]
+        blobs = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+        self._end(job, "done", protocol.write_made(made), blobs)
+        for name in blobs:
+            (folder / name).unlink()
+
+    def fail(self, job: Job, card: Card) -> None:
+        self._end(job, "failed", card.to_json())
+
+    def end_cancelled(self, job: Job) -> None:
+        self._end(job, "cancelled", {})
+
+    def end_turn(self) -> None:
+        self._outbox.put("turn", None, {})
+
+    def _is_unwanted(self, job: Job) -> bool:
+        with self._changed:
+            return _claim_of(job) in self._unwanted
+
+    def _end(self, job: Job, kind: str, data: dict[str, Any], blobs: dict[str, bytes] | None = None) -> None:
+        claim = _claim_of(job)
+        with self._changed:
+            self._held.pop(claim, None)
+            self._unwanted.discard(claim)
+        self._outbox.put(kind, claim, data, blobs)
+
+
+def _claim_of(job: Job) -> Claim:
+    return job.id, job.attempt

@@ -1,0 +1,118 @@
+"""What dispatcher and worker tell each other, as JSON objects; files are bytes beside them.
+
+The dispatcher asks: describe, store, begin, join_batch, cancel, pull. A worker answers with numbered events, which it
+keeps until the next pull acknowledges them (outbox.py), so neither side loses one when the other is gone for a while.
+Both sides run the same Lumesh: `PROTOCOL` and the version are compared before a worker gets its first job.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipelines.messages import Message, add_codes, english, read_codes
+from pipelines.recipe import Recipe
+from pipelines.stages import Progress
+from studio.jobs.costs.estimates import History, Measured
+from studio.jobs.job import Job
+from studio.jobs.states import JobState
+from studio.library.files import SavedFile
+from studio.worker.desk import Made
+
+PROTOCOL = 1
+Claim = tuple[str, int]
+"""A job's id and attempt."""
+
+ENDS = ("done", "failed", "cancelled")
+"""The kinds of events that end a worker's hold of a job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """An event of a worker; `claim` is None for those of the worker itself. `blobs` are a result's files by name."""
+
+    number: int
+    kind: str
+    claim: Claim | None
+    data: dict[str, Any]
+    blobs: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attachment:
+    """A file that a job needs: a picture to start from, or a LoRA under its `ref`, by the hash of its bytes."""
+
+    sha: str
+    name: str
+    size: int
+    ref: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A job to begin, what its estimate is made from, and the files it needs."""
+
+    job: dict[str, Any]
+    history: list[dict[str, Any]]
+    inputs: list[Attachment]
+    loras: list[Attachment]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hello:
+    """What a worker says of itself when asked: who it is, what it runs, and the number of its last event."""
+
+    protocol: int
+    version: str
+    epoch: str
+    running: list[Claim]
+    last: int
+    is_pinned: bool
+    pid: int
+
+
+def write_job(job: Job) -> dict[str, Any]:
+    return add_codes({**vars(job), "recipe": job.recipe.to_json(), "notes": list(job.notes)})
+
+
+def read_job(found: dict[str, Any]) -> Job:
+    """Undoes write_job."""
+    fields = read_codes(found)
+    recipe, state = Recipe.model_validate(fields["recipe"]), JobState(fields["state"])
+    return Job(**{**fields, "recipe": recipe, "state": state, "reason": _as_message(fields["reason"])})
+
+
+def write_progress(progress: Progress) -> dict[str, Any]:
+    """Returns what is stored of progress: a preview is an event of its own."""
+    return {"phase": progress.phase, "done": progress.done, "total": progress.total, "detail": progress.detail}
+
+
+def write_history(history: History, model: str) -> list[dict[str, Any]]:
+    """Returns what was measured of a model."""
+    return [dataclasses.asdict(row) for row in history.rows if row.model == model]
+
+
+def read_history(rows: list[dict[str, Any]]) -> History:
+    return History(tuple(Measured(**row) for row in rows))
+
+
+def write_made(made: Made) -> dict[str, Any]:
+    return add_codes(
+        {
+            **vars(made),
+            "files": [{**vars(file), "recipe": file.recipe.to_json()} for file in made.files],
+            "measured": made.measured and dataclasses.asdict(made.measured),
+            "notes": list(made.notes),
+        }
+    )
+
+
+def read_made(found: dict[str, Any]) -> Made:
+    """Undoes write_made."""
+    fields = read_codes(found)
+    files = [SavedFile(**{**file, "recipe": Recipe.model_validate(file["recipe"])}) for file in fields["files"]]
+    measured = Measured(**fields["measured"]) if fields["measured"] else None
+    return Made(**{**fields, "files": files, "measured": measured})
+
+
+def _as_message(text: str) -> Message:
+    return text if isinstance(text, Message) else english(text)

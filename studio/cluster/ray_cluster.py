@@ -1,0 +1,235 @@
+"""The machines, by Ray: a head that the studio starts, nodes that join it, and a detached actor for each worker.
+
+The only module that imports Ray. Ray ends the process of a driver a minute after its head is lost: that is why the app
+is none, and the dispatcher is restarted by it.
+"""
+
+import asyncio
+import ipaddress
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from pipelines.errors import LumeshError
+from pipelines.messages import english
+from studio.cluster.actor import WorkerActor
+from studio.cluster.dispatcher import Place, WorkerGoneError, WorkerSilentError
+from studio.cluster.joined import NAMESPACE, RESOURCE, VARIABLE, Joined, name_worker
+from studio.cluster.token import give_ray
+from studio.settings import LOCAL, Settings
+from studio.worker.shares import divide
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+START_S = 60.0
+STOP_S = 15.0
+CALLS_AT_ONCE = 16  # of an actor: a pull that waits, and all others beside it
+
+log = logging.getLogger(__name__)
+
+
+class HeadError(LumeshError):
+    """The cluster's head cannot be started or reached."""
+
+    title = english("The Ray cluster cannot be used")
+
+
+class Head:
+    """The head process of the studio's own cluster. It outlives the dispatcher, which finds it by `ray.json`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._file = settings.ray_head_file
+
+    def ensure(self) -> str:
+        """Returns the address of the cluster, which is started if it does not run; raises HeadError."""
+        found = self._read()
+        if found is not None and _is_alive(found["pid"]):
+            return found["address"]
+        return self._start()
+
+    def stop(self) -> None:
+        """Ends the head and with it the cluster; machines that joined keep trying to join again."""
+        found = self._read()
+        if found is not None and _is_alive(found["pid"]):
+            _signal_group(found["pid"], signal.SIGTERM)
+            deadline = time.monotonic() + STOP_S
+            while _is_alive(found["pid"]) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            _signal_group(found["pid"], signal.SIGKILL)
+        self._file.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            return json.loads(self._file.read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def _start(self) -> str:
+        settings = self._settings
+        host = settings.ray_host or ray.util.get_node_ip_address()
+        if settings.ray_host is None and ipaddress.ip_address(host).is_global:
+            raise HeadError(
+                english(f"This machine's address {host} is one of the internet, where a cluster does not belong."),
+                advice=english("Choose an address of a private network with --ray-host, and let nobody else reach it."),
+            )
+        address = f"{host}:{settings.ray_port}"
+        command = [
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
+            *("--node-ip-address", host, "--port", str(settings.ray_port), "--node-name", LOCAL, "--num-cpus", "0"),
+            *("--include-dashboard", "false", "--resources", json.dumps({RESOURCE: settings.workers})),
+        ]
+        with settings.dispatcher_log.open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **node_environment(self._describe_own(), settings.ray_token_file)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # it lives on when the dispatcher does not
+            )
+        self._file.write_text(json.dumps({"pid": process.pid, "address": address}), "utf-8")
+        return address
+
+    def _describe_own(self) -> Joined:
+        settings = self._settings
+        devices = divide(max(1, settings.workers), os.environ)
+        return Joined(name=LOCAL, flags=settings.worker_flags(), devices=devices)
+
+
+def node_environment(joined: Joined, token_file: Path) -> dict[str, str]:
+    """Returns the variables of a node's processes, which its actors inherit."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return {
+        **joined.environment,
+        **give_ray(token_file),
+        "PYTHONPATH": path,
+        VARIABLE: joined.write(),
+        # an actor that asks for no GPU sees all of them; it is limited by its own share (worker/shares.py)
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    }
+
+
+class RayCluster:
+    """The Cluster of a Ray cluster, whose driver this process is."""
+
+    def __init__(self, address: str) -> None:
+        """Connects; raises HeadError after START_S."""
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+            except (RayError, ConnectionError, RuntimeError, ValueError) as error:
+                if time.monotonic() > deadline:
+                    raise HeadError(
+                        english(f"Nothing useful answers at {address}: {error}"[:500]),
+                        advice=english("See the dispatcher's log."),
+                    ) from error
+                time.sleep(1.0)
+            else:
+                return
+
+    async def list_places(self) -> list[Place]:
+        nodes = await asyncio.to_thread(ray.nodes)
+        self._nodes: dict[str, tuple[str, int]] = {}
+        places: list[Place] = []
+        for node in sorted(nodes, key=lambda node: node["NodeID"]):
+            if not node["Alive"]:
+                continue
+            machine = node["NodeName"]
+            for number in range(round(node["Resources"].get(RESOURCE, 0))):
+                worker = name_worker(machine, number)
+                if worker not in self._nodes:  # a machine that came back before the loss of its last life was noticed
+                    self._nodes[worker] = node["NodeID"], number
+                    places.append(Place(worker=worker, node=node["NodeManagerAddress"]))
+        return places
+
+    async def find(self, place: Place) -> "RayHandle":
+        return await asyncio.to_thread(self._find, place)
+
+    def _find(self, place: Place) -> "RayHandle":
+        name = f"lumesh-worker-{place.worker}"
+        try:
+            return RayHandle(ray.get_actor(name, namespace=NAMESPACE))
+        except ValueError:
+            node_id, number = self._nodes[place.worker]
+        try:
+            actor = (
+                ray.remote(WorkerActor)
+                .options(
+                    name=name,
+                    namespace=NAMESPACE,
+                    lifetime="detached",
+                    num_cpus=0,
+                    resources={RESOURCE: 1},
+                    max_restarts=0,
+                    max_concurrency=CALLS_AT_ONCE,
+                    scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+                )
+                .remote(place.worker, number)
+            )
+        except (RayError, ValueError) as error:
+            raise WorkerSilentError(str(error)) from error
+        return RayHandle(actor)
+
+
+class RayHandle:
+    """The Handle of an actor."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        try:
+            return await getattr(self._actor, method).remote(*arguments)
+        except (ActorUnavailableError, GetTimeoutError) as error:
+            raise WorkerSilentError(str(error)[:300]) from error
+        except RayActorError as error:
+            raise WorkerGoneError(str(error)[:300]) from error
+
+    def kill(self) -> None:
+        try:
+            ray.kill(self._actor)
+        except (RayError, ValueError):  # it is gone already
+            log.info("nothing to end")
+
+
+def read_versions(address: str) -> Mapping[str, str]:
+    """Returns the `ray_version` and `python_version` of a cluster; raises HeadError, for a wrong token too."""
+    from ray._common.usage.usage_lib import get_cluster_metadata
+    from ray._raylet import GcsClient  # pyright: ignore[reportAttributeAccessIssue] - a compiled module
+
+    try:
+        return get_cluster_metadata(GcsClient(address=address))
+    except RayError as error:
+        if "Token" in str(error):
+            raise HeadError(
+                english(f"{address} refuses this token."),
+                advice=english("`python app.py workers token` on the studio's machine prints the right one."),
+            ) from error
+        raise HeadError(english(f"{address} does not answer as a Ray cluster: {error}"[:400])) from error
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(pid, number)
+    except OSError:
+        log.info("process %d is gone already", pid)

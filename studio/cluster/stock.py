@@ -1,0 +1,66 @@
+"""Files that jobs need, on a worker's machine: stored once by the hash of their bytes, and kept for the next job.
+
+Pictures to start from lie in `cache/inputs` under their hash, LoRAs in `loras/` under their ref, where families look
+for them. The oldest pictures go when there are more than KEPT_BYTES of them.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from pipelines.files.whole import write_whole
+from pipelines.loras import SUFFIX
+from studio.cluster.protocol import Attachment
+from studio.settings import Settings
+
+KEPT_BYTES = 2 * 10**9
+
+
+def hash_file(file: Path) -> str:
+    """Returns the SHA-256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+class Stock:
+    """A worker's files."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._inputs = settings.data_dir / "cache" / "inputs"
+        self._loras = settings.loras_dir
+        self._hashes: dict[Path, tuple[tuple[int, int], str]] = {}
+
+    def list_missing(self, wanted: Sequence[Attachment]) -> list[Attachment]:
+        """Returns those that must be sent."""
+        return [one for one in wanted if not self._has(one)]
+
+    def store(self, one: Attachment, content: bytes) -> None:
+        """Keeps a file; raises ValueError for bytes that are not what they are said to be, or a name that is a path."""
+        if hashlib.sha256(content).hexdigest() != one.sha:
+            raise ValueError(f"the bytes of {one.name} are not those of {one.sha}")
+        write_whole(self.find(one), content)
+        self._forget_oldest()
+
+    def find(self, one: Attachment) -> Path:
+        """Returns where a file is kept."""
+        path = PurePosixPath(f"{one.ref}{SUFFIX}" if one.ref else f"{one.sha}{PurePosixPath(one.name).suffix}")
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"{path} is not a name")
+        return (self._loras if one.ref else self._inputs) / path
+
+    def _has(self, one: Attachment) -> bool:
+        file = self.find(one)
+        if not file.is_file() or file.stat().st_size != one.size:
+            return False
+        state = (file.stat().st_mtime_ns, file.stat().st_size)
+        if self._hashes.get(file, (None, ""))[0] != state:
+            self._hashes[file] = (state, hash_file(file))
+        return self._hashes[file][1] == one.sha
+
+    def _forget_oldest(self) -> None:
+        files = sorted(self._inputs.glob("*"), key=lambda file: file.stat().st_mtime, reverse=True)
+        total = 0
+        for file in files:
+            total += file.stat().st_size
+            if total > KEPT_BYTES:
+                file.unlink(missing_ok=True)
