@@ -19,6 +19,7 @@ from studio.jobs import queue, trainings
 from studio.jobs.job import Job
 from studio.jobs.many import grid_store
 from studio.jobs.many.grid_store import GridRow
+from studio.jobs.training import CannotTrainError
 from studio.jobs.trainings import Training
 from studio.library import records, uploads
 from studio.library.presets import gallery
@@ -136,11 +137,16 @@ class Visit:
         return not access.who_may_train.isdisjoint((EVERYBODY, person.name.casefold(), person.owner.casefold()))
 
     def require_trainer(self) -> None:
-        """Raises NotAllowedError for somebody who may not train."""
+        """Raises NotAllowedError for somebody who may not train, CannotTrainError where no worker can."""
         if not self.may_train:
             raise NotAllowedError(
                 say("Only admins, and those whom they name, may train models here."),
                 advice=say("Ask an admin of this studio."),
+            )
+        if self.studio.settings.engine != "local":
+            raise CannotTrainError(
+                say("Workers of a cluster make pictures and video; trainings need --engine local."),
+                advice=say("Start the studio with --engine local, and ask again."),
             )
 
     def get_training(self, job_id: str) -> tuple[Job, Training]:

@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # layers, and names in one layer do not see each other.
 LAYERS = (
     ("app",),
-    ("studio.hosting",),
+    ("studio.hosting", "studio.worker.__main__"),
+    ("studio.cluster",),
     ("studio.ui", "studio.api", "studio.worker"),
     ("studio.asking", "studio.asking_to_train"),
     ("studio.visit",),
@@ -258,6 +259,10 @@ def test_only_settings_and_start_up_read_the_environment() -> None:
         "pipelines/runtime/devices/hosts.py",  # reads what a pod says of its hosts, before jax is started
         "pipelines/commands/bench/process.py",  # hands it on to the measured processes
         "studio/settings.py",
+        "studio/cluster/__main__.py",  # hands it to settings, and gives Ray the token before it is imported
+        "studio/cluster/actor.py",  # hands it to settings, limited to the worker's devices
+        "studio/cluster/join.py",  # hands it on to the node, and gives Ray the token before it is imported
+        "studio/cluster/ray_cluster.py",  # hands it on to the head
         "studio/worker/__main__.py",  # hands it to settings
         "studio/worker/supervisor.py",  # hands it on to the worker
     }

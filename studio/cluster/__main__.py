@@ -49,6 +49,7 @@ def _dispatch(settings: Settings) -> None:
     asyncio.run(_serve(dispatcher))
     for link in dispatcher.links.values():
         link.handle.kill()
+    cluster.close()
     if settings.ray_address is None:
         head.stop()
 

@@ -26,6 +26,7 @@ from pipelines.errors import LumeshError
 from pipelines.messages import english
 from studio.cluster import token
 from studio.cluster.actor import DRAIN_FILE
+from studio.cluster.groups import end_group
 from studio.cluster.joined import RESOURCE, Joined
 from studio.cluster.keeper import NoRayError
 from studio.settings import read_settings
@@ -34,7 +35,7 @@ from studio.worker.shares import divide
 CONNECT_S = 5.0
 AGAIN_S = 5.0
 NOTICE_S = 25.0  # of the 30 s that a spot VM has after SIGTERM
-RAY_DRAIN_S = 3
+END_S = 3.0
 TOKEN_VARIABLE = "LUMESH_RAY_TOKEN"
 
 EXAMPLES = """examples:
@@ -143,7 +144,6 @@ class Node:
             *("--address", self._address, "--node-name", self._joined.name, "--num-cpus", "0", "--resources", room),
         ]
         variables = node_environment(self._joined, self._token_file)
-        variables["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = str(RAY_DRAIN_S)
         while not self._is_ending:
             console.print(f"  joins {self._address} as {self._joined.name}", markup=False)
             process = subprocess.Popen(
@@ -171,9 +171,6 @@ class Node:
         self._drain_file.write_text(str(self._notice_s), "utf-8")
         console.print("  leaves: running jobs end in time, or start again elsewhere", markup=False)
         time.sleep(max(3.0, self._notice_s))  # the workers look once a second, and results must be pulled
-        process.terminate()
-        try:
-            process.wait(RAY_DRAIN_S + 10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+        end_group(process.pid, within_s=END_S)
+        process.wait()
         self._drain_file.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import Cancelled, LumeshError
+from pipelines.errors import Cancelled
 from pipelines.messages import Message, add_codes, english, say
 from pipelines.stages import Progress
 from studio.cluster import protocol
@@ -19,6 +19,7 @@ from studio.cluster.protocol import Claim, Order
 from studio.cluster.stock import Stock
 from studio.jobs.costs.estimates import History, Measured
 from studio.jobs.job import Card, Job
+from studio.jobs.training import CannotTrainError
 from studio.jobs.workers import WorkerState
 from studio.library.files import poster_of
 from studio.settings import Settings
@@ -26,12 +27,6 @@ from studio.worker.desk import Made
 from studio.worker.training_desk import TrainingDesk
 
 COMPANY_S = 3.0
-
-
-class CannotTrainError(LumeshError):
-    """Trainings do not run on other machines yet."""
-
-    title = say("This worker cannot train")
 
 
 class OutboxDesk:
@@ -91,8 +86,8 @@ class OutboxDesk:
     @property
     def trainings(self) -> TrainingDesk:
         raise CannotTrainError(
-            say("Trainings run on the studio's own machine only."),
-            advice=say("Start the studio with --engine local, and train there."),
+            say("Workers of a cluster make pictures and video; trainings need --engine local."),
+            advice=say("Start the studio with --engine local, and ask again."),
         )
 
     def announce(self, state: WorkerState, *, activity: Message, **columns: Any) -> None:

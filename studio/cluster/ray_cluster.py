@@ -9,7 +9,6 @@ import ipaddress
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from pipelines.errors import LumeshError
 from pipelines.messages import english
 from studio.cluster.actor import WorkerActor
 from studio.cluster.dispatcher import Place, WorkerGoneError, WorkerSilentError
+from studio.cluster.groups import end_group, is_alive
 from studio.cluster.joined import NAMESPACE, RESOURCE, VARIABLE, Joined, name_worker
 from studio.cluster.token import give_ray
 from studio.settings import LOCAL, Settings
@@ -32,7 +32,7 @@ from studio.worker.shares import divide
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_S = 60.0
-STOP_S = 15.0
+STOP_S = 3.0
 CALLS_AT_ONCE = 16  # of an actor: a pull that waits, and all others beside it
 
 log = logging.getLogger(__name__)
@@ -54,19 +54,15 @@ class Head:
     def ensure(self) -> str:
         """Returns the address of the cluster, which is started if it does not run; raises HeadError."""
         found = self._read()
-        if found is not None and _is_alive(found["pid"]):
+        if found is not None and is_alive(found["pid"]):
             return found["address"]
         return self._start()
 
     def stop(self) -> None:
         """Ends the head and with it the cluster; machines that joined keep trying to join again."""
         found = self._read()
-        if found is not None and _is_alive(found["pid"]):
-            _signal_group(found["pid"], signal.SIGTERM)
-            deadline = time.monotonic() + STOP_S
-            while _is_alive(found["pid"]) and time.monotonic() < deadline:
-                time.sleep(0.1)
-            _signal_group(found["pid"], signal.SIGKILL)
+        if found is not None and is_alive(found["pid"]):
+            end_group(found["pid"], within_s=STOP_S)
         self._file.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any] | None:
@@ -118,6 +114,8 @@ def node_environment(joined: Joined, token_file: Path) -> dict[str, str]:
         VARIABLE: joined.write(),
         # an actor that asks for no GPU sees all of them; it is limited by its own share (worker/shares.py)
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        # workers are told before their node ends, by the dispatcher or by `join`: nothing to wait for then
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }
 
 
@@ -139,6 +137,10 @@ class RayCluster:
                 time.sleep(1.0)
             else:
                 return
+
+    def close(self) -> None:
+        """Disconnects, before the head ends: Ray would wait for it."""
+        ray.shutdown()
 
     async def list_places(self) -> list[Place]:
         nodes = await asyncio.to_thread(ray.nodes)
@@ -219,17 +221,3 @@ def read_versions(address: str) -> Mapping[str, str]:
                 advice=english("`python app.py workers token` on the studio's machine prints the right one."),
             ) from error
         raise HeadError(english(f"{address} does not answer as a Ray cluster: {error}"[:400])) from error
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def _signal_group(pid: int, number: signal.Signals) -> None:
-    try:
-        os.killpg(pid, number)
-    except OSError:
-        log.info("process %d is gone already", pid)

@@ -11,6 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipelines.errors import LumeshError
+from pipelines.messages import say
 from pipelines.model import Model
 
 MAX_PICTURES = 500
@@ -20,6 +22,13 @@ SAMPLES_OF_A_PROMPT = 8
 
 Strength = Literal["gentle", "usual", "strong"]
 STRENGTHS: tuple[Strength, ...] = ("gentle", "usual", "strong")
+
+
+class CannotTrainError(LumeshError):
+    """Nobody trains here: the workers of a cluster cannot yet."""
+
+    title = say("This studio cannot train")
+    status = 409
 
 
 @dataclass(frozen=True, kw_only=True)

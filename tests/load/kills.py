@@ -87,7 +87,7 @@ class Town:
         rows = self.read("SELECT job_id, file FROM outputs")
         outputs = Counter(row["job_id"] for row in rows)
         ends = Counter(row["job_id"] for row in self.read("SELECT job_id FROM events WHERE kind = 'job.done'"))
-        files = [file for file in (self.data_dir / "outputs").glob("*/*.png")]
+        files = list((self.data_dir / "outputs").glob("*/*.png"))
         attempts = self.read("SELECT sum(attempt) AS count, sum(attempt > 1) AS again FROM jobs")[0]
         wrong = [job for job in ids if outputs[job] != 1 or ends[job] != 1]
         named = {row["file"] for row in rows}

@@ -102,7 +102,7 @@ def test_packs_are_files_and_folders_and_the_data_directorys_own(tmp_path: Path)
     [
         (["--port", "99999"], {}, "'99999' is not a port"),
         ([], {"LUMESH_PORT": "http"}, "'http' is not a port"),
-        (["--engine", "ray"], {}, "ray is not available yet"),
+        (["--workers", "0"], {}, "--workers 0 leaves nobody to make pictures"),
         ([], {"LUMESH_ENGINE": "gpu"}, "'gpu' is not an engine"),
         (["--prot", "1"], {}, "--prot"),
         (["--mesh", "dp=3x"], {}, "'dp=3x' is not a mesh"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from pipelines.catalog import Catalog
+from pipelines.messages import say
 from studio.database import Database
 from studio.events import read_after
 from studio.jobs import claims, workers
@@ -71,7 +72,17 @@ def test_a_change_of_state_is_told_with_the_worker_it_is_of(database: Database) 
     assert (told["kind"], told["worker"], told["engine"]["state"]) == ("engine.state", "second", "busy")
     assert told["engine"] == workers.read_worker(database, "second").to_engine_json()
     assert [worker.id for worker in workers.read_workers(database)] == [LOCAL, "second"]
-    assert workers.read_worker(database).state is WorkerState.STOPPED
+    assert workers.read_worker(database, LOCAL).state is WorkerState.STOPPED
+
+
+def test_where_one_worker_is_shown_it_is_the_studios_own_or_the_first_alive(database: Database) -> None:
+    assert workers.read_worker(database).id == LOCAL
+    with database.write() as tx:
+        workers.describe(tx, "second", WorkerState.BUSY, activity=say("running a job"))
+    assert workers.read_worker(database).id == "second"
+    with database.write() as tx:
+        workers.describe(tx, LOCAL, WorkerState.READY, activity=say("ready"))
+    assert workers.read_worker(database).id == LOCAL
 
 
 def test_what_any_worker_does_with_the_cache_counts(database: Database) -> None:
