@@ -41,7 +41,7 @@ from studio.worker.resident import Resident
 
 IDS = {"job_id", "output_id", "other_id", "upload_id", "preset_id", "grid_id", "token_id"}
 # A repository of the hub; any unknown path; files, LoRAs; examples of the catalogue.
-OF_NOBODY = {"account", "name", "path", "_name", "ref", "model_id", "place", "step", "number"}
+OF_NOBODY = {"account", "name", "path", "_name", "ref", "model_id", "place", "step", "number", "worker_id"}
 NUMBERS = {"step": "1", "number": "0"}
 BODIES = {
     "/api/v1/jobs/{job_id}/move": {"before": None},
@@ -251,13 +251,13 @@ def test_the_machine_is_for_those_who_look_after_it(house: House) -> None:
     bob, admin = house.clients[BOB], house.clients[ADMIN]
     asked = 0
     for method, path in list_routes(house.app.routes):
-        if path.startswith("/api/v1/system") and method != "HEAD" and not path.endswith("/usage"):
+        if path.startswith(("/api/v1/system", "/api/v1/workers")) and method != "HEAD" and not path.endswith("/usage"):
             is_plan = path.endswith("/plan")
             query = {"model": "demo-sdxl"} if is_plan and method == "GET" else None
             body = {"model": "demo-sdxl", "topology": "v6e-8"} if method == "POST" and is_plan else {}
             assert bob.request(method, path, params=query, json=body).status_code == 403, (method, path)
             asked += 1
-    assert asked >= 9
+    assert asked >= 13
     assert bob.get("/api/v1/system/log").json()["error"]["advice"] == "Ask an admin of this studio."
     assert admin.get("/api/v1/system/log").status_code == 200
     assert {one["owner"] for one in bob.get("/api/v1/system/usage").json()["owners"]} <= {BOB}

@@ -47,6 +47,7 @@ from studio.api.routes import (
     users,
     webhook,
     wildcards,
+    workers,
 )
 from studio.context import Studio
 from studio.database import Database
@@ -130,6 +131,7 @@ def create_api(
         hub,
         qr,
         system,
+        workers,
     ):
         app.include_router(module.router, prefix="/api/v1", dependencies=[Depends(refuse_unknown_query)])
     app.include_router(openai.router, prefix="/v1")

@@ -195,6 +195,19 @@ def drain(tx: Transaction, worker_id: str) -> bool:
     return row is not None
 
 
+def undrain(tx: Transaction, worker_id: str) -> bool:
+    """Undoes `drain`; False when there is none with this id."""
+    row = tx.execute("UPDATE workers SET is_draining = 0 WHERE id = ? RETURNING *", (worker_id,)).fetchone()
+    if row is not None:
+        _tell(tx, row)
+    return row is not None
+
+
+def count_states(database: Database) -> dict[str, int]:
+    """Counts the workers by their state."""
+    return dict(map(tuple, database.read("SELECT state, count(*) FROM workers GROUP BY state ORDER BY state")))
+
+
 def note_watched(database: Database, worker_id: str) -> None:
     """Writes a worker's row as it is: whoever can do this could store a heartbeat."""
     with database.write() as tx:

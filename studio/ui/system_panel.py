@@ -44,6 +44,15 @@ _MACHINE = """
 <dl class="lu-sys-facts" id="lu-sys-machine"></dl>
 """
 
+_WORKERS = """
+<ul class="lu-sys-workers" id="lu-sys-workers"></ul>
+<p class="lu-model-note" id="lu-sys-join" hidden><span data-text="workers.join"></span> <code></code></p>
+"""
+
+_CHOICE = """
+<select class="lu-input lu-sys-choice" id="lu-sys-choice" data-text-aria-label="workers.shown" hidden></select>
+"""
+
 _CACHE = f"""
 <dl class="lu-sys-rows">
   {_cache("programs", "system.programs", "system.clearPrograms")}
@@ -145,7 +154,9 @@ def _stack(*cards: str) -> str:
 _VERSIONS = _card("versions", "system.versions", '<dl class="lu-sys-facts" id="lu-sys-versions"></dl>')
 
 _TABS = {
-    "devices": _card("machine", "system.machine", _MACHINE) + _stack(_card("usage", "system.usage", _USAGE), _VERSIONS),
+    "devices": _card("workers", "workers.title", _WORKERS, style="lu-sys-wide")
+    + _card("machine", "system.machine", _MACHINE, tools=_CHOICE)
+    + _stack(_card("usage", "system.usage", _USAGE), _VERSIONS),
     "models": _card("models", "system.models", _MODELS, style="lu-sys-wide"),
     "storage": _card("disk", "system.disk", _DISK) + _card("cache", "system.cache", _CACHE),
     "loras": _card("loras", "setting.loras", _LORAS) + _card("words", "words.title", _WORDS),

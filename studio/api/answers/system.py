@@ -45,9 +45,13 @@ class Engine(Answer):
 
 
 class Health(Answer):
+    """`engine` is the activity of `worker`, the first of the `workers`, which are counted by their state."""
+
     status: str = eg("ok")
     problems: list[Card] = eg([])
     engine: Engine
+    worker: str = eg("local")
+    workers: dict[str, int] = eg({"busy": 1, "ready": 2})
     jobs: dict[str, int] = eg(
         {"queued": 1, "running": 0, "done": 1, "failed": 1, "cancelled": 0, "interrupted": 0, "paused": 0}
     )

@@ -18,6 +18,7 @@ from studio.api.examples import (
     system,
     trainings,
     uploads,
+    workers,
 )
 from studio.api.examples.example import Example
 
@@ -32,6 +33,7 @@ EXAMPLES: tuple[Example, ...] = (
     *loras.EXAMPLES,
     *presets.EXAMPLES,
     *system.EXAMPLES,
+    *workers.EXAMPLES,
     *accounts.EXAMPLES,
     *openai.EXAMPLES,
 )

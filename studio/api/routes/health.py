@@ -13,7 +13,7 @@ from studio.api.answers import system as system_answers
 from studio.api.visitor import Visitor
 from studio.jobs import queue
 from studio.jobs.job import Card
-from studio.jobs.workers import read_worker
+from studio.jobs.workers import count_states, read_worker
 from studio.storage import LOW_BYTES, count_free, full
 from studio.visit import Visit
 
@@ -26,14 +26,18 @@ ASK = say("Ask who runs this studio.")
 def get_health(visit: Visitor) -> dict[str, Any]:
     """Returns the engine (state, activity, device, resident model), the queue's counts, and the newest event's id.
 
+    Of several workers, `engine` is the first one that is alive, `worker` its id, and `workers` counts all by state.
+
     `status` is `ok`, or `failing` when jobs cannot run or be stored, or a service of the server fails: `problems` says
     what, and what to do. A problem goes away by itself once its cause does.
     """
-    problems = _list_problems(visit)
+    problems, worker = _list_problems(visit), read_worker(visit.database)
     return {
         "status": "failing" if problems else "ok",
         "problems": [card.to_json() for card in problems],
-        "engine": show_engine(read_worker(visit.database).to_engine_json(), is_operator=visit.is_operator),
+        "engine": show_engine(worker.to_engine_json(), is_operator=visit.is_operator),
+        "worker": worker.id,
+        "workers": count_states(visit.database),
         "jobs": queue.count_jobs(visit.database),
         "last_event_id": events.read_last_id(visit.database),
     }

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from pipelines.messages import read_codes
+from pipelines.messages import read_codes, say
 from studio.api.examples import EXAMPLES
 from studio.api.examples.example import Example
 from studio.api.examples.things import (
     CLIP,
     DONE,
     FAILED,
+    GONE_WORKER,
     GRID,
     PAUSED,
     PRESET,
@@ -28,6 +29,8 @@ from studio.api.examples.things import (
     WAITING,
 )
 from studio.database import Database
+from studio.jobs import workers
+from studio.jobs.workers import WorkerState
 from studio.worker.loop import Worker
 
 # Each has a test of its own, with what it needs: a hub, an address to call, an endless stream, a worker that
@@ -155,6 +158,7 @@ def story(
         add_lora("watercolour", title="Watercolour")
         client.put("/api/v1/wildcards/animals", json={"lines": ["cat", "dog"]})
         with database.write() as tx:
+            workers.describe(tx, GONE_WORKER, WorkerState.STOPPED, activity=say("its machine is gone"))
             tx.execute("INSERT INTO previews (job_id, version, jpeg) VALUES (?, 1, ?)", (waiting, b"\xff\xd8"))
         clip_id = CLIP.removesuffix("-0")
         trainings = {TRAINING: trained, TRAINING_RUNS: runs, PAUSED: paused}

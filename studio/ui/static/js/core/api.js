@@ -170,6 +170,11 @@ export const readCache = () => call("GET", `${SYSTEM}/cache`);
 export const clearCache = (what, anyway) => call("POST", `${SYSTEM}/cache/clear`, { what, anyway });
 export const readLog = () => call("GET", `${SYSTEM}/log`);
 export const readUsage = () => call("GET", `${SYSTEM}/usage`);
+const WORKERS = "api/v1/workers";
+export const readWorkers = () => call("GET", WORKERS);
+export const drainWorker = (id, isDraining) =>
+  call("POST", `${WORKERS}/${encodeURIComponent(id)}/${isDraining ? "drain" : "undrain"}`);
+export const forgetWorker = (id) => call("DELETE", `${WORKERS}/${encodeURIComponent(id)}`);
 const WILDCARDS = "api/v1/wildcards";
 const wildcardPath = (name) => `${WILDCARDS}/${name.split("/").map(encodeURIComponent).join("/")}`;
 export const listWildcards = () => call("GET", WILDCARDS);

@@ -15,7 +15,10 @@ export const state = {
   connection: "connecting", // connecting, live, lost
   /** @type {number | null} */
   lost_ms: null, // since when it is lost: clocks stop there
-  engine: null,
+  engine: null, // of the worker that the header tells of
+  worker: "", // its id
+  /** @type {Record<string, number>} */
+  workers: {}, // how many there are in each state
   me: null, // who the server takes this visitor for
   models: [],
   opening: null, // the id of the model that a new visitor's page opens with; null until the server knows it
@@ -153,6 +156,11 @@ const byEnd = (a, b) => endOf(b) - endOf(a);
 /** Several run together where chips make outputs of their own; the first to come is the one that is followed. */
 export const runningJobs = () =>
   [...state.jobs.values()].filter((job) => job.state === "running").sort((a, b) => a.created_at - b.created_at);
+/** Whether it is worth saying where a job runs or ran. */
+export const hasWorkers = () => countWorkers() > 1;
+const countWorkers = (without = []) =>
+  Object.entries(state.workers).reduce((sum, [name, count]) => (without.includes(name) ? sum : sum + count), 0);
+export const livingWorkers = () => countWorkers(["stopped", "restarting"]);
 export const runningJob = () => runningJobs()[0] ?? null;
 export const waitingJobs = () =>
   [...state.jobs.values()]

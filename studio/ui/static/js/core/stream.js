@@ -30,6 +30,7 @@ let modelsTimer = 0;
 let waitingTimer = 0;
 let jobsTimer = 0;
 let usageTimer = 0;
+let workersTimer = 0;
 /** @type {(job: any) => unknown} */
 let tellEnd = () => undefined;
 /** @type {(event: any) => unknown} */
@@ -98,7 +99,7 @@ async function readAll() {
   const [me, models, queue, jobs] = await Promise.all([readMe(), readModels(), readQueue(), readEveryJob()]);
   refreshUsage();
   state.me = me;
-  state.engine = health.engine;
+  putHealth(health);
   state.models = models.models;
   state.opening = models.default;
   state.queue = queue;
@@ -109,6 +110,12 @@ async function readAll() {
   // Who joins late sees the last preview at once; a "v" of its own, or the browser would show an older one.
   for (const { id, step } of runningJobs())
     if (step > 0) putJob({ id, preview_url: at(`${previewPath(id)}?v=joined-${lastId}`) });
+}
+
+function putHealth({ engine, worker, workers }) {
+  state.engine = engine;
+  state.worker = worker;
+  state.workers = workers;
 }
 
 const readSheet = (id) => readOutput(id).then(putSheet, () => undefined); // the gallery has it as well
@@ -161,7 +168,8 @@ function receive(kind, message) {
     return;
   }
   if (kind === "engine.state") {
-    state.engine = event.engine;
+    if (event.worker === state.worker) state.engine = event.engine;
+    refreshWorkers();
     changed();
     refreshModels();
     refreshWaiting(); // somebody's job began or ended
@@ -213,6 +221,17 @@ function refreshWaiting() {
 setInterval(() => {
   if (state.me?.is_known && state.connection === "live" && !document.hidden) refreshWaiting();
 }, OTHERS_MS);
+
+/** With several workers an event of one says little of all. */
+function refreshWorkers() {
+  clearTimeout(workersTimer);
+  workersTimer = setTimeout(async () => {
+    const health = await readHealth().catch(() => null); // the stream notices a lost server
+    if (!health) return;
+    putHealth(health);
+    changed();
+  }, REFRESH_MS);
+}
 
 function refreshModels() {
   clearTimeout(modelsTimer);

@@ -1,12 +1,12 @@
 // One output alone: large, with all of its settings and what can be done with it.
 
-import { at, inputThumbPath, readUsage } from "../core/api.js";
+import { at, inputThumbPath, readJob, readUsage } from "../core/api.js";
 import { copyText } from "../core/clipboard.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { MAX_SCALE, costText, hasPrice } from "../core/format.js";
 import { means } from "../core/keymap.js";
 import { madeAt, makingOf, settingsOf } from "../core/settings.js";
-import { isMine, state } from "../core/store.js";
+import { hasWorkers, isMine, state } from "../core/store.js";
 import { t } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { videoOf } from "../core/video.js";
@@ -22,6 +22,8 @@ let place = 0;
 let shown = null; // as it was last drawn
 let total = null; // what all of the visitor's jobs have cost
 let tags = null; // the form of the output `tags.dataset.output`
+/** @type {Map<string, string | null>} */
+const madeBy = new Map(); // a job's id -> its worker, where there are several; null while it is asked
 let saving = Promise.resolve(true); // tags, one change after the other: each is made of those before it
 /** @type {{ close: (index: number) => unknown, trash: (output: any) => unknown }} */
 let tell = { close: () => undefined, trash: () => undefined };
@@ -53,6 +55,15 @@ export function openDetail(index) {
 function showTotal({ mine }) {
   total = mine;
   if (shown) keepFocus(() => drawBody(shown));
+}
+
+async function askWorker(jobId) {
+  if (madeBy.has(jobId)) return;
+  madeBy.set(jobId, null);
+  const job = await readJob(jobId).catch(() => null); // a line less
+  if (!job?.worker) return;
+  madeBy.set(jobId, job.worker);
+  if (shown?.job_id === jobId) keepFocus(() => drawBody(shown));
 }
 
 export function closeDetail() {
@@ -97,6 +108,7 @@ export function drawDetail() {
   }
   if (shown !== output) keepFocus(() => drawBody(output));
   shown = output;
+  if (hasWorkers() && !output.grid) askWorker(output.job_id);
   return undefined;
 }
 
@@ -132,7 +144,8 @@ function drawMedia(output) {
 
 function drawBody(output) {
   const { recipe } = output;
-  const making = makingOf(output);
+  const worker = madeBy.get(output.job_id);
+  const making = [...makingOf(output), ...(worker ? [{ name: t("workers.madeBy"), value: worker }] : [])];
   const isMakingOpen = Boolean(find("lu-detail-body").querySelector("details.lu-making")?.open);
   const above = [
     el("div.lu-detail-use", {}, ...useActions(output)),

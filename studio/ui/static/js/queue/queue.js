@@ -9,6 +9,7 @@ import { fractionOf, secondsLeft, shortLine, withError } from "../core/progress.
 import {
   PAUSED,
   endedAndSheets,
+  hasWorkers,
   isFinal,
   listedRunning,
   listedWaiting,
@@ -222,7 +223,7 @@ function stateLine(job) {
 }
 
 function factsOf(job) {
-  if (job.state === "running") return [shortLine(job)];
+  if (job.state === "running") return [shortLine(job), hasWorkers() ? job.worker : ""];
   if (job.state === "queued") {
     if (job.cancel_requested) return [t("state.cancelling")];
     const left = secondsLeft(job);

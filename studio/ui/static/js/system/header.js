@@ -2,7 +2,7 @@
 
 import { find, setText } from "../core/dom.js";
 import { phaseName } from "../core/progress.js";
-import { state } from "../core/store.js";
+import { livingWorkers, state } from "../core/store.js";
 import { t, together } from "../core/text.js";
 import { said, saidCard } from "../core/translate_server.js";
 
@@ -12,14 +12,18 @@ export function drawHeader() {
   const engine = state.engine;
   const place = find("lu-engine-state");
   const box = place.parentElement;
-  setText(find("lu-device"), said(engine, "device"));
+  const count = livingWorkers();
+  const isOne = count < 2;
+  setText(find("lu-device"), isOne ? said(engine, "device") : t("workers.many", { count }));
   if (state.connection !== "live") {
     box.dataset.state = state.connection === "lost" ? "lost" : "unknown";
     setText(place, t(state.connection === "lost" ? "engine.reconnecting" : "engine.connecting"));
     return;
   }
-  box.dataset.state = TONES[engine?.state] ?? "unknown";
-  setText(place, [engine ? t(`engine.${engine.state}`) : "", phaseOf(engine)].filter(Boolean).join(" · "));
+  const { busy = 0 } = state.workers;
+  box.dataset.state = !isOne && busy ? "busy" : (TONES[engine?.state] ?? "unknown");
+  if (!isOne && busy) setText(place, t("workers.busy", { busy, count }));
+  else setText(place, [engine ? t(`engine.${engine.state}`) : "", phaseOf(engine)].filter(Boolean).join(" · "));
   box.title = [said(engine, "activity"), said(engine?.error, "detail")].filter(Boolean).join(" — ");
   drawAlert(engine?.error);
 }

@@ -1,5 +1,5 @@
 // The System view: asks for what its shown tab needs, while it is shown, and only then. Not here: the tabs (tabs.js), plans
-// for other chips (systemplan.js), LoRA files (lorafiles.js), wildcards (wildcards.js), users (users.js).
+// for other chips (systemplan.js), workers (workers.js), LoRA files (lorafiles.js), wildcards (wildcards.js), users (users.js).
 
 import { clearCache, readCache, readDisk, readLog, readSystem, readUsage } from "../core/api.js";
 import { el, find, keyed, setText } from "../core/dom.js";
@@ -13,6 +13,7 @@ import { mountPlan, openPlan } from "./systemplan.js";
 import { mountTabs, shownTab } from "./tabs.js";
 import { mountUsers, openUsers } from "./users.js";
 import { mountWildcards, openWildcards } from "./wildcards.js";
+import { chosenWorker, drawWorkers, mountWorkers } from "./workers.js";
 
 const LIVE_MS = 2000; // as often as the worker measures
 const SLOW_MS = 15_000; // folders are walked for it
@@ -21,7 +22,7 @@ const EVERYBODY = "local"; // the owner of everything, as long as nobody logs in
 
 /** Of each tab: what is asked once it is opened, as often as the worker measures, and seldom. */
 const ASKED = {
-  devices: { live: [drawSystem], seldom: [drawUsage] },
+  devices: { live: [drawDevices], seldom: [drawUsage] },
   models: { live: [drawSystem] },
   storage: { seldom: [drawCache, drawDisk] },
   loras: { once: [openLoraFiles, openWildcards] },
@@ -42,6 +43,7 @@ export function mountSystem() {
   mountWildcards();
   mountLoraFiles();
   mountUsers();
+  mountWorkers((error) => (error ? say(error) : refresh()));
   mountTabs(open);
   setInterval(() => isShown("system") && !document.hidden && refresh(), LIVE_MS);
 }
@@ -68,8 +70,15 @@ function say(error) {
   setText(find("lu-system-message"), error ? together(error.message, error.advice) : "");
 }
 
+/** The workers first: whose devices are shown depends on them. */
+async function drawDevices() {
+  await drawWorkers();
+  await drawSystem();
+}
+
 async function drawSystem() {
-  const { engine, machine, models, unusable, versions, worker_log } = await readSystem();
+  const { models, unusable, versions, worker_log, ...first } = await readSystem();
+  const { engine, machine } = chosenWorker() ?? first;
   const now_s = Date.now() / 1000;
   const isStale = now_s - machine.measured_at > STALE_S;
   setText(find("lu-system-note"), isStale ? measuredAt(machine.measured_at, now_s) : "");
