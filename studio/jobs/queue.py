@@ -16,6 +16,7 @@ from pipelines.recipe import Recipe
 from studio.database import Database, Transaction
 from studio.jobs.job import GENERATE, UNSTARTED, Job, append_event, move, write_notes
 from studio.jobs.line.places import in_line, with_places
+from studio.jobs.obstacles import with_obstacles
 from studio.jobs.states import JobState
 from studio.settings import QUEUE_QUOTA
 from studio.storage import show_size
@@ -90,7 +91,7 @@ def add_all(tx: Transaction, wanted: Sequence[Wanted], *, owner: str, quota: int
 def read_job(database: Database, job_id: str) -> Job | None:
     """Reads a job, with its place in line when it waits; None when the id is unknown."""
     row = database.read_one("SELECT * FROM jobs WHERE id = ?", (job_id,))
-    return with_places(database, [Job.from_row(row)])[0] if row else None
+    return _add_waits(database, [Job.from_row(row)])[0] if row else None
 
 
 def read_jobs(database: Database, job_ids: Sequence[str]) -> list[Job]:
@@ -113,7 +114,12 @@ def list_jobs(database: Database, *, owner: str | None, state: JobState | None =
         "ORDER BY created_at DESC, rowid DESC LIMIT :limit",
         {"owner": owner, "state": state, "limit": limit},
     )
-    return with_places(database, [Job.from_row(row) for row in rows])
+    return _add_waits(database, [Job.from_row(row) for row in rows])
+
+
+def _add_waits(database: Database, jobs: list[Job]) -> list[Job]:
+    """Adds to waiting jobs what depends on the whole line, and on the workers."""
+    return with_obstacles(database, with_places(database, jobs))
 
 
 def _list_waiting(database: Database, *, owner: str | None, limit: int) -> list[Job]:
@@ -121,8 +127,11 @@ def _list_waiting(database: Database, *, owner: str | None, limit: int) -> list[
         "SELECT id FROM jobs WHERE state = :state AND (:owner IS NULL OR owner = :owner)",
         {"owner": owner, "state": JobState.QUEUED},
     )
-    first = in_line(database, [row["id"] for row in rows])[:limit]
-    return with_places(database, [job for job in read_jobs(database, first) if job.state is JobState.QUEUED])
+    ids = [row["id"] for row in rows]
+    placed = in_line(database, ids)
+    known = set(placed)
+    first = [*placed, *(one for one in ids if one not in known)][:limit]  # last, those that no worker would take
+    return _add_waits(database, [job for job in read_jobs(database, first) if job.state is JobState.QUEUED])
 
 
 def edit(database: Database, job_id: str, wanted: Wanted) -> None:

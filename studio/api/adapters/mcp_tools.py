@@ -25,7 +25,7 @@ from pipelines.messages import NOTHING, english
 from pipelines.recipe import read_recipe
 from studio import asking
 from studio.api.routes.media import find_output_file
-from studio.jobs.costs.estimates import describe_models
+from studio.jobs.costs.offers import describe_models
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
 from studio.library.files import poster_of

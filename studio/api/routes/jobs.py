@@ -14,7 +14,7 @@ from studio import asking, events
 from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor
 from studio.jobs import arrange, queue
-from studio.jobs.costs import estimates
+from studio.jobs.costs import offers
 from studio.jobs.states import JobState
 
 PresetId = Annotated[str | None, Query(max_length=100, description="the preset that the settings came from")]
@@ -54,7 +54,7 @@ def estimate_job(recipe: Recipe, visit: Visitor) -> dict[str, Any]:
     `warm`, `disk` or `cold`; `warm_s` and `seconds` are from measurements (null: never measured).
     """
     wanted = asking.prepare(visit, recipe)
-    return estimates.describe_recipe(visit.database, wanted.recipe, programs=wanted.programs)
+    return offers.describe_recipe(visit.database, wanted.recipe, programs=wanted.programs)
 
 
 @router.get("/jobs", response_model=jobs_answers.Jobs)

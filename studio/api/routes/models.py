@@ -12,7 +12,7 @@ from pipelines.sources import list_components
 from studio.api.answers import system as system_answers
 from studio.api.routes.media import CHECKED, IfNoneMatch, send_file
 from studio.api.visitor import Visitor
-from studio.jobs.costs.estimates import describe_models
+from studio.jobs.costs.offers import describe_models
 from studio.library.examples import has_picture, picture_of
 from studio.storage import count_free
 from studio.visit import NotFoundError, Visit

@@ -8,7 +8,7 @@ from studio import asking
 from studio.api.answers import jobs as jobs_answers
 from studio.api.routes.jobs import PresetId
 from studio.api.visitor import Visitor
-from studio.jobs.costs import estimates
+from studio.jobs.costs import offers
 from studio.jobs.many.sweep import Sweep
 
 router = APIRouter(tags=["jobs"])
@@ -25,7 +25,7 @@ def count_sweep(sweep: Sweep, visit: Visitor) -> dict[str, Any]:
     expanded = asking.expand_sweep(visit, sweep)
     example = sweep.recipe.model_copy(update={"prompt": expanded.template.list_prompts(1)[0]})
     wanted = asking.prepare(visit, example)
-    seconds = estimates.estimate_many_s(visit.database, wanted.recipe, programs=wanted.programs, count=expanded.count)
+    seconds = offers.estimate_many_s(visit.database, wanted.recipe, programs=wanted.programs, count=expanded.count)
     return {**expanded.describe(), "seconds": seconds}
 
 

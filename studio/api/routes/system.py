@@ -23,7 +23,7 @@ from studio.api.answers import system as system_answers
 from studio.api.visitor import Visitor, only_operators
 from studio.jobs import workers
 from studio.jobs.costs import cost
-from studio.jobs.costs.estimates import describe_models
+from studio.jobs.costs.offers import describe_models
 from studio.library.folders import empty_folder, measure_folder, measure_parts
 from studio.library.logs import read_tail
 from studio.services.plans import DEFAULT_TOPOLOGY, MODES, Question, suggest_topology

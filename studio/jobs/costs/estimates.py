@@ -2,24 +2,19 @@
 
 Every finished job stores its timings and the device that they are from; a new job's estimate is the median of the last
 few similar runs on its worker's device. Unmeasured durations are None, never guessed.
-Not here: the time left of a running job (worker/progress.py sees its steps).
+Not here: what people are told before they ask (offers.py), the time left of a running job (worker/progress.py).
 """
 
-import math
 import statistics
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
 
-from pipelines.batching import find_kind
-from pipelines.catalog import Catalog, Model, Shape
-from pipelines.program_sets import list_variants
-from pipelines.recipe import MAX_FLOW_SHIFT, MAX_FPS, Recipe
+from pipelines.recipe import Recipe
 from studio.database import Database, Transaction
-from studio.jobs.workers import LOCAL, WorkerRow, read_worker
+from studio.jobs.workers import LOCAL, WorkerRow
 
 READ_ROWS = 500
 _COLUMNS = "timings.model, shape, batch_size, load_s, compile_s, cache_s, step_s, fixed_s, estimated_s, took_s"
@@ -149,130 +144,6 @@ def read_shape_state(worker: WorkerRow, history: History, model: str, programs: 
     if worker.model == model and programs in worker.shapes:
         return worker.shapes[programs]
     return "disk" if history.has_run(model, programs) else "cold"
-
-
-def describe_recipe(database: Database, recipe: Recipe, *, programs: str) -> dict[str, Any]:
-    """Estimates what a resolved recipe would cost if it ran now, for REST and the line below the page's sizes."""
-    worker, history = read_worker(database), read_history(database)
-    state = read_shape_state(worker, history, recipe.model, programs)
-    is_resident = worker.model == recipe.model
-    return {
-        "programs": programs,
-        "state": state,
-        "warm_s": history.warm_s(recipe.model, programs, shape_state=state),
-        "seconds": estimate_job_s(history, recipe, programs=programs, shape_state=state, is_resident=is_resident),
-    }
-
-
-def estimate_many_s(database: Database, recipe: Recipe, *, programs: str, count: int) -> float | None:
-    """Estimates the seconds of `count` equal jobs, of which only the first loads and compiles.
-
-    Jobs that the loaded model can make at once count as one run. Returns None when their programs never ran here.
-    """
-    worker, history = read_worker(database), read_history(database)
-    state = read_shape_state(worker, history, recipe.model, programs)
-    is_resident = worker.model == recipe.model
-    first_s = estimate_job_s(history, recipe, programs=programs, shape_state=state, is_resident=is_resident)
-    next_s = estimate_job_s(history, recipe, programs=programs, shape_state="warm", is_resident=True)
-    at_once = worker.outputs_at_once // recipe.batch_size if is_resident and find_kind(recipe) is not None else 1
-    runs = math.ceil(count / max(1, at_once))
-    return None if first_s is None or next_s is None else first_s + (runs - 1) * next_s
-
-
-def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]]:
-    """Returns the catalogue with the estimated cost of each shape, for REST and the size picker."""
-    worker, history = read_worker(database), read_history(database)
-    return [
-        {
-            "id": model.id,
-            "title": model.title,
-            "family": model.family,
-            "family_title": model.traits.title,
-            "description": model.description,
-            "knows": model.knows,
-            "licence": model.licence,
-            "is_demo": model.is_demo,
-            "has_references": model.has_references,
-            "is_resident": worker.model == model.id,
-            "load_s": history.load_s(model.id),
-            "defaults": {
-                "shape": str(model.default_shape),
-                "negative_prompt": model.negative_prompt,
-                "steps": model.steps,
-                "guidance_scale": model.guidance_scale,
-                "guidance_scale_2": model.guidance_scale_2,
-                "scheduler": model.scheduler,
-                "flow_shift": model.flow_shift,
-                "fps": model.fps,
-                "strength": model.strength,
-            },
-            "limits": {
-                "steps": model.max_steps,
-                "useful_steps": model.useful_steps or model.max_steps,
-                "guidance_scale": model.max_guidance_scale,
-                "guidance_scale_2": model.max_guidance_scale,
-                "batch_size": model.max_batch_size,
-                "min_images": model.min_images,
-                "images": model.max_images,
-                "flow_shift": MAX_FLOW_SHIFT,
-                "fps": MAX_FPS,
-                "strength": 1,
-            },
-            "schedulers": list(model.schedulers),
-            "shapes": [_describe_shape(worker, history, model, shape, known) for shape in model.shapes],
-        }
-        for model in catalog.models
-        for known in [history.list_programs(model.id).union(worker.shapes if worker.model == model.id else ())]
-    ]
-
-
-def _describe_shape(
-    worker: WorkerRow, history: History, model: Model, shape: Shape, known: Collection[str]
-) -> dict[str, Any]:
-    """Describes a shape; `seconds` estimates a job with default settings now, load and compilation included.
-
-    `known` are the names of all of the model's programs that the worker or the history tells something of.
-    """
-    recipe, name = Recipe(model=model.id, prompt="", shape=str(shape), steps=model.steps), str(shape)
-    state, is_resident = read_shape_state(worker, history, model.id, name), worker.model == model.id
-    return {
-        "shape": name,
-        "width": shape.width,
-        "height": shape.height,
-        "frames": shape.frames,
-        "flow_shift": model.choose_flow_shift(name),
-        "state": state,
-        "warm_s": history.warm_s(model.id, name, shape_state=state),
-        "step_s": history.step_s(recipe, name),
-        "seconds": estimate_job_s(history, recipe, programs=name, shape_state=state, is_resident=is_resident),
-        "variants": _describe_variants(worker, history, model, shape, known),
-    }
-
-
-def _describe_variants(
-    worker: WorkerRow, history: History, model: Model, shape: Shape, known: Collection[str]
-) -> list[dict[str, Any]]:
-    """Describes the shape's other programs that are warm or on disk: for more outputs at once, the other guidance."""
-    found: list[dict[str, Any]] = []
-    is_resident = worker.model == model.id
-    if not any(name.startswith(f"{shape} ") for name in known):
-        return found
-    for one in list_variants(model, shape):
-        name = one.name_for(model)
-        state = read_shape_state(worker, history, model.id, name)
-        if state == "cold":
-            continue
-        recipe = Recipe(model=model.id, prompt="", shape=str(shape), steps=model.steps, batch_size=one.batch_size)
-        found.append(
-            {
-                "batch_size": one.batch_size,
-                "is_guided": one.is_guided,
-                "state": state,
-                "warm_s": history.warm_s(model.id, name, shape_state=state),
-                "seconds": estimate_job_s(history, recipe, programs=name, shape_state=state, is_resident=is_resident),
-            }
-        )
-    return found
 
 
 def _median(values: Iterable[float | None]) -> float | None:

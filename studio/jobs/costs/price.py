@@ -10,11 +10,11 @@ from itertools import islice
 from typing import Any
 
 from studio.database import Database
-from studio.jobs.costs.estimates import estimate_job_s, read_history, read_shape_state
+from studio.jobs.costs.estimates import estimate_job_s, read_shape_state
+from studio.jobs.costs.fleet import read_fleet
 from studio.jobs.line.batch_join import Company, Share
 from studio.jobs.line.order import Waiting
 from studio.jobs.queue import Wanted
-from studio.jobs.workers import read_worker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,15 @@ class Price:
 
 
 def price_line(database: Database, line: Sequence[Wanted]) -> Price:
-    """Prices these jobs in this order; jobs that will run as one batch count once."""
-    worker, history = read_worker(database), read_history(database)
+    """Prices these jobs in this order, for the worker that suits the first one.
+
+    Jobs that will run as one batch count once.
+    """
     price = Price()
+    if not line:
+        return price
+    one, _ = read_fleet(database).choose(line[0].recipe.model, line[0].programs)
+    worker, history = one.worker, one.history
     resident = worker.model
     ready: set[tuple[str, str]] = set()
     company = Company({str(n): Share.of(wanted.kind, wanted.recipe, wanted.programs) for n, wanted in enumerate(line)})

@@ -7,7 +7,8 @@ from pipelines.messages import say
 from studio.database import Database
 from studio.events import read_after
 from studio.jobs import claims, workers
-from studio.jobs.costs.estimates import Measured, describe_models, record
+from studio.jobs.costs.estimates import Measured, record
+from studio.jobs.costs.offers import describe_models
 from studio.jobs.job import Job
 from studio.jobs.workers import LOCAL, WorkerState
 

@@ -21,7 +21,7 @@ from pipelines.stages import Family, OnProgress, Progress
 from studio import events
 from studio.database import Database
 from studio.jobs import claims, queue
-from studio.jobs.costs import estimates
+from studio.jobs.costs import estimates, offers
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
 from studio.jobs.workers import WorkerState, read_worker
@@ -453,7 +453,7 @@ def test_what_is_warm_is_told_for_each_number_of_images_and_guidance(
 
 
 def describe(worker: Worker, database: Database, model_id: str) -> list[dict[str, Any]]:
-    return next(one for one in estimates.describe_models(worker.catalog, database) if one["id"] == model_id)["shapes"]
+    return next(one for one in offers.describe_models(worker.catalog, database) if one["id"] == model_id)["shapes"]
 
 
 def test_what_a_job_compiled_for_its_pictures_is_told_and_forgotten_with_its_model(

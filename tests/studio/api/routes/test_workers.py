@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from fastapi.testclient import TestClient
+from httpx import Response
 
 from pipelines.messages import say
 from studio.database import Database
@@ -54,7 +55,7 @@ def test_a_drained_worker_gets_no_job_until_it_is_given_jobs_again(
 
 
 @pytest.mark.parametrize("ask", [lambda c: c.post(f"{WORKERS}/x/drain"), lambda c: c.delete(f"{WORKERS}/x")])
-def test_a_worker_that_nobody_knows_is_not_there(client: TestClient, ask: Callable[[TestClient], object]) -> None:
+def test_a_worker_that_nobody_knows_is_not_there(client: TestClient, ask: Callable[[TestClient], Response]) -> None:
     answer = ask(client)
     assert answer.status_code == 404
     assert answer.json()["error"]["advice"] == "GET /api/v1/workers lists the workers."

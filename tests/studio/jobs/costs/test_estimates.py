@@ -12,13 +12,12 @@ from studio.jobs.costs.estimates import (
     SAMPLES,
     History,
     Measured,
-    describe_models,
-    describe_recipe,
     estimate_job_s,
     read_history,
     read_shape_state,
     record,
 )
+from studio.jobs.costs.offers import describe_models, describe_recipe
 from studio.jobs.workers import LOCAL, WorkerState, read_worker
 
 

@@ -9,7 +9,7 @@ from pipelines.catalog import Catalog
 from pipelines.stages import Progress
 from studio.database import Database
 from studio.jobs import arrange, claims, queue, workers
-from studio.jobs.costs import estimates
+from studio.jobs.costs import estimates, offers
 from studio.jobs.costs.price import price_line
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
@@ -161,7 +161,7 @@ def test_what_will_run_together_is_promised_so_before_it_is_queued(database: Dat
         estimates.record(tx, estimates.Measured(batch_size=1, **measured))
     wanted = [queue.Wanted(recipe=recipe, programs=programs)] * 16
     promised = [
-        estimates.estimate_many_s(database, recipe, programs=programs, count=16),
+        offers.estimate_many_s(database, recipe, programs=programs, count=16),
         price_line(database, wanted).seconds,
     ]
     jobs = [submit(steps=10, seed=number) for number in range(16)]
