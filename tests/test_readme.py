@@ -12,6 +12,7 @@ from pipelines.catalog import load_catalog
 from pipelines.commands import compile, encoder_server, generate, old_flags, plan, stages, train
 from pipelines.commands.bench import compare
 from studio.api.application import create_api
+from studio.cluster import join
 from studio.database import open_database
 from studio.settings import read_settings
 from studio.ui.manual import slug
@@ -136,6 +137,10 @@ def test_every_flag_of_the_settings_table_is_taken(tmp_path: Path) -> None:
         "--model": "x",
         "--prewarm": "all",
         "--workers": "2",
+        "--engine": "ray",
+        "--ray-address": "10.0.0.2:6379",
+        "--ray-host": "10.0.0.2",
+        "--ray-port": "6380",
         "--queue-quota": "10",
         "--allow-origins": "https://app.example",
         "--max-disk": "50GB",
@@ -226,6 +231,15 @@ def test_every_flag_of_the_commands_exists() -> None:
     }
     assert len(flags) > 20
     assert flags <= known
+
+
+def test_every_flag_of_joining_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        join.run(["--help"], {})
+    known = set(re.findall(r"--[\w-]+", capsys.readouterr().out))
+    rows = re.findall(r"^\| (`--.*?) \|", PAGES["studio/docs/workers.md"], re.MULTILINE)
+    flags = {flag for row in rows for flag in re.findall(r"--[\w-]+", row)}
+    assert {"--workers", "--pin", "--spot"} <= flags <= known
 
 
 def test_every_route_exists(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def _say_nobody(workers: Sequence[WorkerRow], able: Sequence[WorkerRow], job: Jo
     if able:
         return say("waits for {workers}: drained, gets no jobs", workers=_name(able))
     if job.kind == TRAIN:
-        return say("waits for a worker of the studio's own machine: those that joined do not train")
+        return say("waits for a worker that trains: with --engine ray there is none yet")
     return say("waits for a worker: all are pinned to other models")
 
 

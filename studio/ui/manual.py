@@ -30,7 +30,18 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     name: f"{folder}/{name}.md"
     for folder, names in {
-        "studio/docs": ("create", "training", "gallery", "presets", "system", "settings", "access", "hosting", "rest"),
+        "studio/docs": (
+            "create",
+            "training",
+            "gallery",
+            "presets",
+            "system",
+            "settings",
+            "access",
+            "hosting",
+            "workers",
+            "rest",
+        ),
         "pipelines/docs": (
             "command-line",
             "models",

@@ -100,7 +100,7 @@ def _list_known(able: Iterable[Member], model: Model) -> set[str]:
     programs = (
         one.history.list_programs(model.id).union(one.worker.shapes if one.holds(model.id) else ()) for one in able
     )
-    return set().union(*programs)
+    return set[str]().union(*programs)
 
 
 def _describe_shape(fleet: Fleet, model: Model, shape: Shape, known: Collection[str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import { mountPlan, openPlan } from "./systemplan.js";
 import { mountTabs, shownTab } from "./tabs.js";
 import { mountUsers, openUsers } from "./users.js";
 import { mountWildcards, openWildcards } from "./wildcards.js";
-import { chosenWorker, drawWorkers, mountWorkers } from "./workers.js";
+import { chosenWorker, drawWorkers, havePricesOfTheirOwn, mountWorkers } from "./workers.js";
 
 const LIVE_MS = 2000; // as often as the worker measures
 const SLOW_MS = 15_000; // folders are walked for it
@@ -260,7 +260,7 @@ async function drawUsage() {
   );
   setText(
     find("lu-sys-price"),
-    chip_price === null ? t("system.noPrice") : t("system.price", { price: moneyText(chip_price) }),
+    havePricesOfTheirOwn() ? t("workers.prices") : chip_price === null ? t("system.noPrice") : t("system.price", { price: moneyText(chip_price) }),
   );
 }
 

@@ -45,6 +45,9 @@ async function act(what, id) {
 /** The worker whose devices are to be shown; null while there is only one, which /system tells of. */
 export const chosenWorker = () => (workers.length > 1 ? (workers.find(({ id }) => id === chosenId) ?? firstOf(workers)) : null);
 
+/** Whether jobs cost more on one worker than on another. */
+export const havePricesOfTheirOwn = () => new Set(workers.map(({ machine }) => machine.chip_price)).size > 1;
+
 const firstOf = (all) => all.find(({ id }) => id === state.worker) ?? all[0];
 
 export async function drawWorkers() {
@@ -54,7 +57,7 @@ export async function drawWorkers() {
   keyed(find("lu-sys-workers"), workers, {
     key: ({ id }) => id,
     create: createWorker,
-    update: (item, worker) => updateWorker(item, worker, now_s),
+    update: (item, worker) => updateWorker(item, worker, { join: found.join, now_s }),
   });
   drawChoice();
   const join = find("lu-sys-join");
@@ -83,18 +86,18 @@ const createWorker = ({ id }) =>
     el("p.lu-worker-error"),
   );
 
-function updateWorker(item, worker, now_s) {
+function updateWorker(item, worker, { join, now_s }) {
   const { engine } = worker;
   const isGone = engine.state === "stopped";
   item.dataset.state = engine.state;
   const part = (name) => item.querySelector(`.lu-worker-${name}`);
   setText(part("state"), t(`engine.${engine.state}`));
   part("state").title = capitalized(said(engine, "activity"));
-  setText(part("mark"), marksOf(worker).join(" · "));
-  setText(part("machine"), machineText(worker, now_s));
+  setText(part("mark"), isGone ? "" : marksOf(worker).join(" · "));
+  setText(part("machine"), machineText(worker, { isHere: isHere(worker, join), now_s }));
   setText(part("model"), engine.model ? t("workers.holds", { model: titleOf(engine.model) }) : isGone ? "" : t("workers.holdsNone"));
   drawShapes(part("shapes"), engine.shapes);
-  setText(part("job"), worker.jobs.map(jobText).join("; "));
+  setText(part("job"), worker.jobs.map((job) => jobText(job, engine.model)).join("; "));
   setText(part("error"), engine.error ? saidCard(engine.error).title : "");
   drawButton(item.querySelector("button"), worker, isGone);
 }
@@ -106,10 +109,13 @@ function marksOf({ is_draining, is_pinned, jobs }) {
   return [...drained, ...(is_pinned ? [t("workers.pinned")] : [])];
 }
 
-function machineText({ node, engine, machine }, now_s) {
+/** A cluster names the studio's own machine by its address, as all others. */
+const isHere = ({ node }, join) => !node || Boolean(join?.startsWith(`${node}:`));
+
+function machineText({ node, engine, machine }, { isHere, now_s }) {
   const silent_s = now_s - engine.heartbeat_at;
   return [
-    node || t("workers.here"),
+    isHere ? t("workers.here") : node,
     said(engine, "device"),
     machine.chip_price === null ? "" : t("workers.price", { price: moneyText(machine.chip_price * machine.chips) }),
     engine.heartbeat_at ? (silent_s > QUIET_S ? t("workers.silent", { time: wholeSeconds(silent_s) }) : t("workers.heard")) : "",
@@ -132,12 +138,12 @@ function drawShapes(list, shapes) {
   list.hidden = !rows.length;
 }
 
-function jobText({ owner, model, phase, step, steps, eta_s }) {
+function jobText({ owner, model, phase, step, steps, eta_s }, held) {
   const isStepping = phase === "denoising" || phase === "training";
   return [
-    t("workers.runs", { model: titleOf(model) }),
+    model === held ? t("workers.runsIt") : t("workers.runs", { model: titleOf(model) }),
     isStepping ? t("progress.step", { step, steps }) : phase ? phaseName(phase) : "",
-    eta_s === null ? "" : t("queue.in", { time: wholeSeconds(eta_s) }),
+    eta_s === null ? "" : t("progress.left", { time: wholeSeconds(eta_s) }),
     owner === state.me?.owner ? "" : owner,
   ]
     .filter(Boolean)
