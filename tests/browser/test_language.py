@@ -33,8 +33,9 @@ VIEWS = ("gallery", "presets", "system", "create")
 DATA = (
     "#lu-model-note, #lu-knows p, #lu-examples, #lu-cards, #lu-style, .lu-queue-prompt, .lu-notice-prompt, "
     ".lu-detail-prompt, .lu-preset h3, .lu-preset-text, .lu-presets-tags, #lu-sweep-examples, #lu-sys-log, "
-    "#lu-sys-versions, #lu-sys-log-file, #lu-help-folder, .lu-help-files dt, .lu-making dd, #lu-plan-topology, "
-    ".lu-brand, kbd, code, a[href='api/docs'], option[lang], [readonly], textarea, #lu-scheduler, .lu-shot"
+    "#lu-sys-versions, .lu-worker strong, #lu-sys-log-file, #lu-help-folder, .lu-help-files dt, .lu-making dd, "
+    "#lu-plan-topology, .lu-brand, kbd, code, a[href='api/docs'], option[lang], [readonly], textarea, #lu-scheduler, "
+    ".lu-shot"
 )
 NAMES = re.compile(
     r"Lumesh|Euler( ancestral)?|DPM\+\+ 2M|DDIM|UniPC|Flow match Euler|GIF|WebP|flow_match_euler|"

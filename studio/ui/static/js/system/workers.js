@@ -6,7 +6,7 @@ import { el, find, keyed, setText } from "../core/dom.js";
 import { STATES, capitalized, moneyText, shapeName, wholeSeconds } from "../core/format.js";
 import { phaseName } from "../core/progress.js";
 import { modelOf, state } from "../core/store.js";
-import { t } from "../core/text.js";
+import { t, together } from "../core/text.js";
 import { said, saidCard } from "../core/translate_server.js";
 
 const RANK = { warm: 0, disk: 1, cold: 2 };
@@ -96,11 +96,13 @@ function updateWorker(item, worker, { join, now_s }) {
   setText(part("mark"), isGone ? "" : marksOf(worker).join(" · "));
   setText(part("machine"), machineText(worker, { isHere: isHere(worker, join), now_s }));
   setText(part("model"), engine.model ? t("workers.holds", { model: titleOf(engine.model) }) : isGone ? "" : t("workers.holdsNone"));
-  drawShapes(part("shapes"), engine.shapes);
+  drawShapes(part("shapes"), workers.length > 1 ? engine.shapes : {}); // of a single one, Models says it
   setText(part("job"), worker.jobs.map((job) => jobText(job, engine.model)).join("; "));
-  setText(part("error"), engine.error ? saidCard(engine.error).title : "");
+  setText(part("error"), engine.error ? errorText(saidCard(engine.error)) : "");
   drawButton(item.querySelector("button"), worker, isGone);
 }
+
+const errorText = ({ title, detail, advice }) => together(t("common.sentence", { text: title }), detail, advice);
 
 const titleOf = (id) => modelOf(id)?.title ?? id;
 
