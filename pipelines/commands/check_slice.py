@@ -96,7 +96,9 @@ def _sum_everywhere(megabytes: int) -> float:
     apart = NamedSharding(mesh, PartitionSpec("all"))
     count, size = jax.device_count(), megabytes * MIB // 4
     values = jax.make_array_from_callback(
-        (count, size), apart, lambda index: np.full((1, size), (index[0].start or 0) + 1, np.float32)
+        (count, size),
+        apart,
+        lambda index: np.full((1, size), (index[0].indices(count)[0] if index else 0) + 1, np.float32),
     )
     total = jax.jit(lambda array: jnp.sum(array, axis=0), out_shardings=NamedSharding(mesh, PartitionSpec()))
     sums = np.asarray(total(values).addressable_data(0))  # also compiles

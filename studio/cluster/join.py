@@ -23,6 +23,7 @@ from types import FrameType
 from rich.console import Console
 
 from pipelines.errors import LumeshError
+from pipelines.files.whole import write_whole
 from pipelines.messages import english
 from studio.cluster import token
 from studio.cluster.actor import DRAIN_FILE
@@ -168,7 +169,7 @@ class Node:
 
     def _leave(self, process: subprocess.Popen[bytes]) -> None:
         """Lets the workers finish what they can, then ends the node."""
-        self._drain_file.write_text(str(self._notice_s), "utf-8")
+        write_whole(self._drain_file, str(self._notice_s).encode())
         console.print("  leaves: running jobs end in time, or start again elsewhere", markup=False)
         time.sleep(max(3.0, self._notice_s))  # the workers look once a second, and results must be pulled
         end_group(process.pid, within_s=END_S)

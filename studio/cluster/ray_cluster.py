@@ -21,6 +21,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipelines.errors import LumeshError
+from pipelines.files.whole import write_whole
 from pipelines.messages import english
 from studio.cluster.actor import WorkerActor
 from studio.cluster.dispatcher import Place, WorkerGoneError, WorkerSilentError
@@ -95,7 +96,7 @@ class Head:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # it lives on when the dispatcher does not
             )
-        self._file.write_text(json.dumps({"pid": process.pid, "address": address}), "utf-8")
+        write_whole(self._file, json.dumps({"pid": process.pid, "address": address}).encode())
         return address
 
     def _describe_own(self) -> Joined:

@@ -49,7 +49,7 @@ def run_chunks(
             if step_s is None or now - waiting_s > READY_S:  # else it ended some time before, nobody knows when
                 step_s = (now - clock) / (ended - began)
             clock = now
-            wanted = int(np.clip(max(CHUNK_TARGET_S, done_s) / max(step_s, 1e-6), 1, max_chunk))
+            wanted = int(np.clip(max(CHUNK_TARGET_S, done_s) / max(step_s or 0.0, 1e-6), 1, max_chunk))
             chunk = hosts.agree("steps of a chunk", wanted)  # clocks differ
             on_done(ended, picture)
             done_s = time.perf_counter() - now
