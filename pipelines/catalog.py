@@ -218,7 +218,8 @@ class _Reading:
                     say("There is no model {like} that it could be like.", like=repr(like)),
                     advice=_name_known(self.models),
                 )
-            template = replace(self.models[like], repo="", revision="", variant="", path=None, is_demo=False)
+            like_it = self.models[like]
+            template = replace(like_it, repo="", revision="", variant="", path=None, learns_from="", is_demo=False)
         if template is not None:
             words = {"title": fields["id"], "licence": "", "file_names": "", "description": "", "examples": ()}
             changes = read_fields(fields)

@@ -6,8 +6,9 @@ Programs depend on these fields, and on none of the code that reads them from fi
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from pipelines.errors import ModelError
 from pipelines.families import find_traits, list_traits
@@ -86,6 +87,7 @@ class Model:
     `text_length` is the length of every prompt in tokens, padding included, where the text encoder has none of its own:
     diffusers' `max_sequence_length`, for which a tokenizer's own limit does not count either.
     `file_names` is a pattern that matches other programs' names for its file, reduced to letters and digits.
+    `learns_from` is the repository of the weights that it was distilled from, from which training starts.
     `loras_dir` is the folder of its recipes' LoRAs. More than `useful_steps` make nothing better: the page's slider
     ends there, while recipes may have up to `max_steps`.
     """
@@ -104,6 +106,7 @@ class Model:
     path: Path | None = None
     licence: str = ""
     file_names: str = ""
+    learns_from: str = ""
     description: str = ""
     knows: str = ""
     examples: tuple[Example, ...] = ()
@@ -168,6 +171,13 @@ class Model:
     def traits(self) -> Traits:
         """Returns the traits that all models of its family have in common."""
         return find_traits(self.family)
+
+    @property
+    def start_of_learning(self) -> Self:
+        """Returns the model whose weights a training starts from: itself, or what it was distilled from."""
+        if self.path is not None or not self.learns_from:
+            return self
+        return replace(self, repo=self.learns_from, revision="main", variant="")
 
     @property
     def is_video(self) -> bool:

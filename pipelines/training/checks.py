@@ -20,6 +20,7 @@ from pipelines.errors import RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, join, say, say_count
 from pipelines.runtime.devices.mesh import build_mesh
+from pipelines.runtime.weights.components import read_json
 from pipelines.training.data.batches import Schedule, hold_out
 from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square
 from pipelines.training.data.cuts import Bucket
@@ -154,8 +155,22 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         batch_size=batch,
         precision=torch.bfloat16,
         card=write_card(settings, model, chosen),
-        notes=(*found.notes, *notes),
+        notes=(*found.notes, *notes, *tell_start(model)),
     )
+
+
+def tell_start(model: Model) -> list[Message]:
+    """Says where a distilled model's training starts: its own weights learn poorly, for which its base is published."""
+    start = model.start_of_learning
+    if start.repo != model.repo:
+        return [
+            say("{model} is distilled: it learns from {repo}, and is used with what was learnt there",
+                model=model.title, repo=start.repo)
+        ]  # fmt: skip
+    index = model.path / "model_index.json" if model.path is not None else None
+    if index is not None and index.is_file() and read_json(index).get("is_distilled"):
+        return [say("{model} is distilled, and learns poorly: train the base that it was made from", model=model.title)]
+    return []
 
 
 def choose_batch(settings: TrainingSettings, pictures: int, devices: int) -> int:

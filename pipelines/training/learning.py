@@ -254,7 +254,7 @@ class SamplesUnderWay:
         self._on_event = on_event
         place = training.place
         self._sampler = Sampler(
-            training.origin.model, training.settings.sample, cache_dir=place.cache_dir, seed=training.settings.seed,
+            training.checked.model, training.settings.sample, cache_dir=place.cache_dir, seed=training.settings.seed,
             on_progress=training.origin.on_progress,
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 
 from pipelines import registry
+from pipelines.catalog import Model
 from pipelines.families.trainable import Denoiser
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
@@ -60,7 +61,7 @@ def train(
     started = time.monotonic()
     registry.start_jax(place.cache_dir, allow_cpu=place.allow_cpu)
     compiles = counter.compiled
-    model = checked.model
+    model = choose_start(checked.model, settings)
     mesh = build_mesh(settings.mesh or f"dp={jax.device_count()}")
     learner = registry.find_learner(model)
     folder = registry.find(model, on_progress=on_progress)
@@ -105,6 +106,12 @@ def train(
     )
 
 
+def choose_start(model: Model, settings: TrainingSettings) -> Model:
+    """Returns the model whose weights the training starts from, in the revision and variant that were asked for."""
+    chosen = {"revision": settings.revision, "variant": settings.variant}
+    return replace(model.start_of_learning, **{name: value for name, value in chosen.items() if value is not None})
+
+
 def choose_denoisers(known: tuple[Denoiser, ...], settings: TrainingSettings) -> tuple[Denoiser, ...]:
     """Returns those that learn: all, or the expert that was chosen."""
     if len(known) == 1 or settings.expert in (None, "both"):
@@ -118,12 +125,12 @@ def _add_prior(
     """Makes as many prior pictures as there are others, and reads the data anew with them."""
     folder = place.output / FOLDER
     count = sum(not example.is_prior for example in checked.examples)
-    maker = PriorMaker(origin.model, folder, cache_dir=place.cache_dir, on_progress=origin.on_progress)
+    maker = PriorMaker(checked.model, folder, cache_dir=place.cache_dir, on_progress=origin.on_progress)
     maker.make(settings.prior_prompt, count, seed=settings.seed, stop=stop, on_event=on_event)
     if stop.is_asked:
         return checked
     with_prior = settings.model_copy(update={"data": (*settings.data, f"{folder},prior")})
-    return check_training(with_prior, origin.model, origin.learner, name=checked.name)
+    return check_training(with_prior, checked.model, origin.learner, name=checked.name)
 
 
 def _prepare_rows(

@@ -1,0 +1,46 @@
+"""Whose weights a training starts from: a distilled model's base, for which the LoRA is used on the distilled one."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipelines.catalog import load_catalog
+from pipelines.training.checks import tell_start
+from pipelines.training.run import choose_start
+from pipelines.training.settings import read_settings
+
+SETTINGS = {"data": ("pictures",), "lora": True}
+
+
+@pytest.mark.parametrize("size", ["4b", "9b"])
+def test_klein_learns_from_klein_base(size: str) -> None:
+    klein = load_catalog().get(f"flux2-klein-{size}")
+    start = choose_start(klein, read_settings({"model": klein.id, **SETTINGS}))
+    assert (start.repo, start.revision) == (f"black-forest-labs/FLUX.2-klein-base-{size.upper()}", "main")
+    assert start.id == klein.id
+    (note,) = tell_start(klein)
+    assert start.repo in str(note)
+
+
+def test_a_revision_is_that_of_the_base() -> None:
+    klein = load_catalog().get("flux2-klein-4b")
+    assert choose_start(klein, read_settings({"model": klein.id, "revision": "abc", **SETTINGS})).revision == "abc"
+
+
+def test_other_models_learn_from_themselves() -> None:
+    for model in load_catalog().models:
+        if not model.learns_from:
+            assert choose_start(model, read_settings({"model": model.id, **SETTINGS})) == model
+            assert not tell_start(model)
+
+
+def test_a_distilled_folder_of_ones_own_is_told(tmp_path: Path) -> None:
+    own = replace(load_catalog().get("flux2-klein-4b"), path=tmp_path, repo="")
+    assert own.start_of_learning is own
+    (tmp_path / "model_index.json").write_text(json.dumps({"is_distilled": True}), "utf-8")
+    (note,) = tell_start(own)
+    assert "distilled" in str(note)
+    (tmp_path / "model_index.json").write_text(json.dumps({"is_distilled": False}), "utf-8")
+    assert not tell_start(own)
