@@ -29,9 +29,9 @@ from studio.jobs.states import JobState
 from studio.jobs.workers import WorkerState, read_worker
 from studio.library.records import read_output
 from studio.settings import Settings
-from studio.worker.__main__ import _open_devices
 from studio.worker.local_desk import LocalDesk
 from studio.worker.loop import Worker
+from studio.worker.opening import open_devices
 from studio.worker.resident import Loader, Resident
 
 SERVER_DEADLINE_S = 300.0  # it imports jax and torch, and compiles
@@ -60,7 +60,7 @@ def open_worker(
             settings=own,
             desk=LocalDesk(database, settings),
             catalog=flux2_catalog,
-            resident=Resident(load or _open_devices(own).load),
+            resident=Resident(load or open_devices(own).load),
             default_model=flux2_catalog.get("klein"),
         )
         opened.append(worker)
