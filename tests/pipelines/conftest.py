@@ -1,7 +1,8 @@
 """What tests of real pipelines share: tiny models with random weights, in genuine diffusers layout, and eight devices.
 
 The checkpoint is written once and loaded once for each mesh. All programs of a test process share one compilation
-cache, also those of commands that are told another data directory: what one test compiled, the next one finds.
+cache, also those of commands that are told another data directory: what one test compiled, the next one finds. With
+LUMESH_TEST_CACHE=FOLDER so does the next run.
 """
 
 import functools
@@ -211,7 +212,9 @@ def _use_one_cache(request: pytest.FixtureRequest) -> None:
 def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     from pipelines.runtime.programs import compiled
 
-    shared, use = tmp_path_factory.mktemp("cache"), compiled.use_persistent_cache
+    kept = os.environ.get("LUMESH_TEST_CACHE")
+    shared = Path(kept) if kept else tmp_path_factory.mktemp("cache")
+    use = compiled.use_persistent_cache
 
     def use_shared(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)  # its index lies there all the same
