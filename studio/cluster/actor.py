@@ -72,6 +72,7 @@ class WorkerActor:
             version=VERSION,
             epoch=self._epoch,
             running=self._desk.list_held(),
+            engine=self._desk.engine,
             last=self._outbox.last,
             is_pinned=self._joined.is_pinned,
             pid=os.getpid(),

@@ -209,6 +209,8 @@ class Dispatcher:
             )
         else:
             link.after, link.model = row.seen, row.model
+            if hello.engine:
+                self._apply_engine(link, {**hello.engine, "pid": hello.pid})
         link.held = {(job.id, job.attempt): job for job in claims.list_claims(self._database, link.id)}
         await self._pull(link, wait_s=0.0)
         running = set((await asyncio.wait_for(link.handle.call("describe"), self._lease_s)).running)
@@ -348,13 +350,7 @@ class Dispatcher:
         data = told.data
         match told.kind:
             case "engine":
-                fields = read_codes(data)
-                state, activity = WorkerState(fields.pop("state")), _as_message(fields.pop("activity"))
-                fields["device"] = _as_message(fields["device"])
-                link.model = fields.get("model", link.model)
-                if fields.get("error"):
-                    fields["error"] = data["error"]  # with its codes
-                self._describe(link.id, state, activity, **fields)
+                self._apply_engine(link, data)
             case "equipped":
                 with self._database.write() as tx:
                     workers.equip(tx, link.id, chips=data["chips"], chip_price=data["chip_price"])
@@ -368,6 +364,15 @@ class Dispatcher:
                 events.forget_old(self._database)
             case _:
                 pass
+
+    def _apply_engine(self, link: Link, data: dict[str, Any]) -> None:
+        fields = read_codes(data)
+        state, activity = WorkerState(fields.pop("state")), _as_message(fields.pop("activity"))
+        fields["device"] = _as_message(fields["device"])
+        link.model = fields.get("model", link.model)
+        if fields.get("error"):
+            fields["error"] = data["error"]  # with its codes
+        self._describe(link.id, state, activity, **fields)
 
     async def _apply_to_job(self, link: Link, job: Job, told: Told) -> None:
         """Stores what a worker tells of a job that it holds, as far as the database still says so."""

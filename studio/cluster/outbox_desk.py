@@ -27,6 +27,8 @@ from studio.worker.desk import Made
 from studio.worker.training_desk import TrainingDesk
 
 COMPANY_S = 3.0
+PASSING = ("error", "phase", "phase_done", "phase_total")
+"""What an announcement says of its own moment; all else stays until it is told anew (workers.describe)."""
 
 
 class OutboxDesk:
@@ -41,7 +43,8 @@ class OutboxDesk:
         self._held: dict[Claim, Order] = {}
         self._unwanted: set[Claim] = set()
         self._company: dict[Claim, list[Job]] = {}
-        self._device: Message = english("")
+        self._lasting: dict[str, Any] = {"device": english("")}
+        self._engine: dict[str, Any] = {}
 
     # The dispatcher's side.
 
@@ -77,11 +80,17 @@ class OutboxDesk:
         with self._changed:
             return [*self._held]
 
+    @property
+    def engine(self) -> dict[str, Any]:
+        """What the worker last said of its state; a dispatcher that took it for lost does not know it any more."""
+        with self._changed:
+            return self._engine
+
     # The worker's side.
 
     @property
     def device(self) -> Message:
-        return self._device
+        return self._lasting["device"]
 
     @property
     def trainings(self) -> TrainingDesk:
@@ -91,9 +100,12 @@ class OutboxDesk:
         )
 
     def announce(self, state: WorkerState, *, activity: Message, **columns: Any) -> None:
-        self._device = columns.get("device", self._device)
-        told = {"state": str(state), "activity": activity, **columns, "device": self._device}
-        self._outbox.put("engine", None, add_codes(told))
+        """Tells all that lasts, not what changed alone: of two announcements that nobody pulled yet, the first goes."""
+        with self._changed:
+            self._lasting |= {name: value for name, value in columns.items() if name not in PASSING}
+            told = add_codes({"state": str(state), "activity": activity, **self._lasting, **columns})
+            self._engine = told
+        self._outbox.put("engine", None, told)
 
     def equip(self, *, chips: int, chip_price: float | None) -> None:
         self._outbox.put("equipped", None, {"chips": chips, "chip_price": chip_price})

@@ -59,12 +59,13 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class Hello:
-    """What a worker says of itself when asked: who it is, what it runs, and the number of its last event."""
+    """What a worker says of itself when asked: who it is, what it runs, its state, and the number of its last event."""
 
     protocol: int
     version: str
     epoch: str
     running: list[Claim]
+    engine: dict[str, Any]
     last: int
     is_pinned: bool
     pid: int
@@ -77,8 +78,9 @@ def write_job(job: Job) -> dict[str, Any]:
 def read_job(found: dict[str, Any]) -> Job:
     """Undoes write_job."""
     fields = read_codes(found)
+    reason = _as_message(fields["reason"])
     recipe, state = Recipe.model_validate(fields["recipe"]), JobState(fields["state"])
-    return Job(**{**fields, "recipe": recipe, "state": state, "reason": _as_message(fields["reason"])})
+    return Job(**{**fields, "recipe": recipe, "state": state, "reason": reason})
 
 
 def write_progress(progress: Progress) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import sqlite3
@@ -41,19 +42,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=STEPS)
     wanted = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        town = Town(Path(folder), random.Random(wanted.seed))
-        try:
-            return town.prove(wanted.jobs)
-        finally:
-            town.end()
+    folder = Path(tempfile.mkdtemp(prefix="lumesh-kills-"))
+    town = Town(folder, random.Random(wanted.seed), steps=wanted.steps)
+    try:
+        code = town.prove(wanted.jobs)
+    finally:
+        town.end()
+    if code:
+        console.print(f"the logs stay in {folder}")
+    else:
+        shutil.rmtree(folder)
+    return code
 
 
 class Town:
     """A studio and two machines, all of them processes of this one."""
 
-    def __init__(self, folder: Path, draw: random.Random) -> None:
+    def __init__(self, folder: Path, draw: random.Random, *, steps: int) -> None:
+        self.steps = steps
         self.folder = folder
         self.data_dir = folder / "studio"
         self.draw = draw
@@ -75,6 +83,7 @@ class Town:
         while self.count_done(ids) < jobs:
             victim = self.draw.choice(["worker", "worker", "raylet", "dispatcher", "frozen", "app"])
             at_s, before = time.monotonic(), self.count_done(ids)
+            console.print(f"{at_s - began_s:6.1f} s, {before} done: {victim}")
             getattr(self, f"kill_{victim}")()
             self.killed[victim] += 1
             wait_for(f"work after {victim}", lambda before=before: self.count_done(ids) > before + 1, RECOVER_S)
@@ -177,7 +186,7 @@ class Town:
             process.kill()
 
     def submit(self, jobs: int) -> list[str]:
-        recipe = {"model": "demo-sdxl", "prompt": "a red boat", "steps": STEPS}
+        recipe = {"model": "demo-sdxl", "prompt": "a red boat", "steps": self.steps}
         answers = [httpx.post(f"{self.url}/api/v1/jobs", json={**recipe, "seed": seed}) for seed in range(jobs)]
         return [answer.raise_for_status().json()["id"] for answer in answers]
 

@@ -1,0 +1,53 @@
+"""The files of the studio that a job needs, by hash."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.recipe import Lora, Recipe
+from studio.cluster.attachments import Attachments
+from studio.database import Database
+from studio.jobs import queue
+from studio.jobs.job import Job
+from studio.library.inputs import InputGoneError
+from studio.settings import Settings
+
+
+@pytest.fixture
+def ask(database: Database, make_recipe: Callable[..., Recipe]) -> Callable[..., Job]:
+    def ask(picture: str, *refs: str) -> Job:
+        recipe = make_recipe(model="demo-sdxl", images=(picture,))
+        recipe = recipe.model_copy(update={"loras": tuple(Lora(ref=ref) for ref in refs)})
+        return queue.submit(database, recipe, owner="local")
+
+    return ask
+
+
+def test_pictures_and_loras_are_found_and_one_that_changed_is_another(
+    settings: Settings,
+    database: Database,
+    upload: Callable[..., str],
+    add_lora: Callable[..., Path],
+    ask: Callable[..., Job],
+) -> None:
+    file = add_lora("pixel", "sdxl")
+    job, attachments = ask(upload("green"), "pixel", "elsewhere"), Attachments(settings, database)
+    (picture,), (lora,) = attachments.find(job)  # the other LoRA may be on the worker's machine
+    assert hashlib.sha256(attachments.read(picture)).hexdigest() == picture.sha
+    assert (lora.ref, attachments.read(lora)) == ("pixel", file.read_bytes())
+    file.write_bytes(b"other")
+    _, (changed,) = attachments.find(job)
+    assert changed.sha == hashlib.sha256(b"other").hexdigest() != lora.sha
+
+
+def test_a_picture_that_is_gone_is_told(
+    settings: Settings, database: Database, upload: Callable[..., str], ask: Callable[..., Job]
+) -> None:
+    job = ask(upload("green"))
+    for file in settings.uploads_dir.rglob("*"):
+        if file.is_file():
+            file.unlink()
+    with pytest.raises(InputGoneError):
+        Attachments(settings, database).find(job)

@@ -1,0 +1,44 @@
+"""A worker's events wait until they are stored; of those whose age matters only the newest does."""
+
+import threading
+import time
+
+from studio.cluster.outbox import Outbox
+
+
+def read(outbox: Outbox, after: int) -> list[tuple[int, str]]:
+    return [(told.number, told.kind) for told in outbox.pull(after, wait_s=0.0)]
+
+
+def test_events_stay_until_a_pull_names_them() -> None:
+    outbox = Outbox()
+    for step in range(3):
+        outbox.put("progress", ("a", 1), {"done": step})
+    assert read(outbox, 0) == read(outbox, 0) == [(1, "progress"), (2, "progress"), (3, "progress")]
+    assert read(outbox, 2) == [(3, "progress")]
+    assert read(outbox, 0) == [(3, "progress")]  # what was acknowledged is gone
+    assert (read(outbox, 3), outbox.last) == ([], 3)
+
+
+def test_a_preview_replaces_the_one_of_its_job_that_nobody_pulled() -> None:
+    outbox = Outbox()
+    outbox.put("preview", ("a", 1), {}, {"jpeg": b"old"})
+    outbox.put("preview", ("b", 1), {}, {"jpeg": b"other"})
+    outbox.put("progress", ("a", 1), {})
+    outbox.put("preview", ("a", 1), {}, {"jpeg": b"new"})
+    told = outbox.pull(0, wait_s=0.0)
+    assert [(one.number, one.claim, one.blobs.get("jpeg")) for one in told] == [
+        (2, ("b", 1), b"other"),
+        (3, ("a", 1), None),
+        (4, ("a", 1), b"new"),
+    ]
+
+
+def test_a_pull_waits_for_the_next_event_and_no_longer_than_it_was_told() -> None:
+    outbox = Outbox()
+    began_s = time.monotonic()
+    assert outbox.pull(0, wait_s=0.05) == []
+    assert time.monotonic() - began_s < 1.0
+    threading.Timer(0.05, outbox.put, args=("turn", None, {})).start()
+    assert [told.kind for told in outbox.pull(0, wait_s=10.0)] == ["turn"]
+    assert time.monotonic() - began_s < 5.0

@@ -1,0 +1,151 @@
+"""A studio with `--engine ray` and two machines that join it, all of it real: jobs survive whoever is killed, once."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from studio.database import Database, open_database
+from studio.jobs import workers
+from studio.jobs.workers import WorkerState
+from tests.conftest import RunningStudio, find_free_port
+from tests.studio_processes import ROOT
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install -r requirements-cluster.txt"
+    ),
+]
+
+START_S = 120.0  # Ray's servers and three interpreters, on a machine that may be busy
+RECOVER_S = 40.0
+STEPS = 25  # at 0.15 s
+
+
+@dataclass(kw_only=True)
+class Town:
+    """A studio whose workers are on machines that joined it, which are processes of this one."""
+
+    studio: RunningStudio
+    database: Database
+    machines: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
+
+    def join(self, name: str) -> None:
+        """Starts a machine."""
+        data_dir = self.studio.data_dir
+        address = json.loads((data_dir / "ray.json").read_text("utf-8"))["address"]
+        folder = data_dir.parent / f"{data_dir.name}-{name}"
+        flags = ["--fake", "--data-dir", str(folder), "--name", name, "--token-file", str(data_dir / "ray.token")]
+        with (data_dir / "logs" / f"join-{name}.log").open("ab") as log:
+            command = [sys.executable, "-m", "studio.worker", "join", address, *flags]
+            self.machines.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))
+
+    def count_ready(self) -> int:
+        return sum(row.state is WorkerState.READY for row in workers.read_workers(self.database))
+
+    def submit_two(self) -> list[str]:
+        return [self.studio.submit(steps=STEPS, seed=seed) for seed in range(2)]
+
+    def read_jobs(self, ids: list[str]) -> list[dict[str, Any]]:
+        return [self.studio.read(f"jobs/{one}") for one in ids]
+
+    def find_worker(self, job_id: str) -> workers.WorkerRow:
+        row = self.database.read_one("SELECT worker FROM jobs WHERE id = ?", (job_id,))
+        assert row is not None
+        return workers.read_worker(self.database, row["worker"])
+
+    def read_attempts(self, ids: list[str]) -> list[int]:
+        rows = [self.database.read_one("SELECT attempt FROM jobs WHERE id = ?", (one,)) for one in ids]
+        return [row["attempt"] for row in rows if row]
+
+    def end(self) -> None:
+        """Ends the studio in order, or its cluster would live on; then the machines."""
+        began_s = time.monotonic()
+        self.studio.stop()
+        self.database.close()
+        assert time.monotonic() - began_s < 15.0
+        for machine in self.machines:
+            machine.terminate()
+        assert [machine.wait(20.0) for machine in self.machines] == [0, 0]
+
+
+@pytest.fixture(scope="module")
+def town(start_studio: Callable[..., RunningStudio]) -> Iterator[Town]:
+    studio = start_studio(None, "--engine", "ray", "--workers", "0", "--ray-port", str(find_free_port()))
+    with closing(open_database(studio.data_dir / "jobs.db")) as database:
+        town = Town(studio=studio, database=database)
+        try:
+            wait("the cluster", lambda: (studio.data_dir / "ray.json").is_file())
+            town.join("one")
+            town.join("two")
+            wait("two workers", lambda: town.count_ready() == 2)
+            yield town
+        finally:
+            town.end()
+
+
+def wait(what: str, look: Callable[[], Any], timeout_s: float = START_S) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s in vain for {what}"
+        time.sleep(0.05)
+    return found
+
+
+def wait_until_both_step(town: Town, ids: list[str]) -> None:
+    wait("both to step", lambda: all(job["step"] > 0 for job in town.read_jobs(ids)))
+
+
+def wait_until_done(town: Town, ids: list[str]) -> None:
+    wait("all to be done", lambda: all(job["state"] == "done" for job in town.read_jobs(ids)), RECOVER_S)
+
+
+def test_two_machines_make_two_jobs_at_once_and_send_the_pictures(town: Town) -> None:
+    ids = town.submit_two()
+    wait_until_both_step(town, ids)
+    assert {town.find_worker(one).id for one in ids} == {"one", "two"}
+    wait_until_done(town, ids)
+    for job in town.read_jobs(ids):
+        picture = town.studio.client.get(job["outputs"][0]["url"])
+        assert picture.headers["content-type"] == "image/png"
+    assert town.read_attempts(ids) == [1, 1]
+
+
+def test_a_killed_worker_loses_one_attempt_and_its_machine_works_again(town: Town) -> None:
+    ids = town.submit_two()
+    wait_until_both_step(town, ids)
+    pid = town.find_worker(ids[0]).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_until_done(town, ids)
+    assert town.read_attempts(ids) == [2, 1]
+    wait("both workers again", lambda: town.count_ready() == 2)
+
+
+def test_jobs_go_on_without_the_dispatcher_and_the_next_one_tells_all_of_it(town: Town) -> None:
+    ids = town.submit_two()
+    wait_until_both_step(town, ids)
+    os.kill(int((town.studio.data_dir / "worker-dispatcher.lock").read_text("utf-8")), signal.SIGKILL)
+    wait_until_done(town, ids)
+    assert town.read_attempts(ids) == [1, 1]
+
+
+def test_nothing_was_made_twice(town: Town) -> None:
+    done = [row["job_id"] for row in town.database.read("SELECT job_id FROM events WHERE kind = 'job.done'")]
+    rows = town.database.read("SELECT job_id, file FROM outputs")
+    made = sorted((town.studio.data_dir / "outputs").glob("*/*.png"))
+    assert Counter(done) == Counter(row["job_id"] for row in rows) == Counter(dict.fromkeys(done, 1))
+    assert {Path(row["file"]).name for row in rows} == {file.name for file in made}
+    assert len(made) == len(rows)

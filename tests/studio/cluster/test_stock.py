@@ -1,0 +1,60 @@
+"""Files on a worker's machine are what their hash says, where families look for them, and not more than fit."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from studio.cluster import stock as module
+from studio.cluster.protocol import Attachment
+from studio.cluster.stock import Stock
+from studio.settings import Settings
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> Stock:
+    return Stock(Settings(host="127.0.0.1", port=0, data_dir=tmp_path))
+
+
+def attach(content: bytes, name: str = "sea.png", ref: str = "") -> Attachment:
+    return Attachment(sha=hashlib.sha256(content).hexdigest(), name=name, size=len(content), ref=ref)
+
+
+def test_a_picture_is_sent_once_and_again_when_it_changed_here(stock: Stock) -> None:
+    one = attach(b"sea")
+    assert stock.list_missing([one]) == [one]
+    stock.store(one, b"sea")
+    assert stock.list_missing([one]) == []
+    assert stock.find(one).name == f"{one.sha}.png"
+    stock.find(one).write_bytes(b"tea")
+    assert stock.list_missing([one]) == [one]
+
+
+def test_a_lora_lies_under_its_ref_and_another_of_the_same_name_replaces_it(stock: Stock, tmp_path: Path) -> None:
+    old, new = attach(b"old", "pixel.safetensors", "styles/pixel"), attach(b"new", "pixel.safetensors", "styles/pixel")
+    stock.store(old, b"old")
+    assert (tmp_path / "loras" / "styles" / "pixel.safetensors").read_bytes() == b"old"
+    assert stock.list_missing([new]) == [new]
+    stock.store(new, b"new")
+    assert stock.list_missing([old, new]) == [old]
+
+
+@pytest.mark.parametrize("ref", ["../../evil", "/etc/evil"])
+def test_a_name_that_leads_elsewhere_is_refused(stock: Stock, ref: str) -> None:
+    with pytest.raises(ValueError, match="is not a name"):
+        stock.store(attach(b"evil", ref=ref), b"evil")
+
+
+def test_bytes_that_are_not_what_they_are_said_to_be_are_refused(stock: Stock) -> None:
+    with pytest.raises(ValueError, match=r"sea\.png"):
+        stock.store(attach(b"sea"), b"tea")
+
+
+def test_the_oldest_pictures_make_room(stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 5)
+    for age, content in enumerate((b"abc", b"def")):
+        stock.store(attach(content), content)
+        os.utime(stock.find(attach(content)), (age, age))
+    stock.store(attach(b"gh"), b"gh")
+    assert stock.list_missing([attach(b"abc"), attach(b"def"), attach(b"gh")]) == [attach(b"abc")]
