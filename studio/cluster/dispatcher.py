@@ -37,7 +37,7 @@ from studio.worker.local_desk import LocalDesk
 
 LEASE_S = 20.0
 WAIT_S = 5.0  # of a pull: a heartbeat where nothing happens
-START_S = 60.0  # a machine may be importing its first libraries
+START_S = 180.0  # a machine may be importing its first libraries; a process that ends is noticed before
 GIVE_S, IDLE_S = 0.05, 1.0
 PLACE_S = 2.0
 RETRY_S = 1.0

@@ -115,6 +115,8 @@ def node_environment(joined: Joined, token_file: Path) -> dict[str, str]:
         VARIABLE: joined.write(),
         # an actor that asks for no GPU sees all of them; it is limited by its own share (worker/shares.py)
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        # Ray makes its workers nicer by 15: beside any other work they would hardly start, and starve their devices
+        "RAY_worker_niceness": "0",
         # workers are told before their node ends, by the dispatcher or by `join`: nothing to wait for then
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }
@@ -123,8 +125,9 @@ def node_environment(joined: Joined, token_file: Path) -> dict[str, str]:
 class RayCluster:
     """The Cluster of a Ray cluster, whose driver this process is."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, actor: type[WorkerActor] = WorkerActor) -> None:
         """Connects; raises HeadError after START_S."""
+        self._actor = actor
         deadline = time.monotonic() + START_S
         while True:
             try:
@@ -169,7 +172,7 @@ class RayCluster:
             node_id, number = self._nodes[place.worker]
         try:
             actor = (
-                ray.remote(WorkerActor)
+                ray.remote(self._actor)
                 .options(
                     name=name,
                     namespace=NAMESPACE,

@@ -30,7 +30,7 @@ from rich.console import Console
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 STEPS = 8
-RECOVER_S = 120.0
+RECOVER_S = 300.0
 START_S = 120.0
 FROZEN_S = 30.0
 QUIET_S = 3.0

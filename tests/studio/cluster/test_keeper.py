@@ -1,0 +1,74 @@
+"""The dispatcher is kept alive by the app, and what its workers held is settled when the app stops."""
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pipelines.messages import say
+from studio.cluster import keeper as module
+from studio.cluster.keeper import Keeper, NoRayError
+from studio.database import Database
+from studio.jobs import claims, queue, workers
+from studio.jobs.job import Job
+from studio.jobs.states import JobState
+from studio.jobs.workers import WorkerState
+from studio.services.condition import Condition
+from studio.settings import Settings
+
+
+@pytest.fixture
+def keeper(settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    """One whose dispatchers end at once."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: object())
+    monkeypatch.setattr(module, "FIRST_DELAY_S", 0.01)
+    keeper = Keeper(settings, database, Condition(), environment={})
+    monkeypatch.setattr(keeper, "_run", lambda: 1)
+    return keeper
+
+
+def test_without_ray_the_start_says_what_to_install(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(NoRayError) as raised:
+        keeper.start()
+    assert "requirements-cluster.txt" in str(raised.value.advice)
+
+
+def test_a_dispatcher_that_ends_is_started_again_and_the_studio_says_so(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., Any]
+) -> None:
+    starts: list[float] = []
+
+    def run() -> int:
+        starts.append(time.monotonic())
+        return 1
+
+    monkeypatch.setattr(keeper, "_run", run)
+    keeper.start()
+    try:
+        wait_for("three starts", lambda: len(starts) >= 3)
+    finally:
+        keeper.stop()
+    count = len(starts)
+    assert starts[2] - starts[1] > starts[1] - starts[0]  # it waits longer each time
+    time.sleep(0.1)
+    assert len(starts) == count
+    assert [card.title for card in keeper._condition.list_cards()] == ["The dispatcher ended"]
+
+
+@pytest.mark.parametrize(("finish_s", "state"), [(None, JobState.INTERRUPTED), (0.0, JobState.QUEUED)])
+def test_what_still_runs_at_the_end_is_interrupted_or_waits_for_the_next_start(
+    keeper: Keeper, database: Database, submit: Callable[..., Job], *, finish_s: float | None, state: JobState
+) -> None:
+    job = submit()
+    with database.write() as tx:
+        workers.describe(tx, "two", WorkerState.BUSY, activity=say("running a job"), pid=5, epoch="first")
+    assert claims.claim_next(database, "two", resident=None)
+    keeper.start()
+    keeper.stop(finish_s=finish_s)
+    found, row = queue.read_job(database, job.id), workers.read_worker(database, "two")
+    assert found is not None
+    assert found.state is state
+    assert (row.state, row.pid) == (WorkerState.STOPPED, None)
