@@ -206,17 +206,29 @@ class Server(uvicorn.Server):
     async def _find_join_line(self) -> str:
         """Returns what to run on other machines, once the cluster is there."""
         deadline = time.monotonic() + DEVICE_TIMEOUT_S
-        while (address := self._settings.read_ray_address()) is None and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            address = self._settings.read_ray_address()
+            if address is not None and await _answers(address):
+                return f"python -m studio.worker join {address}   (token: python app.py workers token)"
             await asyncio.sleep(0.1)
-        if address is None:
-            return f"still starting; see {self._settings.dispatcher_log}"
-        return f"python -m studio.worker join {address}   (token: python app.py workers token)"
+        return f"still starting; see {self._settings.dispatcher_log}"
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Ends the event streams, which would never end by themselves, and stops the server."""
         self.stop_signal = sig
         self._studio.feed.close()
         super().handle_exit(sig, frame)
+
+
+async def _answers(address: str) -> bool:
+    """Tells whether somebody listens there."""
+    host, _, port = address.rpartition(":")
+    try:
+        _, writer = await asyncio.open_connection(host, int(port))
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def _make_data_dir(settings: Settings) -> None:

@@ -38,6 +38,7 @@ from studio.worker.local_desk import LocalDesk
 LEASE_S = 20.0
 WAIT_S = 5.0  # of a pull: a heartbeat where nothing happens
 START_S = 180.0  # a machine may be importing its first libraries; a process that ends is noticed before
+REFUSED_S = 60.0  # a machine of another version may be mended meanwhile
 GIVE_S, IDLE_S = 0.05, 1.0
 PLACE_S = 2.0
 RETRY_S = 1.0
@@ -180,7 +181,7 @@ class Dispatcher:
             hello: Hello = await asyncio.wait_for(handle.call("describe"), START_S)
             if (problem := _find_obstacle(hello)) is not None:
                 self._describe(link.id, WorkerState.STARTING, say("cannot join"), node=place.node, error=problem)
-                await asyncio.sleep(START_S)
+                await asyncio.sleep(REFUSED_S)
                 return
             await self._attach(link, hello)
             self._links[link.id] = link

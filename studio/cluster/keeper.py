@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pipelines.errors import LumeshError
 from pipelines.messages import english, say
+from studio.cluster import head_file
 from studio.database import Database
 from studio.jobs import claims, workers
 from studio.jobs.job import Card
@@ -79,6 +80,8 @@ class Keeper:
                 process.wait(END_S)
             process.kill()
         self._thread.join()
+        if self._settings.ray_address is None:
+            head_file.end(self._settings)  # of a dispatcher that ended before it could
         for row in workers.read_workers(self._database):
             if finish_s is None:
                 claims.interrupt_running(self._database, row.id)

@@ -21,11 +21,11 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipelines.errors import LumeshError
-from pipelines.files.whole import write_whole
 from pipelines.messages import english
+from studio.cluster import head_file
 from studio.cluster.actor import WorkerActor
 from studio.cluster.dispatcher import Place, WorkerGoneError, WorkerSilentError
-from studio.cluster.groups import end_group, is_alive
+from studio.cluster.head_file import HeadProcess
 from studio.cluster.joined import NAMESPACE, RESOURCE, VARIABLE, Joined, name_worker
 from studio.cluster.token import give_ray
 from studio.settings import LOCAL, Settings
@@ -33,7 +33,6 @@ from studio.worker.shares import divide
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_S = 60.0
-STOP_S = 3.0
 CALLS_AT_ONCE = 16  # of an actor: a pull that waits, and all others beside it
 
 log = logging.getLogger(__name__)
@@ -50,27 +49,15 @@ class Head:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._file = settings.ray_head_file
 
     def ensure(self) -> str:
         """Returns the address of the cluster, which is started if it does not run; raises HeadError."""
-        found = self._read()
-        if found is not None and is_alive(found["pid"]):
-            return found["address"]
-        return self._start()
+        found = head_file.read(self._settings)
+        return found.address if found is not None else self._start()
 
     def stop(self) -> None:
-        """Ends the head and with it the cluster; machines that joined keep trying to join again."""
-        found = self._read()
-        if found is not None and is_alive(found["pid"]):
-            end_group(found["pid"], within_s=STOP_S)
-        self._file.unlink(missing_ok=True)
-
-    def _read(self) -> dict[str, Any] | None:
-        try:
-            return json.loads(self._file.read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
+        """Ends the head and with it the cluster."""
+        head_file.end(self._settings)
 
     def _start(self) -> str:
         settings = self._settings
@@ -96,7 +83,7 @@ class Head:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # it lives on when the dispatcher does not
             )
-        write_whole(self._file, json.dumps({"pid": process.pid, "address": address}).encode())
+        head_file.write(settings, HeadProcess(pid=process.pid, address=address))
         return address
 
     def _describe_own(self) -> Joined:

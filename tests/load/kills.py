@@ -165,16 +165,19 @@ class Town:
         wait_for("the studio", answers, START_S)
 
     def join(self, name: str) -> None:
-        address = wait_for("the cluster", self._read_address, START_S)
+        address = wait_for("the cluster", self._find_address, START_S)
         file = self.data_dir / "ray.token"
         flags = ["--fake", "--data-dir", str(self.folder / name), "--name", name, "--token-file", str(file)]
         with (self.folder / f"{name}.log").open("ab") as log:
             command = [sys.executable, "-m", "studio.worker", "join", address, *flags]
             self.machines.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))
 
-    def _read_address(self) -> str | None:
+    def _find_address(self) -> str | None:
         with contextlib.suppress(OSError, ValueError):
-            return json.loads((self.data_dir / "ray.json").read_text("utf-8"))["address"]
+            address = json.loads((self.data_dir / "ray.json").read_text("utf-8"))["address"]
+            host, port = address.split(":")
+            socket.create_connection((host, int(port)), 1.0).close()
+            return address
         return None
 
     def end(self) -> None:

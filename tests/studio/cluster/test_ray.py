@@ -78,7 +78,7 @@ class Town:
         assert time.monotonic() - began_s < 15.0
         for machine in self.machines:
             machine.terminate()
-        assert [machine.wait(20.0) for machine in self.machines] == [0, 0]
+        assert {machine.wait(20.0) for machine in self.machines} <= {0}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def town(start_studio: Callable[..., RunningStudio]) -> Iterator[Town]:
     with closing(open_database(studio.data_dir / "jobs.db")) as database:
         town = Town(studio=studio, database=database)
         try:
-            wait("the cluster", lambda: (studio.data_dir / "ray.json").is_file())
+            wait("the cluster", lambda: "studio.worker join" in studio.printed.read_text("utf-8"))
             town.join("one")
             town.join("two")
             wait("two workers", lambda: town.count_ready() == 2)

@@ -1,0 +1,41 @@
+"""Where the studio's own cluster is: its head outlives the dispatcher and the app, which find it again by this file.
+
+Ray is not imported here: the app ends a head that has no dispatcher left to do it.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+
+from studio.cluster.groups import end_group, is_alive
+from studio.settings import Settings
+
+END_S = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadProcess:
+    """The leader of the head's processes, and the address that machines join."""
+
+    pid: int
+    address: str
+
+
+def read(settings: Settings) -> HeadProcess | None:
+    """Returns the head that runs; None when there is none."""
+    try:
+        head = HeadProcess(**json.loads(settings.ray_head_file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return head if is_alive(head.pid) else None
+
+
+def write(settings: Settings, head: HeadProcess) -> None:
+    settings.ray_head_write_whole(file, json.dumps(asdict(head)).encode())
+
+
+def end(settings: Settings) -> None:
+    """Ends the head and with it the cluster; machines that joined keep trying to join again."""
+    head = read(settings)
+    if head is not None:
+        end_group(head.pid, within_s=END_S)
+    settings.ray_head_file.unlink(missing_ok=True)
