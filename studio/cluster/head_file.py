@@ -6,6 +6,7 @@ Ray is not imported here: the app ends a head that has no dispatcher left to do 
 import json
 from dataclasses import asdict, dataclass
 
+from pipelines.files.whole import write_whole
 from studio.cluster.groups import end_group, is_alive
 from studio.settings import Settings
 
@@ -30,7 +31,7 @@ def read(settings: Settings) -> HeadProcess | None:
 
 
 def write(settings: Settings, head: HeadProcess) -> None:
-    settings.ray_head_write_whole(file, json.dumps(asdict(head)).encode())
+    write_whole(settings.ray_head_file, json.dumps(asdict(head)).encode())
 
 
 def end(settings: Settings) -> None:
