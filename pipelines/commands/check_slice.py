@@ -19,6 +19,7 @@ from pipelines.recipe import Recipe, resolve
 from pipelines.runtime.devices import hosts
 
 REPEATS = 5
+PROMPT = "A red sailboat on the ocean at sunset"
 MIB = 2**20
 
 
@@ -48,7 +49,7 @@ def check(
         registry.start_jax(place.cache_dir, allow_cpu=allow_cpu)
         found = _list_devices()
         seconds = _sum_everywhere(megabytes)
-        recipe = resolve(Recipe(model=chosen.id, prompt=chosen.examples[0].prompt, seed=0), place.catalog)
+        recipe = resolve(Recipe(model=chosen.id, prompt=PROMPT, seed=0), place.catalog)
         with TerminalProgress(is_silent=as_json or not hosts.is_leader()) as on_progress:
             family = registry.load(
                 chosen, mesh=mesh, cache_dir=place.cache_dir, on_progress=on_progress, allow_cpu=allow_cpu
