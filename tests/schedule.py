@@ -48,6 +48,7 @@ def find_group(item: pytest.Item) -> str:
     return TOGETHER.get(place, place)
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist's own hook reads the markers, and would come before this one
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.xdist_group(find_group(item)))
