@@ -172,12 +172,15 @@ class Model:
         """Returns the traits that all models of its family have in common."""
         return find_traits(self.family)
 
-    @property
-    def start_of_learning(self) -> Self:
-        """Returns the model whose weights a training starts from: itself, or what it was distilled from."""
-        if self.path is not None or not self.learns_from:
-            return self
-        return replace(self, repo=self.learns_from, revision="main", variant="")
+    def choose_start(self, *, revision: str | None = None, variant: str | None = None) -> Self:
+        """Returns the model whose weights a training starts from: itself, or what it was distilled from.
+
+        `revision` and `variant` replace that one's own.
+        """
+        has_other = self.path is None and self.learns_from
+        start = replace(self, repo=self.learns_from, revision="main", variant="") if has_other else self
+        chosen = {"revision": revision, "variant": variant}
+        return replace(start, **{name: value for name, value in chosen.items() if value is not None})
 
     @property
     def is_video(self) -> bool:

@@ -1,6 +1,5 @@
 """`generate`: prompt to files in one go."""
 
-import hashlib
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -174,17 +173,14 @@ def _share_recipe(recipe: Recipe, model: Model) -> Recipe:
     if hosts.count() > 1:
         files = [Path(image) for image in recipe.images]
         files += [get_lora(lora.ref, model.loras_dir).path for lora in recipe.loras]
-        hosts.compare({str(file): hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in files})
+        hosts.compare({str(file): hosts.digest(file.read_bytes()) for file in files})
     return recipe
 
 
 def _compare_work(family: Family) -> None:
     """Raises HostsError if hosts had other weights or ran other programs, which the picture would not show."""
     if hosts.count() > 1:
-        programs = (
-            f"{len(hosts.launches)} launches ({hashlib.sha256(repr([*hosts.launches]).encode()).hexdigest()[:12]})"
-        )
-        hosts.compare({"weights": family.revision, "programs": programs})
+        hosts.compare({"weights": family.revision, "programs": hosts.describe_launches()})
 
 
 def _generate_traced(family: Family, recipe: Recipe, folder: Path, *, on_progress: OnProgress) -> Outcome:

@@ -6,7 +6,6 @@ Options are the fields of `TrainingSettings`, and those of diffusers' script for
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,9 +79,8 @@ def train(
     if found.is_demo and settings.lora and settings.learning_rate is None:
         settings = settings.model_copy(update={"learning_rate": DEMO_RATE})
         typer.echo(f"lumesh: {found.id} is small and learns at {DEMO_RATE}; --learning_rate changes that", err=True)
-    if found.start_of_learning is found:  # what makes the samples is what learns
-        chosen = {"revision": settings.revision, "variant": settings.variant}
-        found = replace(found, **{name: value for name, value in chosen.items() if value is not None})
+    if not found.learns_from:  # else only what it starts from is of that revision, not what makes the samples
+        found = found.choose_start(revision=settings.revision, variant=settings.variant)
     output: list[Path] = []
     with hosts.together(hosts.find_address(coordinator, processes, process), on_loss=lambda: tell_how_to_go_on(output)):
         _train(settings, found, place, name=name, check=check, allow_cpu=allow_cpu, as_json=as_json, tell=output.append)

@@ -161,7 +161,7 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
 
 def tell_start(model: Model) -> list[Message]:
     """Says where a distilled model's training starts: its own weights learn poorly, for which its base is published."""
-    start = model.start_of_learning
+    start = model.choose_start()
     if start.repo != model.repo:
         return [
             say("{model} is distilled: it learns from {repo}, and is used with what was learnt there",

@@ -13,7 +13,6 @@ from pathlib import Path
 import jax
 
 from pipelines import registry
-from pipelines.catalog import Model
 from pipelines.families.trainable import Denoiser
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.mesh import build_mesh, build_own_mesh
@@ -61,7 +60,7 @@ def train(
     started = time.monotonic()
     registry.start_jax(place.cache_dir, allow_cpu=place.allow_cpu)
     compiles = counter.compiled
-    model = choose_start(checked.model, settings)
+    model = checked.model.choose_start(revision=settings.revision, variant=settings.variant)
     mesh = build_mesh(settings.mesh or f"dp={jax.device_count()}")
     learner = registry.find_learner(model)
     folder = registry.find(model, on_progress=on_progress)
@@ -104,12 +103,6 @@ def train(
         seconds=time.monotonic() - started,
         compiles=counter.compiled - compiles,
     )
-
-
-def choose_start(model: Model, settings: TrainingSettings) -> Model:
-    """Returns the model whose weights the training starts from, in the revision and variant that were asked for."""
-    chosen = {"revision": settings.revision, "variant": settings.variant}
-    return replace(model.start_of_learning, **{name: value for name, value in chosen.items() if value is not None})
 
 
 def choose_denoisers(known: tuple[Denoiser, ...], settings: TrainingSettings) -> tuple[Denoiser, ...]:

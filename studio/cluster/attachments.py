@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipelines.loras import find_lora_file
 from studio.cluster.protocol import Attachment
-from studio.cluster.stock import hash_file
+from studio.cluster.stock import Hashes
 from studio.database import Database
 from studio.jobs.job import Job
 from studio.library import inputs
@@ -17,7 +17,7 @@ class Attachments:
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
-        self._hashes: dict[Path, tuple[tuple[int, int], str]] = {}
+        self._hashes = Hashes()
         self._files: dict[str, Path] = {}
 
     def find(self, job: Job) -> tuple[list[Attachment], list[Attachment]]:
@@ -38,10 +38,6 @@ class Attachments:
         return self._files[one.sha].read_bytes()
 
     def _attach(self, file: Path, *, ref: str = "") -> Attachment:
-        found = file.stat()
-        state = (found.st_mtime_ns, found.st_size)
-        if self._hashes.get(file, (None, ""))[0] != state:
-            self._hashes[file] = (state, hash_file(file))
-        sha = self._hashes[file][1]
+        sha = self._hashes.find(file)
         self._files[sha] = file
-        return Attachment(sha=sha, name=file.name, size=found.st_size, ref=ref)
+        return Attachment(sha=sha, name=file.name, size=file.stat().st_size, ref=ref)

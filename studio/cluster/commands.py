@@ -15,6 +15,7 @@ from studio.jobs import workers
 from studio.settings import read_settings
 
 COMMAND = "workers"
+DRAINING = {"drain": "lets a worker finish its job and gives it no other", "undrain": "gives it jobs again"}
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -32,22 +33,23 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     actions = parser.add_subparsers(dest="action")
     actions.add_parser("list", help="all workers: what they are and what they do")
     actions.add_parser("token", help="the secret that machines need to join; who holds it can do anything on them")
-    drain = actions.add_parser("drain", help="lets a worker finish its job and gives it no other")
-    drain.add_argument("id")
+    for name, says in DRAINING.items():
+        actions.add_parser(name, help=says).add_argument("id")
     found = parser.parse_args(arguments)
     settings = read_settings(["--data-dir", found.data_dir] if found.data_dir else [], environment)
     if found.action == "token":
         console.print(make_token(settings.ray_token_file), markup=False)
         return 0
     with closing(open_database(settings.database_file)) as database:
-        if found.action != "drain":
+        if found.action not in DRAINING:
             _show(workers.read_workers(database))
             return 0
         with database.write() as tx:
-            is_known = workers.drain(tx, found.id)
+            is_known = workers.set_draining(tx, found.id, is_draining=found.action == "drain")
         if not is_known:
             raise NoWorkerError(english(f"{found.id!r} is none."), advice=english("`workers list` names them."))
-        console.print(f"{found.id} gets no more jobs until it starts again", markup=False)
+        told = "gets no more jobs; `workers undrain` undoes it" if found.action == "drain" else "gets jobs again"
+        console.print(f"{found.id} {told}", markup=False)
     return 0
 
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from pipelines.errors import Cancelled, LumeshError
 from pipelines.files.whole import write_whole
-from pipelines.messages import NOTHING, Message, english, read_codes, say
+from pipelines.messages import Message, english, read_codes, say
 from pipelines.stages import Progress
 from studio import VERSION, events
 from studio.cluster import protocol
@@ -278,7 +278,8 @@ class Dispatcher:
 
     async def _make_order(self, link: Link, job: Job) -> Order:
         inputs, loras = await asyncio.to_thread(self._attachments.find, job)
-        for one in await link.handle.call("list_missing", [*inputs, *loras]):
+        wanted = [*inputs, *loras]
+        for one in await link.handle.call("list_missing", wanted) if wanted else []:
             await link.handle.call("store", one, await asyncio.to_thread(self._attachments.read, one))
         history = estimates.read_history(self._database, link.id)
         return Order(
@@ -368,8 +369,8 @@ class Dispatcher:
 
     def _apply_engine(self, link: Link, data: dict[str, Any]) -> None:
         fields = read_codes(data)
-        state, activity = WorkerState(fields.pop("state")), _as_message(fields.pop("activity"))
-        fields["device"] = _as_message(fields["device"])
+        state, activity = WorkerState(fields.pop("state")), protocol.as_message(fields.pop("activity"))
+        fields["device"] = protocol.as_message(fields["device"])
         link.model = fields.get("model", link.model)
         if fields.get("error"):
             fields["error"] = data["error"]  # with its codes
@@ -427,7 +428,7 @@ class Dispatcher:
     async def _leave(self, link: Link, notice_s: float) -> None:
         """Prepares for the end of a machine: what will not be done by then goes back to the front."""
         with self._database.write() as tx:
-            workers.drain(tx, link.id)
+            workers.set_draining(tx, link.id)
         for job in claims.list_claims(self._database, link.id):
             if job.eta_s is None or job.eta_s > notice_s - NOTICE_MARGIN_S:
                 claims.requeue_running(self._database, link.id, only=[(job.id, job.attempt)])
@@ -457,7 +458,3 @@ def _find_obstacle(hello: Hello) -> dict[str, Any] | None:
         detail=say("It runs Lumesh {its}, the studio runs {own}.", its=hello.version, own=VERSION),
         advice=say("Install the same version on both machines, then let it join again."),
     ).to_json()
-
-
-def _as_message(text: str) -> Message:
-    return text if isinstance(text, Message) else english(text) if text else NOTHING

@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.messages import Message, add_codes, english, read_codes
+from pipelines.messages import NOTHING, Message, add_codes, english, read_codes
 from pipelines.recipe import Recipe
 from pipelines.stages import Progress
 from studio.jobs.costs.estimates import History, Measured
@@ -78,7 +78,7 @@ def write_job(job: Job) -> dict[str, Any]:
 def read_job(found: dict[str, Any]) -> Job:
     """Undoes write_job."""
     fields = read_codes(found)
-    reason = _as_message(fields["reason"])
+    reason = as_message(fields["reason"])
     recipe, state = Recipe.model_validate(fields["recipe"]), JobState(fields["state"])
     return Job(**{**fields, "recipe": recipe, "state": state, "reason": reason})
 
@@ -116,5 +116,6 @@ def read_made(found: dict[str, Any]) -> Made:
     return Made(**{**fields, "files": files, "measured": measured})
 
 
-def _as_message(text: str) -> Message:
-    return text if isinstance(text, Message) else english(text)
+def as_message(text: str) -> Message:
+    """Returns a text that came without a code, such as an empty one, as a message."""
+    return text if isinstance(text, Message) else english(text) if text else NOTHING

@@ -16,10 +16,20 @@ from studio.settings import Settings
 KEPT_BYTES = 2 * 10**9
 
 
-def hash_file(file: Path) -> str:
-    """Returns the SHA-256 of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+class Hashes:
+    """The SHA-256 of files, each read again only when it changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[tuple[int, int], str]] = {}
+
+    def find(self, file: Path) -> str:
+        """Returns a file's hash in hexadecimal digits; raises OSError."""
+        found = file.stat()
+        state = (found.st_mtime_ns, found.st_size)
+        if self._known.get(file, (None, ""))[0] != state:
+            with file.open("rb") as stream:
+                self._known[file] = (state, hashlib.file_digest(stream, "sha256").hexdigest())
+        return self._known[file][1]
 
 
 class Stock:
@@ -28,7 +38,7 @@ class Stock:
     def __init__(self, settings: Settings) -> None:
         self._inputs = settings.data_dir / "cache" / "inputs"
         self._loras = settings.loras_dir
-        self._hashes: dict[Path, tuple[tuple[int, int], str]] = {}
+        self._hashes = Hashes()
 
     def list_missing(self, wanted: Sequence[Attachment]) -> list[Attachment]:
         """Returns those that must be sent."""
@@ -50,12 +60,7 @@ class Stock:
 
     def _has(self, one: Attachment) -> bool:
         file = self.find(one)
-        if not file.is_file() or file.stat().st_size != one.size:
-            return False
-        state = (file.stat().st_mtime_ns, file.stat().st_size)
-        if self._hashes.get(file, (None, ""))[0] != state:
-            self._hashes[file] = (state, hash_file(file))
-        return self._hashes[file][1] == one.sha
+        return file.is_file() and file.stat().st_size == one.size and self._hashes.find(file) == one.sha
 
     def _forget_oldest(self) -> None:
         files = sorted(self._inputs.glob("*"), key=lambda file: file.stat().st_mtime, reverse=True)

@@ -4,15 +4,14 @@ It is always used, off loopback and on it: 32 random bytes in a file that only t
 takes from the environment, where no list of processes shows it.
 """
 
-import os
 import secrets
 from pathlib import Path
 
 from pipelines.errors import LumeshError
+from pipelines.files.whole import PRIVATE, write_whole
 from pipelines.messages import english
 
 TOKEN_BYTES = 32
-MODE = 0o600
 
 
 class TokenError(LumeshError):
@@ -24,20 +23,13 @@ class TokenError(LumeshError):
 def make_token(file: Path) -> str:
     """Returns the token, which is made when the file is not there; raises TokenError as read_token does."""
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(secrets.token_hex(TOKEN_BYTES))
+        write_token(file, secrets.token_hex(TOKEN_BYTES))
     return read_token(file)
 
 
 def write_token(file: Path, token: str) -> None:
-    """Keeps a token that came from another machine."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(token.strip())
+    """Keeps a token, also one that came from another machine, where only this account can read it."""
+    write_whole(file, token.strip().encode(), mode=PRIVATE)
 
 
 def read_token(file: Path) -> str:

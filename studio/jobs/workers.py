@@ -187,17 +187,9 @@ def beat(database: Database, worker_id: str, *, lease_s: float = LEASE_S, seen: 
         tx.execute("UPDATE jobs SET lease_until = ? WHERE state = 'running' AND worker = ?", (now + lease_s, worker_id))
 
 
-def drain(tx: Transaction, worker_id: str) -> bool:
-    """Makes a worker take no more jobs; False when there is none with this id."""
-    row = tx.execute("UPDATE workers SET is_draining = 1 WHERE id = ? RETURNING *", (worker_id,)).fetchone()
-    if row is not None:
-        _tell(tx, row)
-    return row is not None
-
-
-def undrain(tx: Transaction, worker_id: str) -> bool:
-    """Undoes `drain`; False when there is none with this id."""
-    row = tx.execute("UPDATE workers SET is_draining = 0 WHERE id = ? RETURNING *", (worker_id,)).fetchone()
+def set_draining(tx: Transaction, worker_id: str, *, is_draining: bool = True) -> bool:
+    """Makes a worker take no more jobs, or take them again; returns False when there is none with this id."""
+    row = tx.execute("UPDATE workers SET is_draining = ? WHERE id = ? RETURNING *", (is_draining, worker_id)).fetchone()
     if row is not None:
         _tell(tx, row)
     return row is not None

@@ -12,7 +12,7 @@ GIVES_UP_S = 20
 
 _STYLE = f"""
 #lu-first {{
-  --page: #f3f3f1; --surface: #fff; --line: rgb(23 24 26 / 9%); --text: #191a1d;
+  --page: #f3f3f1; --surface: #ffffff; --line: rgb(23 24 26 / 9%); --text: #191a1d;
   position: fixed; inset: 0; z-index: 1000; display: grid; background: var(--page); color: var(--text);
   grid-template: 52px 1fr / 344px 1fr 268px; animation: lu-first-ends 0s {GIVES_UP_S}s forwards;
 }}

@@ -194,7 +194,7 @@ class Town:
         return [answer.raise_for_status().json()["id"] for answer in answers]
 
     def retry_failed(self, ids: list[str]) -> None:
-        """As people do who read the card of a job that lost two machines."""
+        """Asks for a job again, as people do who read the card of one that lost two machines."""
         for row in self.read("SELECT id, error FROM jobs WHERE state IN ('failed', 'interrupted')"):
             if row["id"] in ids:
                 console.print(f"retried: {json.loads(row['error'] or '{}').get('title')}")

@@ -282,7 +282,7 @@ def test_a_model_of_the_hub_is_added_like_another_or_with_all_its_fields(tmp_pat
         "juggernaut",
     )
     assert (like.shapes, like.negative_prompt, like.licence) == (base.shapes, base.negative_prompt, "")
-    assert like.start_of_learning is like
+    assert like.choose_start() == like
     assert (whole.revision, whole.default_shape, whole.title) == ("main", Shape(width=1024, height=1024), "my-klein")
 
 

@@ -76,7 +76,7 @@ def forget_worker(worker_id: str, operator: Operator) -> None:
 def _set_draining(operator: Visit, worker_id: str, *, is_draining: bool) -> dict[str, Any]:
     _find(operator, worker_id)
     with operator.database.write() as tx:
-        (workers.drain if is_draining else workers.undrain)(tx, worker_id)
+        workers.set_draining(tx, worker_id, is_draining=is_draining)
     operator.note("worker.drained" if is_draining else "worker.undrained", worker=worker_id)
     held = claims.list_claims(operator.database, worker_id)
     return _describe(_find(operator, worker_id), held)

@@ -1,6 +1,6 @@
 """What the page and REST say that something would cost now: each model and size, a recipe, many of them.
 
-Of several workers the best one counts (fleet.py). Not here: the estimates (estimates.py), a line of different jobs
+The best of several workers counts (fleet.py). Not here: the estimates (estimates.py), a line of different jobs
 (price.py).
 """
 

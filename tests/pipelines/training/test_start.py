@@ -8,16 +8,12 @@ import pytest
 
 from pipelines.catalog import load_catalog
 from pipelines.training.checks import tell_start
-from pipelines.training.run import choose_start
-from pipelines.training.settings import read_settings
-
-SETTINGS = {"data": ("pictures",), "lora": True}
 
 
 @pytest.mark.parametrize("size", ["4b", "9b"])
 def test_klein_learns_from_klein_base(size: str) -> None:
     klein = load_catalog().get(f"flux2-klein-{size}")
-    start = choose_start(klein, read_settings({"model": klein.id, **SETTINGS}))
+    start = klein.choose_start()
     assert (start.repo, start.revision) == (f"black-forest-labs/FLUX.2-klein-base-{size.upper()}", "main")
     assert start.id == klein.id
     (note,) = tell_start(klein)
@@ -26,19 +22,19 @@ def test_klein_learns_from_klein_base(size: str) -> None:
 
 def test_a_revision_is_that_of_the_base() -> None:
     klein = load_catalog().get("flux2-klein-4b")
-    assert choose_start(klein, read_settings({"model": klein.id, "revision": "abc", **SETTINGS})).revision == "abc"
+    assert klein.choose_start(revision="abc").revision == "abc"
 
 
 def test_other_models_learn_from_themselves() -> None:
     for model in load_catalog().models:
         if not model.learns_from:
-            assert choose_start(model, read_settings({"model": model.id, **SETTINGS})) == model
+            assert model.choose_start() == model
             assert not tell_start(model)
 
 
 def test_a_distilled_folder_of_ones_own_is_told(tmp_path: Path) -> None:
     own = replace(load_catalog().get("flux2-klein-4b"), path=tmp_path, repo="")
-    assert own.start_of_learning is own
+    assert own.choose_start() == own
     (tmp_path / "model_index.json").write_text(json.dumps({"is_distilled": True}), "utf-8")
     (note,) = tell_start(own)
     assert "distilled" in str(note)

@@ -268,8 +268,8 @@ def test_a_drained_worker_finishes_and_gets_no_more(
         async with serve(settings, database, Machines(two=two)):
             taken = await until("the job", two.take)
             with database.write() as tx:
-                assert workers.drain(tx, "two")
-                assert not workers.drain(tx, "nobody")
+                assert workers.set_draining(tx, "two")
+                assert not workers.set_draining(tx, "nobody")
             two.finish(taken)
             await until("its end", is_done(database, job))
             await asyncio.sleep(0.2)

@@ -1,5 +1,6 @@
 """A page gets its first script on its way out; nothing else is touched."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def test_the_first_paint_stands_before_gradios_element_and_needs_no_file() -> No
     assert f"{first_paint.HTML}<gradio-app>" in sent
     assert "src=" not in first_paint.HTML
     assert "url(" not in first_paint.HTML
+
+
+def test_the_first_paint_has_the_colours_of_the_page_that_follows() -> None:
+    tokens = (Path(first_paint.__file__).parent / "static" / "css" / "tokens.css").read_text("utf-8")
+    found = re.findall(r"(--[a-z]+): ([^;]+);", first_paint.HTML)
+    assert len(found) == 8
+    for name, value in found:
+        assert f"{name}: {value};" in tokens
 
 
 def test_what_is_not_the_page_stays_as_it_is(client: TestClient) -> None:

@@ -1,4 +1,4 @@
-"""Of several workers the best one counts: where a size is warm, it is warm for whoever asks."""
+"""The best of several workers counts: where a size is warm, it is warm for whoever asks."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
