@@ -1,18 +1,27 @@
 """What tests share: a studio in a temporary folder, and waiting with a deadline instead of sleeping."""
 
+import atexit
 import functools
 import gc
 import io
 import json
 import os
+import shutil
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+# JAX's, before anything imports it: all processes of a run, studios and commands too, keep compiled programs in one
+# folder, and what one of them compiled the others find. Whoever sets it keeps them for the next run.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="lumesh-programs-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 # Of torch, before anything imports it: there are more test processes than cores, and its threads spin while they wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,8 +1,6 @@
 """What tests of real pipelines share: tiny models with random weights, in genuine diffusers layout, and eight devices.
 
-The checkpoint is written once and loaded once for each mesh. All programs of a test process share one compilation
-cache, also those of commands that are told another data directory: what one test compiled, the next one finds. With
-LUMESH_TEST_CACHE=FOLDER so does the next run.
+The checkpoint is written once and loaded once for each mesh.
 """
 
 import functools
@@ -95,6 +93,7 @@ SDXL_SCHEDULER = {
 HARMLESS_WARNINGS = (
     "ignore:Explicitly requested dtype:UserWarning",
     "ignore:__array__ implementation doesn't accept a copy:DeprecationWarning",
+    "ignore:Error reading persistent compilation cache entry",  # which another test process is writing just now
 )
 
 
@@ -201,37 +200,14 @@ def make_once(name: str, make: Callable[[Path], None], tmp_path_factory: pytest.
     return folder
 
 
-@pytest.fixture(autouse=True)
-def _use_one_cache(request: pytest.FixtureRequest) -> None:
-    """Commands compile as well, whatever data directory they are told; a unit test compiles nothing."""
-    if request.node.get_closest_marker("unit") is None:
-        request.getfixturevalue("_one_cache")
-
-
 @pytest.fixture(scope="session")
-def _one_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    from pipelines.runtime.programs import compiled
-
-    kept = os.environ.get("LUMESH_TEST_CACHE")
-    shared = Path(kept) if kept else tmp_path_factory.mktemp("cache")
-    use = compiled.use_persistent_cache
-
-    def use_shared(folder: Path) -> int:
-        folder.mkdir(parents=True, exist_ok=True)  # its index lies there all the same
-        return use(shared)
-
-    compiled.use_persistent_cache = use_shared
-    yield shared
-    compiled.use_persistent_cache = use
-
-
-@pytest.fixture(scope="session")
-def cache_dir(_one_cache: Path) -> Path:
-    """The compilation cache of this test process, in use."""
+def cache_dir() -> Path:
+    """The compilation cache of this run, in use."""
     from pipelines.registry import start_jax
 
-    start_jax(_one_cache)
-    return _one_cache
+    folder = Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
+    start_jax(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

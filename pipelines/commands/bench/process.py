@@ -24,6 +24,7 @@ def measure(runner: str, task: dict[str, Any], *, what: str) -> Any:
 
     Raises LumeshError, and MeshError for a mesh that is malformed or does not fit.
     """
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     done = subprocess.run(
         [sys.executable, "-m", runner],
         input=json.dumps(task),
@@ -31,7 +32,7 @@ def measure(runner: str, task: dict[str, Any], *, what: str) -> Any:
         text=True,
         check=False,
         cwd=Path(__file__).parents[3],
-        env=os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "JAX_TRACEBACK_FILTERING": "off"},
+        env=environment | {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "JAX_TRACEBACK_FILTERING": "off"},
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]

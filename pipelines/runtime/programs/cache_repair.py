@@ -30,8 +30,8 @@ Mark = list[int]
 """An entry's size in bytes and the time of its last change in nanoseconds."""
 
 
-def repair(folder: Path) -> int:
-    """Deletes damaged entries and returns how many; the index of cached programs, which may name them, goes too."""
+def repair(folder: Path, *, index: Path) -> int:
+    """Deletes damaged entries and returns how many; the `index` of cached programs, which may name them, goes too."""
     known, marks = _read_ledger(folder), _list_entries(folder)
     new = {name: mark for name, mark in marks.items() if known.get(name) != mark}
     if not new and known.keys() == marks.keys():
@@ -45,7 +45,7 @@ def repair(folder: Path) -> int:
     for name in gone:
         (folder / name).unlink(missing_ok=True)
     if gone:
-        (folder / INDEX).unlink(missing_ok=True)
+        index.unlink(missing_ok=True)
         log.warning("%d damaged entries of the compilation cache are deleted: they are compiled again", len(gone))
     _write(folder / LEDGER, {name: mark for name, mark in marks.items() if name not in damaged})
     return len(gone)

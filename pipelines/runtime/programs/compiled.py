@@ -59,14 +59,21 @@ class CompileCounter:
 counter = CompileCounter()
 
 
+# JAX's own variable, JAX_COMPILATION_CACHE_DIR: whoever sets it has one folder for all data directories.
+_CHOSEN_BY_USER: str | None = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - JAX adds its options
+
+
 def use_persistent_cache(folder: Path) -> int:
     """Makes JAX keep every compiled program in this folder, however small or quick to compile.
 
-    Deletes damaged entries when this process opens the folder, and returns how many.
+    A folder that the environment names in JAX_COMPILATION_CACHE_DIR is used instead. Deletes damaged entries when this
+    process opens the folder, and returns how many.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    index, folder = folder / INDEX, Path(_CHOSEN_BY_USER or folder)
+    for needed in (index.parent, folder):
+        needed.mkdir(parents=True, exist_ok=True)
     opened = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - JAX adds its options
-    damaged = repair(folder) if opened != str(folder) else 0
+    damaged = repair(folder, index=index) if opened != str(folder) else 0
     jax.config.update("jax_compilation_cache_dir", str(folder))
     compilation_cache.reset_cache()  # JAX stays with the folder that it opened
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

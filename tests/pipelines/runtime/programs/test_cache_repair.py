@@ -29,10 +29,10 @@ def list_entries(folder: Path) -> list[str]:
 
 
 def test_whole_entries_stay_and_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert repair(folder) == 0
+    assert repair(folder, index=folder / INDEX) == 0
     assert len(list_entries(folder)) == 3
     monkeypatch.setattr(cache_repair, "_is_whole", lambda file: pytest.fail(f"{file} is read again"))
-    assert repair(folder) == 0
+    assert repair(folder, index=folder / INDEX) == 0
     assert (folder / INDEX).exists()
 
 
@@ -40,20 +40,20 @@ def test_whole_entries_stay_and_are_read_once(folder: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("kept", [0, 1, 2500, -1])
 def test_a_cut_off_entry_is_deleted_and_the_index_forgets(folder: Path, *, was_checked: bool, kept: int) -> None:
     if was_checked:
-        repair(folder)
+        repair(folder, index=folder / INDEX)
     damaged = folder / "jit_b-cache"
     damaged.write_bytes(damaged.read_bytes()[:kept])
-    assert repair(folder) == 1
+    assert repair(folder, index=folder / INDEX) == 1
     assert list_entries(folder) == ["jit_a-cache", "jit_c-cache"]
     assert not (folder / INDEX).exists()
-    assert repair(folder) == 0
+    assert repair(folder, index=folder / INDEX) == 0
 
 
 def test_changed_bytes_are_found_by_their_checksum(folder: Path) -> None:
     content = bytearray((folder / "jit_a-cache").read_bytes())
     content[3000] ^= 1
     (folder / "jit_a-cache").write_bytes(content)
-    assert repair(folder) == 1
+    assert repair(folder, index=folder / INDEX) == 1
 
 
 def test_what_another_process_still_writes_is_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_what_another_process_still_writes_is_left_alone(folder: Path, monkeypat
     whole = entry.read_bytes()
     entry.write_bytes(whole[:100])
     monkeypatch.setattr(cache_repair.time, "sleep", lambda _s: entry.write_bytes(whole))
-    assert repair(folder) == 0
+    assert repair(folder, index=folder / INDEX) == 0
     assert len(list_entries(folder)) == 3
 
 
@@ -69,10 +69,10 @@ def test_what_another_process_still_writes_is_left_alone(folder: Path, monkeypat
 def test_a_damaged_list_of_checked_entries_is_made_anew(folder: Path, ledger: str) -> None:
     (folder / LEDGER).write_text(ledger)
     (folder / "jit_c-cache").write_bytes(b"\x78")
-    assert repair(folder) == 1
+    assert repair(folder, index=folder / INDEX) == 1
     assert len(list_entries(folder)) == 2
 
 
 def test_entries_in_another_format_are_not_judged(folder: Path) -> None:
     (folder / "jit_z-cache").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(9))
-    assert repair(folder) == 0
+    assert repair(folder, index=folder / INDEX) == 0

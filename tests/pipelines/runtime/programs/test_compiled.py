@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pipelines.errors import Cancelled
+from pipelines.runtime.programs import compiled as compiled_module
 from pipelines.runtime.programs.compiled import CacheIndex, Program, Programs, counter, use_persistent_cache
 
 
@@ -53,6 +54,21 @@ def test_another_process_would_read_the_program_from_disk() -> None:
     assert (counter.compiled - compiled, counter.from_cache - from_cache) == (0, 1)
 
 
+@pytest.fixture(name="nobody_chose")
+def forget_the_users_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' own folder is chosen by JAX's variable, as a user's is."""
+    monkeypatch.setattr(compiled_module, "_CHOSEN_BY_USER", None)
+
+
+def test_the_folder_of_jaxs_own_variable_comes_first(cache_dir: Path, tmp_path: Path) -> None:
+    before = set(cache_dir.iterdir())
+    use_persistent_cache(tmp_path / "of a data directory")
+    Programs().compile_all([make_program(1.28, "chosen")])
+    assert set(cache_dir.iterdir()) > before
+    assert not any((tmp_path / "of a data directory").iterdir())
+
+
+@pytest.mark.usefixtures("nobody_chose")
 def test_another_folder_is_the_one_from_now_on(cache_dir: Path, tmp_path: Path) -> None:
     Programs().compile_all([make_program(1.25, "first folder")])
     try:
@@ -63,6 +79,7 @@ def test_another_folder_is_the_one_from_now_on(cache_dir: Path, tmp_path: Path) 
     assert any((tmp_path / "second").iterdir())
 
 
+@pytest.mark.usefixtures("nobody_chose")
 def test_a_damaged_program_is_compiled_once_more_and_then_kept(cache_dir: Path, tmp_path: Path) -> None:
     folder, found = tmp_path / "damaged", list[tuple[int, int]]()
     try:
