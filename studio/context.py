@@ -14,6 +14,7 @@ from studio.library.uploads import UPLOAD_QUOTA, Quota
 from studio.models import LiveCatalog
 from studio.services import first_model
 from studio.services.condition import Condition
+from studio.services.downloads import Downloads
 from studio.services.feed import Feed
 from studio.services.plans import Planner
 from studio.settings import Settings
@@ -35,6 +36,7 @@ class Studio:
     door: Door
     reserve: Reserve
     condition: Condition = field(default_factory=Condition)
+    downloads: Downloads = field(default_factory=Downloads)
     upload_quota: Quota = UPLOAD_QUOTA
     hub_endpoint: str | None = None
     """The hub's address, if it is neither the public one nor HF_ENDPOINT."""

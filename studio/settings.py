@@ -22,6 +22,7 @@ from pipelines.catalog import Model, Shape
 from pipelines.errors import MeshError
 from pipelines.families import list_traits
 from pipelines.mesh_text import check_mesh
+from pipelines.runtime.weights.hub_token import TOKEN_FILE
 from studio import access_settings
 from studio.access_settings import USERS_FILE, AccessSettings
 
@@ -131,6 +132,16 @@ class Settings:
     @property
     def loras_dir(self) -> Path:
         return self.data_dir / "loras"
+
+    @property
+    def hub_token_file(self) -> Path:
+        """The token for gated models that an admin entered."""
+        return self.data_dir / TOKEN_FILE
+
+    @property
+    def default_model_file(self) -> Path:
+        """The id of the model that an admin chose to start with."""
+        return self.data_dir / "default-model"
 
     @property
     def training_dir(self) -> Path:

@@ -21,6 +21,7 @@ from pipelines.mesh_text import check_mesh
 from pipelines.messages import Message, english
 from pipelines.own_models import UNWEIGHTED
 from pipelines.recipe import Recipe, list_idle, read_recipe, resolve, take_lora_tags
+from pipelines.runtime.weights.hub_token import TOKEN_FILE, use_token_file
 
 DataDir = Annotated[
     Path,
@@ -165,6 +166,9 @@ class DataDirectory:
     """The data directory's parts that the command line uses."""
 
     data_dir: Path
+
+    def __post_init__(self) -> None:
+        use_token_file(self.data_dir / TOKEN_FILE)
 
     @property
     def cache_dir(self) -> Path:

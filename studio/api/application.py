@@ -14,6 +14,7 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.types import Lifespan
 
 from pipelines.catalog import Catalog
+from pipelines.runtime.weights.hub_token import use_token_file
 from studio.access.identify import Door
 from studio.access_settings import EVERY_ORIGIN
 from studio.api import describe, errors
@@ -33,6 +34,7 @@ from studio.api.routes import (
     loras,
     me,
     media,
+    model_files,
     models,
     outputs,
     presets,
@@ -104,6 +106,7 @@ def create_api(
         openapi_url="/api/openapi.json",
         lifespan=lifespan,
     )
+    use_token_file(settings.hub_token_file)
     door = Door(settings, database)
     app.state.studio = Studio(
         settings=settings,
@@ -120,6 +123,7 @@ def create_api(
     for module in (
         health,
         *of_people,
+        model_files,
         models,
         *of_jobs,
         outputs,

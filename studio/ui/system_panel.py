@@ -1,7 +1,7 @@
 """The System view, in tabs: devices, models, storage, LoRAs and wildcards, plans for other chips, the log, users.
 
 static/js/system/tabs.js shows one of them, and system.js fills it while it is shown; systemplan.js has the plan,
-lorafiles.js the LoRAs, wildcards.js the wildcards, users.js the users.
+modelfiles.js the models' files, lorafiles.js the LoRAs, wildcards.js the wildcards, users.js the users.
 """
 
 from studio.ui import accounts_panel
@@ -128,11 +128,25 @@ _LORAS = f"""
 """
 
 _MODELS = """
+<p class="lu-message" id="lu-model-message" role="alert"></p>
 <div class="lu-sys-models" id="lu-sys-models"></div>
+<p class="lu-model-note" id="lu-models-free"></p>
 <div class="lu-sys-unusable" id="lu-sys-unusable" hidden>
   <h4 data-text="system.unusable"></h4>
   <ul id="lu-sys-unusable-list"></ul>
 </div>
+"""
+
+_HUB = """
+<p class="lu-model-note" id="lu-hub-token-state" role="status"></p>
+<form class="lu-hub-token" id="lu-hub-token-form">
+  <div class="lu-field"><label class="lu-label" for="lu-hub-token-field" data-text="models.tokenField"></label>
+    <input class="lu-input" id="lu-hub-token-field" type="password" maxlength="200" required autocomplete="off"
+      spellcheck="false"></div>
+  <button type="submit" class="lu-button" data-text="models.tokenKeep"></button>
+  <button type="button" class="lu-button" id="lu-hub-token-forget" data-text="models.tokenForget" hidden></button>
+</form>
+<p class="lu-model-note" data-text="models.tokenNote"></p>
 """
 
 _LOG_TOOLS = f"""
@@ -157,7 +171,8 @@ _TABS = {
     "devices": _card("workers", "workers.title", _WORKERS, style="lu-sys-wide")
     + _card("machine", "system.machine", _MACHINE, tools=_CHOICE)
     + _stack(_card("usage", "system.usage", _USAGE), _VERSIONS),
-    "models": _card("models", "system.models", _MODELS, style="lu-sys-wide"),
+    "models": _card("models", "system.models", _MODELS, style="lu-sys-wide")
+    + _card("hub", "models.hub", _HUB, style="lu-sys-wide"),
     "storage": _card("disk", "system.disk", _DISK) + _card("cache", "system.cache", _CACHE),
     "loras": _card("loras", "setting.loras", _LORAS) + _card("words", "words.title", _WORDS),
     "plan": _card("plan", "system.plan", _PLAN, style="lu-sys-wide"),

@@ -12,13 +12,13 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.studio_processes import Process, fork_app
+from tests.studio_processes import Process, fork_app, start_app
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
 
@@ -43,7 +43,9 @@ OPEN_FOLD = """try {
 class Studio:
     """One studio process that can be stopped, killed and started again on the same port and data."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *flags: str, environment: Mapping[str, str] | None = None) -> None:
+        """With an `environment` it starts as a command, because some of that is read by imports."""
+
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -51,6 +53,7 @@ class Studio:
         self.data_dir = folder / "data"
         self._folder = folder
         self._flags = flags
+        self._environment = environment
         self._process: Process | None = None
 
     def start(self) -> None:
@@ -63,7 +66,8 @@ class Studio:
             *(() if "--model" in self._flags else ("--model", "demo-sdxl")),  # it takes input pictures
             *self._flags,
         ]
-        self._process = fork_app(flags, self._folder / "app.log")
+        log = self._folder / "app.log"
+        self._process = fork_app(flags, log) if self._environment is None else start_app(flags, log, self._environment)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:

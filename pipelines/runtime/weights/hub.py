@@ -9,10 +9,11 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
-from huggingface_hub import constants, snapshot_download, try_to_load_from_cache
+from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_from_cache
 from huggingface_hub.errors import (
     DryRunError,
     GatedRepoError,
@@ -28,6 +29,7 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.messages import say
 from pipelines.runtime.weights.hub_files import DamagedDownloadError, fetch_missing
+from pipelines.runtime.weights.hub_token import advise_on_token, find_token
 from pipelines.runtime.weights.online import is_hub_reachable
 
 PRINTED = ("json", "txt", "model", "jinja", "safetensors")  # endings of what a fingerprint covers
@@ -65,6 +67,7 @@ def locate(
         revision=model.revision,
         allow_patterns=_choose_files(components, model.variant, without_weights),
         tqdm_class=_Silent,
+        token=find_token(),
     )
 
     def fetch() -> Path:
@@ -85,9 +88,7 @@ def locate(
     except GatedRepoError as error:
         raise ModelError(
             say("{repo} is gated: its owner asks you to accept a licence.", repo=model.repo),
-            advice=say(
-                "Accept it at huggingface.co/{repo}, then set HF_TOKEN to a token of the same account.", repo=model.repo
-            ),
+            advice=advise_on_token(model.repo),
         ) from error
     except RevisionNotFoundError as error:
         raise ModelError(
@@ -128,6 +129,8 @@ def is_here(model: Model) -> bool:
     """Whether the model's weights are on this machine, without asking the hub; part of them may still be missing."""
     if model.path is not None:
         return (model.path / "model_index.json").exists()
+    if not model.repo:
+        return True  # it has no weights
     index = try_to_load_from_cache(model.repo, "model_index.json", revision=model.revision)
     return isinstance(index, str) and any(Path(index).parent.glob("*/*.safetensors"))
 
@@ -144,11 +147,35 @@ def measure_download(model: Model, *, components: Collection[str]) -> int | None
             revision=model.revision,
             allow_patterns=_choose_files(tuple(components), model.variant),
             tqdm_class=_Silent,
+            token=find_token(),
             dry_run=True,
         )
     except (DryRunError, LocalEntryNotFoundError, HfHubHTTPError, httpx2.TransportError, OSError):
         return None
     return sum(file.file_size or 0 for file in files if file.will_download)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Who may download a repository: `is_gated` where its owner asks for consent, `is_granted` where this token may."""
+
+    is_gated: bool
+    is_granted: bool
+
+
+def ask_access(repo: str) -> Access | None:
+    """Asks the hub who may download; None where it cannot be asked or knows no such repository."""
+    if not is_hub_reachable():
+        return None
+    api = HfApi(token=find_token())
+    try:
+        is_gated = bool(api.model_info(repo).gated)
+        with contextlib.suppress(GatedRepoError):
+            api.auth_check(repo)
+            return Access(is_gated=is_gated, is_granted=True)
+    except (HfHubHTTPError, httpx2.TransportError, OSError, ValueError):
+        return None
+    return Access(is_gated=True, is_granted=False)
 
 
 def find_cache() -> Path:

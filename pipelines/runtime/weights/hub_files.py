@@ -25,6 +25,8 @@ from huggingface_hub import constants, get_hf_file_metadata, get_session, hf_hub
 from huggingface_hub.file_download import DryRunFileInfo, repo_folder_name
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status
 
+from pipelines.runtime.weights.hub_token import find_token
+
 AT_ONCE = 8  # files, as huggingface_hub's own default
 POLL_S = 0.2
 PIECE_BYTES = 2**20
@@ -146,7 +148,7 @@ def _fetch_all(
 def _fetch(repo: str, info: DryRunFileInfo, folder: Path, progress: _Progress) -> None:
     """Downloads one file into its place, unless another process has done so meanwhile."""
     url = hf_hub_url(repo, info.filename, revision=info.commit_hash)
-    about = get_hf_file_metadata(url, retry_on_errors=True)
+    about = get_hf_file_metadata(url, token=find_token(), retry_on_errors=True)
     if about.etag is None or about.size is None:
         return  # huggingface_hub gets what is not named by its content, or says that it cannot
     locks = Path(constants.HF_HUB_CACHE) / ".locks" / folder.name
@@ -207,7 +209,9 @@ def _complete(file: _File, part: _Part, progress: _Progress) -> None:
 def _receive(file: _File, part: _Part, progress: _Progress) -> None:
     """Appends what comes over one connection; raises TransportError if that is not all that is lacking."""
     have = part.size
-    headers = build_hf_headers() | {"Accept-Encoding": "identity"}  # bytes on the way are bytes of the file
+    headers = build_hf_headers(token=find_token()) | {
+        "Accept-Encoding": "identity"
+    }  # bytes on the way are bytes of the file
     if have:
         headers["Range"] = f"bytes={have}-"
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT

@@ -1,9 +1,8 @@
-"""Downloads against a hub of our own: the answers of the real API, given by a small HTTP server on this machine.
+"""Downloads against a hub of our own (tests/hub.py).
 
 huggingface_hub reads HF_ENDPOINT when it is imported, so each download runs in a process of its own.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -11,10 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +18,9 @@ import pytest
 
 from pipelines.runtime.weights.hub import find_revision
 from tests.conftest import wait_for
+from tests.hub import COMMIT, FILES, GATED, REPO, WEIGHTS, Hub, run_hub
 
 ROOT = Path(__file__).resolve().parents[4]
-REPO = "someone/some-sdxl"
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-FILES = {
-    "model_index.json": b'{"_class_name": "StableDiffusionXLPipeline"}',
-    "README.md": b"# words",
-    "unet/config.json": b"{}",
-    "unet/diffusion_pytorch_model.fp16.safetensors": bytes(range(256)) * (25 * 2**20 // 256),
-    "unet/diffusion_pytorch_model.safetensors": b"twice as large",
-    "unet/diffusion_pytorch_model.bin": b"a pickle",
-    "tokenizer/vocab.json": b'{"a": 0}',
-    "tokenizer/merges.txt": b"#version: 0.2",
-    "vae_1_0/config.json": b"{}",
-}
-WEIGHTS = "unet/diffusion_pytorch_model.fp16.safetensors"
-
 DOWNLOAD = """
 import json, sys
 from pipelines.catalog import Model, Shape
@@ -67,121 +48,10 @@ except LumeshError as error:
 """
 
 
-@dataclass(kw_only=True)
-class Hub:
-    """What the stub serves, how it misbehaves, and what it was asked."""
-
-    url: str = ""
-    refusal: tuple[int, dict[str, str]] | None = None
-    breaks_after: int | None = None  # bytes of the weights after which the connection breaks, each time
-    breaks_left: int = 0
-    stalls_after: int | None = None  # bytes of the weights after which nothing comes until `goes_on`
-    goes_on: threading.Event = field(default_factory=threading.Event)
-    knows_ranges: bool = True
-    names_sha256: bool = False  # as the real hub does for large files
-    spoils: bool = False  # the weights' bytes on the way
-    asked: list[tuple[str, str, str | None]] = field(default_factory=list)  # method, path, Range
-
-    def fetched(self) -> set[str]:
-        prefix = f"/{REPO}/resolve/{COMMIT}/"
-        return {
-            path.removeprefix(prefix) for method, path, _ in self.asked if method == "GET" and path.startswith(prefix)
-        }
-
-    def ranges(self) -> list[str | None]:
-        return [wanted for method, path, wanted in self.asked if method == "GET" and path.endswith(WEIGHTS)]
-
-
-def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        """The three routes snapshot_download asks for: the revision, its tree, and the files."""
-
-        def do_HEAD(self) -> None:
-            self._answer()
-
-        def do_GET(self) -> None:
-            self._answer()
-
-        def log_message(self, *_arguments: Any) -> None:
-            """Keeps the test run quiet."""
-
-        def _answer(self) -> None:
-            path = self.path.partition("?")[0]
-            hub.asked.append((self.command, path, self.headers.get("Range")))
-            if hub.refusal is not None:
-                status, headers = hub.refusal
-                self._send(status, b'{"error": "refused"}', headers)
-            elif path.startswith(f"/api/models/{REPO}/revision/") and path.endswith((COMMIT, "/main")):
-                self._send(200, json.dumps({"id": REPO, "sha": COMMIT, "siblings": []}).encode())
-            elif path.startswith(f"/api/models/{REPO}/tree/{COMMIT}"):
-                self._send(200, json.dumps(_list_tree()).encode())
-            elif path.startswith(f"/{REPO}/resolve/{COMMIT}/"):
-                self._send_file(path.removeprefix(f"/{REPO}/resolve/{COMMIT}/"))
-            elif path.startswith(f"/api/models/{REPO}/"):
-                self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
-            else:
-                # the real hub answers 401 for what does not exist, so that private names do not leak
-                self._send(401, b"{}", {"X-Error-Code": "RepoNotFound"})
-
-        def _send_file(self, name: str) -> None:
-            content = FILES[name]
-            etag = hashlib.sha256(content).hexdigest() if hub.names_sha256 else _digest(content)
-            headers = {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
-            start = 0
-            if wanted := hub.knows_ranges and self.headers.get("Range"):
-                start = int(wanted.removeprefix("bytes=").partition("-")[0])
-                headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            part = content[start:]
-            if hub.spoils and name == WEIGHTS:
-                part = part[:-1] + b"x"
-            must_break = name == WEIGHTS and self.command == "GET" and hub.breaks_left > 0
-            if must_break:
-                hub.breaks_left -= 1
-            self._send(206 if wanted else 200, part, headers, sent=hub.breaks_after if must_break else None)
-
-        def _send(
-            self, status: int, content: bytes, headers: dict[str, str] | None = None, *, sent: int | None = None
-        ) -> None:
-            self.send_response(status)
-            for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            if self.command == "GET":
-                if hub.stalls_after is not None and len(content) > hub.stalls_after:
-                    self.wfile.write(content[: hub.stalls_after])
-                    hub.goes_on.wait(30)
-                    content = content[hub.stalls_after :]
-                with contextlib.suppress(ConnectionError):  # whoever asked was killed
-                    self.wfile.write(content if sent is None else content[:sent])
-            self.close_connection = sent is not None
-
-    return Handler
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha1(content).hexdigest()
-
-
-def _list_tree() -> list[dict[str, Any]]:
-    return [
-        {"type": "file", "path": path, "size": len(content), "oid": _digest(content)} for path, content in FILES.items()
-    ]
-
-
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(hub))
-    server.daemon_threads = True
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield hub
-    hub.goes_on.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with run_hub() as hub:
+        yield hub
 
 
 def _make_environment(hub: Hub, tmp_path: Path) -> dict[str, str]:
@@ -329,7 +199,7 @@ def test_a_connection_that_breaks_again_and_again_ends_in_advice(
 
 
 def test_a_gated_model_tells_how_to_get_in(hub: Hub, download: Callable[..., dict[str, Any]]) -> None:
-    hub.refusal = (403, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to this model is restricted."})
+    hub.refusal = GATED
     answer = download()
     assert (answer["kind"], answer["error"]) == (
         "ModelError",

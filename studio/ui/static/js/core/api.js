@@ -120,6 +120,17 @@ export const readModels = async () => withNames(await call("GET", "api/v1/models
 /** How much the first job of a model would bring, and how much room there is. */
 export const readDownload = (id) => call("GET", `api/v1/models/${encodeURIComponent(id)}/download`);
 
+const MODEL_FILES = "api/v1/models";
+const modelPath = (id) => `${MODEL_FILES}/${encodeURIComponent(id)}`;
+export const readModelFiles = () => call("GET", `${MODEL_FILES}/files`);
+export const askAccess = (id) => call("GET", `${modelPath(id)}/access`);
+export const startDownload = (id) => call("POST", `${modelPath(id)}/download`);
+export const pauseDownload = (id) => call("DELETE", `${modelPath(id)}/download`);
+export const deleteModelFiles = (id) => call("DELETE", `${modelPath(id)}/files`);
+export const chooseDefault = (model) => call("PUT", `${MODEL_FILES}/default`, { model });
+export const keepHubToken = (token) => call("PUT", `${MODEL_FILES}/token`, { token });
+export const forgetHubToken = () => call("DELETE", `${MODEL_FILES}/token`);
+
 /**
  * Models as they are called here, and what else is told of them.
  * @param {any} answer

@@ -1,5 +1,5 @@
 // The System view: asks for what its shown tab needs, while it is shown, and only then. Not here: the tabs (tabs.js), plans
-// for other chips (systemplan.js), workers (workers.js), LoRA files (lorafiles.js), wildcards (wildcards.js), users (users.js).
+// for other chips (systemplan.js), workers (workers.js), models' files (modelfiles.js), LoRA files (lorafiles.js), wildcards (wildcards.js), users (users.js).
 
 import { clearCache, readCache, readDisk, readLog, readSystem, readUsage } from "../core/api.js";
 import { el, find, keyed, setText } from "../core/dom.js";
@@ -9,6 +9,7 @@ import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
 import { isShown } from "../core/views.js";
 import { mountLoraFiles, openLoraFiles } from "./lorafiles.js";
+import { drawModelFiles, mountModelFiles } from "./modelfiles.js";
 import { mountPlan, openPlan } from "./systemplan.js";
 import { mountTabs, shownTab } from "./tabs.js";
 import { mountUsers, openUsers } from "./users.js";
@@ -23,7 +24,7 @@ const EVERYBODY = "local"; // the owner of everything, as long as nobody logs in
 /** Of each tab: what is asked once it is opened, as often as the worker measures, and seldom. */
 const ASKED = {
   devices: { live: [drawDevices], seldom: [drawUsage] },
-  models: { live: [drawSystem] },
+  models: { live: [drawModelsTab] },
   storage: { seldom: [drawCache, drawDisk] },
   loras: { once: [openLoraFiles, openWildcards] },
   plan: { once: [openPlan] },
@@ -42,6 +43,7 @@ export function mountSystem() {
   mountPlan();
   mountWildcards();
   mountLoraFiles();
+  mountModelFiles();
   mountUsers();
   mountWorkers((error) => (error ? say(error) : refresh()));
   mountTabs(open);
@@ -74,6 +76,12 @@ function say(error) {
 async function drawDevices() {
   await drawWorkers();
   await drawSystem();
+}
+
+/** The cards first, then what each says of its files. */
+async function drawModelsTab() {
+  await drawSystem();
+  await drawModelFiles();
 }
 
 async function drawSystem() {
@@ -160,7 +168,14 @@ function drawModels(models) {
   keyed(find("lu-sys-models"), models, {
     key: (model) => model.id,
     create: (model) =>
-      el("div.lu-sys-model", {}, el("p", {}, el("strong", {}, named(model.title)), el("span.lu-sys-resident")), el("ul")),
+      el(
+        "div.lu-sys-model",
+        { "data-model": model.id },
+        el("p", {}, el("strong", {}, named(model.title)), el("span.lu-sys-resident")),
+        el("p.lu-model-facts"),
+        el("ul"),
+        el("div.lu-model-acts"),
+      ),
     update: (element, model) => {
       setText(element.querySelector(".lu-sys-resident"), model.is_resident ? ` ${t("system.inMemory")}` : "");
       keyed(element.querySelector("ul"), model.shapes, {

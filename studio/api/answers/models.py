@@ -1,0 +1,74 @@
+"""Response models of models' files: where they are, downloads, the hub's token, the default."""
+
+from studio.api.answers.answer import Answer, Said, eg, said
+
+
+class DownloadState(Answer):
+    """`state` is `waiting`, `running`, `paused`, `done` or `failed`."""
+
+    state: str = eg("running")
+    done_bytes: int = eg(2_411_724_800)
+    total_bytes: int = eg(6_938_000_000)
+    error: str = eg("")
+    error_said: Said | None = said()
+
+
+class Fit(Answer):
+    """An estimate by the plan that ships for the model's default size: bytes of a chip, and what it has."""
+
+    fits: bool = eg(True)
+    topology: str = eg("v6e-8")
+    needed_bytes: int = eg(9_212_000_000)
+    chip_bytes: int = eg(33_550_000_000)
+    note: str = eg("Fits v6e-8.")
+    note_said: Said | None = said()
+
+
+class ModelFile(Answer):
+    """`origin` is `hub`, `folder` or `demo`; `disk_bytes` are what is here, `partial_bytes` of a stopped download."""
+
+    id: str = eg("sdxl-base")
+    title: str = eg("Stable Diffusion XL 1.0")
+    licence: str = eg("CreativeML Open RAIL++-M")
+    origin: str = eg("hub")
+    repo: str | None = eg("stabilityai/stable-diffusion-xl-base-1.0")
+    revision: str | None = eg("462165984030d82259a11f4367a4eed129e94a7b")
+    url: str | None = eg("https://huggingface.co/stabilityai/stable-diffusion-xl-base-1.0")
+    is_here: bool = eg(True)
+    is_resident: bool = eg(False)
+    disk_bytes: int = eg(6_938_000_000)
+    partial_bytes: int = eg(0)
+    may_delete: bool = eg(True)
+    fit: Fit | None
+    download: DownloadState | None
+
+
+class ModelFiles(Answer):
+    """`default` is an admin's choice, before which `fixed_default`, that of `--model`, comes.
+
+    `token` tells whose token the hub is asked with: `studio`, `environment` (HF_TOKEN or a login), or "" for none.
+    """
+
+    models: list[ModelFile]
+    default: str | None = eg(None)
+    fixed_default: str | None = eg(None)
+    token: str = eg("environment")
+    free_bytes: int = eg(412_000_000_000)
+    models_dir: str = eg("/home/me/lumesh/models")
+
+
+class Access(Answer):
+    is_gated: bool | None = eg(True)
+    is_granted: bool | None = eg(False)
+
+
+class Freed(Answer):
+    bytes: int = eg(6_938_000_000)
+
+
+class DefaultModel(Answer):
+    default: str | None = eg("sdxl-base")
+
+
+class TokenOrigin(Answer):
+    token: str = eg("studio")

@@ -1,0 +1,32 @@
+"""Example requests for models' files: list, download, delete, the default, the hub's token."""
+
+from studio.api.examples.example import Example, get, post
+
+SDXL = "/api/v1/models/sdxl-base"
+
+EXAMPLES = (
+    get("/api/v1/models/files", "Which models are on this machine"),
+    get("/api/v1/models/{model_id}/access", "Whether a model is gated", url=f"{SDXL}/access"),
+    post("/api/v1/models/{model_id}/download", "Download a model", url=f"{SDXL}/download"),
+    Example(
+        method="DELETE", path="/api/v1/models/{model_id}/download", url=f"{SDXL}/download", summary="Stop a download"
+    ),
+    Example(
+        method="DELETE", path="/api/v1/models/{model_id}/files", url=f"{SDXL}/files", summary="Delete a model's files"
+    ),
+    Example(
+        method="PUT",
+        path="/api/v1/models/default",
+        url="/api/v1/models/default",
+        summary="Choose the model to start with",
+        body={"model": "sdxl-base"},
+    ),
+    Example(
+        method="PUT",
+        path="/api/v1/models/token",
+        url="/api/v1/models/token",
+        summary="Keep a token for gated models",
+        body={"token": "hf_abcdefgh"},
+    ),
+    Example(method="DELETE", path="/api/v1/models/token", url="/api/v1/models/token", summary="Forget the token"),
+)

@@ -1,0 +1,102 @@
+"""Models' files in the System view, with a hub of our own: gated ones, the token, a download, deleting, the default."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
+expect = playwright_api.expect
+
+from tests.browser.conftest import Studio
+from tests.hub import COMMIT, FILES, REPO, WEIGHTS, Hub, run_hub
+
+OpenPage = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+PHONE = {"width": 390, "height": 844}
+TOKEN = "hf_of-somebody-who-accepted"
+ENTRY = f"""
+[[model]]
+id = "own-sdxl"
+title = "A friend's SDXL"
+like = "sdxl-base"
+licence = "OpenRAIL++-M"
+repo = "{REPO}"
+revision = "{COMMIT}"
+variant = "fp16"
+"""
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with run_hub() as hub:
+        hub.accepted, hub.names_sha256 = TOKEN, True
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def studio(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """One that asks this hub, and whose catalogue has a repository of it."""
+    folder = tmp_path_factory.mktemp("studio")
+    (folder / "data").mkdir()
+    (folder / "data" / "models.toml").write_text(ENTRY)
+    environment = {
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(folder / "hf"),
+        "HF_HUB_DISABLE_XET": "1",
+        "NO_PROXY": "127.0.0.1",
+    }
+    studio = Studio(folder, environment=environment)
+    studio.start()
+    yield studio
+    studio.stop()
+
+
+def open_models(page: Any) -> Any:
+    """The card of the friend's model."""
+    page.get_by_role("link", name="System").click()
+    page.get_by_role("tab", name="Models").click()
+    return page.locator('[data-model="own-sdxl"]')
+
+
+def test_a_gated_model_is_downloaded_with_a_token_paused_resumed_and_deleted(
+    open_page: OpenPage, keep: Keep, hub: Hub
+) -> None:
+    page = open_page()
+    card = open_models(page)
+    expect(card).to_contain_text("Not on this machine")
+    expect(card.get_by_role("link", name="OpenRAIL++-M")).to_have_attribute("href", f"https://huggingface.co/{REPO}")
+    card.get_by_role("button", name="Download").click()
+    expect(page.locator("#lu-model-message")).to_contain_text(f"Accept its licence at https://huggingface.co/{REPO}")
+    expect(card).to_contain_text("Gated: accept its licence on its page")
+
+    page.get_by_label("Access token").fill(TOKEN)
+    page.get_by_role("button", name="Keep", exact=True).click()
+    expect(page.locator("#lu-hub-token-state")).to_have_text("The hub is asked with the token that was entered here.")
+    expect(page.get_by_label("Access token")).to_have_value("")
+    hub.stalls_after = 11 * 2**20
+    card.get_by_role("button", name="Download").click()
+    expect(card).to_contain_text("of 26.2 MB (4")
+    keep(page, "models-downloading")
+    card.get_by_role("button", name="Pause").click()
+    hub.stalls_after = None
+    hub.goes_on.set()
+    expect(card).to_contain_text("arrived, then it was stopped")
+    card.get_by_role("button", name="Go on").click()
+    expect(card).to_contain_text("26.2 MB on disk", timeout=30_000)
+    assert str(hub.ranges()[-1]).startswith("bytes=")
+    assert len(FILES[WEIGHTS]) == 25 * 2**20
+
+    page.on("dialog", lambda dialog: dialog.accept())
+    card.get_by_role("button", name="Delete files").click()
+    expect(card).to_contain_text("Not on this machine")
+
+
+def test_a_model_that_came_with_lumesh_cannot_be_deleted(open_page: OpenPage, keep: Keep) -> None:
+    page = open_page(viewport=PHONE, color_scheme="light")
+    open_models(page)
+    card = page.locator('[data-model="demo-wan"]')
+    expect(card).to_contain_text("came with Lumesh")
+    expect(card.get_by_role("button", name="Delete files")).to_have_count(0)
+    card.scroll_into_view_if_needed()
+    keep(page, "models-phone")

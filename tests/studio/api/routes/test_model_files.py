@@ -1,0 +1,184 @@
+"""Models' files over REST, with a hub of our own: downloads, gated ones, deleting, the default, the token."""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from huggingface_hub import constants
+
+from pipelines.catalog import Catalog, read_data_dir
+from pipelines.runtime.weights import hub_token
+from studio.api.application import create_api
+from studio.database import Database
+from studio.services import first_model
+from studio.settings import Settings
+from tests.conftest import wait_for
+from tests.hub import COMMIT, FILES, REPO, WEIGHTS, Hub, run_hub
+
+TOKEN = "hf_of-somebody-who-accepted"
+ENTRY = f"""
+[[model]]
+id = "own-sdxl"
+like = "sdxl-base"
+repo = "{REPO}"
+revision = "{COMMIT}"
+variant = "fp16"
+"""
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    """What huggingface_hub reads of its environment when it is imported is this hub, and an empty cache."""
+    with run_hub() as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-login"))
+        yield hub
+
+
+@pytest.fixture
+def keeper(hub: Hub, settings: Settings, database: Database) -> Iterator[TestClient]:
+    (settings.data_dir / "models.toml").write_text(ENTRY)
+    shutil.copytree("presets/demo/demo-sdxl", settings.models_dir / "me" / "mine")
+
+    def read() -> Catalog:
+        return read_data_dir(settings.data_dir)
+
+    with TestClient(create_api(settings, database, read(), read_catalog=read)) as client:
+        yield client
+    hub_token.forget_token(settings.hub_token_file)
+
+
+@pytest.fixture
+def look(keeper: TestClient) -> Callable[[str], dict[str, Any]]:
+    """What is told of a model's files."""
+
+    def look(model: str = "own-sdxl") -> dict[str, Any]:
+        listed = keeper.get("/api/v1/models/files").raise_for_status().json()["models"]
+        return next(one for one in listed if one["id"] == model)
+
+    return look
+
+
+def wait_for_state(look: Callable[[str], dict[str, Any]], *states: str) -> dict[str, Any]:
+    return wait_for(
+        f"the download to be {states}",
+        lambda: found if ((found := look("own-sdxl"))["download"] or {}).get("state") in states else None,
+    )
+
+
+def test_a_download_is_paused_goes_on_where_it_stopped_and_is_deleted(
+    hub: Hub, keeper: TestClient, look: Callable[..., dict[str, Any]]
+) -> None:
+    hub.names_sha256, hub.stalls_after = True, 11 * 2**20
+    assert (look()["is_here"], look()["disk_bytes"], look()["download"]) == (False, 0, None)
+    assert keeper.post("/api/v1/models/own-sdxl/download").status_code == 202
+    wait_for("10 MiB", lambda: (look()["download"] or {}).get("done_bytes", 0) > 10 * 2**20)
+
+    assert keeper.delete("/api/v1/models/own-sdxl/download").status_code == 204
+    hub.stalls_after = None
+    hub.goes_on.set()
+    paused = wait_for_state(look, "paused")
+    wait_for("the connection to end", lambda: look()["partial_bytes"] > 10 * 2**20)
+    assert not paused["is_here"]
+
+    keeper.post("/api/v1/models/own-sdxl/download")
+    done = wait_for_state(look, "done")
+    assert done["is_here"]
+    assert done["disk_bytes"] > len(FILES[WEIGHTS])
+    assert (first := hub.ranges())[0] is None
+    assert re.fullmatch(r"bytes=\d+-", str(first[1]))
+
+    assert keeper.delete("/api/v1/models/own-sdxl/files").json()["bytes"] == done["disk_bytes"]
+    assert (look()["is_here"], look()["disk_bytes"], look()["may_delete"]) == (False, 0, False)
+
+
+def test_a_gated_model_says_so_and_comes_with_a_token_that_nobody_is_shown(
+    hub: Hub, keeper: TestClient, look: Callable[..., dict[str, Any]], settings: Settings
+) -> None:
+    hub.accepted = TOKEN
+    access = "/api/v1/models/own-sdxl/access"
+    assert keeper.get(access).json() == {"is_gated": True, "is_granted": False}
+    keeper.post("/api/v1/models/own-sdxl/download")
+    failed = wait_for_state(look, "failed")["download"]
+    assert "is gated" in failed["error"]
+    assert "System > Models" in failed["error"]
+
+    assert keeper.put("/api/v1/models/token", json={"token": f" {TOKEN}\n"}).json() == {"token": "studio"}
+    assert settings.hub_token_file.stat().st_mode & 0o777 == 0o600
+    assert keeper.get(access).json() == {"is_gated": True, "is_granted": True}
+    keeper.post("/api/v1/models/own-sdxl/download")
+    wait_for_state(look, "done")
+    assert TOKEN not in keeper.get("/api/v1/models/files").text
+
+    assert keeper.delete("/api/v1/models/token").json() == {"token": ""}
+    assert keeper.get(access).json()["is_granted"] is False
+
+
+@pytest.mark.parametrize("token", ["", "short", "two words here", "ключ-ключ-ключ"])
+def test_what_is_no_token_is_refused(keeper: TestClient, settings: Settings, token: str) -> None:
+    answer = keeper.put("/api/v1/models/token", json={"token": token})
+    assert answer.status_code == 422
+    assert "no token" in answer.json()["error"]["detail"]
+    assert not settings.hub_token_file.exists()
+
+
+def test_a_folder_is_deleted_where_it_is_the_studios(
+    keeper: TestClient, look: Callable[..., dict[str, Any]], settings: Settings, tmp_path: Path
+) -> None:
+    assert look("me-mine")["may_delete"]
+    size = sum(file.stat().st_size for file in (settings.models_dir / "me").rglob("*") if file.is_file())
+    assert keeper.delete("/api/v1/models/me-mine/files").json()["bytes"] == size
+    assert not (settings.models_dir / "me").exists()
+    assert settings.models_dir.is_dir()
+
+
+def test_a_link_is_deleted_and_what_it_leads_to_stays(keeper: TestClient, settings: Settings, tmp_path: Path) -> None:
+    (settings.models_dir / "me" / "mine").rename(tmp_path / "elsewhere")
+    (settings.models_dir / "linked").symlink_to(tmp_path / "elsewhere")
+    wait_for("the link to be read", lambda: "linked" in keeper.get("/api/v1/models/files").text)
+    assert keeper.delete("/api/v1/models/linked/files").status_code == 200
+    assert not (settings.models_dir / "linked").is_symlink()
+    assert (tmp_path / "elsewhere" / "model_index.json").is_file()
+
+
+def test_what_came_with_lumesh_stays(keeper: TestClient, look: Callable[..., dict[str, Any]]) -> None:
+    assert look("demo-sdxl")["origin"] == "demo"
+    answer = keeper.delete("/api/v1/models/demo-sdxl/files")
+    assert (answer.status_code, look("demo-sdxl")["is_here"]) == (422, True)
+    assert "not the studio's" in answer.json()["error"]["detail"]
+    refused = keeper.post("/api/v1/models/demo-sdxl/download")
+    assert refused.status_code == 409
+
+
+def test_the_default_is_chosen_and_given_back_to_the_devices(
+    keeper: TestClient, settings: Settings, catalog: Catalog
+) -> None:
+    def choose() -> str:
+        return first_model.choose(settings, catalog, [{"kind": "cpu"}], chips=1).id
+
+    assert choose() == "demo-flux2"
+    assert keeper.put("/api/v1/models/default", json={"model": "demo-wan"}).json() == {"default": "demo-wan"}
+    assert choose() == "demo-wan"
+    assert first_model.choose_opening(settings, catalog, catalog.get("demo-wan"), resident="demo-sdxl") == "demo-wan"
+    assert keeper.get("/api/v1/models/files").json()["default"] == "demo-wan"
+    assert keeper.put("/api/v1/models/default", json={"model": "nope"}).status_code == 404
+    settings.default_model_file.write_text("gone-since")
+    assert choose() == "demo-flux2"
+    assert keeper.put("/api/v1/models/default", json={"model": None}).json() == {"default": None}
+    assert not settings.default_model_file.exists()
+
+
+def test_an_unknown_model_is_not_found(keeper: TestClient) -> None:
+    for method, path in (("POST", "download"), ("DELETE", "download"), ("DELETE", "files"), ("GET", "access")):
+        assert keeper.request(method, f"/api/v1/models/nope/{path}").status_code == 404

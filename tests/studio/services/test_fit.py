@@ -1,0 +1,26 @@
+"""Whether a model fits the worker's chips, by shipped plans."""
+
+import pytest
+
+from pipelines.catalog import Catalog
+from studio.services.fit import describe_fit
+from studio.settings import Settings
+
+V5E = {"kind": "TPU v5 lite"}
+
+
+@pytest.mark.parametrize(("model", "chips", "fits"), [("sdxl-base", 1, True), ("flux2-dev", 1, False)])
+def test_a_shipped_plan_tells_whether_a_model_fits(
+    settings: Settings, catalog: Catalog, model: str, chips: int, *, fits: bool
+) -> None:
+    told = describe_fit(settings, catalog.get(model), [V5E] * chips, chips=chips)
+    assert told is not None
+    assert (told["fits"], told["topology"]) == (fits, f"v5e-{chips}")
+    assert told["needed_bytes"] > 1e9
+    assert told["chip_bytes"] > 15e9
+    assert told["note"].startswith("Fits v5e-1" if fits else "Does not fit v5e-1")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "NVIDIA H100"])
+def test_nothing_is_told_of_devices_without_plans(settings: Settings, catalog: Catalog, kind: str) -> None:
+    assert describe_fit(settings, catalog.get("sdxl-base"), [{"kind": kind}], chips=1) is None
