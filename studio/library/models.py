@@ -3,7 +3,7 @@
 Not here: which models there are (studio/models.py), downloads (services/downloads.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from pipelines.errors import LumeshError, ModelError
@@ -18,7 +18,7 @@ class ModelFilesError(LumeshError):
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
+def refusing() -> Generator[None]:
     """Raises ModelFilesError in place of ModelError."""
     try:
         yield
