@@ -19,7 +19,7 @@ from studio.jobs.costs.cost import HOUR_S
 from studio.jobs.costs.estimates import History, estimate_job_s, read_history
 from studio.jobs.job import TRAIN, Job
 from studio.jobs.queue import Wanted
-from studio.jobs.training import STRENGTHS, AskedTraining, Numbers, find_numbers
+from studio.jobs.training import STRENGTHS, AskedTraining, Numbers, count_rounds, find_numbers
 from studio.jobs.trainings import PROGRAMS
 from studio.jobs.workers import WorkerRow, read_worker
 from studio.library.loras import LoraError, clean_name
@@ -48,7 +48,7 @@ def submit(visit: Visit, asked: AskedTraining) -> Job:
         recipe=prepared.recipes[0],
         programs=PROGRAMS,
         kind=TRAIN,
-        steps=asked.choose_numbers(model).steps,
+        steps=asked.choose_numbers(model).steps * count_rounds(model),
         title=name,
     )
     quota = visit.studio.settings.queue_quota
@@ -110,9 +110,8 @@ def describe_choices(visit: Visit) -> dict[str, Any]:
 
 def _describe_strength(numbers: Numbers, model: Model, worker: WorkerRow, history: History) -> dict[str, Any]:
     recipe = Recipe(model=model.id, prompt="")
-    seconds = estimate_job_s(
-        history, recipe, programs=PROGRAMS, shape_state="warm", is_resident=True, steps=numbers.steps
-    )
+    steps = numbers.steps * count_rounds(model)
+    seconds = estimate_job_s(history, recipe, programs=PROGRAMS, shape_state="warm", is_resident=True, steps=steps)
     price = worker.chip_price
     return {
         **vars(numbers),

@@ -62,6 +62,9 @@ class TrainingTerminal:
                 self._count(event)
             case "sample":
                 tqdm.write(f"lumesh: step {event['step']}: {event['file']}")
+            case "expert":
+                self._close_bar()
+                tqdm.write(f"lumesh: expert {event['number'] + 1} of {event['count']} learns ({event['component']})")
             case "too_large":
                 tqdm.write(f"lumesh: {tell_refusal(event)}")
             case "note":

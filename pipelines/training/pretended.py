@@ -7,7 +7,7 @@ and restarts can be worked on and tested in seconds. Its LoRA file holds one ten
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,32 @@ def train(
 ) -> tuple[Path, ...]:
     """Pretends to train; returns the LoRA's file, none when it was stopped before its end."""
     colours = [_read_colour(file) for file in _list_pictures(settings, on_event)]
-    steps = settings.steps or 1
-    first = _read_state(output)
+    rounds = 1 if model.guidance_scale_2 is None else 2  # experts learn one after the other
+    for number in range(rounds):
+        if rounds > 1:
+            on_event({"event": "expert", "number": number, "count": rounds, "component": f"expert {number + 1}"})
+        state = output / (STATE if number == 0 else f"{number}-{STATE}")
+        if not _pretend_round(settings, model, state, colours, name=name, stop=stop, on_event=on_event, step_s=step_s):
+            return ()
+    file = output / f"{name}.safetensors"
+    write_whole(file, _encode_lora(model, name))
+    return (file,)
+
+
+def _pretend_round(
+    settings: TrainingSettings,
+    model: Model,
+    state: Path,
+    colours: Sequence[Any],
+    *,
+    name: str,
+    stop: Stop,
+    on_event: Callable[[dict[str, Any]], None],
+    step_s: float,
+) -> bool:
+    """Pretends that one network learns; returns whether it came to its end."""
+    output, steps = state.parent, settings.steps or 1
+    first = _read_state(state)
     if first:
         on_event({"event": "resumed", "step": first})
     on_event({"event": "compiling", "shape": str(model.default_shape)})
@@ -69,7 +93,7 @@ def train(
             }
         )
         if stop.is_asked or done % SAVE_EVERY == 0 or done == steps:
-            write_whole(output / STATE, json.dumps({"step": done}).encode())
+            write_whole(state, json.dumps({"step": done}).encode())
             on_event({"event": "saved", "step": done})
         if stop.is_asked:
             break
@@ -79,11 +103,7 @@ def train(
                 file = output / "samples" / f"{name}-{done:06d}-{number}{suffix_of(model)}"
                 _save_sample(settings, model, prompt, file, tint=tint)
                 on_event({"event": "sample", "step": done, "file": str(file)})
-    if done < steps:
-        return ()
-    file = output / f"{name}.safetensors"
-    write_whole(file, _encode_lora(model, name))
-    return (file,)
+    return done >= steps
 
 
 def _list_pictures(settings: TrainingSettings, on_event: Callable[[dict[str, Any]], None]) -> list[Path]:
@@ -102,9 +122,9 @@ def _read_colour(file: Path) -> np.ndarray:
     return np.asarray(open_picture(file), np.float32).mean((0, 1)) / 255
 
 
-def _read_state(output: Path) -> int:
+def _read_state(state: Path) -> int:
     try:
-        return int(json.loads((output / STATE).read_text("utf-8"))["step"])
+        return int(json.loads(state.read_text("utf-8"))["step"])
     except FileNotFoundError:
         return 0
 

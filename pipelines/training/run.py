@@ -80,6 +80,8 @@ def train(
     files: list[Path] = []
     steps, loss = 0, None
     for number, denoiser in enumerate(chosen):
+        if len(chosen) > 1:
+            on_event({"event": "expert", "number": number, "count": len(chosen), "component": denoiser.component})
         steps, loss, made = Learning(
             settings=settings,
             checked=checked,

@@ -101,6 +101,11 @@ class AskedTraining(BaseModel):
         return picture.caption.strip() or self.trigger.strip()
 
 
+def count_rounds(model: Model) -> int:
+    """Returns how many networks learn one after the other, each for all steps: of two experts both."""
+    return 1 if model.guidance_scale_2 is None else 2
+
+
 def choose_sample_every(steps: int) -> int:
     """Returns after how many steps samples are made: at most eight times, the last time after the last step."""
     count = max(count for count in range(1, SAMPLES_OF_A_PROMPT + 1) if steps % count == 0)

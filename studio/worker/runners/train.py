@@ -53,7 +53,7 @@ def run(bench: Bench, job: Job) -> None:
     training = bench.desk.trainings.read(job)
     model = bench.find_model(job.recipe.model)
     folder = bench.settings.training_dir / job.id
-    watch = _Watch(bench, job, training)
+    watch = _Watch(bench, job, training, model)
     try:
         _write_data(bench, job, training, folder / training_files.DATA)
         bench.resident.leave(watch.on_progress)
@@ -135,7 +135,8 @@ def _install(bench: Bench, job: Job, training: Training, made: Sequence[Path]) -
 
 def _finish(bench: Bench, job: Job, model: Model, watch: "_Watch", *, refs: dict[str, str], compiles: int) -> None:
     """Stores the last samples as outputs, with recipes that name the LoRA as it is listed, and the job's end."""
-    made = [_read_made(file, refs, step=job.steps) for file in training_files.list_samples(watch.folder, job.steps)]
+    last = watch.round_steps
+    made = [_read_made(file, refs, step=last) for file in training_files.list_samples(watch.folder, last)]
     for pixels, recipe in made:
         bench.ask_hook(job, recipe, lambda pixels=pixels: pixels)
     saved = files.save_each(bench.settings.outputs_dir, job.id, made)
@@ -162,14 +163,20 @@ def _read_made(file: Path, refs: dict[str, str], *, step: int) -> tuple[np.ndarr
 
 
 class _Watch:
-    """Hears the engine's events: progress, curve and samples go to the desk, wishes to end come back from it."""
+    """Hears the engine's events: progress, curve and samples go to the desk, wishes to end come back from it.
 
-    def __init__(self, bench: Bench, job: Job, training: Training) -> None:
+    Two experts learn one after the other, each from step 1 on: for people, the second goes on where the first ended.
+    """
+
+    def __init__(self, bench: Bench, job: Job, training: Training, model: Model) -> None:
         self.stop = Stop()
+        self.round_steps = training.asked.choose_numbers(model).steps
+        """The engine's steps for one expert."""
         self.folder = bench.settings.training_dir / job.id
         self.is_pausing = False
         self.is_ending = False
         self.step_s: float | None = None
+        self._before = 0  # steps of the experts that have learnt
         self._bench = bench
         self._job = job
         self._training = training
@@ -200,15 +207,18 @@ class _Watch:
         """Hears one event of the engine; those that nobody needs pass by."""
         desk = self._bench.desk.trainings
         match event["event"]:
+            case "expert":
+                self._before = int(event["number"]) * self.round_steps
             case "step":
                 self._hear_step(event)
             case "sample":
-                self._hear_sample(int(event["step"]), Path(event["file"]))
+                self._hear_sample(self._count(event), Path(event["file"]))
             case "saved":
-                desk.note_saved(self._job, int(event["step"]))
+                desk.note_saved(self._job, self._count(event))
             case "resumed":
                 self._is_resumed = True
-                desk.go_back(self._job, int(event["step"]))
+                if int(event["step"]) < self.round_steps:  # else what the next expert has learnt is kept
+                    desk.go_back(self._job, self._count(event))
             case "preparing":
                 self._report(Progress(phase="preparing", done=int(event["done"]), total=int(event["total"])))
             case "compiling":
@@ -230,14 +240,19 @@ class _Watch:
             took_s=self.took_s,
         )
 
+    def _count(self, event: dict[str, Any]) -> int:
+        return self._before + int(event["step"])
+
     def _hear_step(self, event: dict[str, Any]) -> None:
-        done, now_s = int(event["step"]), time.perf_counter()
+        done, now_s = self._count(event), time.perf_counter()
+        if self._is_resumed and done == self._before + 1:  # this expert had saved nothing
+            self._bench.desk.trainings.go_back(self._job, self._before)
         if self._first is None or done <= self._first[1]:
             self._first = (now_s, done)
         else:
             self.step_s = (now_s - self._first[0]) / (done - self._first[1])
         self._window.append(float(event["loss"]))
-        if done % self._every == 0 or done == self._job.steps:
+        if done % self._every == 0 or done - self._before == self.round_steps:
             loss = float(np.mean(self._window))
             self._window.clear()
             rate = float(event["learning_rate"])

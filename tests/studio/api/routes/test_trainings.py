@@ -84,6 +84,34 @@ def test_a_training_ends_in_a_lora_that_the_list_shows_and_samples_that_can_be_m
     assert again.status_code == 201, again.text
 
 
+def test_the_second_experts_curve_goes_on_where_the_firsts_ended_over_a_pause_too(
+    client: TestClient, worker: Worker, ask: Ask
+) -> None:
+    job_id = ask(model="wan2.2-a14b")
+    assert look(client, job_id)["job"]["steps"] == 32
+    passed = 0
+
+    def pause_in_the_second() -> None:
+        nonlocal passed
+        passed += 1
+        if passed == 2:
+            client.post(f"/api/v1/trainings/{job_id}/pause")
+
+    interrupt(worker, 5, pause_in_the_second)
+    worker.run_next()
+    paused = look(client, job_id)
+    assert (paused["job"]["state"], paused["saved_step"]) == ("paused", 21)
+    assert [point["step"] for point in paused["points"]] == list(range(1, 22))
+
+    client.post(f"/api/v1/trainings/{job_id}/continue")
+    worker.run_next()
+    done = look(client, job_id)
+    assert (done["job"]["state"], done["job"]["step"], done["saved_step"]) == ("done", 32, 32)
+    assert [point["step"] for point in done["points"]] == list(range(1, 33))
+    assert done["points"][15]["loss"] < done["points"][16]["loss"]  # each begins as it was
+    assert {one["step"] for one in done["samples"]} >= {16, 32}
+
+
 def test_nothing_that_a_training_no_longer_needs_stays_on_the_disk(worker: Worker, ask: Ask) -> None:
     job_id = ask()
     worker.run_next()
