@@ -1,8 +1,9 @@
 """The catalogue: which models there are, and in which fixed shapes each of them runs.
 
 A shape is a fixed resolution preset and means one compiled program; nothing outside a model's list ever runs, so
-nothing recompiles while people work. Read from `presets/models.toml`, plus every folder in diffusers layout under the
-data directory's `models/`, plus the entries of its models.toml. What lies there and is no model is listed with why.
+nothing recompiles while people work. Read from `presets/models.toml`, plus every folder in diffusers layout and every
+single-file checkpoint under the data directory's `models/`, plus the entries of its models.toml. What lies there and is
+no model is listed with why.
 Not here: a model's fields (model.py), what a folder in `models/` is (own_models.py), how entries are written
 (catalog_entries.py), loading weights (runtime/weights/stored.py), which programs are warm (the worker knows).
 """
@@ -26,21 +27,36 @@ from pipelines.catalog_entries import (
     make_entry_type,
     read_entries,
     read_fields,
+    read_weights,
 )
 from pipelines.errors import ModelError
-from pipelines.families import FAMILIES
+from pipelines.families import FAMILIES, find_traits
 from pipelines.loras import LoraFile, find_loras, list_lora_files
-from pipelines.messages import Message, say
+from pipelines.messages import Message, join, say
 from pipelines.model import VIDEO_STRIDE as VIDEO_STRIDE
 from pipelines.model import AttentionOptions as AttentionOptions
 from pipelines.model import Model, Shape
 from pipelines.moved import find_repository
-from pipelines.own_models import OwnModel, UnusableModel, find_own_models, read_own_model, telling
+from pipelines.own_models import (
+    INDEX,
+    WEIGHTED,
+    Found,
+    OwnFile,
+    OwnModel,
+    UnusableModel,
+    find_own_models,
+    make_id,
+    read_own_model,
+    telling,
+)
 from pipelines.schedulers import read_shift, recognise
+from pipelines.single_files import SingleFile, recognise_file
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
+CONFIGS_DIR = PRESETS_DIR / "configs"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
 OWN_FILE = "models.toml"  # in the data directory
+_OF_FILE = ("file", "base", "variant", "scheduler_changes", "licence", "description")
 _REQUIRED = ("family", "shapes", "steps", "guidance_scale", "scheduler", "schedulers")
 
 
@@ -161,19 +177,20 @@ class _Reading:
         self.unusable: list[UnusableModel] = []
         self._loras_dir = loras_dir
 
-    def add_found(self, one: OwnModel | UnusableModel) -> None:
+    def add_found(self, one: Found) -> None:
         """Adds something that lies in `models/`."""
         if isinstance(one, UnusableModel):
             self.unusable.append(one)
             return
-        with telling(self.unusable, one.name, one.folder):
+        with telling(self.unusable, one.name, one.single.file if isinstance(one, OwnFile) else one.folder):
             if one.id in self.models or one.id in self.partial:
                 raise ModelError(
                     say("Another model is called {id} already.", id=one.id), advice=say("Give the folder another name.")
                 )
-            model = replace(_adopt(one, self.shipped), loras_dir=self._loras_dir)
+            model = self._adopt_file(one.single, one.name) if isinstance(one, OwnFile) else _adopt(one, self.shipped)
+            model = replace(model, id=one.id, loras_dir=self._loras_dir)
             check_limits(model)
-            if not one.lacking:
+            if isinstance(one, OwnFile) or not one.lacking:
                 self.models[model.id] = model
                 return
             self.partial[model.id] = PartialModel(model=model, lacking=one.lacking)
@@ -185,6 +202,7 @@ class _Reading:
             fields = check_entry(entry, _entry_type())
             model_id, partial = fields["id"], self.partial.get(fields["id"])
             known = partial.model if partial else self.models.get(model_id)
+            fields = read_weights(fields, models_dir, known)
             model = change(known, fields) if known else self._make(fields, models_dir)
             check_limits(model)
             if partial is not None:
@@ -194,13 +212,19 @@ class _Reading:
 
     def _make(self, fields: dict[str, Any], models_dir: Path) -> Model:
         """Makes a new entry's model: from its own fields, those of the model that it is `like`, or its folder's."""
-        like = fields.pop("like", None)
-        if "repo" not in fields and "path" not in fields:
+        like, configs = fields.pop("like", None), fields.pop("configs", None)
+        if fields.keys().isdisjoint({"repo", "path", "file"}):
             raise ModelError(
-                say("It says neither where its weights are on the hub (repo) nor in which folder (path)."),
-                advice=say("Add one of the two; to change a model that is there, use that model's id."),
+                say(
+                    "It says neither where its weights are on the hub (repo) nor in which folder (path) or file (file)."
+                ),
+                advice=say("Add one of them; to change a model that is there, use that model's id."),
             )
-        if "path" in fields:
+        if "file" in fields:
+            template = self._adopt_file(recognise_file(fields["file"]), fields["id"], configs=configs)
+            changes = fields.pop("scheduler_changes", {})
+            fields["scheduler_changes"] = {**template.scheduler_changes, **changes}
+        elif "path" in fields:
             fields["path"] = folder = models_dir / fields["path"]
             found = read_own_model(folder, fields["id"])
             problems = [found] if isinstance(found, UnusableModel) else [*found.lacking.values()]
@@ -219,9 +243,13 @@ class _Reading:
                     advice=_name_known(self.models),
                 )
             like_it = self.models[like]
+            own = template
             template = replace(like_it, repo="", revision="", variant="", path=None, learns_from="", is_demo=False)
+            if own is not None:  # a file's, which `like` gives other settings
+                template = replace(template, **{name: getattr(own, name) for name in _OF_FILE})
         if template is not None:
-            words = {"title": fields["id"], "licence": "", "file_names": "", "description": "", "examples": ()}
+            words = {"title": fields["id"], "file_names": "", "examples": ()}
+            words |= {} if "file" in fields else {"licence": "", "description": ""}
             changes = read_fields(fields)
             for shape in changes.get("shapes", ()):
                 check_size(shape, fields["id"], like=template.shapes)
@@ -244,6 +272,66 @@ class _Reading:
             family = [other.shapes for other in self.shipped if other.family == model.family]
             check_size(shape, model.id, like=[*itertools.chain(*family)])
         return model
+
+    def _adopt_file(self, single: SingleFile, name: str, *, configs: str | None = None) -> Model:
+        """Returns a single-file checkpoint as an entry like its base: the model that is named, or the one that fits."""
+        if configs is not None and configs not in self.models:
+            raise ModelError(
+                say("There is no model {model} whose configs it could have.", model=repr(configs)),
+                advice=_name_known(self.models),
+            )
+        bases = [self.models[configs]] if configs is not None else [*self.shipped]
+        bases = [base for base in bases if base.family == single.family]
+        if not bases:
+            raise ModelError(
+                say(
+                    "It is a checkpoint of {family}, which {model} is not.",
+                    family=find_traits(single.family).title,
+                    model=configs,
+                ),
+                advice=say("Name a model of its family as `configs`, or leave it out."),
+            )
+        folders = {base.id: folder for base in bases if (folder := find_folder(base)) is not None}
+        base_id = single.find_base(folders.items())
+        base = self.models[base_id]
+        return _adopt_file(single, name, base, single.list_lacking(folders[base_id], WEIGHTED))
+
+
+def find_folder(model: Model) -> Path | None:
+    """Returns the folder with a model's configs, a single file's base's; None if there is none."""
+    place = model.in_place
+    folder = CONFIGS_DIR / place.id if place.path is None else place.path
+    return folder if (folder / INDEX).is_file() else None
+
+
+def _adopt_file(single: SingleFile, name: str, base: Model, lacking: Sequence[str]) -> Model:
+    """Returns a single-file checkpoint as an entry with the settings of its base; the description says what it is."""
+    notes = [
+        say("Your own checkpoint in one file: {family}, laid out as {layout}, in {dtype}.",
+            family=find_traits(single.family).title, layout=single.likeness.layout, dtype=single.dtype),
+        *([say("From {base}: {components}.", base=base.id,
+               components=", ".join(one.replace("_", " ") for one in lacking))] if lacking else []),
+        *single.likeness.notes,
+    ]  # fmt: skip
+    return replace(
+        base,
+        id=make_id(name),
+        title=name,
+        repo="",
+        revision="",
+        path=None,
+        file=single.file,
+        base=base.in_place,
+        scheduler_changes={**base.scheduler_changes, **single.likeness.scheduler_changes},
+        licence=single.licence,
+        file_names="",
+        learns_from="",
+        description=str(join(notes)),
+        knows="",
+        examples=(),
+        is_demo=False,
+        negative_prompt=base.negative_prompt if base.is_video else "",
+    )
 
 
 def _name_known(models: Iterable[str]) -> Message:

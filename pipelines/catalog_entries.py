@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -28,9 +28,14 @@ _WRITTEN: Mapping[str, Any] = {
     "flow_shifts": dict[str, float],
     "attention": dict[str, Any],
     "like": str,
+    "file": str,
+    "configs": str,
+    "vae": str,
+    "prediction_type": Literal["epsilon", "v_prediction"],
+    "zero_terminal_snr": bool,
 }
-_NOT_WRITTEN = {"loras_dir", "is_demo"}
-_IDENTITY = {"family", "repo", "revision", "path", "variant", "like"}  # of a model's weights
+_NOT_WRITTEN = {"loras_dir", "is_demo", "base", "scheduler_changes"}
+_IDENTITY = {"family", "repo", "revision", "path", "file", "configs", "variant", "like"}  # of a model's weights
 MAX_FLOW_SHIFT = 20
 MAX_FPS = 60
 MIN_STRENGTH = 0.01
@@ -126,6 +131,34 @@ def read_fields(entry: Mapping[str, Any], *, base: Path = Path()) -> dict[str, A
     if "attention" in fields:
         fields["attention"] = _read_attention(fields["id"], fields["attention"])
     return fields
+
+
+def read_weights(fields: dict[str, Any], models_dir: Path, model: Model | None = None) -> dict[str, Any]:
+    """Turns what an entry says of its weights into the fields of a model; files are below `models_dir`.
+
+    Its scheduler's changes come on top of those of the `model` that it changes. Raises ModelError for a file that is
+    not there.
+    """
+    read = dict(fields)
+    for name in ("file", "vae"):
+        if name in read:
+            read[name] = place = models_dir / read[name]
+            if not (place.is_file() or (name == "vae" and place.is_dir())):
+                raise ModelError(
+                    say("{path} is not there.", path=place),
+                    advice=say("Write {name} as a path from the folder models/, or a whole path.", name=name),
+                )
+    changes = dict(model.scheduler_changes) if model is not None else {}
+    if "prediction_type" in read:
+        changes["prediction_type"] = read.pop("prediction_type")
+    if "zero_terminal_snr" in read:
+        has_zero_snr = read.pop("zero_terminal_snr")
+        changes["rescale_betas_zero_snr"] = has_zero_snr
+        if has_zero_snr:
+            changes["timestep_spacing"] = "trailing"
+        else:
+            changes.pop("timestep_spacing", None)
+    return read | ({"scheduler_changes": changes} if changes else {})
 
 
 def _read_example(model_id: Any, written: Any) -> Example:

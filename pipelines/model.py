@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pipelines.errors import ModelError
 from pipelines.families import find_traits, list_traits
@@ -17,7 +17,10 @@ from pipelines.messages import Message, say
 
 VIDEO_STRIDE = 4  # frames per latent frame after the first
 
-_OF_LOADING = ("id", "family", "repo", "revision", "path", "variant", "text_length", "max_batch_size", "attention")
+_OF_LOADING = (
+    "id", "family", "repo", "revision", "path", "file", "base", "vae", "variant", "scheduler_changes", "text_length",
+    "max_batch_size", "attention",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -79,6 +82,10 @@ class AttentionOptions:
 class Model:
     """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used.
 
+    A single-file checkpoint is a `file`, and `base` is the model whose configs, tokenizers and programs it has, and of
+    which it takes the components that the file has not got. `vae` is an autoencoder of its own, a file or a folder.
+    `scheduler_changes` are what its scheduler's config says otherwise than that of the folder.
+
     Some fields are set only for some models: `fps` for video, `flow_shift` if the scheduler takes one (`flow_shifts`
     for single shapes), `guidance_scale_2` if a second expert ends the denoising, `max_images` if a recipe may have
     input pictures and `min_images` if it must, `strength` if denoising starts from that picture instead of noise, and
@@ -104,6 +111,10 @@ class Model:
     repo: str = ""
     revision: str = ""
     path: Path | None = None
+    file: Path | None = None
+    base: "Model | None" = None
+    vae: Path | None = None
+    scheduler_changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     licence: str = ""
     file_names: str = ""
     learns_from: str = ""
@@ -172,12 +183,28 @@ class Model:
         """Returns the traits that all models of its family have in common."""
         return find_traits(self.family)
 
+    @property
+    def in_place(self) -> "Model":
+        """Returns the model in whose folder or repository its configs, tokenizers and missing components are."""
+        return self.base or self
+
+    @property
+    def own_files(self) -> tuple[Path, ...]:
+        """Returns the files that hold its weights instead of a folder: of a VAE's folder all."""
+        vae = () if self.vae is None else (self.vae,) if self.vae.is_file() else sorted(self.vae.glob("*.safetensors"))
+        return (*(() if self.file is None else (self.file,)), *vae)
+
+    @property
+    def program_id(self) -> str:
+        """Returns the id under which its programs are planned and packed: a single file's are those of its base."""
+        return self.in_place.id
+
     def choose_start(self, *, revision: str | None = None, variant: str | None = None) -> Self:
         """Returns the model whose weights a training starts from: itself, or what it was distilled from.
 
         `revision` and `variant` replace that one's own.
         """
-        has_other = self.path is None and self.learns_from
+        has_other = self.path is None and self.file is None and self.learns_from
         start = replace(self, repo=self.learns_from, revision="main", variant="") if has_other else self
         chosen = {"revision": revision, "variant": variant}
         return replace(start, **{name: value for name, value in chosen.items() if value is not None})

@@ -1,9 +1,10 @@
-"""What lies in a user's folder `models/`: checkpoints in diffusers layout, and everything else with its reason.
+"""What lies in a user's folder `models/`: checkpoints as folders or single files, and everything else with its reason.
 
 Folders may be nested (`author/name`), as hub clients lay them out, and the hub's own cache layout is read too. Nothing
 that lies there is passed over in silence and nothing ends the reading: what cannot be used is listed with why, and what
 to do. Configs, names and headers are read, never weights. Importable without jax.
-Not here: what a found folder becomes (catalog.py), and a family's rules (its traits.py).
+Not here: what a find becomes (catalog.py), which model a single file is (single_files.py), a family's rules (its
+traits.py).
 """
 
 import contextlib
@@ -19,9 +20,9 @@ from typing import Any
 from pipelines.errors import ModelError
 from pipelines.families import list_traits, name_families
 from pipelines.families.traits import Likeness, Unsupported
-from pipelines.loras import find_family
 from pipelines.messages import Message, english, join, say
-from pipelines.weight_files import ARCHIVES, OTHER_WEIGHTS, SUFFIX, UNFINISHED, check_weights, read_header
+from pipelines.single_files import WHOLE, SingleFile, recognise_file
+from pipelines.weight_files import ARCHIVES, OTHER_WEIGHTS, SUFFIX, UNFINISHED, check_weights
 
 INDEX = "model_index.json"
 MAX_DEPTH = 4  # levels of folders below models/ that are looked into
@@ -32,20 +33,6 @@ UNWEIGHTED = ("tokenizer", "tokenizer_2", "scheduler", "image_processor")
 TEXT_ENCODERS = frozenset({"text_encoder", "text_encoder_2"})
 
 _HUB_FOLDER = re.compile(r"models--(.+)")  # of huggingface_hub's cache
-_WHOLE = say("A model is a folder in diffusers layout, with a model_index.json and safetensors weights.")
-
-# Tensor names in single files -> the model they belong to; of several that match, the first.
-_KINDS = (
-    (re.compile(r"^conditioner\.embedders\.1\."), "SDXL"),
-    (re.compile(r"^conditioner\.embedders\.0\."), "SDXL's refiner"),
-    (re.compile(r"^cond_stage_model\."), "Stable Diffusion 1 or 2"),
-    (re.compile(r"(^|\.)double_stream_modulation_img\."), "FLUX.2"),
-    (re.compile(r"(^|\.)double_blocks\.0\.img_mod\."), "FLUX.1"),
-    (re.compile(r"(^|\.)blocks\.0\.self_attn\.q\."), "Wan"),
-)
-
-# What diffusers reads the whole model with from a single file.
-_PIPELINES = {"SDXL": "StableDiffusionXLPipeline", "Stable Diffusion 1 or 2": "StableDiffusionPipeline"}
 
 log = logging.getLogger(__name__)
 
@@ -86,12 +73,27 @@ class OwnModel:
         return make_id(self.name)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OwnFile:
+    """A single-file checkpoint of a family here; `name` is without its ending."""
+
+    name: str
+    single: SingleFile
+
+    @property
+    def id(self) -> str:
+        return make_id(self.name)
+
+
+Found = OwnModel | OwnFile | UnusableModel
+
+
 def make_id(name: str) -> str:
     """Returns the catalogue's id for a path below `models/`: `author/My Model` becomes `author-my-model`."""
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
 
 
-def find_own_models(models_dir: Path) -> Iterator[OwnModel | UnusableModel]:
+def find_own_models(models_dir: Path) -> Iterator[Found]:
     """Yields everything in the folder that is a model, or looks as if it should be one, in the order of its names."""
     if (models_dir / INDEX).is_file():
         astray = ModelError(
@@ -103,7 +105,7 @@ def find_own_models(models_dir: Path) -> Iterator[OwnModel | UnusableModel]:
         yield from _look_into(models_dir, name="", depth=0, inside=frozenset())
 
 
-def _look_into(folder: Path, *, name: str, depth: int, inside: frozenset[Path]) -> Iterator[OwnModel | UnusableModel]:
+def _look_into(folder: Path, *, name: str, depth: int, inside: frozenset[Path]) -> Iterator[Found]:
     """Yields what is in a folder; `inside` are the folders around it, into which no link leads again."""
     try:
         real = folder.resolve()
@@ -122,18 +124,16 @@ def _look_into(folder: Path, *, name: str, depth: int, inside: frozenset[Path]) 
         if entry.name.startswith((".", "__")):
             continue
         below = f"{name}/{entry.name}".removeprefix("/")
-        found: list[OwnModel | UnusableModel] = []
+        found: list[Found] = []
         with telling(found, below, Path(entry.path)):  # of a link to itself, or to a folder of somebody else's
             found += _look_at(entry, below, depth=depth, inside=inside | {real})
         is_empty = is_empty and not found
         yield from found
     if is_empty and depth == 1:
-        yield _tell(name, ModelError(say("There is nothing in it that looks like a model."), advice=_WHOLE))
+        yield _tell(name, ModelError(say("There is nothing in it that looks like a model."), advice=WHOLE))
 
 
-def _look_at(
-    entry: os.DirEntry[str], name: str, *, depth: int, inside: frozenset[Path]
-) -> Iterator[OwnModel | UnusableModel]:
+def _look_at(entry: os.DirEntry[str], name: str, *, depth: int, inside: frozenset[Path]) -> Iterator[Found]:
     path = Path(entry.path)
     if entry.is_symlink() and not os.path.lexists(os.path.realpath(path)):
         raise ModelError(
@@ -152,7 +152,7 @@ def _look_at(
         yield from _look_into(path, name=name, depth=depth + 1, inside=inside)
 
 
-def _read_hub_folder(snapshots: Path, name: str) -> Iterator[OwnModel | UnusableModel]:
+def _read_hub_folder(snapshots: Path, name: str) -> Iterator[Found]:
     folders = sorted(folder for folder in snapshots.iterdir() if folder.is_dir())
     for folder in folders:
         yield read_own_model(folder, name if len(folders) == 1 else f"{name}/{folder.name[:8]}")
@@ -262,12 +262,12 @@ def _find_headless(folder: Path) -> ModelError | None:
     except (OSError, ValueError, AttributeError, LookupError, TypeError):
         kind = "?"
     return ModelError(
-        say("It is a single part of a model ({kind}), or not in diffusers layout.", kind=kind), advice=_WHOLE
+        say("It is a single part of a model ({kind}), or not in diffusers layout.", kind=kind), advice=WHOLE
     )
 
 
-def _read_file(file: Path, name: str) -> Iterator[UnusableModel]:
-    """Yields why a file is no model; nothing for files that nobody takes for one."""
+def _read_file(file: Path, name: str) -> Iterator[OwnFile | UnusableModel]:
+    """Yields a single-file checkpoint, or why a file is no model; nothing for files that nobody takes for one."""
     ending = file.suffix.lower()
     try:
         if ending in UNFINISHED:
@@ -275,11 +275,11 @@ def _read_file(file: Path, name: str) -> Iterator[UnusableModel]:
                 say("Its download is not finished."), advice=say("Wait until it is, or start it again; else delete it.")
             )
         if ending in ARCHIVES:
-            raise ModelError(say("It is an archive."), advice=join((say("Unpack it."), _WHOLE)))
+            raise ModelError(say("It is an archive."), advice=join((say("Unpack it."), WHOLE)))
         if ending == SUFFIX:
-            raise _explain_single_file(file)
+            yield OwnFile(name=name[: -len(SUFFIX)], single=recognise_file(file))
         if ending in OTHER_WEIGHTS:
-            raise ModelError(say("{ending} files are not read.", ending=ending), advice=_WHOLE)
+            raise ModelError(say("{ending} files are not read.", ending=ending), advice=WHOLE)
     except ModelError as error:
         yield _tell(name, error)
     except OSError as error:
@@ -288,32 +288,6 @@ def _read_file(file: Path, name: str) -> Iterator[UnusableModel]:
             advice=say("Check who may read it, then look again."),
         )
         yield _tell(name, reason)
-
-
-def _explain_single_file(file: Path) -> ModelError:
-    names, _ = read_header(file)
-    if find_family(names) is not None:
-        return ModelError(
-            say("It is a LoRA, not a model."), advice=say("Put it into the loras folder of the data directory.")
-        )
-    kind = next((kind for pattern, kind in _KINDS if any(map(pattern.search, names))), None)
-    if kind in _PIPELINES:
-        return ModelError(
-            say("A single-file checkpoint cannot be used as it is."),
-            advice=say(
-                "Convert it with diffusers into a new folder of models/: "
-                "{pipeline}.from_single_file(FILE).save_pretrained(FOLDER).",
-                pipeline=_PIPELINES[kind],
-            ),
-        )
-    if kind in ("FLUX.2", "Wan"):
-        return ModelError(
-            say("It holds only the transformer of {model}.", model=kind),
-            advice=say("Use the whole model in diffusers layout, from the hub."),
-        )
-    if kind is not None:
-        return _refuse(say("a checkpoint of {model}", model=kind))
-    return ModelError(say("It is a single file of weights, and no checkpoint that is known here."), advice=_WHOLE)
 
 
 def _tell(name: str, error: ModelError) -> UnusableModel:

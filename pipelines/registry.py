@@ -66,7 +66,7 @@ def load(
     if packs:
         from pipelines.runtime.programs.aot_packs import Packs
 
-        loaded.use_packs(Packs(packs, model_id=model.id, mesh=built))
+        loaded.use_packs(Packs(packs, model_id=model.program_id, mesh=built))
     return loaded
 
 

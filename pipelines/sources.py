@@ -11,15 +11,14 @@ import ast
 import functools
 import hashlib
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import metadata
 from pathlib import Path
 
-from pipelines.catalog import PRESETS_DIR, Model
+from pipelines.catalog import CONFIGS_DIR as CONFIGS_DIR
+from pipelines.catalog import Model, find_folder
 from pipelines.errors import ModelError
 from pipelines.messages import say
-
-CONFIGS_DIR = PRESETS_DIR / "configs"
 
 # Patterns below this package; `{family}` is the model's. Other files that a family imports (recipes, stages, LoRAs)
 # only provide values for a program's arguments, or words for people.
@@ -40,14 +39,15 @@ _CODE = Path(__file__).parent
 _PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transformers")
 _CONFIGS = ("model_index.json", "*/*config.json")
 _WORDS = {"title", "licence", "description", "knows", "examples", "negative_prompt", "is_demo", "useful_steps"}
-_PLACES = {"path", "loras_dir"}
+_PLACES = {"path", "loras_dir", "file", "base", "vae", "scheduler_changes"}
+_IDENTITY = ("id", "repo", "revision", "path", "variant", "learns_from", "file_names")  # of weights, not of programs
 _SIZES = {"shapes", "default_shape"}  # programs and plans are named by the size they are for
 
 
 def find_configs(model: Model) -> Path:
     """Returns the folder to read configs from; raises ModelError if there is none."""
-    folder = CONFIGS_DIR / model.id if model.path is None else model.path
-    if not (folder / "model_index.json").exists():
+    folder = find_folder(model)
+    if folder is None:
         raise ModelError(
             say("There are no configs of {model} here.", model=model.id),
             advice=say("Copy the checkpoint's folder, weights left out, into the data directory's models/."),
@@ -94,8 +94,11 @@ def fingerprint_configs(model: Model) -> str:
 def _describe(model: Model) -> str:
     """Returns the model's catalogue entry without words for people, paths, and the list of its sizes.
 
-    A user's own folder has no entry in the file; its values are those of the shipped model it resembles.
+    A user's own folder has no entry in the file; its values are those of the shipped model it resembles. A single file
+    is described as its base, with which it shares all programs.
     """
+    if model.base is not None:
+        model = replace(model, **{name: getattr(model.base, name) for name in _IDENTITY})
     names = [field.name for field in fields(model) if field.name not in _WORDS | _PLACES | _SIZES]
     return repr([(name, getattr(model, name)) for name in names])
 

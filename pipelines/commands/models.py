@@ -42,7 +42,8 @@ def show_models(*, as_json: AsJson = False, data_dir: DataDir = DATA_DIR) -> Non
     for column in ("model", "title", "from", "shapes", "steps"):
         table.add_column(column)
     for model in models:
-        origin = str(model.path) if model.path and not model.is_demo else model.repo or "embedded"
+        place = model.file or model.path
+        origin = str(place) if place and not model.is_demo else model.repo or "embedded"
         table.add_row(model.id, model.title, origin, model.shape_list(), str(model.steps))
     Console().print(table)
     if catalog.unusable:

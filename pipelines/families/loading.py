@@ -6,7 +6,7 @@ its load.py, which builds modules without weights and requests each component's 
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ from pipelines.runtime.weights.components import (
     told_as_incomplete,
 )
 from pipelines.runtime.weights.lora_spelling import Spell
+from pipelines.runtime.weights.single_file import Convert, StoredComponent, read_files
 from pipelines.sources import find_configs
 from pipelines.stages import STAGES, OnProgress
 
@@ -72,8 +73,9 @@ class CheckpointArchitecture:
     """An `Architecture` (protocol.py) whose checkpoints are folders in diffusers layout.
 
     Every checkpoint has `components`, some also have `further_components`; `stages_of` says which stages need a
-    component's weights. LoRAs are merged into the `adaptable` components; `spell` knows how trainers name their
-    layers. `limit_text(model, tokenizer's own limit)` is how many tokens a prompt gets, as in diffusers.
+    component's weights. LoRAs are merged into the `adaptable` components; `spell` knows how trainers name their layers;
+    `converters` know how single-file checkpoints hold a component. `limit_text(model, tokenizer's own limit)` is how
+    many tokens a prompt gets, as in diffusers.
     """
 
     traits: Traits
@@ -85,6 +87,7 @@ class CheckpointArchitecture:
     loaded_class: Callable[..., LoadedModel]
     build_parts: BuildParts
     spell: Spell
+    converters: Mapping[str, Convert] = field(default_factory=dict[str, Convert])
     read_tokenizers: Callable[[Path], tuple[Any, ...]] = read_tokenizer
     limit_text: Callable[[Model, int], int] = lambda _model, length: length
     choose_sizes: Callable[[Model, int], dict[str, int]] = lambda _model, count: meshes.choose_sizes(count)
@@ -101,7 +104,15 @@ class CheckpointArchitecture:
             stages=stages,
             is_verified=verify_weights,
             on_progress=on_progress,
+            in_files=self.read_files(model),
         )
+
+    def read_files(self, model: Model) -> dict[str, StoredComponent]:
+        """Returns the components whose weights are in files of their own; raises ModelError for a damaged one."""
+        if not model.own_files:
+            return {}
+        folder = find_configs(model)
+        return read_files(model, self.converters, lambda name: read_json(folder / name / "config.json"))
 
     def load(
         self,
@@ -126,6 +137,7 @@ class CheckpointArchitecture:
             offloader=offloader or Offloader.of_mesh(mesh),
             on_progress=on_progress,
             layouts=layouts,
+            in_files=self.read_files(model),
         )
         parts = self.build_parts(
             folder,
@@ -141,7 +153,7 @@ class CheckpointArchitecture:
         loaded = self.loaded_class(model, parts, cache_dir=cache_dir, load_s=time.perf_counter() - started)
         adaptable = {name: parts.modules[name] for name in self.adaptable if name in parts.modules}
         loaded.use_loader(loader, modules=adaptable, spell=self.spell)
-        loaded.revision = hub.find_revision(folder)
+        loaded.revision = hub.find_revision(folder, model.own_files)
         return loaded
 
     def describe(self, model: Model, mesh: Mesh) -> CheckpointParts:

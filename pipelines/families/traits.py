@@ -48,6 +48,40 @@ Raises OSError, KeyError or ValueError if it is incomplete, Unsupported if no co
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class FileHeader:
+    """What the header of a single file of weights says: each tensor's shape, and the file's metadata.
+
+    `name` is the file's, without its ending.
+    """
+
+    name: str
+    shapes: Mapping[str, tuple[int, ...]]
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileLikeness:
+    """What a single-file checkpoint is: the components that it holds, and the shipped models that it may be like.
+
+    `model_ids` come in the order in which they are likely; `layout` is whose names its tensors have, for people.
+    `scheduler_changes` are what its scheduler says otherwise than theirs, `notes` what was found out or guessed.
+    """
+
+    layout: Message
+    components: frozenset[str]
+    model_ids: tuple[str, ...]
+    scheduler_changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    notes: tuple[Message, ...] = ()
+
+
+ReadFile = Callable[[FileHeader], FileLikeness | None]
+"""Reads the header of a single file; returns None if it is none of the family's.
+
+Raises Unsupported for one of the family's relatives that no code here runs.
+"""
+
+
 Sizes = Mapping[str, int]
 """What a size is called -> its value, such as the width of a transformer."""
 
@@ -76,6 +110,8 @@ class Traits:
 
     `pipeline_classes` are diffusers' class names from model_index.json; `unsupported` maps those of the family's
     relatives that no code here runs to what they are, for people. `loras` is what their headers tell of LoRAs.
+    `read_file` recognises its single-file checkpoints, and `fits_file(header, folder)` tells whether the configs in a
+    folder are those of such a file.
     `has_references`: a recipe's pictures are extra tokens beside the new one's, so programs differ by their number and
     size. `has_remote_encoder`: another machine may encode its prompts. `takes_attention_options`: its tokens have one
     order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an input of the model.
@@ -88,6 +124,8 @@ class Traits:
     pipeline_classes: tuple[str, ...] = ()
     unsupported: Mapping[str, Message] = field(default_factory=dict[str, Message])
     read_local: ReadLocal | None = None
+    read_file: ReadFile = lambda _header: None
+    fits_file: Callable[[FileHeader, Path], bool] = lambda _header, _folder: False
     loras: LoraTraits = LoraTraits()
     has_references: bool = False
     has_remote_encoder: bool = False

@@ -26,7 +26,7 @@ class Question:
 
 def list_matrix(catalogue: Sequence[Model]) -> Iterator[Question]:
     """Yields, for shipped models: default shapes on every topology, all kinds on one, and pictures for throughput."""
-    models = [model for model in catalogue if model.is_demo or model.path is None]
+    models = [model for model in catalogue if model.is_demo or (model.path is None and model.file is None)]
     models = [model for model in models if model.family not in _WHEN_ASKED]
     for topology in TOPOLOGIES.values():
         if topology.chip is None and topology.name != _MEMORY:

@@ -55,6 +55,7 @@ def find_pieces(model: Model) -> Pieces | None:
 
 def _find_folder(model: Model) -> Path | None:
     """Returns the folder of the first text encoder's tokenizer: in the model's folder, or the hub's cache."""
+    model = model.in_place
     if model.path is not None:
         folder = model.path / "tokenizer"
         return folder if (folder / CONFIG).is_file() else None

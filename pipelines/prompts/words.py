@@ -98,7 +98,8 @@ def _choose_offers(model: Model, prompt: str) -> tuple[Example, ...]:
 
 
 def _read_words(model: Model) -> frozenset[str]:
-    file = None if model.path is None else model.path / WORDS_FILE
+    folder = model.in_place.path
+    file = None if folder is None else folder / WORDS_FILE
     if file is None or not file.is_file():
         return frozenset()
     return _read_file(file, file.stat().st_mtime_ns)

@@ -22,7 +22,8 @@ def describe_making(desk: Desk, settings: Settings, family: Family) -> dict[str,
 
 def describe_training(desk: Desk, settings: Settings, model: Model, *, revision: str = "") -> dict[str, str]:
     """Returns the same of what a training made, whose family is not the worker's."""
-    source = model.path.name if model.path else model.repo
+    place = model.file or model.path
+    source = place.name if place else model.repo
     weights = "@".join(part for part in (source, revision) if part)
     return {
         "weights": "none" if settings.fake else weights,

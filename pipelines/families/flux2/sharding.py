@@ -27,7 +27,7 @@ from pipelines.runtime.devices.sharding import Rules, apply_rules
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.weights.components import read_json, told_as_incomplete
 from pipelines.runtime.weights.permuted import PermutedTensor
-from pipelines.runtime.weights.stored import StoredTensor, WeightSource
+from pipelines.runtime.weights.stored import WeightSource
 from pipelines.sources import find_configs
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ def scan_layers(transformer: Any) -> None:
     transformer.single_transformer_blocks = scan_if_long(transformer.single_transformer_blocks)
 
 
-def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, StoredTensor]], dict[str, WeightSource]]:
+def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, WeightSource]], dict[str, WeightSource]]:
     """Returns how to read the weights so that each device's part of the fused projections is contiguous."""
     attention, gates = _inner_width(transformer.config), _mlp_width(transformer.config)
     packed = {
@@ -126,7 +126,7 @@ def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, StoredTenso
             return 1, (attention, gates)
         return next((blocks for ending, blocks in packed.items() if name.endswith(f".{ending}")), None)
 
-    def arrange(stored: Mapping[str, StoredTensor]) -> dict[str, WeightSource]:
+    def arrange(stored: Mapping[str, WeightSource]) -> dict[str, WeightSource]:
         arranged: dict[str, WeightSource] = dict(stored)
         for name, tensor in stored.items():
             if (found := find_blocks(name)) is not None:

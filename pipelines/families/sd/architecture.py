@@ -14,6 +14,7 @@ from pipelines.families.unet import parts
 from pipelines.families.unet.architecture import make_architecture
 from pipelines.families.unet.load import UNetLoader
 from pipelines.families.unet.loras import make_spell
+from pipelines.families.unet.single_file import make_text_converter
 from pipelines.messages import say
 from pipelines.runtime.sampling.preview import SD_LATENTS_TO_RGB
 
@@ -64,7 +65,14 @@ spell = make_spell(
 
 ARCHITECTURE = make_architecture(
     UNetLoader(
-        traits=TRAITS, parts_class=Parts, encoders={ENCODER: CLIPTextModel}, check=_check, read_index=read_index
+        traits=TRAITS,
+        parts_class=Parts,
+        encoders={ENCODER: CLIPTextModel},
+        text_converters={
+            ENCODER: make_text_converter(clip="cond_stage_model.transformer.", open_clip="cond_stage_model.model.")
+        },
+        check=_check,
+        read_index=read_index,
     ),
     spell,
 )

@@ -16,6 +16,7 @@ from pipelines.families.unet import parts
 from pipelines.families.unet.architecture import make_architecture
 from pipelines.families.unet.load import UNetLoader
 from pipelines.families.unet.loras import make_spell
+from pipelines.families.unet.single_file import make_text_converter
 from pipelines.messages import say
 from pipelines.runtime.bridge.modules import call_for_layers
 from pipelines.runtime.sampling.preview import SDXL_LATENTS_TO_RGB
@@ -78,5 +79,16 @@ spell = make_spell(
 )
 
 ARCHITECTURE = make_architecture(
-    UNetLoader(traits=TRAITS, parts_class=Parts, encoders=ENCODERS, check=_check, read_index=_read_index), spell
+    UNetLoader(
+        traits=TRAITS,
+        parts_class=Parts,
+        encoders=ENCODERS,
+        text_converters={
+            "text_encoder": make_text_converter(clip="conditioner.embedders.0.transformer."),
+            "text_encoder_2": make_text_converter(open_clip="conditioner.embedders.1.model."),
+        },
+        check=_check,
+        read_index=_read_index,
+    ),
+    spell,
 )

@@ -18,6 +18,7 @@ def make_architecture(loader: UNetLoader, spell: Spell) -> CheckpointArchitectur
         loaded_class=UNetFamily,
         build_parts=loader,
         spell=spell,
+        converters=loader.converters,
         read_tokenizers=loader.read_tokenizers,
         share_steps=run_all_steps("unet"),
     )

@@ -1,7 +1,7 @@
 """Builds a checkpoint's modules without weights, then places the weights on the mesh."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from pipelines.catalog import Model
 from pipelines.families.traits import Traits
 from pipelines.families.unet import sharding
 from pipelines.families.unet.parts import Parts
+from pipelines.families.unet.single_file import convert_unet, convert_vae
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta, scan_if_long
 from pipelines.runtime.kernels.convolution import has_kernels, list_plain_convolutions
@@ -24,6 +25,7 @@ from pipelines.runtime.weights.components import (
     read_json,
     told_as_incomplete,
 )
+from pipelines.runtime.weights.single_file import Convert
 
 _SCAN_FROM = 2  # transformer blocks: compiles in a sixth less time than 10, and a step takes a hundredth more
 
@@ -32,15 +34,22 @@ _SCAN_FROM = 2  # transformer blocks: compiles in a sixth less time than 10, and
 class UNetLoader:
     """The `loading.BuildParts` of a family whose prompts are read by these `encoders`, component -> its class.
 
-    `read_index` returns the fields of the family's `parts_class` that model_index.json decides; `check` raises
-    ModelError for a folder whose UNet has another kind of conditioning.
+    `text_converters` know how single-file checkpoints hold these encoders. `read_index` returns the fields of the
+    family's `parts_class` that model_index.json decides; `check` raises ModelError for a folder whose UNet has another
+    kind of conditioning.
     """
 
     traits: Traits
     parts_class: type[Parts]
     encoders: Mapping[str, Callable[[CLIPTextConfig], Any]]
     check: Callable[[Path, Any], None]
+    text_converters: Mapping[str, Convert] = field(default_factory=dict[str, Convert])
     read_index: Callable[[Path, Mapping[str, Any]], dict[str, Any]] = lambda _folder, _index: {}
+
+    @property
+    def converters(self) -> dict[str, Convert]:
+        """Returns how single-file checkpoints hold its components."""
+        return {"unet": convert_unet, "vae": convert_vae, **self.text_converters}
 
     @property
     def tokenizers(self) -> tuple[str, ...]:
@@ -62,7 +71,7 @@ class UNetLoader:
     def __call__(
         self,
         folder: Path,
-        _model: Model,
+        model: Model,
         /,
         *,
         mesh: Mesh,
@@ -101,7 +110,7 @@ class UNetLoader:
             weights=weights,
             tokenizers=tokenizers,
             text_length=text_length,
-            scheduler_config=scheduler_config,
+            scheduler_config={**scheduler_config, **model.scheduler_changes},
             latents_to_rgb=read_map(folder) or self.parts_class.guess,
             dtype=dtype,
             **decided,

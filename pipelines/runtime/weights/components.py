@@ -28,9 +28,9 @@ from pipelines.runtime.weights.permuted import stack_layers, turn_convolutions
 from pipelines.runtime.weights.resolve import resolve
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.sharded_copies import ShardedCopy
-from pipelines.runtime.weights.stored import StoredTensor, WeightSource, read_headers
+from pipelines.runtime.weights.single_file import StoredComponent, read_folder
+from pipelines.runtime.weights.stored import WeightSource
 from pipelines.stages import OnProgress, Progress
-from pipelines.weight_files import find_weight_files
 
 
 def choose_dtype(mesh: Mesh) -> Any:
@@ -69,18 +69,30 @@ def find_checkpoint(
     stages: Sequence[str],
     is_verified: bool,
     on_progress: OnProgress,
+    in_files: Collection[str] = (),
 ) -> Path:
     """Finds the model's folder, downloads it when need be, and with `is_verified` checks the weights' checksums.
 
-    Components whose `stages_of` are none of these `stages` need only their settings. Raises ModelError.
+    Components whose `stages_of` are none of these `stages`, or which are `in_files` of their own, need only their
+    settings. Raises ModelError.
     """
-    without_weights = [name for name, used in stages_of.items() if not {*used} & {*stages}]
-    folder = hub.locate(
-        model,
-        components=tuple(components),
-        on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
-        without_weights=without_weights,
-    )
+    without_weights = [name for name, used in stages_of.items() if name in in_files or not {*used} & {*stages}]
+    try:
+        folder = hub.locate(
+            model,
+            components=tuple(components),
+            on_bytes=lambda done, total: on_progress(Progress(phase="downloading", done=done, total=total)),
+            without_weights=without_weights,
+        )
+    except ModelError as error:
+        if model.base is None:
+            raise
+        lacking = ", ".join(name.replace("_", " ") for name in components if name not in without_weights)
+        raise ModelError(
+            say("{model} takes its {components} from {base}. {reason}",
+                model=model.title, components=lacking, base=model.base.id, reason=error.detail),
+            advice=error.advice,
+        ) from error  # fmt: skip
     on_progress(Progress(phase="loading"))
     if is_verified:
         verify_weights(
@@ -101,14 +113,22 @@ class ComponentLoader:
     """Loads components, and remembers how, so that some of their weights can be read again with updates or without.
 
     Components that do not fit beside the next one leave the devices first (`offloader`). `layouts` is the folder of
-    sharded copies (sharded_copies.py).
+    sharded copies (sharded_copies.py). `in_files` are the components whose weights are in
+    other files than their folder's (single_file.py).
     """
 
     def __init__(
-        self, *, variant: str, offloader: Offloader, on_progress: OnProgress, layouts: Path | None = None
+        self,
+        *,
+        variant: str,
+        offloader: Offloader,
+        on_progress: OnProgress,
+        layouts: Path | None = None,
+        in_files: Mapping[str, StoredComponent] | None = None,
     ) -> None:
         self.offloader = offloader
         self._variant = variant
+        self._in_files = in_files or {}
         self._layouts = layouts
         self._on_progress = on_progress
         self._reads: dict[str, list[tuple[Callable[..., dict[str, jax.Array]], Collection[str] | None]]] = {}
@@ -117,7 +137,15 @@ class ComponentLoader:
         self, folder: Path, module: TracedModule, *, names: Collection[str] | None = None, **how: Any
     ) -> dict[str, jax.Array]:
         """Makes room, loads a component as `load_component` does, and remembers how."""
-        read = functools.partial(load_component, folder, module, variant=self._variant, layouts=self._layouts, **how)
+        read = functools.partial(
+            load_component,
+            folder,
+            module,
+            variant=self._variant,
+            layouts=self._layouts,
+            stored=self._in_files.get(folder.name),
+            **how,
+        )
         self._reads.setdefault(folder.name, []).append((read, names))
         self.offloader.prepare(folder.name, describe_component(folder, module, names=names, **how))
         weights = read(names=names, on_progress=self._on_progress)
@@ -154,23 +182,25 @@ def load_component(
     variant: str,
     on_progress: OnProgress,
     prefixes: Sequence[str] = (),
-    arrange: Callable[[Mapping[str, StoredTensor]], Mapping[str, WeightSource]] = dict,
+    arrange: Callable[[Mapping[str, WeightSource]], Mapping[str, WeightSource]] = dict,
     taps: Collection[str] = (),
     names: Collection[str] | None = None,
     updates: Mapping[str, Sequence[Update]] | None = None,
     layouts: Path | None = None,
+    stored: StoredComponent | None = None,
 ) -> dict[str, jax.Array]:
     """Loads one component's parameters and constants, each placed by the first rule that matches its name.
 
     `prefixes` are what names in the files may begin with (resolve.py). `arrange` may put weights into another order
     (permuted.py). Convolutions in `taps` lie as their kernel takes them. With `names` only those parameters are read.
     `updates` are added to what the files hold, layers of a stack each on their own; without any, weights come from the
-    folder `layouts` if they were kept there as they lie on the mesh, and are kept there if not.
+    folder `layouts` if they were kept there as they lie on the mesh, and are kept there if not. With `stored` the
+    weights are read from there, not from the folder.
     """
     detail = folder.name.replace("_", " ")
     shapes = _choose_shapes(module, names)
-    files = find_weight_files(folder, variant=variant)
-    layers = arrange(adapt(resolve(read_headers(files), shapes, prefixes), updates or {}))
+    stored = stored or read_folder(folder, variant=variant)
+    layers = arrange(adapt(resolve(stored.weights, shapes, prefixes), updates or {}))
     sources = turn_convolutions(stack_layers(layers, shapes), taps)
     shardings = apply_rules(rules, {name: source.shape for name, source in sources.items()}, mesh)
     load = functools.partial(
@@ -181,7 +211,7 @@ def load_component(
     )
     if layouts is not None and updates is None and sources:
         layout = ShardedCopy(
-            layouts, component=folder.name, files=files, sources=sources, shardings=shardings, dtype=dtype
+            layouts, component=folder.name, files=stored.files, sources=sources, shardings=shardings, dtype=dtype
         )
         weights = layout.load(sources, load)
     else:

@@ -8,7 +8,7 @@ import contextlib
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,7 @@ def locate(
     Components named in `without_weights` are downloaded without their weights.
     Raises ModelError for a gated or unknown repository, a missing token, and a network that is not there.
     """
+    model = model.in_place
     if model.path is not None:
         if not (model.path / "model_index.json").exists():
             raise ModelError(
@@ -127,6 +128,8 @@ def locate(
 
 def is_here(model: Model) -> bool:
     """Whether the model's weights are on this machine, without asking the hub; part of them may still be missing."""
+    if model.file is not None:
+        return model.file.exists()
     if model.path is not None:
         return (model.path / "model_index.json").exists()
     if not model.repo:
@@ -184,18 +187,21 @@ def find_cache() -> Path:
     return next(one for one in (folder, *folder.parents) if one.is_dir())
 
 
-def find_revision(folder: Path) -> str:
+def find_revision(folder: Path, own_files: Sequence[Path] = ()) -> str:
     """Which weights lie in a model's folder: the hub's commit, or a fingerprint of its files (`local-...`).
 
-    The fingerprint covers sizes, and pieces spread over each file: reading gigabytes would cost more than a load, and
-    weights that were trained further differ everywhere.
+    With `own_files`, which hold a model's weights instead, the fingerprint is theirs, in their order. The fingerprint
+    covers sizes, and pieces spread over each file: reading gigabytes would cost more than a load, and weights that were
+    trained further differ everywhere.
     """
-    if folder.parent.name == "snapshots" and re.fullmatch(r"[0-9a-f]{40}", folder.name):
+    if not own_files and folder.parent.name == "snapshots" and re.fullmatch(r"[0-9a-f]{40}", folder.name):
         return folder.name
     digest = hashlib.sha256()
-    for file in sorted(file for ending in PRINTED for file in folder.rglob(f"*.{ending}")):
+    in_folder = [] if own_files else sorted(file for ending in PRINTED for file in folder.rglob(f"*.{ending}"))
+    for file in own_files or in_folder:
         size = file.stat().st_size
-        digest.update(f"{file.relative_to(folder).as_posix()} {size}\n".encode())
+        name = "" if own_files else file.relative_to(folder).as_posix()
+        digest.update(f"{name} {size}\n".encode())
         with file.open("rb") as stream:
             for start in range(0, size, max(PIECE_BYTES, size // PIECES)):
                 stream.seek(start)

@@ -12,40 +12,47 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipelines.runtime.weights.lora_update import Update
-from pipelines.runtime.weights.stored import Destination, Read, StoredTensor
+from pipelines.runtime.weights.stored import Destination, WeightSource, cut_rows
+
+_EXACT_BYTES = np.dtype(np.float32).itemsize
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptedTensor(StoredTensor):
-    """A stored tensor that is read with updates added."""
+class AdaptedTensor:
+    """A weight that is read with updates added."""
 
+    source: WeightSource
     updates: Sequence[Update]
 
-    def plan(self, destinations: Sequence[Destination]) -> Iterator[Read]:
-        for read in super().plan(destinations):
-            yield _AdaptedRead(stored=self, destinations=read.destinations, updates=self.updates)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.source.shape
+
+    def plan(self, destinations: Sequence[Destination]) -> Iterator["_AdaptedRead"]:
+        for pieces in cut_rows(self.shape, _EXACT_BYTES, destinations):
+            yield _AdaptedRead(source=self.source, destinations=pieces, updates=self.updates)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _AdaptedRead(Read):
+class _AdaptedRead:
+    source: WeightSource
+    destinations: Sequence[Destination]
     updates: Sequence[Update]
 
     def run(self) -> None:
         exact = [Destination(index=one.index, array=np.empty(one.array.shape, np.float32)) for one in self.destinations]
-        Read(stored=self.stored, destinations=exact).run()
+        for read in self.source.plan(exact):
+            read.run()
         for destination, read in zip(self.destinations, exact, strict=True):
-            changes = [update.change(read.array, destination.index, self.stored) for update in self.updates]
+            changes = [update.change(read.array, destination.index, self.source) for update in self.updates]
             for change in changes:
                 np.add(read.array, change, out=read.array)
             np.copyto(destination.array, read.array, casting="unsafe")
 
 
-def adapt(stored: Mapping[str, StoredTensor], updates: Mapping[str, Sequence[Update]]) -> dict[str, StoredTensor]:
+def adapt(stored: Mapping[str, WeightSource], updates: Mapping[str, Sequence[Update]]) -> dict[str, WeightSource]:
     """`stored`, in which every weight with `updates` is read as the sum of both."""
-    return {name: _add(tensor, updates[name]) if name in updates else tensor for name, tensor in stored.items()}
-
-
-def _add(tensor: StoredTensor, updates: Sequence[Update]) -> AdaptedTensor:
-    return AdaptedTensor(
-        file=tensor.file, dtype=tensor.dtype, shape=tensor.shape, offset=tensor.offset, updates=updates
-    )
+    return {
+        name: AdaptedTensor(source=source, updates=updates[name]) if name in updates else source
+        for name, source in stored.items()
+    }

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pipelines.runtime.weights.stored import READ_BYTES, Destination, StoredTensor
+from pipelines.runtime.weights.stored import READ_BYTES, Destination, WeightSource
 
 Index = tuple[slice, ...]
 
@@ -21,7 +21,7 @@ Index = tuple[slice, ...]
 class Update(Protocol):
     """Something that changes a weight."""
 
-    def change(self, base: np.ndarray, index: Index, stored: StoredTensor) -> np.ndarray:
+    def change(self, base: np.ndarray, index: Index, stored: WeightSource) -> np.ndarray:
         """Computes what is added to the slice `base` of the checkpoint's weight `stored`."""
         ...
 
@@ -40,7 +40,7 @@ class _Plain:
     def compute(self, index: Index) -> np.ndarray:
         raise NotImplementedError
 
-    def change(self, base: np.ndarray, index: Index, stored: StoredTensor) -> np.ndarray:  # noqa: ARG002
+    def change(self, base: np.ndarray, index: Index, stored: WeightSource) -> np.ndarray:  # noqa: ARG002
         return self.compute(index)
 
 
@@ -127,7 +127,7 @@ class Decomposed:
     _factors: list[np.ndarray] = field(default_factory=list[np.ndarray], init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def change(self, base: np.ndarray, index: Index, stored: StoredTensor) -> np.ndarray:
+    def change(self, base: np.ndarray, index: Index, stored: WeightSource) -> np.ndarray:
         with self._lock:  # slices of a weight are read by several threads
             if not self._factors:
                 self._factors.append(self._find_factors(stored))
@@ -136,13 +136,13 @@ class Decomposed:
         factors = factors.reshape([-1 if number == axis else 1 for number in range(base.ndim)])
         return factors * (base + self.delta.compute(index)) - base
 
-    def _find_factors(self, stored: StoredTensor) -> np.ndarray:
+    def _find_factors(self, stored: WeightSource) -> np.ndarray:
         """Computes magnitude over length for every row or column, reading the whole weight in parts."""
         squares: list[np.ndarray] = []
         for rows in _cut_rows(self.shape):
             index = (rows, *(slice(0, size) for size in self.shape[1:]))
             part = np.empty((rows.stop - rows.start, *self.shape[1:]), np.float32)
-            for read in StoredTensor.plan(stored, [Destination(index=index, array=part)]):
+            for read in stored.plan([Destination(index=index, array=part)]):
                 read.run()
             square = np.square(part + self.delta.compute(index))
             axes = tuple(axis for axis in range(square.ndim) if axis != (1 if self.of_columns else 0))

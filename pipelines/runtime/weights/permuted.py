@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.conv3x3 import LANES, TAPS, find_flat_shape
 from pipelines.runtime.weights.resolve import split_layers
-from pipelines.runtime.weights.stored import Destination, Read, StoredTensor, WeightSource
+from pipelines.runtime.weights.stored import Destination, Runs, WeightSource
 
 
 @dataclass(frozen=True, kw_only=True)
 class PermutedTensor:
     """A stored weight whose `blocks` (sizes along `axis`) are dealt out to `parts` devices."""
 
-    stored: StoredTensor
+    stored: WeightSource
     axis: int
     blocks: tuple[int, ...]
     parts: int
@@ -31,7 +31,7 @@ class PermutedTensor:
     def shape(self) -> tuple[int, ...]:
         return self.stored.shape
 
-    def plan(self, destinations: Sequence[Destination]) -> Iterator[Read]:
+    def plan(self, destinations: Sequence[Destination]) -> Iterator[Runs]:
         """Reads of the slices in the new order; along `axis` each must cover whole parts."""
         return self.stored.plan([piece for destination in destinations for piece in self._deal_out(destination)])
 
@@ -64,7 +64,7 @@ class StackedTensor:
     def shape(self) -> tuple[int, ...]:
         return (len(self.layers), *self.layers[0].shape)
 
-    def plan(self, destinations: Sequence[Destination]) -> Iterator[Read]:
+    def plan(self, destinations: Sequence[Destination]) -> Iterator[Runs]:
         for number, layer in enumerate(self.layers):
             yield from layer.plan(
                 [
@@ -100,7 +100,7 @@ class TapsTensor:
     def shape(self) -> tuple[int, ...]:
         return find_flat_shape(self.stored.shape)
 
-    def plan(self, destinations: Sequence[Destination]) -> Iterator[Read]:
+    def plan(self, destinations: Sequence[Destination]) -> Iterator[Runs]:
         """Reads of whole blocks of outputs."""
         return self.stored.plan([piece for destination in destinations for piece in self._turn(destination)])
 

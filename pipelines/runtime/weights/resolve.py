@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pipelines.errors import ModelError
 from pipelines.messages import say
 from pipelines.runtime.devices.sharding import STACK
-from pipelines.runtime.weights.stored import StoredTensor
+from pipelines.runtime.weights.stored import StoredTensor, WeightSource
 
 # One table under two names: of a text encoder that ties both, checkpoints may hold either.
 _TIED = {"shared.weight": "encoder.embed_tokens.weight"}
@@ -18,15 +18,15 @@ _ADVICE = say("It is of another architecture than its config.json says; check th
 
 
 def resolve(
-    stored: Mapping[str, StoredTensor], shapes: Mapping[str, tuple[int, ...]], prefixes: Sequence[str] = ()
-) -> dict[str, StoredTensor]:
+    stored: Mapping[str, WeightSource], shapes: Mapping[str, tuple[int, ...]], prefixes: Sequence[str] = ()
+) -> dict[str, WeightSource]:
     """Name -> stored tensor of every weight behind the parameters in `shapes`; a stack counts as its layers.
 
     Each of the `prefixes` may stand before names in the files and be missing in the module, or the other way round
     (older CLIP checkpoints say `text_model.`). Raises ModelError naming what is missing or of another shape.
     """
     weights = {parameter: split_layers(parameter, shape) for parameter, shape in shapes.items()}
-    resolved: dict[str, StoredTensor] = {}
+    resolved: dict[str, WeightSource] = {}
     missing: list[str] = []
     for parameter, layers in weights.items():
         found = {name: stored[key] for name in layers if (key := _find_key(name, stored, prefixes)) is not None}
@@ -56,7 +56,22 @@ def resolve(
                 ),
                 advice=_ADVICE,
             )
+        _refuse_integers(name, resolved[name])
     return resolved
+
+
+def _refuse_integers(name: str, source: WeightSource) -> None:
+    """Raises ModelError for numbers that mean a weight only together with scales of a kind that is not read here."""
+    if isinstance(source, StoredTensor) and source.dtype.kind in "iub":
+        raise ModelError(
+            say(
+                "{name} in {file} is stored as {dtype}, which cannot be read here.",
+                name=name,
+                file=source.file,
+                dtype=source.dtype.name,
+            ),
+            advice=say("Use a checkpoint in fp32, fp16, bf16 or fp8."),
+        )
 
 
 def split_layers(parameter: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -66,7 +81,7 @@ def split_layers(parameter: str, shape: tuple[int, ...]) -> dict[str, tuple[int,
     return {parameter.replace(STACK, f".{index}."): shape[1:] for index in range(shape[0])}
 
 
-def _find_key(name: str, stored: Mapping[str, StoredTensor], prefixes: Sequence[str]) -> str | None:
+def _find_key(name: str, stored: Mapping[str, WeightSource], prefixes: Sequence[str]) -> str | None:
     """The key under which `stored` has this weight."""
     spellings = (name, *(prefix + name for prefix in prefixes), *(name.removeprefix(prefix) for prefix in prefixes))
     spellings = (*spellings, *(_TIED[one] for one in spellings if one in _TIED))

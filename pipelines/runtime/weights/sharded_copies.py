@@ -26,15 +26,15 @@ import numpy as np
 from jax.sharding import Sharding
 
 from pipelines.errors import ModelError
-from pipelines.runtime.weights import permuted, stored
+from pipelines.runtime.weights import permuted, stored, views
 from pipelines.runtime.weights.shard_load import Bounds, OnRead, find_bounds
-from pipelines.runtime.weights.stored import DTYPES, Destination, Read, StoredTensor, WeightSource, read_headers
+from pipelines.runtime.weights.stored import DTYPES, Destination, Runs, StoredTensor, WeightSource, read_headers
 from pipelines.sources import fingerprint_files
 
 SPARE_BYTES = 2**30  # of the disk, for what people make
 
 _DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
-_CODE = fingerprint_files(Path(str(module.__file__)) for module in (permuted, stored))
+_CODE = fingerprint_files(Path(str(module.__file__)) for module in (permuted, stored, views))
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class KeptTensor:
     shape: tuple[int, ...]
     slices: Mapping[Bounds, StoredTensor]
 
-    def plan(self, destinations: Sequence[Destination]) -> Iterator[Read]:
+    def plan(self, destinations: Sequence[Destination]) -> Iterator[Runs]:
         """Yields reads of whole slices; each destination must be one of them."""
         for destination in destinations:
             stored = self.slices[tuple((part.start, part.stop) for part in destination.index)]

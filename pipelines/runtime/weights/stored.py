@@ -1,6 +1,6 @@
 """Checkpoint files: where each tensor lies in them, and reading slices of it into arrays.
 
-Reads what diffusers and transformers write, in fp32, fp16 or bf16. Bytes go from the file straight into the memory of
+Reads safetensors files in fp32, fp16, bf16 or fp8. Bytes go from the file straight into the memory of
 the array where a slice is one piece, else through a few rows of scratch memory, so the host never holds a second copy
 of a weight.
 Not here: which files there are (pipelines/weight_files.py), downloading (hub.py), arrays and devices (shard_load.py),
@@ -28,8 +28,15 @@ DTYPES = {
     "F32": np.float32,
     "F16": np.float16,
     "BF16": ml_dtypes.bfloat16,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
+    # Of no weight that is read (resolve.py): positions, and marks of programs that quantise.
     "I64": np.int64,
     "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
 }
 
 
@@ -41,13 +48,21 @@ class Destination:
     array: np.ndarray
 
 
+class Runs(Protocol):
+    """A read that is planned."""
+
+    def run(self) -> None:
+        """Fills the destinations; raises ModelError when the file has become shorter."""
+        ...
+
+
 class WeightSource(Protocol):
     """Anything that a weight can be read from: a stored tensor, or a wrapper that reads it otherwise."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def plan(self, destinations: Sequence[Destination]) -> Iterator["Read"]:
+    def plan(self, destinations: Sequence[Destination]) -> Iterator["Runs"]:
         """Yields reads that fill all destinations; they may run in any order and on any threads."""
         ...
 
@@ -67,17 +82,25 @@ class StoredTensor:
             destinations = [
                 Destination(index=(slice(0, 1),), array=destination.array.reshape(1)) for destination in destinations
             ]
-        rows, *rest = self.shape or (1,)
-        step = max(1, READ_BYTES // max(1, math.prod(rest) * self.dtype.itemsize))
-        for start in range(0, rows, step):
-            stop = min(start + step, rows)
-            inside = [part for destination in destinations if (part := _cut(destination, start, stop)) is not None]
-            if inside:
-                yield Read(stored=self, destinations=inside)
+        for pieces in cut_rows(self.shape or (1,), self.dtype.itemsize, destinations):
+            yield Read(stored=self, destinations=pieces)
 
 
-def _cut(destination: Destination, start: int, stop: int) -> Destination | None:
-    """The part of a destination that lies in some rows."""
+def cut_rows(
+    shape: tuple[int, ...], itemsize: int, destinations: Sequence[Destination]
+) -> Iterator[Sequence[Destination]]:
+    """Yields the parts of the destinations that lie in the same few rows, READ_BYTES of a tensor of this shape each."""
+    rows, *rest = shape
+    step = max(1, READ_BYTES // max(1, math.prod(rest) * itemsize))
+    for start in range(0, rows, step):
+        stop = min(start + step, rows)
+        inside = [part for destination in destinations if (part := cut(destination, start, stop)) is not None]
+        if inside:
+            yield inside
+
+
+def cut(destination: Destination, start: int, stop: int) -> Destination | None:
+    """The part of a destination that lies in the rows from `start` to `stop`; None if there is none."""
     rows = destination.index[0]
     start, stop = max(start, rows.start), min(stop, rows.stop)
     if start >= stop:
@@ -168,7 +191,7 @@ def read_headers(files: list[Path]) -> dict[str, StoredTensor]:
                         file=file,
                         dtype=entry["dtype"],
                     ),
-                    advice=say("Use a checkpoint in fp32, fp16 or bf16."),
+                    advice=say("Use a checkpoint in fp32, fp16, bf16 or fp8."),
                 )
             dtype = np.dtype(DTYPES[entry["dtype"]])
             shape = tuple(entry["shape"])

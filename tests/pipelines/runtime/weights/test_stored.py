@@ -176,8 +176,15 @@ def test_a_header_that_lies_about_sizes_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_precision_we_cannot_read_is_named(tmp_path: Path) -> None:
-    save(tmp_path, VALUES | {"scale": torch.zeros(4, dtype=torch.float8_e4m3fn)})
-    with pytest.raises(ModelError, match=r"scale in .* is stored as F8_E4M3"):
+    header = json.dumps({"scale": {"dtype": "F4", "shape": [8], "data_offsets": [0, 4]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(ModelError, match=r"scale in .* is stored as F4"):
+        load(tmp_path)
+
+
+def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
+    save(tmp_path, VALUES | {"scale": torch.zeros_like(VALUES["scale"], dtype=torch.int8)})
+    with pytest.raises(ModelError, match=r"scale in .* is stored as int8"):
         load(tmp_path)
 
 

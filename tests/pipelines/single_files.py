@@ -1,0 +1,182 @@
+"""Writes checkpoints in the layouts of single files, from folders in diffusers layout: the converters' way back.
+
+Written from the layouts themselves (CompVis' and Stability AI's modules), not from the tables that are tested.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from pipelines.weight_files import find_weight_files
+
+Tensors = dict[str, torch.Tensor]
+
+_RESNET = {
+    "norm1": "in_layers.0",
+    "conv1": "in_layers.2",
+    "norm2": "out_layers.0",
+    "conv2": "out_layers.3",
+    "time_emb_proj": "emb_layers.1",
+    "conv_shortcut": "skip_connection",
+}
+_VAE_ATTENTION = {"group_norm": "norm", "to_q": "q", "to_k": "k", "to_v": "v", "to_out.0": "proj_out"}
+_OPEN_CLIP = {"layer_norm1": "ln_1", "layer_norm2": "ln_2", "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj"}
+
+
+def read_component(folder: Path) -> Tensors:
+    return {name: tensor for file in find_weight_files(folder) for name, tensor in load_file(file).items()}
+
+
+def read_config(folder: Path) -> Mapping[str, Any]:
+    return json.loads((folder / "config.json").read_text("utf-8"))
+
+
+def write_ldm(
+    folder: Path,
+    file: Path,
+    *,
+    without: tuple[str, ...] = (),
+    has_open_clip: bool = False,
+    change: Callable[[Tensors], Tensors] = dict,
+    metadata: Mapping[str, str] | None = None,
+) -> Path:
+    """Saves a folder's SDXL or Stable Diffusion as one file in the LDM layout.
+
+    `change` is done to its tensors; `has_open_clip` is Stable Diffusion 2's layout of its text encoder.
+    """
+    is_xl = (folder / "text_encoder_2").is_dir()
+    first = "conditioner.embedders.0.transformer" if is_xl else "cond_stage_model.transformer"
+    tensors: Tensors = {}
+    if "unet" not in without:
+        config = read_config(folder / "unet")
+        named = {name_unet(name, config): tensor for name, tensor in read_component(folder / "unet").items()}
+        tensors |= {f"model.diffusion_model.{name}": tensor for name, tensor in named.items()}
+    if "vae" not in without:
+        tensors |= {f"first_stage_model.{name}": tensor for name, tensor in write_vae(folder / "vae").items()}
+    if "text_encoder" not in without and has_open_clip:
+        tensors |= write_open_clip(folder / "text_encoder", "cond_stage_model.model.")
+    elif "text_encoder" not in without:
+        read = read_component(folder / "text_encoder")
+        tensors |= {f"{first}.text_model.{name.removeprefix('text_model.')}": one for name, one in read.items()}
+    if is_xl and "text_encoder_2" not in without:
+        tensors |= write_open_clip(folder / "text_encoder_2", "conditioner.embedders.1.model.")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: one.contiguous() for name, one in change(tensors).items()}, file, metadata=dict(metadata or {}))
+    return file
+
+
+def name_unet(name: str, config: Mapping[str, Any]) -> str:
+    """Returns the LDM name of a UNet's tensor: blocks are numbered through, one for each layer and halving."""
+    layers, levels = config["layers_per_block"], len(config["block_out_channels"])
+    tops = {
+        "conv_in": "input_blocks.0.0",
+        "time_embedding.linear_1": "time_embed.0",
+        "time_embedding.linear_2": "time_embed.2",
+        "add_embedding.linear_1": "label_emb.0.0",
+        "add_embedding.linear_2": "label_emb.0.2",
+        "conv_norm_out": "out.0",
+        "conv_out": "out.2",
+    }
+    top, _, kind = name.rpartition(".")
+    if top in tops:
+        return f"{tops[top]}.{kind}"
+    match = re.fullmatch(r"(down|up)_blocks\.(\d+)\.(resnets|attentions|downsamplers|upsamplers)\.(\d+)\.(.+)", name)
+    if match is None:
+        middle = re.fullmatch(r"mid_block\.(resnets|attentions)\.(\d+)\.(.+)", name)
+        assert middle is not None, name
+        part, number, rest = middle.groups()
+        place = 1 if part == "attentions" else 2 * int(number)
+        return f"middle_block.{place}.{_name_resnet(rest) if part == 'resnets' else rest}"
+    way, level, part, number, rest = match[1], int(match[2]), match[3], int(match[4]), match[5]
+    if way == "down":
+        block = f"input_blocks.{1 + level * (layers + 1) + (layers if part == 'downsamplers' else number)}"
+        inside = {"resnets": "0", "attentions": "1", "downsamplers": "0.op"}[part]
+    else:
+        block = f"output_blocks.{level * (layers + 1) + (layers if part == 'upsamplers' else number)}"
+        has_attention = "CrossAttn" in config["up_block_types"][level]
+        inside = {"resnets": "0", "attentions": "1", "upsamplers": "2.conv" if has_attention else "1.conv"}[part]
+    assert level < levels
+    rest = _name_resnet(rest) if part == "resnets" else rest.removeprefix("conv.")
+    return f"{block}.{inside}.{rest}"
+
+
+def _name_resnet(rest: str) -> str:
+    layer, _, kind = rest.rpartition(".")
+    return f"{_RESNET[layer]}.{kind}"
+
+
+def write_vae(folder: Path) -> Tensors:
+    """Returns an autoencoder's tensors in the LDM layout, whose attention is made of 1x1 convolutions."""
+    levels = len(read_config(folder)["block_out_channels"])
+    tensors: Tensors = {}
+    for name, tensor in read_component(folder).items():
+        name = name.replace("conv_norm_out", "norm_out")
+        name = re.sub(r"down_blocks\.(\d+)\.resnets", r"down.\1.block", name)
+        name = re.sub(r"down_blocks\.(\d+)\.downsamplers\.0", r"down.\1.downsample", name)
+        name = re.sub(r"up_blocks\.(\d+)\.resnets", lambda one: f"up.{levels - 1 - int(one[1])}.block", name)
+        name = re.sub(r"up_blocks\.(\d+)\.upsamplers\.0", lambda one: f"up.{levels - 1 - int(one[1])}.upsample", name)
+        name = re.sub(r"mid_block\.resnets\.(\d)", lambda one: f"mid.block_{int(one[1]) + 1}", name)
+        name = name.replace("conv_shortcut", "nin_shortcut")
+        if "mid_block.attentions.0" in name:
+            stem, _, kind = name.replace("mid_block.attentions.0", "mid.attn_1").rpartition(".")
+            place, _, layer = stem.partition("mid.attn_1.")
+            name = f"{place}mid.attn_1.{_VAE_ATTENTION[layer]}.{kind}"
+            tensor = tensor[:, :, None, None] if kind == "weight" and layer != "group_norm" else tensor
+        tensors[name] = tensor
+    return tensors
+
+
+def write_open_clip(folder: Path, prefix: str) -> Tensors:
+    """Returns a text encoder's tensors in OpenCLIP's layout: q, k and v in one, and the projection turned."""
+    read = {name.removeprefix("text_model."): tensor for name, tensor in read_component(folder).items()}
+    tensors: Tensors = {}
+    for name, tensor in read.items():
+        if match := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)\.(weight|bias)", name):
+            number, layer, kind = match.groups()
+            block = f"transformer.resblocks.{number}"
+            if layer == "self_attn.q_proj":
+                packed = [read[f"encoder.layers.{number}.self_attn.{one}_proj.{kind}"] for one in "qkv"]
+                tensors[f"{block}.attn.in_proj_{kind}"] = torch.cat(packed)
+            elif layer == "self_attn.out_proj":
+                tensors[f"{block}.attn.out_proj.{kind}"] = tensor
+            elif layer in _OPEN_CLIP:
+                tensors[f"{block}.{_OPEN_CLIP[layer]}.{kind}"] = tensor
+            continue
+        renamed = {
+            "embeddings.position_embedding.weight": "positional_embedding",
+            "embeddings.token_embedding.weight": "token_embedding.weight",
+            "final_layer_norm.weight": "ln_final.weight",
+            "final_layer_norm.bias": "ln_final.bias",
+            "text_projection.weight": "text_projection",
+        }
+        if name in renamed:
+            tensors[renamed[name]] = tensor.T if name == "text_projection.weight" else tensor
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def scale_to_fp8(tensors: Tensors, *, suffix: str = "scale_weight", by_row: bool = False) -> Tensors:
+    """Returns the tensors with the UNet's matrices in fp8, each with its scale beside it, as ComfyUI writes them."""
+    scaled: Tensors = {"scaled_fp8": torch.zeros(2, dtype=torch.float8_e4m3fn)}
+    for name, tensor in tensors.items():
+        if tensor.ndim != 2 or not name.startswith("model.diffusion_model.") or not name.endswith(".weight"):
+            scaled[name] = tensor
+            continue
+        largest = tensor.abs().amax(dim=1, keepdim=True) if by_row else tensor.abs().max()
+        scale = (largest.float() / 448).clamp(min=1e-12)
+        scaled[name] = (tensor.float() / scale).to(torch.float8_e4m3fn)
+        scaled[f"{name.removesuffix('.weight')}.{suffix}"] = scale
+    return scaled
+
+
+def unscale(tensors: Tensors) -> Tensors:
+    """Returns what tensors with scales beside them mean, in fp32."""
+    plain: Tensors = {}
+    for name, tensor in tensors.items():
+        scale = tensors.get(f"{name.removesuffix('.weight')}.scale_weight")
+        plain[name] = tensor.float() if scale is None else tensor.float() * scale
+    return {name: one for name, one in plain.items() if "scale" not in name}
