@@ -39,7 +39,11 @@ app = typer.Typer(
         "help_option_names": ["-h", "--help"],
     },
 )
-app.command("models")(models.show_models)
+own_models = typer.Typer(callback=models.show, invoke_without_command=True, rich_markup_mode=None)
+own_models.command("add")(models.add)
+own_models.command("remove")(models.remove)
+own_models.command("info")(models.info)
+app.add_typer(own_models, name="models")
 app.command("loras")(loras.show_loras)
 app.command("generate")(generate.make)
 app.command("encode")(stages.encode)

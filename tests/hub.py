@@ -32,6 +32,7 @@ GATED = (403, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to this m
 class Hub:
     """What the stub serves, how it misbehaves, and what it was asked."""
 
+    files: dict[str, bytes] = field(default_factory=lambda: FILES)
     url: str = ""
     refusal: tuple[int, dict[str, str]] | None = None
     breaks_after: int | None = None  # bytes of the weights after which the connection breaks, each time
@@ -83,9 +84,9 @@ def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             elif path == f"/api/models/{REPO}/auth-check":
                 self._send(200, b"{}")
             elif path.startswith(f"/api/models/{REPO}/revision/") and path.endswith((COMMIT, "/main")):
-                self._send(200, json.dumps({"id": REPO, "sha": COMMIT, "siblings": []}).encode())
+                self._send(200, json.dumps({"id": REPO, "sha": COMMIT, "siblings": [{"rfilename": name} for name in hub.files]}).encode())
             elif path.startswith(f"/api/models/{REPO}/tree/{COMMIT}"):
-                self._send(200, json.dumps(_list_tree()).encode())
+                self._send(200, json.dumps(_list_tree(hub)).encode())
             elif path.startswith(f"/{REPO}/resolve/{COMMIT}/"):
                 self._send_file(path.removeprefix(f"/{REPO}/resolve/{COMMIT}/"))
             elif path.startswith(f"/api/models/{REPO}/"):
@@ -95,7 +96,7 @@ def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
                 self._send(401, b"{}", {"X-Error-Code": "RepoNotFound"})
 
         def _send_file(self, name: str) -> None:
-            content = FILES[name]
+            content = hub.files[name]
             etag = hashlib.sha256(content).hexdigest() if hub.names_sha256 else _digest(content)
             headers = {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
             start = 0
@@ -134,15 +135,17 @@ def _digest(content: bytes) -> str:
     return hashlib.sha1(content).hexdigest()
 
 
-def _list_tree() -> list[dict[str, Any]]:
+def _list_tree(hub: Hub) -> list[dict[str, Any]]:
     return [
-        {"type": "file", "path": path, "size": len(content), "oid": _digest(content)} for path, content in FILES.items()
+        {"type": "file", "path": path, "size": len(content), "oid": _digest(content)}
+        for path, content in hub.files.items()
     ]
 
 
 @contextlib.contextmanager
-def run_hub() -> Iterator[Hub]:
-    hub = Hub()
+def run_hub(files: dict[str, bytes] = FILES) -> Iterator[Hub]:
+    """Serves the files as the repository REPO at COMMIT."""
+    hub = Hub(files=files)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(hub))
     server.daemon_threads = True
     hub.url = f"http://127.0.0.1:{server.server_address[1]}"

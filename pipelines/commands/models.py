@@ -1,19 +1,126 @@
-"""`models`: lists which models can run here, and in which shapes."""
+"""`models`: lists which models can run here, and in which shapes; describes, adds and removes single ones."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.catalog import read_data_dir
+from pipelines import model_manager
+from pipelines.catalog import Model, read_data_dir
 from pipelines.commands.options import DATA_DIR, AsJson, DataDir, print_json
+from pipelines.errors import ModelError
+from pipelines.families import find_traits
+from pipelines.messages import say
 from pipelines.own_models import UnusableModel
+from pipelines.single_files import recognise_file
+from pipelines.weight_files import SUFFIX
 
 
-def show_models(*, as_json: AsJson = False, data_dir: DataDir = DATA_DIR) -> None:
+def show(context: typer.Context, *, as_json: AsJson = False, data_dir: DataDir = DATA_DIR) -> None:
     """Lists the models of the catalogue and of the data directory, and why what else lies there is none."""
+    if context.invoked_subcommand is None:
+        show_models(as_json=as_json, data_dir=data_dir)
+
+
+Name = Annotated[str, typer.Option(help="What it is called here; else as the file, folder or repository.")]
+
+
+def add(
+    place: Annotated[
+        str, typer.Argument(help="A .safetensors file, a folder in diffusers layout, or owner/name of the hub.")
+    ],
+    *,
+    name: Name = "",
+    link: Annotated[bool, typer.Option("--link", help="Link a file or folder instead of copying it.")] = False,
+    revision: Annotated[str, typer.Option(help="Branch, tag or commit of a hub repository.")] = "main",
+    variant: Annotated[str, typer.Option(help="Of a repository's weights, such as fp16.")] = "",
+    data_dir: DataDir = DATA_DIR,
+) -> None:
+    """Adds a model of one's own, once it is clear that it is one."""
+    path = Path(place).expanduser()
+    if path.is_dir():
+        model_id = model_manager.add_folder(data_dir, path, name=name, links=link)
+    elif path.is_file():
+        model_id = model_manager.add_file(data_dir, path, name=name, links=link)
+    elif place.lower().endswith(SUFFIX) or place.startswith((".", "/", "~")):
+        raise ModelError(say("{path} is not there.", path=place), advice=say("Check the name of the file or folder."))
+    else:
+        model_id = model_manager.add_repository(data_dir, place, revision=revision, name=name, variant=variant)
+    typer.echo(f"added {model_id}")
+    _print_info(read_data_dir(data_dir).get(model_id))
+
+
+def remove(model: Annotated[str, typer.Argument(help="Its id.")], *, data_dir: DataDir = DATA_DIR) -> None:
+    """Removes a model of one's own: its entry, and its file or folder in models/. What was linked stays."""
+    for removed in model_manager.remove_model(data_dir, model):
+        typer.echo(f"removed {removed}")
+
+
+def info(
+    model: Annotated[str, typer.Argument(help="Its id, its hub repository, or a file that is not added yet.")],
+    *,
+    as_json: AsJson = False,
+    data_dir: DataDir = DATA_DIR,
+) -> None:
+    """Says what is known of a model without loading it."""
+    path = Path(model).expanduser()
+    if path.is_file():
+        single = recognise_file(path)
+        told = {
+            "family": find_traits(single.family).title,
+            "layout": str(single.likeness.layout),
+            "holds": ", ".join(sorted(single.likeness.components)),
+            "dtype": single.dtype,
+            "size_bytes": single.size_bytes,
+            "licence": single.licence,
+            "notes": " ".join(map(str, single.likeness.notes)),
+        }
+        print_json(told) if as_json else _print_rows(told)
+        return
+    found = read_data_dir(data_dir).with_partial().get(model)
+    if as_json:
+        print_json(_tell(model_manager.describe_model(found)))
+    else:
+        _print_info(found)
+
+
+def _tell(described: model_manager.Description) -> dict[str, Any]:
+    told = {name: getattr(described, name) for name in described.__dataclass_fields__}
+    return told | {
+        "lacking": {name: str(what) for name, what in described.lacking.items()},
+        "layout": str(described.layout),
+    }
+
+
+def _print_info(model: Model) -> None:
+    told = _tell(model_manager.describe_model(model))
+    told["lacking"] = ", ".join(f"{name} ({what})" for name, what in told["lacking"].items())
+    fits, told["size"] = told.pop("fits"), _word_size(told.pop("size_bytes"))
+    told["fits"] = ", ".join(name for name, does in fits.items() if does) or (
+        "nothing that was planned" if fits else ""
+    )
+    told["does not fit"] = ", ".join(name for name, does in fits.items() if not does)
+    _print_rows(told)
+
+
+def _word_size(size_bytes: int | None) -> str:
+    return "nothing on this machine yet" if size_bytes is None else f"{size_bytes / 1e9:.2f} GB on disk"
+
+
+def _print_rows(told: dict[str, Any]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in told.items():
+        if value not in ("", None):
+            table.add_row(name.replace("_", " "), escape(str(value)))
+    Console().print(table)
+
+
+def show_models(*, as_json: bool, data_dir: Path) -> None:
+    """Prints the models, and what lies in models/ and is none."""
     catalog = read_data_dir(data_dir)
     models = catalog.models
     if as_json:

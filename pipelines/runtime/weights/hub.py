@@ -8,7 +8,7 @@ import contextlib
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def locate(
             fetch_missing(model.repo, download(dry_run=True), on_bytes=on_bytes)
         return Path(download())
 
-    try:
+    with telling_in_words(model.repo, model.revision):
         if is_hub_reachable():
             return fetch()
         try:
@@ -86,24 +86,56 @@ def locate(
             if not is_hub_reachable(timeout_s=PATIENCE_S):
                 raise
             return fetch()
+
+
+def fetch_configs(repo: str, revision: str) -> tuple[Path, str, list[str]]:
+    """Downloads a repository's configs: returns their folder, the commit, and the names of all files of weights.
+
+    Raises ModelError as `locate` does, and for a repository that is not in diffusers layout.
+    """
+    with telling_in_words(repo, revision):
+        if not is_hub_reachable(timeout_s=PATIENCE_S):
+            raise ConnectionError
+        info = HfApi().model_info(repo, revision=revision)
+        commit = str(info.sha)
+        names = HfApi().list_repo_files(repo, revision=commit)
+        if "model_index.json" not in names:
+            raise ModelError(
+                say("{repo} has no model_index.json: it is not in diffusers layout.", repo=repo),
+                advice=say("Download its single file, and add that."),
+            )
+        folder = snapshot_download(
+            repo,
+            revision=commit,
+            allow_patterns=["model_index.json", "*/config.json", "*/*_config.json"],
+            tqdm_class=_Silent,
+        )
+        return Path(folder), commit, [name for name in names if name.count("/") == 1 and name.endswith(".safetensors")]
+
+
+@contextlib.contextmanager
+def telling_in_words(repo: str, revision: str) -> Generator[None]:
+    """Turns what goes wrong with a repository into a ModelError that says so, and what to do."""
+    try:
+        yield
     except GatedRepoError as error:
         raise ModelError(
-            say("{repo} is gated: its owner asks you to accept a licence.", repo=model.repo),
-            advice=advise_on_token(model.repo),
+            say("{repo} is gated: its owner asks you to accept a licence.", repo=repo),
+            advice=advise_on_token(repo),
         ) from error
     except RevisionNotFoundError as error:
         raise ModelError(
-            say("{repo} has no revision {revision}.", repo=model.repo, revision=model.revision),
+            say("{repo} has no revision {revision}.", repo=repo, revision=revision),
             advice=say("Update the revision in presets/models.toml."),
         ) from error
     except RepositoryNotFoundError as error:
         raise ModelError(
-            say("The hub knows no repository {repo}, or it is private.", repo=model.repo),
+            say("The hub knows no repository {repo}, or it is private.", repo=repo),
             advice=say("Check the name; for a private one set HF_TOKEN to a token that may read it."),
         ) from error
     except (LocalEntryNotFoundError, OfflineModeIsEnabled, httpx2.TransportError, ConnectionError) as error:
         raise ModelError(
-            say("{repo} is not on this machine and the hub cannot be reached.", repo=model.repo),
+            say("{repo} is not on this machine and the hub cannot be reached.", repo=repo),
             advice=say(
                 "Check the network (and HF_HUB_OFFLINE, HF_ENDPOINT), or put the diffusers folder into the data "
                 "directory's models/. A broken download goes on where it stopped."
@@ -111,17 +143,17 @@ def locate(
         ) from error
     except HfHubHTTPError as error:
         raise ModelError(
-            say("The hub answered {status} for {repo}.", status=error.response.status_code, repo=model.repo),
+            say("The hub answered {status} for {repo}.", status=error.response.status_code, repo=repo),
             advice=say("401 or 403: set HF_TOKEN. 429 or 5xx: try again in a few minutes; the download goes on."),
         ) from error
     except DamagedDownloadError as error:
         raise ModelError(
-            say("{file} of {repo} arrived damaged.", file=error, repo=model.repo),
+            say("{file} of {repo} arrived damaged.", file=error, repo=repo),
             advice=say("It was deleted, and the rest is kept: start the download again."),
         ) from error
     except OSError as error:
         raise ModelError(
-            say("{repo} could not be stored: {error}.", repo=model.repo, error=error),
+            say("{repo} could not be stored: {error}.", repo=repo, error=error),
             advice=say("Free some disk space, or set HF_HOME to a larger disk."),
         ) from error
 
