@@ -19,6 +19,9 @@ LORA_PREFIX = (
 # The same of trainers that write _ for the dots of a name.
 LORA_STEM = r"^(lora_unet_+|lora_transformer_(2_)?|lycoris_)"
 
+# What stands before a transformer's names in single files: its authors' write nothing, ComfyUI's do.
+FILE_PREFIXES = ("model.diffusion_model.", "diffusion_model.", "")
+
 _NOTHING = re.compile(r"(?!)")
 
 
@@ -58,6 +61,13 @@ class FileHeader:
     name: str
     shapes: Mapping[str, tuple[int, ...]]
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def strip(self, mark: str) -> Mapping[str, tuple[int, ...]] | None:
+        """Returns the shapes of a transformer's tensors, named as its authors do; None if `mark` is not among them."""
+        prefix = next((one for one in FILE_PREFIXES if one + mark in self.shapes), None)
+        if prefix is None:
+            return None
+        return {name.removeprefix(prefix): shape for name, shape in self.shapes.items() if name.startswith(prefix)}
 
 
 @dataclass(frozen=True, kw_only=True)

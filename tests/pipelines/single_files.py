@@ -180,3 +180,83 @@ def unscale(tensors: Tensors) -> Tensors:
         scale = tensors.get(f"{name.removesuffix('.weight')}.scale_weight")
         plain[name] = tensor.float() if scale is None else tensor.float() * scale
     return {name: one for name, one in plain.items() if "scale" not in name}
+
+
+_FLUX2 = {
+    "x_embedder": "img_in",
+    "context_embedder": "txt_in",
+    "time_guidance_embed.timestep_embedder.linear_1": "time_in.in_layer",
+    "time_guidance_embed.timestep_embedder.linear_2": "time_in.out_layer",
+    "time_guidance_embed.guidance_embedder.linear_1": "guidance_in.in_layer",
+    "time_guidance_embed.guidance_embedder.linear_2": "guidance_in.out_layer",
+    "double_stream_modulation_img.linear": "double_stream_modulation_img.lin",
+    "double_stream_modulation_txt.linear": "double_stream_modulation_txt.lin",
+    "single_stream_modulation.linear": "single_stream_modulation.lin",
+    "proj_out": "final_layer.linear",
+    "attn.to_out.0": "img_attn.proj",
+    "attn.to_add_out": "txt_attn.proj",
+    "ff.linear_in": "img_mlp.0",
+    "ff.linear_out": "img_mlp.2",
+    "ff_context.linear_in": "txt_mlp.0",
+    "ff_context.linear_out": "txt_mlp.2",
+    "attn.to_qkv_mlp_proj": "linear1",
+    "attn.to_out": "linear2",
+}
+_FLUX2_NORMS = {
+    "attn.norm_q": "img_attn.norm.query_norm.scale",
+    "attn.norm_k": "img_attn.norm.key_norm.scale",
+    "attn.norm_added_q": "txt_attn.norm.query_norm.scale",
+    "attn.norm_added_k": "txt_attn.norm.key_norm.scale",
+}
+_WAN = {
+    "condition_embedder.time_embedder.linear_1": "time_embedding.0",
+    "condition_embedder.time_embedder.linear_2": "time_embedding.2",
+    "condition_embedder.text_embedder.linear_1": "text_embedding.0",
+    "condition_embedder.text_embedder.linear_2": "text_embedding.2",
+    "condition_embedder.time_proj": "time_projection.1",
+    "proj_out": "head.head",
+    "ffn.net.0.proj": "ffn.0",
+    "ffn.net.2": "ffn.2",
+    "norm2": "norm3",
+}
+
+
+def write_flux2(folder: Path, file: Path, *, prefix: str = "") -> Path:
+    """Saves a FLUX.2 folder's transformer as one file in its authors' layout."""
+    read, tensors = read_component(folder / "transformer"), Tensors()
+    for name, tensor in read.items():
+        block, layer, kind = re.fullmatch(r"((?:single_)?transformer_blocks\.\d+\.)?(.+)\.(\w+)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        place = (block or "").replace("single_transformer_", "single_").replace("transformer_", "double_")
+        if name.startswith("norm_out.linear."):  # shift first, as its authors have it
+            scale, shift = tensor.chunk(2)
+            tensors[f"final_layer.adaLN_modulation.1.{kind}"] = torch.cat([shift, scale])
+        elif layer in ("attn.to_q", "attn.add_q_proj"):
+            side = "img" if layer == "attn.to_q" else "txt"
+            packed = [read[f"{block}{layer.replace('_q', f'_{one}')}.{kind}"] for one in "qkv"]
+            tensors[f"{place}{side}_attn.qkv.{kind}"] = torch.cat(packed)
+        elif layer in _FLUX2_NORMS:
+            own = _FLUX2_NORMS[layer]
+            tensors[place + (own.removeprefix("img_attn.") if place.startswith("single") else own)] = tensor
+        elif layer in _FLUX2:
+            tensors[f"{place}{_FLUX2[layer]}.{kind}"] = tensor
+    return _save(tensors, file, prefix)
+
+
+def write_wan(folder: Path, file: Path, *, prefix: str = "") -> Path:
+    """Saves a Wan folder's transformer as one file in its authors' layout."""
+    tensors: Tensors = {}
+    for name, tensor in read_component(folder / "transformer").items():
+        if name.endswith("scale_shift_table"):
+            own = "head.modulation" if name == "scale_shift_table" else name.replace("scale_shift_table", "modulation")
+            tensors[own] = tensor
+            continue
+        block, layer, kind = re.fullmatch(r"(blocks\.\d+\.)?(.+)\.(\w+)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        attention = layer.replace("attn1.", "self_attn.").replace("attn2.", "cross_attn.").replace("to_out.0", "o")
+        tensors[f"{block or ''}{_WAN.get(layer, attention.replace('.to_', '.'))}.{kind}"] = tensor
+    return _save(tensors, file, prefix)
+
+
+def _save(tensors: Tensors, file: Path, prefix: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_file({prefix + name: tensor.contiguous() for name, tensor in tensors.items()}, file)
+    return file

@@ -1,5 +1,10 @@
 """How Wan is loaded, planned and run."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from diffusers.loaders.single_file_utils import convert_wan_transformer_to_diffusers
+
 from pipelines.catalog import Model, Shape
 from pipelines.families.loading import CheckpointArchitecture
 from pipelines.families.wan import programs
@@ -9,6 +14,7 @@ from pipelines.families.wan.loras import spell
 from pipelines.families.wan.parts import COMPONENTS, EXPERTS, FURTHER_COMPONENTS, STAGES_OF, Parts
 from pipelines.families.wan.traits import TRAITS
 from pipelines.runtime.sampling.schedules import build_schedule
+from pipelines.runtime.weights.single_file import strip_prefix
 
 
 def _share_steps(model: Model, parts: Parts, shape: Shape) -> dict[str, int]:
@@ -18,6 +24,10 @@ def _share_steps(model: Model, parts: Parts, shape: Shape) -> dict[str, int]:
     schedule = build_schedule(model.scheduler, parts.scheduler_config, steps=model.steps, flow_shift=flow_shift)
     boundary = parts.find_boundary(schedule)
     return {EXPERTS[0]: boundary, EXPERTS[1]: model.steps - boundary}
+
+
+def _convert_transformer(tensors: dict[str, Any], _config: Mapping[str, Any]) -> Mapping[str, Any]:
+    return convert_wan_transformer_to_diffusers(strip_prefix(tensors))
 
 
 ARCHITECTURE = CheckpointArchitecture(
@@ -30,6 +40,7 @@ ARCHITECTURE = CheckpointArchitecture(
     loaded_class=WanFamily,
     build_parts=build_parts,
     spell=spell,
+    converters={EXPERTS[0]: _convert_transformer},
     limit_text=lambda model, _length: model.text_length,
     share_steps=_share_steps,
 )

@@ -1,11 +1,12 @@
 """How Wan's checkpoints and LoRAs are recognised, and what sets the family apart."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.families.traits import Likeness, Traits, Unsupported
+from pipelines.families.traits import FileHeader, FileLikeness, Likeness, Traits, Unsupported
 from pipelines.families.wan.lora_traits import LORA_TRAITS
 from pipelines.messages import say
 from pipelines.schedulers import read_shift
@@ -57,6 +58,74 @@ def _is_for_480p(folder: Path, index: Mapping[str, Any]) -> bool:
     return shift is not None and shift <= 3
 
 
+_MARK = "head.modulation"
+_LAYERS = {"blocks", "head", "img_emb", "patch_embedding", "text_embedding", "time_embedding", "time_projection"}
+_PATCH = 4  # latent pixels of a token
+_RELATIVES = {
+    "vace_blocks": say("a Wan VACE, which edits videos and follows reference pictures"),
+    "vace_patch_embedding": say("a Wan VACE, which edits videos and follows reference pictures"),
+    "motion_encoder": say("a Wan Animate, which moves a person as another video does"),
+    "face_adapter": say("a Wan Animate, which moves a person as another video does"),
+}
+_EXPERT = re.compile(r"(high|low)[-_ ]?noise")
+
+
+def _measure_file(shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Any]:
+    width, channels = shapes["patch_embedding.weight"][:2]
+    return {
+        "width": width,
+        "channels": channels,
+        "latents": shapes["head.head.weight"][0] // _PATCH,
+        "text_width": shapes["text_embedding.0.weight"][1],
+        "hidden": shapes["blocks.0.ffn.0.weight"][0],
+        "layers": len({name.split(".")[1] for name in shapes if name.startswith("blocks.")}),
+        "reads_picture": "img_emb.proj.0.weight" in shapes,
+    }
+
+
+def _read_file(header: FileHeader) -> FileLikeness | None:
+    """Tells Wan's relatives by what else they have; experts of one model have the same layers as whole models."""
+    shapes = header.strip(_MARK)
+    if shapes is None:
+        return None
+    tops = {name.split(".")[0] for name in shapes}
+    for top in sorted(tops - _LAYERS):
+        raise Unsupported(_RELATIVES.get(top, say("a Wan with further layers ({name})", name=top)))
+    if "img_emb.emb_pos" in shapes:
+        raise Unsupported(say("a Wan that goes from a first picture to a last one (FLF2V)"))
+    sizes = _measure_file(shapes)
+    if sizes["channels"] not in (sizes["latents"], 2 * sizes["latents"] + _MASK_CHANNELS):
+        raise Unsupported(
+            say(
+                "a Wan that follows more than a first picture (its transformer takes {count} channels)",
+                count=sizes["channels"],
+            )
+        )
+    takes_channels = sizes["channels"] != sizes["latents"]
+    if _EXPERT.search(header.name.lower()) or (takes_channels and not sizes["reads_picture"]):
+        raise Unsupported(say("one of the two experts of Wan 2.2 A14B, as a file of its own"))
+    return FileLikeness(
+        layout=say("its authors' own, as in ComfyUI"),
+        components=frozenset({"transformer"}),
+        model_ids=("wan2.1-14b", "wan2.1-1.3b", "wan2.1-i2v-14b", "wan2.2-ti2v-5b"),
+    )
+
+
+def _fits_file(header: FileHeader, folder: Path) -> bool:
+    if (folder / "transformer_2").is_dir():
+        return False
+    config = json.loads((folder / "transformer" / "config.json").read_text("utf-8"))
+    return _measure_file(header.strip(_MARK) or {}) == {
+        "width": config["num_attention_heads"] * config["attention_head_dim"],
+        "channels": config["in_channels"],
+        "latents": config["out_channels"],
+        "text_width": config["text_dim"],
+        "hidden": config["ffn_dim"],
+        "layers": config["num_layers"],
+        "reads_picture": config.get("image_dim") is not None,
+    }
+
+
 TRAITS = Traits(
     title="Wan",
     pipeline_classes=("WanPipeline", "WanImageToVideoPipeline"),
@@ -65,6 +134,8 @@ TRAITS = Traits(
         "WanAnimatePipeline": say("a Wan Animate, which moves a person as another video does"),
     },
     read_local=_read_local,
+    read_file=_read_file,
+    fits_file=_fits_file,
     loras=LORA_TRAITS,
     takes_attention_options=True,
     tokenizer="t5",

@@ -14,6 +14,7 @@ from typing import Any, Self
 import torch
 
 from pipelines.errors import ModelError
+from pipelines.families.traits import FILE_PREFIXES
 from pipelines.messages import say
 from pipelines.model import Model
 from pipelines.runtime.weights.stored import WeightSource, read_headers
@@ -89,6 +90,12 @@ class StandIn:
 
 Convert = Callable[[dict[str, Any], Mapping[str, Any]], Mapping[str, Any]]
 """Maps a file's stand-ins and a component's config to the component's own names; empty if the file has not got it."""
+
+
+def strip_prefix(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a transformer's stand-ins under its authors' names, whatever prefix the file gives them."""
+    prefix = next(one for one in FILE_PREFIXES if any(name.startswith(one) for name in tensors))
+    return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
 
 
 def read_folder(folder: Path, *, variant: str = "") -> StoredComponent:

@@ -1,0 +1,45 @@
+"""Single files of FLUX.2 and Wan hold the very transformers of the folders that they were made from."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from pipelines.catalog import PRESETS_DIR, read_data_dir
+from pipelines.registry import find_architecture
+from pipelines.runtime.weights.shard_load import load_weights
+from pipelines.runtime.weights.single_file import StoredComponent, read_folder
+from tests.pipelines.single_files import write_flux2, write_wan
+
+PREFIXES = {"its authors'": "", "ComfyUI's": "model.diffusion_model."}
+
+
+def read(component: StoredComponent) -> dict[str, np.ndarray]:
+    where = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    loaded = load_weights(
+        component.weights, dict.fromkeys(component.weights, where), dtype=np.float32, on_tensor=lambda *_: None
+    )
+    return {name: np.asarray(one) for name, one in loaded.items()}
+
+
+@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES.keys())
+@pytest.mark.parametrize(("base", "write"), [("demo-flux2", write_flux2), ("demo-wan", write_wan)])
+def test_a_file_that_is_dropped_holds_its_folders_transformer(
+    tmp_path: Path, base: str, write: Callable[..., Path], prefix: str
+) -> None:
+    folder = PRESETS_DIR / "demo" / base
+    write(folder, tmp_path / "models" / "mine.safetensors", prefix=prefix)
+    catalog = read_data_dir(tmp_path)
+    assert not catalog.unusable
+    model = catalog.get("mine")
+    assert model.base == catalog.get(base)
+    assert f"From {base}: vae, text encoder." in model.description
+    architecture: Any = find_architecture(model)
+    components = architecture.read_files(model)
+    assert components.keys() == {"transformer"}
+    own, theirs = read(components["transformer"]), read(read_folder(folder / "transformer"))
+    assert own.keys() == theirs.keys()
+    assert not [name for name in theirs if not np.array_equal(own[name], theirs[name])]
