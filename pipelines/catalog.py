@@ -50,13 +50,13 @@ from pipelines.own_models import (
     telling,
 )
 from pipelines.schedulers import read_shift, recognise
-from pipelines.single_files import SingleFile, recognise_file
+from pipelines.single_files import SECOND, SingleFile, recognise_file
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CONFIGS_DIR = PRESETS_DIR / "configs"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
 OWN_FILE = "models.toml"  # in the data directory
-_OF_FILE = ("file", "base", "variant", "scheduler_changes", "licence", "description")
+_OF_FILE = ("file", "file_2", "base", "variant", "scheduler_changes", "licence", "description")
 _REQUIRED = ("family", "shapes", "steps", "guidance_scale", "scheduler", "schedulers")
 
 
@@ -221,7 +221,8 @@ class _Reading:
                 advice=say("Add one of them; to change a model that is there, use that model's id."),
             )
         if "file" in fields:
-            template = self._adopt_file(recognise_file(fields["file"]), fields["id"], configs=configs)
+            second = recognise_file(fields["file_2"]) if "file_2" in fields else None
+            template = self._adopt_file(recognise_file(fields["file"]), fields["id"], configs=configs, second=second)
             changes = fields.pop("scheduler_changes", {})
             fields["scheduler_changes"] = {**template.scheduler_changes, **changes}
         elif "path" in fields:
@@ -273,8 +274,18 @@ class _Reading:
             check_size(shape, model.id, like=[*itertools.chain(*family)])
         return model
 
-    def _adopt_file(self, single: SingleFile, name: str, *, configs: str | None = None) -> Model:
-        """Returns a single-file checkpoint as an entry like its base: the model that is named, or the one that fits."""
+    def _adopt_file(
+        self, single: SingleFile, name: str, *, configs: str | None = None, second: SingleFile | None = None
+    ) -> Model:
+        """Returns a single-file checkpoint as an entry like its base: the model that is named, or the one that fits.
+
+        One of two experts needs its `second`.
+        """
+        if single.likeness.is_expert and second is None:
+            raise ModelError(
+                say("It is one of two experts, and makes nothing alone."),
+                advice=say("Name both in models.toml: file = the high-noise one, file_2 = the low-noise one."),
+            )
         if configs is not None and configs not in self.models:
             raise ModelError(
                 say("There is no model {model} whose configs it could have.", model=repr(configs)),
@@ -292,9 +303,14 @@ class _Reading:
                 advice=say("Name a model of its family as `configs`, or leave it out."),
             )
         folders = {base.id: folder for base in bases if (folder := find_folder(base)) is not None}
+        folders = {one: folder for one, folder in folders.items() if (folder / SECOND).is_dir() == (second is not None)}
         base_id = single.find_base(folders.items())
+        if second is not None:
+            second.find_base([(base_id, folders[base_id])])
         base = self.models[base_id]
-        return _adopt_file(single, name, base, single.list_lacking(folders[base_id], WEIGHTED))
+        lacking = single.list_lacking(folders[base_id], WEIGHTED, has_second=second is not None)
+        adopted = _adopt_file(single, name, base, lacking)
+        return adopted if second is None else replace(adopted, file_2=second.file)
 
 
 def find_folder(model: Model) -> Path | None:

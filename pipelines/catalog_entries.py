@@ -29,13 +29,24 @@ _WRITTEN: Mapping[str, Any] = {
     "attention": dict[str, Any],
     "like": str,
     "file": str,
+    "file_2": str,
     "configs": str,
     "vae": str,
     "prediction_type": Literal["epsilon", "v_prediction"],
     "zero_terminal_snr": bool,
 }
 _NOT_WRITTEN = {"loras_dir", "is_demo", "base", "scheduler_changes"}
-_IDENTITY = {"family", "repo", "revision", "path", "file", "configs", "variant", "like"}  # of a model's weights
+_IDENTITY = {
+    "family",
+    "repo",
+    "revision",
+    "path",
+    "file",
+    "file_2",
+    "configs",
+    "variant",
+    "like",
+}  # of a model's weights
 MAX_FLOW_SHIFT = 20
 MAX_FPS = 60
 MIN_STRENGTH = 0.01
@@ -140,7 +151,7 @@ def read_weights(fields: dict[str, Any], models_dir: Path, model: Model | None =
     not there.
     """
     read = dict(fields)
-    for name in ("file", "vae"):
+    for name in ("file", "file_2", "vae"):
         if name in read:
             read[name] = place = models_dir / read[name]
             if not (place.is_file() or (name == "vae" and place.is_dir())):

@@ -18,8 +18,8 @@ from pipelines.messages import Message, say
 VIDEO_STRIDE = 4  # frames per latent frame after the first
 
 _OF_LOADING = (
-    "id", "family", "repo", "revision", "path", "file", "base", "vae", "variant", "scheduler_changes", "text_length",
-    "max_batch_size", "attention",
+    "id", "family", "repo", "revision", "path", "file", "file_2", "base", "vae", "variant", "scheduler_changes",
+    "text_length", "max_batch_size", "attention",
 )  # fmt: skip
 
 
@@ -83,8 +83,9 @@ class Model:
     """One catalogue entry. `path` is a local diffusers folder; without it the hub's `repo` at `revision` is used.
 
     A single-file checkpoint is a `file`, and `base` is the model whose configs, tokenizers and programs it has, and of
-    which it takes the components that the file has not got. `vae` is an autoencoder of its own, a file or a folder.
-    `scheduler_changes` are what its scheduler's config says otherwise than that of the folder.
+    which it takes the components that the file has not got; `file_2` holds the second of two experts. `vae` is an
+    autoencoder of its own, a file or a folder. `scheduler_changes` are what its scheduler's config says otherwise than
+    that of the folder.
 
     Some fields are set only for some models: `fps` for video, `flow_shift` if the scheduler takes one (`flow_shifts`
     for single shapes), `guidance_scale_2` if a second expert ends the denoising, `max_images` if a recipe may have
@@ -112,6 +113,7 @@ class Model:
     revision: str = ""
     path: Path | None = None
     file: Path | None = None
+    file_2: Path | None = None
     base: "Model | None" = None
     vae: Path | None = None
     scheduler_changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -192,7 +194,7 @@ class Model:
     def own_files(self) -> tuple[Path, ...]:
         """Returns the files that hold its weights instead of a folder: of a VAE's folder all."""
         vae = () if self.vae is None else (self.vae,) if self.vae.is_file() else sorted(self.vae.glob("*.safetensors"))
-        return (*(() if self.file is None else (self.file,)), *vae)
+        return (*(one for one in (self.file, self.file_2) if one is not None), *vae)
 
     @property
     def program_id(self) -> str:

@@ -65,10 +65,13 @@ def describe_model(model: Model) -> Description:
     lacking: dict[str, Message] = {}
     if model.file is not None:
         single = recognise_file(model.file)
-        layout, origin, files = single.likeness.layout, str(model.file), [model.file]
+        layout, origin = single.likeness.layout, str(model.file)
+        files = [one for one in (model.file, model.file_2) if one is not None]
         assert model.base is not None, "a single file has a base"
         configs = find_folder(model)
-        names = single.list_lacking(configs, WEIGHTED) if configs is not None else []
+        names = (
+            single.list_lacking(configs, WEIGHTED, has_second=model.file_2 is not None) if configs is not None else []
+        )
         lacking = {name: say("from {base}", base=model.base.id) for name in names if not (name == "vae" and model.vae)}
     elif model.path is not None:
         layout, origin, files = _FOLDER, str(model.path), _list_weights(model.path)
@@ -80,7 +83,7 @@ def describe_model(model: Model) -> Description:
         origin=origin,
         revision=model.revision,
         dtype=_find_dtype(files),
-        size_bytes=sum(file.stat().st_size for file in (*files, *model.own_files[bool(model.file) :])) or None,
+        size_bytes=sum(file.stat().st_size for file in {*files, *model.own_files}) or None,
         lacking=lacking,
         licence=model.licence,
         fits=find_fitting(model),

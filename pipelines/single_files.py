@@ -31,7 +31,7 @@ DTYPES = {
     "I8": "int8",
     "U8": "uint8",
 }
-_BITS = re.compile(r"\d+")
+SECOND = "transformer_2"  # the component of a second expert
 WHOLE = say(
     "A model is a folder in diffusers layout, with a model_index.json and safetensors weights, or a single file."
 )
@@ -107,9 +107,10 @@ class SingleFile:
             )
         return next((one for one in self.likeness.model_ids if one in fitting), fitting[0])
 
-    def list_lacking(self, configs: Path, weighted: Iterable[str]) -> list[str]:
-        """Lists the components with weights that the configs have and the file has not."""
-        return [one for one in weighted if (configs / one).is_dir() and one not in self.likeness.components]
+    def list_lacking(self, configs: Path, weighted: Iterable[str], *, has_second: bool = False) -> list[str]:
+        """Lists the components with weights that the configs have and the file, or a second expert's, has not."""
+        held = self.likeness.components | ({SECOND} if has_second else set())
+        return [one for one in weighted if (configs / one).is_dir() and one not in held]
 
 
 def recognise_file(file: Path) -> SingleFile:

@@ -39,7 +39,7 @@ _CODE = Path(__file__).parent
 _PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transformers")
 _CONFIGS = ("model_index.json", "*/*config.json")
 _WORDS = {"title", "licence", "description", "knows", "examples", "negative_prompt", "is_demo", "useful_steps"}
-_PLACES = {"path", "loras_dir", "file", "base", "vae", "scheduler_changes"}
+_PLACES = {"path", "loras_dir", "file", "file_2", "base", "vae", "scheduler_changes"}
 _IDENTITY = ("id", "repo", "revision", "path", "variant", "learns_from", "file_names")  # of weights, not of programs
 _SIZES = {"shapes", "default_shape"}  # programs and plans are named by the size they are for
 

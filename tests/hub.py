@@ -65,7 +65,7 @@ def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             self._answer()
 
-        def log_message(self, *_arguments: Any) -> None:
+        def log_message(self, format: str, *_arguments: Any) -> None:
             """Keeps the test run quiet."""
 
         def _answer(self) -> None:

@@ -75,12 +75,14 @@ class FileLikeness:
     """What a single-file checkpoint is: the components that it holds, and the shipped models that it may be like.
 
     `model_ids` come in the order in which they are likely; `layout` is whose names its tensors have, for people.
-    `scheduler_changes` are what its scheduler says otherwise than theirs, `notes` what was found out or guessed.
+    `is_expert`: it is one of two files that make a model together. `scheduler_changes` are what its scheduler says
+    otherwise than theirs, `notes` what was found out or guessed.
     """
 
     layout: Message
     components: frozenset[str]
     model_ids: tuple[str, ...]
+    is_expert: bool = False
     scheduler_changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notes: tuple[Message, ...] = ()
 

@@ -63,6 +63,19 @@ def list_unet(
     return {PREFIX + name: shape for name, shape in shapes.items()}
 
 
+def list_wan(*, channels: int = 16, width: int = 5120, **further: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """The same of a Wan's transformer, the 14B one's unless said otherwise."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "head.modulation": (1, 2, width),
+        "head.head.weight": (64, width),
+        "patch_embedding.weight": (width, channels, 1, 2, 2),
+        "text_embedding.0.weight": (width, 4096),
+        "blocks.0.ffn.0.weight": (13824 if width == 5120 else 8960, width),
+    }
+    layers = 40 if width == 5120 else 30
+    return shapes | {f"blocks.{number}.norm3.weight": (width,) for number in range(layers)} | further
+
+
 SD: Any = {"text_width": 768, "label_width": 0, "depths": (1, 1, 1, 0)}
 XL_TEXT = {"conditioner.embedders.0.transformer.text_model.w": (1,), "conditioner.embedders.1.model.w": (1,)}
 SD_TEXT = {"cond_stage_model.transformer.text_model.w": (1,)}
@@ -93,6 +106,32 @@ def test_a_file_that_is_dropped_is_a_model_like_its_base(
     assert (model.file, model.base, model.path, model.repo) == (file, catalog.get(base), None, "")
     assert (model.shapes, model.steps) == (catalog.get(base).shapes, catalog.get(base).steps)
     assert words in model.description
+
+
+def test_a_wan_of_one_transformer_is_known_by_its_sizes(tmp_path: Path) -> None:
+    write_header(tmp_path / "models" / "a.safetensors", list_wan())
+    write_header(tmp_path / "models" / "b.safetensors", list_wan(width=1536), dtype="F8_E4M3")
+    write_header(tmp_path / "models" / "c.safetensors", list_wan(channels=36, **{"img_emb.proj.0.weight": (1280,)}))
+    catalog = read_data_dir(tmp_path)
+    bases = {name: base.id for name in "abc" if (base := catalog.get(name).base) is not None}
+    assert bases == {"a": "wan2.1-14b", "b": "wan2.1-1.3b", "c": "wan2.1-i2v-14b"}
+    assert "as in ComfyUI, in fp8 (e4m3). From wan2.1-1.3b: vae, text encoder." in catalog.get("b").description
+
+
+def test_two_experts_are_one_model(tmp_path: Path) -> None:
+    for noise in ("high", "low"):
+        write_header(tmp_path / "models" / f"t2v_{noise}_noise.safetensors", list_wan())
+    alone = read_data_dir(tmp_path).unusable
+    assert {(one.name, str(one.reason)) for one in alone} == {
+        (f"t2v_{noise}_noise", "It is one of two experts, and makes nothing alone.") for noise in ("high", "low")
+    }
+    entry = '[[model]]\nid = "mine"\nfile = "t2v_high_noise.safetensors"\nfile_2 = "t2v_low_noise.safetensors"\n'
+    (tmp_path / "models.toml").write_text(entry, "utf-8")
+    model = read_data_dir(tmp_path).get("mine")
+    assert (model.program_id, [file.stem for file in model.own_files]) == (
+        "wan2.2-a14b", ["t2v_high_noise", "t2v_low_noise"],
+    )  # fmt: skip
+    assert "From wan2.2-a14b: vae, text encoder." in model.description
 
 
 def test_what_it_predicts_can_be_said_in_ones_own_entry(tmp_path: Path) -> None:
@@ -142,6 +181,10 @@ def test_a_wrong_entry_says_what_is_wrong(tmp_path: Path, entry: str, told: str)
         ({"decoder.conv_in.weight": (1,), "encoder.conv_in.weight": (1,)}, "an autoencoder (VAE) alone"),
         ({"first_stage_model.decoder.mid.block_1.conv1.weight": (1,)}, "an autoencoder (VAE) alone"),
         ({"model.diffusion_model.double_blocks.0.img_mod.lin.weight": (1,)}, "a FLUX.1, which no code"),
+        (list_wan(**{"vace_blocks.0.after_proj.bias": (1,)}), "a Wan VACE"),
+        (list_wan(**{"img_emb.emb_pos": (1, 514, 1280)}), "FLF2V"),
+        (list_wan(channels=48), "its transformer takes 48 channels"),
+        (list_wan(**{"casual_audio_encoder.weights": (1,)}), "a Wan with further layers (casual_audio_encoder)"),
         ({"model.diffusion_model.joint_blocks.0.x_block.attn.qkv.weight": (1,)}, "a Stable Diffusion 3"),
         ({"control_model.input_blocks.0.0.weight": (1,)}, "a ControlNet"),
         ({"text_model.encoder.layers.0.mlp.fc1.weight": (1,)}, "a text encoder alone"),

@@ -102,18 +102,16 @@ def _read_file(header: FileHeader) -> FileLikeness | None:
             )
         )
     takes_channels = sizes["channels"] != sizes["latents"]
-    if _EXPERT.search(header.name.lower()) or (takes_channels and not sizes["reads_picture"]):
-        raise Unsupported(say("one of the two experts of Wan 2.2 A14B, as a file of its own"))
+    is_expert = bool(_EXPERT.search(header.name.lower())) or (takes_channels and not sizes["reads_picture"])
     return FileLikeness(
         layout=say("its authors' own, as in ComfyUI"),
         components=frozenset({"transformer"}),
-        model_ids=("wan2.1-14b", "wan2.1-1.3b", "wan2.1-i2v-14b", "wan2.2-ti2v-5b"),
+        model_ids=("wan2.1-14b", "wan2.1-1.3b", "wan2.1-i2v-14b", "wan2.2-ti2v-5b", "wan2.2-a14b", "wan2.2-i2v-a14b"),
+        is_expert=is_expert,
     )
 
 
 def _fits_file(header: FileHeader, folder: Path) -> bool:
-    if (folder / "transformer_2").is_dir():
-        return False
     config = json.loads((folder / "transformer" / "config.json").read_text("utf-8"))
     return _measure_file(header.strip(_MARK) or {}) == {
         "width": config["num_attention_heads"] * config["attention_head_dim"],

@@ -56,13 +56,13 @@ def resolve(
                 ),
                 advice=_ADVICE,
             )
-        _refuse_integers(name, resolved[name])
+        _refuse_bytes(name, resolved[name])
     return resolved
 
 
-def _refuse_integers(name: str, source: WeightSource) -> None:
-    """Raises ModelError for numbers that mean a weight only together with scales of a kind that is not read here."""
-    if isinstance(source, StoredTensor) and source.dtype.kind in "iub":
+def _refuse_bytes(name: str, source: WeightSource) -> None:
+    """Raises ModelError for bytes that mean a weight only together with scales of a kind that is not read here."""
+    if isinstance(source, StoredTensor) and source.dtype.kind in "iub" and source.dtype.itemsize == 1:
         raise ModelError(
             say(
                 "{name} in {file} is stored as {dtype}, which cannot be read here.",

@@ -19,6 +19,7 @@ from pipelines.messages import say
 from pipelines.model import Model
 from pipelines.runtime.weights.stored import WeightSource, read_headers
 from pipelines.runtime.weights.views import JoinedTensor, SomeRows, SqueezedTensor, TransposedTensor, apply_scales
+from pipelines.single_files import SECOND
 from pipelines.weight_files import find_weight_files, read_header
 
 _OF_DIFFUSERS_VAE = frozenset({"decoder.conv_norm_out.weight", "decoder.mid_block.resnets.0.conv1.weight"})
@@ -119,6 +120,11 @@ def read_files(model: Model, converters: Mapping[str, Convert], read_config: Rea
             say("{file} holds no component of {model}.", file=model.file, model=model.title),
             advice=say("Check that `configs` names the model that it was made from."),
         )
+    if model.file_2 is not None:
+        first = SECOND.removesuffix("_2")
+        second = read_single_file(model.file_2, {first: converters[first]}, read_config)
+        if first in second:
+            components[SECOND] = second[first]
     if model.vae is not None:
         components["vae"] = read_vae(model.vae, converters, read_config)
     return components

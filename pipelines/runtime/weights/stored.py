@@ -30,7 +30,7 @@ DTYPES = {
     "BF16": ml_dtypes.bfloat16,
     "F8_E4M3": ml_dtypes.float8_e4m3fn,
     "F8_E5M2": ml_dtypes.float8_e5m2,
-    # Of no weight that is read (resolve.py): positions, and marks of programs that quantise.
+    # Counts and positions, and what programs that quantise write, which is refused as a weight (resolve.py).
     "I64": np.int64,
     "I32": np.int32,
     "I16": np.int16,

@@ -182,7 +182,7 @@ def test_a_precision_we_cannot_read_is_named(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
+def test_bytes_are_no_weights(tmp_path: Path) -> None:
     save(tmp_path, VALUES | {"scale": torch.zeros_like(VALUES["scale"], dtype=torch.int8)})
     with pytest.raises(ModelError, match=r"scale in .* is stored as int8"):
         load(tmp_path)
