@@ -84,7 +84,12 @@ def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             elif path == f"/api/models/{REPO}/auth-check":
                 self._send(200, b"{}")
             elif path.startswith(f"/api/models/{REPO}/revision/") and path.endswith((COMMIT, "/main")):
-                self._send(200, json.dumps({"id": REPO, "sha": COMMIT, "siblings": [{"rfilename": name} for name in hub.files]}).encode())
+                self._send(
+                    200,
+                    json.dumps(
+                        {"id": REPO, "sha": COMMIT, "siblings": [{"rfilename": name} for name in hub.files]}
+                    ).encode(),
+                )
             elif path.startswith(f"/api/models/{REPO}/tree/{COMMIT}"):
                 self._send(200, json.dumps(_list_tree(hub)).encode())
             elif path.startswith(f"/{REPO}/resolve/{COMMIT}/"):

@@ -16,7 +16,7 @@ import jax
 import torch
 
 from pipelines.catalog import Model, Shape
-from pipelines.errors import RecipeError
+from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, join, say, say_count
 from pipelines.runtime.devices.mesh import build_mesh
@@ -112,6 +112,7 @@ def name_bucket(bucket: Bucket) -> str:
 def check_training(settings: TrainingSettings, model: Model, learner: Learner, *, name: str | None) -> Checked:
     """Reads the data and decides what will be done; raises RecipeError with everything that is wrong."""
     check_report(settings.report_to)
+    _check_start(model)
     devices = build_mesh(settings.mesh or f"dp={jax.device_count()}").shape["dp"]
     found = read_examples(
         settings.data,
@@ -157,6 +158,17 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
         card=write_card(settings, model, chosen),
         notes=(*found.notes, *notes, *tell_start(model)),
     )
+
+
+def _check_start(model: Model) -> None:
+    """Raises ModelError for a model whose weights lie outside of a folder in diffusers layout."""
+    if model.own_files:
+        raise ModelError(
+            say("{model} is a checkpoint in one file, or has a VAE of its own: no training starts from such.",
+                model=model.title),
+            advice=say("Train {base}, or save it as a folder: from_single_file(...).save_pretrained(...) of diffusers.",
+                       base=model.in_place.id),
+        )  # fmt: skip
 
 
 def tell_start(model: Model) -> list[Message]:

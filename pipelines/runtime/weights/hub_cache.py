@@ -18,6 +18,8 @@ from pipelines.runtime.weights.hub_files import SUFFIX
 
 def measure_disk(model: Model) -> int:
     """Returns the bytes of the model's files here; a file that several names link to counts once."""
+    if model.file is not None:
+        return sum(file.stat().st_size for file in {file.resolve() for file in model.own_files if file.exists()})
     folder = model.path or _find_snapshot(model)
     if folder is None:
         return 0
@@ -35,8 +37,8 @@ def delete(model: Model, *, models_dir: Path) -> int:
 
     Raises ModelError for what came with Lumesh, or lies outside of `models_dir` and the hub's cache.
     """
-    if model.path is not None:
-        return _delete_own(model, model.path, models_dir)
+    if (own := model.file or model.path) is not None:
+        return _delete_own(model, own, models_dir)
     freed = measure_disk(model) + measure_partial(model)
     snapshot = _find_snapshot(model)
     if snapshot is not None:
@@ -51,8 +53,8 @@ def delete(model: Model, *, models_dir: Path) -> int:
 
 def may_delete(model: Model, *, models_dir: Path) -> bool:
     """Returns whether `delete` takes this model, and there is something of it here."""
-    if model.path is not None:
-        return not model.is_demo and _is_inside(model.path, models_dir)
+    if (own := model.file or model.path) is not None:
+        return not model.is_demo and _is_inside(own, models_dir)
     return _find_snapshot(model) is not None or bool(_list_partial(model))
 
 
