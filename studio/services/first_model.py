@@ -103,7 +103,7 @@ def find_plan(settings: Settings, model: Model, machine: Topology) -> dict[str, 
     """Finds the shipped plan of the model's default size for the operator's mesh."""
     is_for_many = asks_for_many(settings.mesh)
     return find_shipped(
-        model=model.id,
+        model=model.program_id,
         shape=str(model.default_shape),
         topology=machine.name,
         mode="throughput" if is_for_many else "latency",

@@ -76,7 +76,7 @@ class Question:
     def of(cls, model: Model, *, shape: str, topology: str, mode: str, mesh: str | None = None) -> "Question":
         """Makes a question about the model with its current configs and code."""
         sources = fingerprint_plans(model)
-        return cls(model=model.id, sources=sources, shape=shape, topology=topology, mode=mode, mesh=mesh)
+        return cls(model=model.program_id, sources=sources, shape=shape, topology=topology, mode=mode, mesh=mesh)
 
     @property
     def key(self) -> str:

@@ -63,7 +63,9 @@ def list_unet(
     return {PREFIX + name: shape for name, shape in shapes.items()}
 
 
-def list_wan(*, channels: int = 16, width: int = 5120, **further: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def list_wan(
+    further: dict[str, tuple[int, ...]] | None = None, *, channels: int = 16, width: int = 5120
+) -> dict[str, tuple[int, ...]]:
     """The same of a Wan's transformer, the 14B one's unless said otherwise."""
     shapes: dict[str, tuple[int, ...]] = {
         "head.modulation": (1, 2, width),
@@ -73,7 +75,7 @@ def list_wan(*, channels: int = 16, width: int = 5120, **further: tuple[int, ...
         "blocks.0.ffn.0.weight": (13824 if width == 5120 else 8960, width),
     }
     layers = 40 if width == 5120 else 30
-    return shapes | {f"blocks.{number}.norm3.weight": (width,) for number in range(layers)} | further
+    return shapes | {f"blocks.{number}.norm3.weight": (width,) for number in range(layers)} | (further or {})
 
 
 SD: Any = {"text_width": 768, "label_width": 0, "depths": (1, 1, 1, 0)}
@@ -111,7 +113,7 @@ def test_a_file_that_is_dropped_is_a_model_like_its_base(
 def test_a_wan_of_one_transformer_is_known_by_its_sizes(tmp_path: Path) -> None:
     write_header(tmp_path / "models" / "a.safetensors", list_wan())
     write_header(tmp_path / "models" / "b.safetensors", list_wan(width=1536), dtype="F8_E4M3")
-    write_header(tmp_path / "models" / "c.safetensors", list_wan(channels=36, **{"img_emb.proj.0.weight": (1280,)}))
+    write_header(tmp_path / "models" / "c.safetensors", list_wan({"img_emb.proj.0.weight": (1280,)}, channels=36))
     catalog = read_data_dir(tmp_path)
     bases = {name: base.id for name in "abc" if (base := catalog.get(name).base) is not None}
     assert bases == {"a": "wan2.1-14b", "b": "wan2.1-1.3b", "c": "wan2.1-i2v-14b"}
@@ -181,10 +183,10 @@ def test_a_wrong_entry_says_what_is_wrong(tmp_path: Path, entry: str, told: str)
         ({"decoder.conv_in.weight": (1,), "encoder.conv_in.weight": (1,)}, "an autoencoder (VAE) alone"),
         ({"first_stage_model.decoder.mid.block_1.conv1.weight": (1,)}, "an autoencoder (VAE) alone"),
         ({"model.diffusion_model.double_blocks.0.img_mod.lin.weight": (1,)}, "a FLUX.1, which no code"),
-        (list_wan(**{"vace_blocks.0.after_proj.bias": (1,)}), "a Wan VACE"),
-        (list_wan(**{"img_emb.emb_pos": (1, 514, 1280)}), "FLF2V"),
+        (list_wan({"vace_blocks.0.after_proj.bias": (1,)}), "a Wan VACE"),
+        (list_wan({"img_emb.emb_pos": (1, 514, 1280)}), "FLF2V"),
         (list_wan(channels=48), "its transformer takes 48 channels"),
-        (list_wan(**{"casual_audio_encoder.weights": (1,)}), "a Wan with further layers (casual_audio_encoder)"),
+        (list_wan({"casual_audio_encoder.weights": (1,)}), "a Wan with further layers (casual_audio_encoder)"),
         ({"model.diffusion_model.joint_blocks.0.x_block.attn.qkv.weight": (1,)}, "a Stable Diffusion 3"),
         ({"control_model.input_blocks.0.0.weight": (1,)}, "a ControlNet"),
         ({"text_model.encoder.layers.0.mlp.fc1.weight": (1,)}, "a text encoder alone"),

@@ -154,7 +154,7 @@ def _describe(keeper: Visit, model: Model, worker: WorkerRow) -> dict[str, Any]:
         "id": model.id,
         "title": model.title,
         "licence": model.licence,
-        "origin": "demo" if model.is_demo else "folder" if model.path is not None else "hub",
+        "origin": "demo" if model.is_demo else "folder" if model.file or model.path else "hub",
         "repo": model.repo or None,
         "revision": model.revision or None,
         "url": f"{HUB_PAGE}{model.repo}" if model.repo else None,
