@@ -10,14 +10,17 @@ import pytest
 import torch
 
 from pipelines.catalog import Catalog, read_data_dir
+from pipelines.errors import ModelError
 from pipelines.generate import generate
 from pipelines.model import Model
 from pipelines.recipe import read_recipe, resolve
-from pipelines.registry import find_architecture, load
+from pipelines.registry import find_architecture, find_learner, load
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.sources import fingerprint_plans, fingerprint_programs
 from pipelines.stages import ignore_progress
+from pipelines.training.checks import check_training
+from pipelines.training.settings import TrainingSettings
 from tests.pipelines.conftest import PROMPT
 from tests.pipelines.single_files import Tensors, scale_to_fp8, unscale, write_ldm
 from tests.pipelines.tiny_sd import KINDS
@@ -179,6 +182,13 @@ def test_velocity_and_zero_terminal_snr_are_those_of_diffusers(add: Any, draw: A
     theirs = (pictures * 255).round().astype(np.uint8)
     pixels = draw(catalog)
     assert np.abs(pixels.astype(int) - theirs.astype(int)).max() <= MAX_DIFFERENCE
+
+
+def test_no_training_starts_from_a_file(add: Any) -> None:
+    """Its folder is the base's, whose weights it would learn from."""
+    model = add("tiny").get("mine")
+    with pytest.raises(ModelError, match="no training starts from such. Train tiny, or save it as a folder"):
+        check_training(TrainingSettings(data=("pictures",)), model, find_learner(model), name=None)
 
 
 def test_a_file_of_other_layers_than_its_configs_is_refused(add: Any, home: Path) -> None:
