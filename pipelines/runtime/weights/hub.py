@@ -31,6 +31,7 @@ from pipelines.messages import say
 from pipelines.runtime.weights.hub_files import DamagedDownloadError, fetch_missing
 from pipelines.runtime.weights.hub_token import advise_on_token, find_token
 from pipelines.runtime.weights.online import is_hub_reachable
+from pipelines.single_files import recognise_file
 
 PRINTED = ("json", "txt", "model", "jinja", "safetensors")  # endings of what a fingerprint covers
 PIECES = 64
@@ -96,9 +97,10 @@ def fetch_configs(repo: str, revision: str) -> tuple[Path, str, list[str]]:
     with telling_in_words(repo, revision):
         if not is_hub_reachable(timeout_s=PATIENCE_S):
             raise ConnectionError
-        info = HfApi().model_info(repo, revision=revision)
+        hub = HfApi(token=find_token())
+        info = hub.model_info(repo, revision=revision)
         commit = str(info.sha)
-        names = HfApi().list_repo_files(repo, revision=commit)
+        names = hub.list_repo_files(repo, revision=commit)
         if "model_index.json" not in names:
             raise ModelError(
                 say("{repo} has no model_index.json: it is not in diffusers layout.", repo=repo),
@@ -109,6 +111,7 @@ def fetch_configs(repo: str, revision: str) -> tuple[Path, str, list[str]]:
             revision=commit,
             allow_patterns=["model_index.json", "*/config.json", "*/*_config.json"],
             tqdm_class=_Silent,
+            token=find_token(),
         )
         return Path(folder), commit, [name for name in names if name.count("/") == 1 and name.endswith(".safetensors")]
 
@@ -172,6 +175,8 @@ def is_here(model: Model) -> bool:
 
 def measure_download(model: Model, *, components: Collection[str]) -> int | None:
     """Returns the bytes of the files that `locate` would fetch; None where the hub cannot be asked or does not tell."""
+    held = frozenset[str]() if model.file is None else recognise_file(model.file).likeness.components
+    model = model.in_place
     if model.path is not None:
         return 0
     if not is_hub_reachable():
@@ -180,7 +185,7 @@ def measure_download(model: Model, *, components: Collection[str]) -> int | None
         files = snapshot_download(
             model.repo,
             revision=model.revision,
-            allow_patterns=_choose_files(tuple(components), model.variant),
+            allow_patterns=_choose_files(tuple(components), model.variant, held),
             tqdm_class=_Silent,
             token=find_token(),
             dry_run=True,

@@ -62,7 +62,7 @@ def test_a_convolution_of_one_pixel_becomes_a_matrix(tmp_path: Path) -> None:
 
 
 def test_what_no_converter_does_is_refused(tmp_path: Path) -> None:
-    one = StandIn(store(tmp_path, weight=MATRIX)["weight"])
+    one: Any = StandIn(store(tmp_path, weight=MATRIX)["weight"])
     for wrong in (lambda: one[::2], lambda: one[:, 0], lambda: torch.cat([one, one], dim=1)):
         with pytest.raises((AssertionError, TypeError)):
             wrong()
