@@ -105,9 +105,15 @@ def find_fitting(model: Model) -> dict[str, bool]:
 
 
 def add_file(
-    data_dir: Path, file: Path, *, name: str = "", links: bool = False, on_bytes: OnBytes | None = None
+    data_dir: Path,
+    file: Path,
+    *,
+    name: str = "",
+    links: bool = False,
+    moves: bool = False,
+    on_bytes: OnBytes | None = None,
 ) -> str:
-    """Copies a single-file checkpoint into models/, or links it; returns the id of the model that it is.
+    """Copies a single-file checkpoint into models/, links or moves it; returns the id of the model that it is.
 
     Raises ModelError if it is none of ours, and then leaves nothing behind.
     """
@@ -118,6 +124,8 @@ def add_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     if links:
         target.symlink_to(file.resolve())
+    elif moves:
+        file.replace(target)
     else:
         _copy(file, target, on_bytes or (lambda _done, _total: None))
     return _check_added(data_dir, make_id(name or file.stem), target)

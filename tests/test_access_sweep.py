@@ -265,12 +265,14 @@ def test_the_machine_is_for_those_who_look_after_it(house: House) -> None:
 
 def test_models_are_downloaded_and_deleted_by_those_who_look_after_the_machine(house: House) -> None:
     bob, admin, url = house.clients[BOB], house.clients[ADMIN], "/api/v1/models"
-    asked = [("GET", "files", None), ("GET", "demo-sdxl/access", None), ("POST", "demo-sdxl/download", None),
+    asked = [("POST", "repositories", {"repo": "a/b"}),
+             ("GET", "files", None), ("GET", "demo-sdxl/access", None), ("POST", "demo-sdxl/download", None),
              ("DELETE", "demo-sdxl/download", None), ("DELETE", "demo-sdxl/files", None),
              ("PUT", "default", {"model": "demo-wan"}), ("PUT", "token", {"token": "hf_12345678"}),
              ("DELETE", "token", None)]  # fmt: skip
     for method, path, body in asked:
         assert bob.request(method, f"{url}/{path}", json=body).status_code == 403, (method, path)
+    assert bob.post(url, params={"name": "mine"}, content=b"a model").status_code == 403
     assert not house.settings.hub_token_file.exists()
     assert admin.get(f"{url}/files").status_code == 200
 

@@ -34,6 +34,7 @@ from studio.api.routes import (
     loras,
     me,
     media,
+    model_adding,
     model_files,
     models,
     outputs,
@@ -123,6 +124,7 @@ def create_api(
     for module in (
         health,
         *of_people,
+        model_adding,
         model_files,
         models,
         *of_jobs,

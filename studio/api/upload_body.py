@@ -3,9 +3,10 @@
 A body is read only up to the size limit, whatever its headers claim. Not here: what is in the file.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
@@ -14,6 +15,13 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from pipelines.errors import LumeshError
 from pipelines.messages import Message, english, say
 
+WRITTEN_BYTES = 4_000_000  # bytes per write, because each write is a round trip to another thread
+FILE_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
 FORM_BYTES = 10_000  # the form around the file: boundaries, headers, a long file name
 
 
@@ -61,6 +69,20 @@ async def read_body(request: Request, *, limit: int, too_long: LumeshError) -> b
         if len(body) > limit:
             raise too_long
     return bytes(body)
+
+
+async def receive_into(request: Request, file: BinaryIO, *, limit: int, too_large: LumeshError) -> None:
+    """Writes the body into the file in parts; raises `too_large` as soon as it is longer than `limit`."""
+    waiting, count = bytearray(), 0
+    async for chunk in request.stream():
+        waiting += chunk
+        count += len(chunk)
+        if count > limit:
+            raise too_large
+        if len(waiting) >= WRITTEN_BYTES:
+            await asyncio.to_thread(file.write, bytes(waiting))
+            waiting.clear()
+    await asyncio.to_thread(file.write, bytes(waiting))
 
 
 async def _read_form(request: Request, body: bytes, expected: Expected) -> bytes:

@@ -7,22 +7,17 @@ Not here: which LoRAs there are and what they fit (pipelines/loras.py), how byte
 
 import os
 import re
-import secrets
-import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from pipelines.errors import LumeshError
 from pipelines.families import name_families
 from pipelines.loras import SUFFIX, LoraFile, find_lora_file, inspect_lora, list_lora_files, read_lora
-from pipelines.messages import say
+from pipelines.messages import Message, say
 
 MAX_BYTES = 4_000_000_000  # the largest known ones, for Wan 14B at rank 256, with a margin
 MAX_NAME_CHARS = 120
 MAX_NAME_BYTES = 200  # file systems take 255, with the suffix
-TORN_S = 24 * 3600.0  # after this long an upload is certainly dead
 # What a file name should not have anywhere: folders, drives, and what systems and command lines read as something else.
 _UNSAFE = re.compile(r'[/\\:*?"<>|]')
 
@@ -32,6 +27,10 @@ class LoraError(LumeshError):
 
     title = say("This LoRA cannot be used")
     status = 422
+
+
+def refuse(detail: Message, advice: Message) -> LoraError:
+    return LoraError(detail, advice=advice)
 
 
 class LoraTooLargeError(LoraError):
@@ -74,24 +73,6 @@ def clean_name(name: str) -> str:
     return ref
 
 
-@contextmanager
-def arrive(folder: Path) -> Generator[BinaryIO]:
-    """Opens a temporary file, deleted at the end unless `keep` renamed it; raises LoraError when the disk is full."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _forget_torn(folder, before_s=time.time() - TORN_S)
-    part = folder / f".{secrets.token_hex(8)}.part"
-    try:
-        with part.open("xb") as file:
-            yield file
-    except OSError as error:
-        raise LoraError(
-            say("It cannot be written: {error}.", error=error.strerror),
-            advice=say("See how much room the server's disk has."),
-        ) from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def keep(file: BinaryIO, folder: Path, ref: str) -> LoraFile:
     """Renames an uploaded file if it is a LoRA for a family here; raises LoraError otherwise."""
     file.flush()
@@ -131,11 +112,3 @@ def delete(folder: Path, ref: str) -> bool:
         return False
     lora.path.unlink(missing_ok=True)
     return True
-
-
-def _forget_torn(folder: Path, *, before_s: float) -> None:
-    """Deletes partial uploads of a server that was killed."""
-    for part in folder.glob(".*.part"):
-        with suppress(OSError):  # another request deleted it first
-            if part.stat().st_mtime < before_s:
-                part.unlink()

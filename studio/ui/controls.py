@@ -105,6 +105,7 @@ _MODEL_AND_SIZE = f"""
   <details class="lu-knows lu-folded" id="lu-knows" hidden>
     <summary>{icon("chevron")}<span data-text="create.knows"></span></summary><p></p>
   </details>
+  <p class="lu-model-note lu-num" id="lu-model-sent" role="status"></p>
   <p class="lu-message" role="alert" data-message="model"></p>
 </div>
 <div class="lu-field" data-field="shape">

@@ -137,6 +137,21 @@ _MODELS = """
 </div>
 """
 
+_ADD = f"""
+<form class="lu-hub-token" id="lu-model-add-form">
+  <div class="lu-field"><label class="lu-label" for="lu-model-repo" data-text="models.repo"></label>
+    <input class="lu-input" id="lu-model-repo" maxlength="200" required pattern="\\s*[\\w.\\-]+/[\\w.\\-]+\\s*"
+      data-text-placeholder="models.repoHint" autocomplete="off" autocapitalize="off" spellcheck="false"></div>
+  <button type="submit" class="lu-button" id="lu-model-add" data-text="models.addRepo"></button>
+  <button type="button" class="lu-button" id="lu-model-add-file">{icon("upload")}<span
+    data-text="models.addFile"></span></button>
+  <input type="file" id="lu-model-file" accept=".safetensors" hidden>
+</form>
+<p class="lu-model-note lu-num" id="lu-model-state" role="status"></p>
+<p class="lu-message" id="lu-model-add-message" role="alert"></p>
+<p class="lu-model-note" data-text="models.addNote"></p>
+"""
+
 _HUB = """
 <p class="lu-model-note" id="lu-hub-token-state" role="status"></p>
 <form class="lu-hub-token" id="lu-hub-token-form">
@@ -171,7 +186,8 @@ _TABS = {
     "devices": _card("workers", "workers.title", _WORKERS, style="lu-sys-wide")
     + _card("machine", "system.machine", _MACHINE, tools=_CHOICE)
     + _stack(_card("usage", "system.usage", _USAGE), _VERSIONS),
-    "models": _card("models", "system.models", _MODELS, style="lu-sys-wide")
+    "models": _card("add", "models.add", _ADD, style="lu-sys-wide")
+    + _card("models", "system.models", _MODELS, style="lu-sys-wide")
     + _card("hub", "models.hub", _HUB, style="lu-sys-wide"),
     "storage": _card("disk", "system.disk", _DISK) + _card("cache", "system.cache", _CACHE),
     "loras": _card("loras", "setting.loras", _LORAS) + _card("words", "words.title", _WORDS),

@@ -62,6 +62,10 @@ class Access(Answer):
     is_granted: bool | None = eg(False)
 
 
+class AddedModel(Answer):
+    id: str = eg("my-finetune")
+
+
 class Freed(Answer):
     bytes: int = eg(6_938_000_000)
 

@@ -5,6 +5,18 @@ from studio.api.examples.example import Example, get, post
 SDXL = "/api/v1/models/sdxl-base"
 
 EXAMPLES = (
+    post(
+        "/api/v1/models",
+        "Add a checkpoint in one file",
+        url="/api/v1/models?name=my-finetune",
+        sends="my-finetune.safetensors",
+        is_whole=True,
+    ),
+    post(
+        "/api/v1/models/repositories",
+        "Add a repository of the hub",
+        body={"repo": "somebody/my-finetune", "revision": "main"},
+    ),
     get("/api/v1/models/files", "Which models are on this machine"),
     get("/api/v1/models/{model_id}/access", "Whether a model is gated", url=f"{SDXL}/access"),
     post("/api/v1/models/{model_id}/download", "Download a model", url=f"{SDXL}/download"),

@@ -26,10 +26,12 @@ from studio.access.networks import find_network
 from studio.access.people import LOCAL_OWNER, PERSON, Person
 from studio.api.errors import answer_error, make_error
 from studio.library.loras import MAX_BYTES as MAX_LORA_BYTES
+from studio.library.models import MAX_BYTES as MAX_MODEL_BYTES
 
 MAX_BYTES = 1_000_000
 MAX_FILE_BYTES = 21_000_000  # the largest file that a route takes has 20 MB, with a form around it
 LORAS_PATH = "/api/v1/loras"
+MODELS_PATH = "/api/v1/models"
 FILE_PATHS = re.compile(r"(/api/v1/(uploads|recipes/read|presets/import|presets/check)|/v1/images/edits)$")
 WORDS_PATH = "/api/v1/wildcards/"
 MAX_WORDS = 25_000  # a wildcard has 20 000 lines
@@ -202,10 +204,12 @@ def _too_many() -> RateError:
 
 
 def _is_file(path: str) -> bool:
-    return path == LORAS_PATH or FILE_PATHS.match(path) is not None
+    return path in (LORAS_PATH, MODELS_PATH) or FILE_PATHS.match(path) is not None
 
 
 def _find_limit(path: str) -> int:
     if path == LORAS_PATH:
         return MAX_LORA_BYTES
+    if path == MODELS_PATH:
+        return MAX_MODEL_BYTES
     return MAX_FILE_BYTES if FILE_PATHS.match(path) else MAX_BYTES

@@ -6,7 +6,7 @@ Not here: names and files (library/loras.py), which of them a recipe may name (p
 """
 
 import asyncio
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -15,22 +15,15 @@ from pipelines.lora_fit import find_misfit
 from pipelines.loras import LoraFile
 from pipelines.messages import add_codes, say
 from studio.api.answers import library as library_answers
+from studio.api.upload_body import FILE_BODY, receive_into
 from studio.api.visitor import Visitor, only_operators
 from studio.context import Studio
 from studio.library import loras
+from studio.library.arrivals import arrive
 from studio.library.loras import MAX_BYTES, LoraError, LoraTooLargeError
 from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["loras"])
-
-WRITTEN_BYTES = 4_000_000  # bytes per write, because each write is a round trip to another thread
-FILE_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
-
 
 Keeper = Annotated[Visit, only_operators(say("Only admins add and delete LoRAs."))]
 
@@ -76,8 +69,8 @@ async def add_lora(
             say("A form is no LoRA."), advice=say("Send the file itself as the body, as curl --data-binary does.")
         )
     folder = keeper.studio.settings.loras_dir
-    with loras.arrive(folder) as file:
-        await _receive(request, file)
+    with arrive(folder, refuse=loras.refuse) as file:
+        await receive_into(request, file, limit=MAX_BYTES, too_large=LoraTooLargeError())
         lora = await asyncio.to_thread(loras.keep, file, folder, ref)
     keeper.note("lora.added", ref=ref)
     return _describe(lora, keeper.studio)
@@ -92,20 +85,6 @@ def delete_lora(ref: str, keeper: Keeper) -> Response:
         )
     keeper.note("lora.deleted", ref=ref)
     return Response(status_code=204)
-
-
-async def _receive(request: Request, file: BinaryIO) -> None:
-    """Writes the body into the file in parts; raises LoraTooLargeError as soon as it is too long."""
-    waiting, count = bytearray(), 0
-    async for chunk in request.stream():
-        waiting += chunk
-        count += len(chunk)
-        if count > MAX_BYTES:
-            raise LoraTooLargeError
-        if len(waiting) >= WRITTEN_BYTES:
-            await asyncio.to_thread(file.write, bytes(waiting))
-            waiting.clear()
-    await asyncio.to_thread(file.write, bytes(waiting))
 
 
 def _describe(lora: LoraFile, studio: Studio) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from studio.services import first_model
 from studio.settings import Settings
 from tests.conftest import wait_for
 from tests.hub import COMMIT, FILES, REPO, WEIGHTS, Hub, run_hub
+from tests.pipelines.test_single_files import XL_TEXT, list_unet, write_header
 
 TOKEN = "hf_of-somebody-who-accepted"
 ENTRY = f"""
@@ -177,6 +178,54 @@ def test_the_default_is_chosen_and_given_back_to_the_devices(
     assert choose() == "demo-flux2"
     assert keeper.put("/api/v1/models/default", json={"model": None}).json() == {"default": None}
     assert not settings.default_model_file.exists()
+
+
+def test_a_checkpoint_in_one_file_is_added_and_anything_else_refused_with_what_it_is(
+    keeper: TestClient, settings: Settings, tmp_path: Path, encode_lora: Callable[..., bytes]
+) -> None:
+    def send(name: str, content: bytes) -> Any:
+        return keeper.post("/api/v1/models", params={"name": name}, content=content)
+
+    pony = write_header(tmp_path / "pony.safetensors", list_unet() | XL_TEXT).read_bytes()
+    assert send("Pony V6 (XL).safetensors", pony).json() == {"id": "pony-v6-xl"}
+    listed = wait_for("the catalogue", lambda: [one for one in _list(keeper) if one["id"] == "pony-v6-xl"])[0]
+    assert (listed["origin"], listed["is_here"], listed["disk_bytes"], listed["may_delete"]) == (
+        "file", True, len(pony), True,
+    )  # fmt: skip
+
+    for name, content, reason in (
+        ("Pony V6 (XL)", pony, "called pony-v6-xl already"),
+        ("boats", encode_lora(), "It is a LoRA, not a model."),
+        ("nothing", b"nothing", ""),
+        ("...", pony, "cannot name a model"),
+    ):
+        answer = send(name, content)
+        assert answer.status_code == 422, answer.text
+        assert reason in answer.json()["error"]["detail"]
+    assert {file.name for file in settings.models_dir.iterdir()} == {"me", "Pony V6 (XL).safetensors"}
+
+
+def _list(keeper: TestClient) -> list[dict[str, Any]]:
+    return keeper.get("/api/v1/models/files").json()["models"]
+
+
+def test_a_repository_is_added_once_at_its_commit(keeper: TestClient, hub: Hub, settings: Settings) -> None:
+    (settings.data_dir / "models.toml").unlink()
+    hub.files = {
+        file.relative_to("presets/demo/demo-sdxl").as_posix(): file.read_bytes()
+        for file in Path("presets/demo/demo-sdxl").rglob("*.json")
+    }
+    added = keeper.post("/api/v1/models/repositories", json={"repo": f" {REPO} "})
+    assert (added.status_code, added.json()) == (201, {"id": "some-sdxl"})
+    assert COMMIT in (settings.data_dir / "models.toml").read_text("utf-8")
+    for repo, reason in (
+        (REPO, "some-sdxl"),
+        ("someone/nothing", "knows no repository"),
+        ("nonsense", "no repository"),
+    ):
+        answer = keeper.post("/api/v1/models/repositories", json={"repo": repo})
+        assert answer.status_code == 422
+        assert reason in answer.json()["error"]["detail"]
 
 
 def test_an_unknown_model_is_not_found(keeper: TestClient) -> None:

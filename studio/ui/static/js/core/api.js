@@ -122,6 +122,10 @@ export const readDownload = (id) => call("GET", `api/v1/models/${encodeURICompon
 
 const MODEL_FILES = "api/v1/models";
 const modelPath = (id) => `${MODEL_FILES}/${encodeURIComponent(id)}`;
+/** A checkpoint in one file: it becomes a model. */
+export const uploadModel = (file, onPercent) =>
+  upload(`${MODEL_FILES}?${new URLSearchParams({ name: file.name })}`, file, onPercent);
+export const addRepository = (repo) => call("POST", `${MODEL_FILES}/repositories`, { repo });
 export const readModelFiles = () => call("GET", `${MODEL_FILES}/files`);
 export const askAccess = (id) => call("GET", `${modelPath(id)}/access`);
 export const startDownload = (id) => call("POST", `${modelPath(id)}/download`);

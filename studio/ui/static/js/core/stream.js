@@ -235,16 +235,17 @@ function refreshWorkers() {
 
 function refreshModels() {
   clearTimeout(modelsTimer);
-  modelsTimer = setTimeout(async () => {
-    try {
-      const models = await readModels();
-      state.models = models.models;
-      state.opening = models.default;
-      changed();
-    } catch {
-      // The stream notices a lost server.
-    }
+  modelsTimer = setTimeout(() => {
+    loadModels().catch(() => {}); // the stream notices a lost server
   }, REFRESH_MS);
+}
+
+/** Asks for the models as they are now. */
+export async function loadModels() {
+  const models = await readModels();
+  state.models = models.models;
+  state.opening = models.default;
+  changed();
 }
 
 function refreshUsage() {

@@ -2,6 +2,7 @@
 // and what is in memory (system.js).
 
 import {
+  addRepository,
   askAccess,
   chooseDefault,
   deleteModelFiles,
@@ -17,8 +18,10 @@ import { bytes } from "../core/format.js";
 import { named, t, together } from "../core/text.js";
 import { said } from "../core/translate_server.js";
 import { toast } from "../core/toasts.js";
+import { sendModel } from "../create/modelfile.js";
 
 const MESSAGE = "lu-model-message";
+const ADD_MESSAGE = "lu-model-add-message";
 
 /** Whether the hub says that a model is gated, and to this studio: asked once a page for each. */
 const access = new Map();
@@ -31,6 +34,17 @@ export function mountModelFiles() {
     const card = button?.closest("[data-model]");
     const model = answer.models.find(({ id }) => id === card?.dataset.model);
     if (model) attempt(MESSAGE, () => ACTS[button.dataset.act](model));
+  });
+  const file = find("lu-model-file");
+  find("lu-model-add-file").addEventListener("click", () => file.click());
+  file.addEventListener("change", () => {
+    const [chosen] = file.files;
+    file.value = ""; // the same file may be chosen again
+    if (chosen) attempt(ADD_MESSAGE, () => bringIn(chosen));
+  });
+  find("lu-model-add-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    attempt(ADD_MESSAGE, addRepo);
   });
   find("lu-hub-token-form").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -146,6 +160,32 @@ async function remove(model) {
 async function setDefault(id) {
   await chooseDefault(id);
   await drawModelFiles();
+}
+
+async function bringIn(file) {
+  const button = find("lu-model-add-file");
+  button.disabled = true;
+  try {
+    const id = await sendModel(file, find("lu-model-state"));
+    toast(t("models.added", { name: id }));
+  } finally {
+    button.disabled = false;
+  }
+}
+
+/** Its configs are read from the hub first, which takes seconds. */
+async function addRepo() {
+  const [field, button] = [find("lu-model-repo"), find("lu-model-add")];
+  button.disabled = true;
+  setText(find("lu-model-state"), t("models.asking"));
+  try {
+    const { id } = await addRepository(field.value.trim());
+    field.value = "";
+    toast(t("models.added", { name: id }));
+  } finally {
+    button.disabled = false;
+    setText(find("lu-model-state"), "");
+  }
 }
 
 async function sendToken() {

@@ -1,0 +1,84 @@
+"""Models that admins add over REST: a checkpoint in one file, or a repository of the hub.
+
+Not here: what is recognised and written (pipelines/model_manager.py), downloads and deleting (model_files.py).
+"""
+
+import asyncio
+import functools
+import os
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipelines import model_manager
+from pipelines.messages import say
+from studio.api.answers import models as model_answers
+from studio.api.upload_body import FILE_BODY, receive_into
+from studio.api.visitor import only_operators
+from studio.library import models
+from studio.library.arrivals import arrive
+from studio.library.models import MAX_BYTES, ModelFilesError, ModelTooLargeError, refusing
+from studio.visit import Visit
+
+router = APIRouter(tags=["models"])
+
+Keeper = Annotated[Visit, only_operators(say("Only admins add and delete models."))]
+
+
+class Repository(BaseModel):
+    """A repository of the hub, at a branch, tag or commit; `variant` is of its weights, such as fp16."""
+
+    model_config = ConfigDict(extra="forbid")
+    repo: Annotated[str, Field(max_length=200, description="owner/name")]
+    revision: Annotated[str, Field(max_length=200)] = "main"
+    name: Annotated[str, Field(max_length=120)] = ""
+    variant: Annotated[str, Field(max_length=40)] = ""
+
+
+@router.post("/models", status_code=201, openapi_extra=FILE_BODY, response_model=model_answers.AddedModel)
+async def add_model(
+    request: Request,
+    keeper: Keeper,
+    name: Annotated[str, Query(max_length=200, description="its file name; without the suffix it names the model")],
+) -> dict[str, Any]:
+    """Stores the request's body, a checkpoint in one `.safetensors` file, as a model; usable at once. For admins.
+
+    Its family, layout and sizes are read from its header. 413 when the file is too large, 422 when it is damaged, no
+    checkpoint of a family here (the reason says what it is), or its name is taken.
+    """
+    if request.headers.get("content-type", "").lower().startswith("multipart/"):
+        raise ModelFilesError(
+            say("A form is no model."), advice=say("Send the file itself as the body, as curl --data-binary does.")
+        )
+    settings = keeper.studio.settings
+    with arrive(settings.models_dir, refuse=models.refuse) as file:
+        await receive_into(request, file, limit=MAX_BYTES, too_large=ModelTooLargeError())
+        file.flush()
+        os.fsync(file.fileno())
+        with refusing():
+            add = functools.partial(model_manager.add_file, name=models.clean_name(name), moves=True)
+            model_id = await asyncio.to_thread(add, settings.data_dir, models.part_of(file))
+    keeper.note("model.added", model=model_id)
+    return {"id": model_id}
+
+
+@router.post("/models/repositories", status_code=201, response_model=model_answers.AddedModel)
+async def add_repository(wanted: Repository, keeper: Keeper) -> dict[str, Any]:
+    """Adds a repository of the hub as a model, pinned to the commit that its revision is now. For admins.
+
+    Only its configs are downloaded; its weights come with the first job, or by POST /api/v1/models/{id}/download. 422
+    with the reason when the hub does not have it, it is gated, or no model of a family here.
+    """
+    with refusing():
+        model_id = await keeper.studio.hub_turns.run(
+            lambda: model_manager.add_repository(
+                keeper.studio.settings.data_dir,
+                wanted.repo.strip(),
+                revision=wanted.revision.strip() or "main",
+                name=wanted.name.strip(),
+                variant=wanted.variant.strip(),
+            )
+        )
+    keeper.note("model.added", model=model_id, repo=wanted.repo)
+    return {"id": model_id}
