@@ -1,6 +1,8 @@
 """Models' files in the System view, with a hub of our own: gated ones, the token, a download, deleting, the default."""
 
+import base64
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,13 +10,22 @@ import pytest
 playwright_api = pytest.importorskip("playwright.sync_api", reason="browser tests need `pip install playwright`")
 expect = playwright_api.expect
 
+from pipelines.catalog import PRESETS_DIR
 from tests.browser.conftest import Studio
 from tests.hub import COMMIT, FILES, REPO, WEIGHTS, Hub, run_hub
+from tests.pipelines.single_files import write_ldm
 
 OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]
 PHONE = {"width": 390, "height": 844}
 TOKEN = "hf_of-somebody-who-accepted"
+DROP = """([name, text]) => {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const data = new DataTransfer();
+  data.items.add(new File([bytes], name));
+  const options = { bubbles: true, cancelable: true, dataTransfer: data };
+  document.querySelector("#lu-view").dispatchEvent(new DragEvent("drop", options));
+}"""
 ENTRY = f"""
 [[model]]
 id = "own-sdxl"
@@ -90,6 +101,35 @@ def test_a_gated_model_is_downloaded_with_a_token_paused_resumed_and_deleted(
     page.on("dialog", lambda dialog: dialog.accept())
     card.get_by_role("button", name="Delete files").click()
     expect(card).to_contain_text("Not on this machine")
+
+
+def test_a_checkpoint_that_is_dropped_becomes_the_chosen_model(
+    open_page: OpenPage, keep: Keep, tmp_path: Path, encode_lora: Callable[..., bytes]
+) -> None:
+    page = open_page()
+    pony = write_ldm(PRESETS_DIR / "demo" / "demo-sdxl", tmp_path / "pony.safetensors")
+    page.locator("#lu-model-file").set_input_files(pony)
+    expect(page.locator("#lu-model option", has_text="pony")).to_have_count(1, timeout=30_000)
+    with page.expect_file_chooser() as chooser:
+        page.evaluate("document.querySelector('#lu-model-file').click()")
+    chooser.value.set_files({"name": "boats.safetensors", "mimeType": "", "buffer": encode_lora()})
+    open_models(page)
+    expect(page.locator("#lu-model-add-message")).to_contain_text("It is a LoRA, not a model.")
+
+    page.get_by_role("link", name="Create").click()
+    page.evaluate(DROP, ["illustrious.safetensors", base64.b64encode(pony.read_bytes()).decode()])
+    expect(page.get_by_text("kept here, for everybody, and chosen for your next picture")).to_be_visible()
+    page.get_by_role("button", name="Add as a model").click()
+    expect(page.locator("#lu-model")).to_have_value("illustrious", timeout=30_000)
+    keep(page, "models-dropped")
+
+
+def test_a_repository_is_added(open_page: OpenPage, hub: Hub) -> None:
+    page = open_page()
+    open_models(page)
+    page.get_by_label("Repository of the hub").fill("someone/nothing")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.locator("#lu-model-add-message")).to_contain_text("The hub knows no repository someone/nothing")
 
 
 def test_a_model_that_came_with_lumesh_cannot_be_deleted(open_page: OpenPage, keep: Keep) -> None:

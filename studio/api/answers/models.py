@@ -25,7 +25,7 @@ class Fit(Answer):
 
 
 class ModelFile(Answer):
-    """`origin` is `hub`, `folder` or `demo`; `disk_bytes` are what is here, `partial_bytes` of a stopped download."""
+    """`origin` is `hub`, `file`, `folder` or `demo`; `partial_bytes` came of a stopped download."""
 
     id: str = eg("sdxl-base")
     title: str = eg("Stable Diffusion XL 1.0")

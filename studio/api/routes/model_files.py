@@ -147,6 +147,12 @@ def _find(visit: Visit, model_id: str) -> Model:
     return found
 
 
+def _name_origin(model: Model) -> str:
+    if model.is_demo:
+        return "demo"
+    return "file" if model.file else "folder" if model.path else "hub"
+
+
 def _describe(keeper: Visit, model: Model, worker: WorkerRow) -> dict[str, Any]:
     settings = keeper.studio.settings
     download = keeper.studio.downloads.find(model.id)
@@ -154,7 +160,7 @@ def _describe(keeper: Visit, model: Model, worker: WorkerRow) -> dict[str, Any]:
         "id": model.id,
         "title": model.title,
         "licence": model.licence,
-        "origin": "demo" if model.is_demo else "folder" if model.file or model.path else "hub",
+        "origin": _name_origin(model),
         "repo": model.repo or None,
         "revision": model.revision or None,
         "url": f"{HUB_PAGE}{model.repo}" if model.repo else None,

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,13 @@ from huggingface_hub import constants
 
 from pipelines.catalog import Catalog, read_data_dir
 from pipelines.runtime.weights import hub_token
+from pipelines.runtime.weights.hub_files import POLL_S
 from studio.api.application import create_api
 from studio.database import Database
 from studio.services import first_model
 from studio.settings import Settings
 from tests.conftest import wait_for
 from tests.hub import COMMIT, FILES, REPO, WEIGHTS, Hub, run_hub
-from tests.pipelines.test_single_files import XL_TEXT, list_unet, write_header
 
 TOKEN = "hf_of-somebody-who-accepted"
 ENTRY = f"""
@@ -87,6 +88,8 @@ def test_a_download_is_paused_goes_on_where_it_stopped_and_is_deleted(
     wait_for("10 MiB", lambda: (look()["download"] or {}).get("done_bytes", 0) > 10 * 2**20)
 
     assert keeper.delete("/api/v1/models/own-sdxl/download").status_code == 204
+    paused_s = time.monotonic()
+    wait_for("the host to have looked", lambda: time.monotonic() > paused_s + 3 * POLL_S)
     hub.stalls_after = None
     hub.goes_on.set()
     paused = wait_for_state(look, "paused")
@@ -180,13 +183,16 @@ def test_the_default_is_chosen_and_given_back_to_the_devices(
     assert not settings.default_model_file.exists()
 
 
+@pytest.mark.model  # its writer needs torch
 def test_a_checkpoint_in_one_file_is_added_and_anything_else_refused_with_what_it_is(
     keeper: TestClient, settings: Settings, tmp_path: Path, encode_lora: Callable[..., bytes]
 ) -> None:
     def send(name: str, content: bytes) -> Any:
         return keeper.post("/api/v1/models", params={"name": name}, content=content)
 
-    pony = write_header(tmp_path / "pony.safetensors", list_unet() | XL_TEXT).read_bytes()
+    from tests.pipelines.single_files import write_ldm
+
+    pony = write_ldm(Path("presets/demo/demo-sdxl"), tmp_path / "pony.safetensors").read_bytes()
     assert send("Pony V6 (XL).safetensors", pony).json() == {"id": "pony-v6-xl"}
     listed = wait_for("the catalogue", lambda: [one for one in _list(keeper) if one["id"] == "pony-v6-xl"])[0]
     assert (listed["origin"], listed["is_here"], listed["disk_bytes"], listed["may_delete"]) == (

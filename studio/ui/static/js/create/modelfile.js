@@ -30,11 +30,12 @@ export async function isCheckpoint(file) {
   }
 }
 
-/** Sends a checkpoint; `place` says how far it is. Returns the model's id. */
+/** Sends a checkpoint; `place` says how far it is. Returns the id of the model, which can be chosen then. */
 export async function sendModel(file, place) {
   const onPercent = (done) => setText(place, t("models.sending", { name: file.name, percent: percent(done / 100) }));
   try {
     const { id } = await uploadModel(file, onPercent);
+    await waitForModel(id);
     return id;
   } finally {
     setText(place, "");
@@ -66,7 +67,6 @@ async function bringIn(file) {
   clearProblem("model");
   try {
     const id = await sendModel(file, find("lu-model-sent"));
-    await waitForModel(id);
     const choice = find("lu-model");
     choice.value = id;
     choice.dispatchEvent(new Event("change", { bubbles: true }));
@@ -77,7 +77,7 @@ async function bringIn(file) {
 }
 
 /** The server reads its folder at most once a second. */
-async function waitForModel(id) {
+export async function waitForModel(id) {
   for (let tries = 0; tries < TRIES && !modelOf(id); tries += 1) {
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
     await loadModels();

@@ -18,7 +18,7 @@ import { bytes } from "../core/format.js";
 import { named, t, together } from "../core/text.js";
 import { said } from "../core/translate_server.js";
 import { toast } from "../core/toasts.js";
-import { sendModel } from "../create/modelfile.js";
+import { sendModel, waitForModel } from "../create/modelfile.js";
 
 const MESSAGE = "lu-model-message";
 const ADD_MESSAGE = "lu-model-add-message";
@@ -180,6 +180,7 @@ async function addRepo() {
   setText(find("lu-model-state"), t("models.asking"));
   try {
     const { id } = await addRepository(field.value.trim());
+    await waitForModel(id);
     field.value = "";
     toast(t("models.added", { name: id }));
   } finally {
