@@ -61,6 +61,8 @@ const OF_ANY_MODEL = new Set(["prompt", "negative_prompt", "style", "seed", "kee
 let isModelHeld = false; // on this page: what somebody writes for a model is not given to another
 let replaced = null; // the draft that a click replaced last, and the prompt that came instead
 let drawnModel = null;
+/** @type {any[] | null} */
+let drawnModels = null;
 let submit = (_fixed = {}) => undefined;
 
 /** The recipe as it stands, its style applied; an unlocked seed is drawn by the server. Pictures wait for a model that
@@ -267,11 +269,7 @@ export function mountControls(onSubmit) {
     fit: (fit) => change({ fit }),
   });
   mountSizes((shape) => change({ shape, hasChosenShape: true, ...flowShiftOf(modelOf(draft.model), shape) }));
-  find("lu-model").addEventListener("change", (event) => {
-    replaceModel(event.currentTarget.value);
-    if (draft.images.length && firstSize()) followPicture(firstSize());
-    loadLoras().catch(() => undefined); // those that were known are still shown
-  });
+  find("lu-model").addEventListener("change", (event) => chooseModel(event.currentTarget.value));
   mountLoras((update) => change({ loras: update(draft.loras) }));
   find("lu-scheduler").addEventListener("change", (event) => change({ scheduler: event.currentTarget.value }));
   for (const name of NUMBERS) mountNumber(name);
@@ -279,6 +277,13 @@ export function mountControls(onSubmit) {
   mountSeed();
   mountFold();
   mountSweep(change);
+}
+
+/** As the picker does. */
+export function chooseModel(id) {
+  replaceModel(id);
+  if (draft.images.length && firstSize()) followPicture(firstSize());
+  loadLoras().catch(() => undefined); // those that were known are still shown
 }
 
 /** What was set for one model means little to another; what somebody changed comes back with Undo. */
@@ -304,6 +309,7 @@ export function drawControls() {
   const model = modelToShow();
   if (draft.model !== model.id) Object.assign(draft, { model: model.id }, defaultsOf(model));
   repair(model);
+  drawPicker();
   if (drawnModel !== model.id) drawModel(model);
   drawStyles(model);
   drawInputs(model, draft.images, draft);
@@ -346,13 +352,19 @@ function repair(model) {
 
 const makesVideo = (model) => Boolean(model) && model.defaults.fps !== null;
 
-function drawModel(model) {
-  drawnModel = model.id;
+/** Models come and go while the page is open. */
+function drawPicker() {
+  if (drawnModels === state.models) return;
+  drawnModels = state.models;
   keyed(find("lu-model"), state.models, {
     key: (one) => one.id,
     create: (one) => el("option", { value: one.id }),
     update: (option, one) => setText(option, one.is_here ? one.title : t("model.away", { title: one.title })),
   });
+}
+
+function drawModel(model) {
+  drawnModel = model.id;
   keyed(find("lu-scheduler"), model.schedulers, {
     key: (name) => name,
     create: (name) => el("option", { value: name }, schedulerName(name)),

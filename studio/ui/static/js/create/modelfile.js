@@ -8,7 +8,7 @@ import { isOperator, modelOf } from "../core/store.js";
 import { loadModels } from "../core/stream.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
-import { clearProblem, showProblems } from "./controls.js";
+import { chooseModel, clearProblem, showProblems } from "./controls.js";
 import { closeRecipe, openPanel, panelHead } from "./recipes.js";
 
 const LENGTH_BYTES = 8;
@@ -67,9 +67,7 @@ async function bringIn(file) {
   clearProblem("model");
   try {
     const id = await sendModel(file, find("lu-model-sent"));
-    const choice = find("lu-model");
-    choice.value = id;
-    choice.dispatchEvent(new Event("change", { bubbles: true }));
+    chooseModel(id);
     toast(t("models.added", { name: modelOf(id)?.title ?? id }));
   } catch (error) {
     showProblems({ model: t("common.file", { name: file.name, text: together(error.message, error.advice) }) });
