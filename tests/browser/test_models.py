@@ -12,7 +12,7 @@ expect = playwright_api.expect
 
 from pipelines.catalog import PRESETS_DIR
 from tests.browser.conftest import Studio
-from tests.hub import COMMIT, FILES, REPO, WEIGHTS, Hub, run_hub
+from tests.hub import COMMIT, REPO, Hub, run_hub
 from tests.pipelines.single_files import write_ldm
 
 OpenPage = Callable[..., Any]
@@ -95,8 +95,6 @@ def test_a_gated_model_is_downloaded_with_a_token_paused_resumed_and_deleted(
     expect(card).to_contain_text("arrived, then it was stopped")
     card.get_by_role("button", name="Go on").click()
     expect(card).to_contain_text("26.2 MB on disk", timeout=30_000)
-    assert str(hub.ranges()[-1]).startswith("bytes=")
-    assert len(FILES[WEIGHTS]) == 25 * 2**20
 
     page.on("dialog", lambda dialog: dialog.accept())
     card.get_by_role("button", name="Delete files").click()
