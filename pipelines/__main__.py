@@ -13,6 +13,7 @@ from typer.main import get_command
 from pipelines.commands import (
     check_slice,
     compile,
+    doctor,
     encoder_server,
     generate,
     loras,
@@ -49,6 +50,7 @@ app.command("train")(train.build_command())
 app.command("make-demo")(make_demo.make_demo)
 app.command("plan")(plan.plan)
 app.command("check-slice")(check_slice.check)
+app.command("doctor")(doctor.examine_machine)
 app.command("compile")(compile.compile_programs)
 benches = typer.Typer(callback=compare.run, invoke_without_command=True, rich_markup_mode=None)
 benches.command("swap")(swap.run)

@@ -37,6 +37,7 @@ def compile_programs(
     batch_size: BatchSize = 1,
     mesh: options.MeshText = None,
     output: Output = None,
+    kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:

@@ -65,6 +65,7 @@ def make(
     ] = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     allow_cpu: options.AllowCpu = False,
     output: Output = None,
     as_json: options.AsJson = False,

@@ -27,6 +27,7 @@ from pipelines.runtime.devices.following import tell_together
 from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.devices.sharding import count_at_once
+from pipelines.runtime.kernels.switches import list_off
 from pipelines.runtime.programs.aot_packs import Packs
 from pipelines.runtime.programs.compiled import CacheIndex, Programs, counter
 from pipelines.runtime.sampling.chunks import MAX_CHUNK, run_chunks
@@ -75,7 +76,7 @@ class LoadedModel(abc.ABC):
         self._embeddings = EmbeddingCache()
         self._numbers: dict[int, jax.Array] = {}
         device = mesh.devices.flat[0]
-        context = f"{fingerprint_programs(model)} {dict(mesh.shape)} {device.device_kind}"
+        context = " ".join((f"{fingerprint_programs(model)} {dict(mesh.shape)} {device.device_kind}", *list_off()))
         self._index = CacheIndex(cache_dir, context=context)
 
     def warm(

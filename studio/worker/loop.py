@@ -176,6 +176,7 @@ class Worker(Bench):
 
     def _run_job(self, job: Job) -> None:
         """Runs a job of any kind to its end."""
+        self.trouble = None
         self.announce(WorkerState.BUSY, say("running a job"))
         started_s = time.perf_counter()
         try:
