@@ -145,12 +145,10 @@ def start_jax(cache_dir: Path, *, allow_cpu: bool = False) -> int:
     if "jax" not in sys.modules:
         platform.prepare_backend()
     platform.open_devices(allow_cpu=allow_cpu)
-    import jax
-
     from pipelines.runtime.kernels import switches
     from pipelines.runtime.programs.compiled import use_persistent_cache
 
-    if off := switches.decide(switches.find_file(cache_dir), kind=jax.devices()[0].device_kind):
+    if off := switches.decide(switches.find_file(cache_dir), kind=platform.find_kind()):
         log.warning("kernels that are off: %s", ", ".join(off))
 
     return use_persistent_cache(cache_dir)

@@ -32,6 +32,7 @@ LAYERS = (
     ("studio.access_settings",),
     ("pipelines.__main__",),
     ("pipelines.commands",),
+    ("pipelines.doctor",),
     ("pipelines.demos",),
     ("pipelines.training", "pipelines.plan"),
     ("pipelines.program_sets",),

@@ -60,7 +60,7 @@ def compile_programs(
     _check_output(file)
     from pipelines.runtime.devices.platform import prepare_compiler
 
-    prepare_compiler(cpu_devices=target.chips)
+    prepare_compiler(cpu_devices=target.devices)
     from pipelines.plan.packing import make_pack
 
     with TerminalProgress(is_silent=as_json) as progress:

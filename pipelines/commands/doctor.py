@@ -53,7 +53,7 @@ def examine_machine(
         on_check=(lambda _name: None) if as_json else (lambda name: typer.echo(f"checking {name} ...", err=True)),
         is_kept=not pretends,
     )
-    if check and (unknown := [name for name in check if name not in report.checks and report.devices]):
+    if report.devices and (unknown := [name for name in check or () if name not in report.checks]):
         raise RecipeError({"check": english(f"there is no {', '.join(unknown)} on these devices")})
     if as_json:
         options.print_json(report.to_json())

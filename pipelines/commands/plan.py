@@ -19,7 +19,7 @@ Topology = Annotated[
     str,
     typer.Option(
         callback=options.read_topology,
-        help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8; `tpu` for all but CPU.",
+        help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, v7x-8, or cpu-1/8; `tpu` for all but CPU.",
     ),
 ]
 Mode = Annotated[
@@ -152,7 +152,7 @@ def plan(
         ]
     from pipelines.runtime.devices.platform import prepare_compiler
 
-    prepare_compiler(cpu_devices=max(one.topology.chips for one in wanted))
+    prepare_compiler(cpu_devices=max(one.topology.devices for one in wanted))
     import jax
 
     from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe, read_lines
@@ -228,7 +228,9 @@ def _search(what: str, topology: str, *, as_json: bool) -> None:
 
     machine = find_topology(topology)
     if machine.chip is None:
-        raise RecipeError({"topology": english(f"{topology} has no matrix units; allowed: v4-8, v5e-1, v5p-8, v6e-1")})
+        raise RecipeError(
+            {"topology": english(f"{topology} has no matrix units; allowed: v4-8, v5e-1, v5p-8, v6e-1, v7x-8")}
+        )
     found = []
     for heads, width in ((1, 128), (2, 64)):
         for busy in search(heads=heads, width=width, topology=machine):

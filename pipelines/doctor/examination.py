@@ -43,15 +43,19 @@ OnCheck = Callable[[str], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Seconds that a process may take to open the devices, for a check, for the picture, and for everything."""
+    """Seconds that a process may take to open the devices, for a check, for the picture, and for everything.
+
+    `hangs` are other limits of single checks, by name.
+    """
 
     opening_s: float = OPENING_LIMIT_S
     check_s: float = CHECK_LIMIT_S
     picture_s: float = PICTURE_LIMIT_S
     whole_s: float | None = None
+    hangs: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def choose(self, name: str) -> float:
-        return {OPENING: self.opening_s, PICTURE: self.picture_s}.get(name, self.check_s)
+        return {OPENING: self.opening_s, PICTURE: self.picture_s, **self.hangs}.get(name, self.check_s)
 
 
 @dataclass(kw_only=True)

@@ -52,7 +52,7 @@ def identify_hardware(*, bus: Path = Path("/sys/bus/pci/devices")) -> str:
     if kinds:
         return ", ".join(f"{count} x {kind}" for kind, count in sorted(kinds.items()))
     files = [*list_tpu_files(), *sorted(map(str, Path("/dev").glob(GPU_DEVICE_FILES)))]
-    return ", ".join([*files, os.environ.get("TPU_ACCELERATOR_TYPE", "")] if files else [])
+    return ", ".join(files)
 
 
 def _read(file: Path) -> str:

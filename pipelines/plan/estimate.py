@@ -140,9 +140,9 @@ class _Walk:
         """Returns the instruction itself if it is a collective, or the one inside its fusion or asynchronous call."""
         if one.collective:
             return one
-        if one.opcode not in ("fusion", "async-start"):
+        if one.opcode not in ("fusion", "async-start", "call-start"):
             return None
-        called = one.find_called("calls")
+        called = one.find_called("to_apply" if one.opcode == "call-start" else "calls")
         return self._module.find_collective(called[0]) if called else None
 
     def _find_phase(self, one: Instruction, moving: Instruction | None) -> tuple[str | None, str]:
@@ -183,7 +183,7 @@ class _Walk:
             cost.attention_s += one.cycles / self._chip.clock_hz
         else:
             cost.compute_s += one.cycles / self._chip.clock_hz
-            if not one.cycles and one.opcode in ("call", "async-start"):
+            if not one.cycles and one.opcode in ("call", "async-start", "call-start"):
                 for name in one.find_called("calls", "to_apply"):
                     cost.add(self.cost(name))
 

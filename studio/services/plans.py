@@ -47,6 +47,7 @@ CHIP_OF_KIND = {
     "TPU v5p": "TPU v5p",
     "TPU v6 lite": "TPU v6e",
     "TPU v6e": "TPU v6e",
+    "TPU7x": "TPU7x",
 }
 
 
