@@ -1,11 +1,10 @@
 """What the doctor says: one typed report, as JSON for programs and as a page of text that is read once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipelines.doctor.machine import Access, Disk
-from pipelines.messages import Message, say
 from pipelines.runtime.kernels.switches import BAD, INSTEAD, Found
 
 FORMAT = 1
@@ -36,62 +35,36 @@ class Report:
     format: int = FORMAT
 
     @property
-    def problems(self) -> list[Message]:
-        """Lists what is wrong, worst first; empty where all is well."""
+    def problems(self) -> list[str]:
+        """Lists what is wrong, for a terminal; empty where all is well."""
         return [*self._list_bad_checks(), *self._list_closed()]
 
-    def _list_bad_checks(self) -> list[Message]:
-        found: list[Message] = []
+    def _list_bad_checks(self) -> Iterator[str]:
         for name, one in self.checks.items():
-            if not one.is_bad:
-                continue
-            if one.off:
-                found.append(
-                    say(
-                        "{check}: {verdict}. From now on {instead}.",
-                        check=name,
-                        verdict=one.describe(),
-                        instead="; ".join(dict.fromkeys(INSTEAD[kernel] for kernel in one.off)),
-                    )
-                )
-            else:
-                found.append(
-                    say(
-                        "{check}: {verdict}. There is nothing to take in its place: {advice}",
-                        check=name,
-                        verdict=one.describe(),
-                        advice=_advise(name),
-                    )
-                )
-        return found
+            if one.is_bad and one.off:
+                instead = "; ".join(dict.fromkeys(INSTEAD[kernel] for kernel in one.off))
+                yield f"{name}: {one.describe()}. In its place from now on: {instead}."
+            elif one.is_bad:
+                yield f"{name}: {one.describe()}. There is nothing to take in its place: {_advise(name)}"
 
-    def _list_closed(self) -> list[Message]:
-        found = [
-            say("This user may not write {folder}: change its rights.", folder=one) for one in self.disk.unwritable
-        ]
+    def _list_closed(self) -> Iterator[str]:
+        for folder in self.disk.unwritable:
+            yield f"This user may not write {folder}: change its rights."
         if self.disk.is_little:
-            found.append(
-                say(
-                    "Only {free} GB are free for {folder}: make room.",
-                    free=f"{self.disk.free_bytes / _GB:.1f}",
-                    folder=self.disk.folder,
-                )
-            )
+            yield f"Only {self.disk.free_bytes / _GB:.1f} GB are free for {self.disk.folder}: make room."
         if self.access.closed:
-            files = ", ".join(self.access.closed)
-            found.append(say("This user may not open {files}: change their rights.", files=files))
-        return found
+            yield f"This user may not open {', '.join(self.access.closed)}: change their rights."
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "is_well": not self.problems, "problems": list(map(str, self.problems))}
+        return {**asdict(self), "is_well": not self.problems, "problems": self.problems}
 
 
-def _advise(name: str) -> Message:
+def _advise(name: str) -> str:
     if name == "devices":
-        return say("see who holds the chips, and whether the driver is there.")
+        return "see who holds the chips, and whether the driver is there."
     if name.startswith("collective"):
-        return say("a chip or a link is faulty, so make the machine anew.")
-    return say("the chip, the driver or the compiler is at fault; try other versions, or another machine.")
+        return "a chip or a link is faulty, so make the machine anew."
+    return "the chip, the driver or the compiler is at fault; try other versions, or another machine."
 
 
 def print_lines(report: Report) -> list[str]:
@@ -112,12 +85,12 @@ def print_lines(report: Report) -> list[str]:
     width = max(map(len, report.checks), default=0)
     for name, found in report.checks.items():
         mark = "BAD " if found.verdict in BAD else "-   " if found.verdict == "skipped" else "ok  "
-        detail = found.detail if found.verdict == "right" else str(found.describe())
+        detail = found.detail if found.verdict == "right" else found.describe()
         lines.append(f"{mark} {name:{width}}  {found.seconds:5.1f} s  {detail}".rstrip())
     lines.append("")
     if report.off:
         lines.append(f"Kernels that are off: {', '.join(report.off)}.")
-    lines += list(map(str, report.problems)) or ["All is well."]
+    lines += report.problems or ["All is well."]
     if report.remembered:
         lines.append(f"Kept in {report.remembered}, for this kind of chip and these versions.")
     return lines

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from pipelines.doctor import examination, machine
-from pipelines.messages import Message, english, join, say
+from pipelines.messages import Message, join, say
 from pipelines.runtime.kernels import switches
 from pipelines.runtime.kernels.switches import Checked
 from studio.jobs.job import Card
@@ -38,7 +38,7 @@ def check_up(settings: Settings, tell: Callable[[Message], object]) -> Card | No
         limits=LIMITS,
         on_check=lambda name: tell(say("checking {what}, once for these versions", what=name)),
     )
-    log.info("checked in %.0f s: %s", report.seconds, "all is well" if not report.problems else "")
+    log.info("%s checks in %.0f s", len(report.checks), report.seconds)
     for problem in report.problems:
         log.warning("%s", problem)
     found = examination.find_known(settings.cache_dir)
@@ -55,7 +55,7 @@ def describe(checked: Checked) -> Card | None:
         details.append(
             say(
                 "In their place: {instead}. That is slower, and the pictures are the same.",
-                instead=english("; ".join(switches.INSTEAD[name] for name in checked.off)),
+                instead=join((switches.INSTEAD[name] for name in checked.off), ";"),
             )
         )
     return Card(

@@ -24,12 +24,12 @@ from pipelines.messages import Message, english, say
 from pipelines.runtime.devices.platform import CUDA_PLUGINS
 
 INSTEAD = {
-    "flash": "attention by XLA, in blocks of queries",
-    "ulysses": "XLA's own transpositions",
-    "splash": "attention and its gradient by XLA",
-    "conv3x3": "XLA's convolutions",
-    "upsample": "XLA's repeats of rows and columns",
-    "cudnn": "attention by XLA",
+    "flash": say("attention by XLA, in blocks of queries"),
+    "ulysses": say("XLA's own transpositions"),
+    "splash": say("attention and its gradient by XLA"),
+    "conv3x3": say("XLA's convolutions"),
+    "upsample": say("XLA's repeats of rows and columns"),
+    "cudnn": say("attention by XLA"),
 }
 """The kernels that can be switched off, and what is computed in their place."""
 

@@ -190,6 +190,8 @@ class System(Answer):
     models: list[SystemModel]
     unusable: list[UnusableModel]
     versions: dict[str, str] = eg({"lumesh": "1.0", "jax": "0.11.0", "libtpu": "0.0.42"})
+    kernels: str = eg("all 16 checks passed")
+    kernels_said: Said | None = said()
     data_dir: str = eg("/home/me/lumesh")
     worker_log: str = eg("/home/me/lumesh/logs/worker.log")
 

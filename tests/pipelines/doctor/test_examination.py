@@ -52,7 +52,7 @@ def test_what_fails_is_told_from_what_is_well_and_switched_off(tmp_path: Path) -
     assert begun.count("devices") == 3  # one process, and one after each that was lost
     assert found.off == ("flash", "splash", "upsample")
     assert "1 of 2" in found.checks["collective permute"].detail or "0, 1" in found.checks["collective permute"].detail
-    texts = "\n".join(map(str, found.problems))
+    texts = "\n".join(found.problems)
     assert "XLA's repeats of rows and columns" in texts and "nothing to take in its place" in texts
 
     known = find_known(cache_dir)
@@ -148,7 +148,7 @@ def test_a_closed_or_full_disk_is_a_problem(tmp_path: Path) -> None:
         access=examination.machine.Access(files=("/dev/accel0",), closed=("/dev/accel0",), holders=(), has_lock=False),
         checks={}, off=(),
     )  # fmt: skip
-    texts = [str(problem) for problem in whole.problems]
+    texts = whole.problems
     assert any("/data/cache" in text for text in texts)
     assert any("1.0 GB" in text for text in texts)
     assert any("may not open /dev/accel0" in text for text in texts)
