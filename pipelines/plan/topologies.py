@@ -98,6 +98,23 @@ V7X = Chip(
     devices=2,
 )
 
+CHIP_OF_KIND = {
+    "TPU v4": "TPU v4",
+    "TPU v5 lite": "TPU v5e",
+    "TPU v5e": "TPU v5e",
+    "TPU v5": "TPU v5p",
+    "TPU v5p": "TPU v5p",
+    "TPU v6 lite": "TPU v6e",
+    "TPU v6e": "TPU v6e",
+    "TPU7x": "TPU7x",
+}
+"""The chips' names by JAX's names of their devices."""
+
+
+def find_chip(kind: str) -> Chip | None:
+    """Returns the chip whose devices JAX calls this; None for a CPU, a GPU, and a TPU that is not known."""
+    return next((chip for chip in (V4, V5E, V5P, V6E, V7X) if chip.name == CHIP_OF_KIND.get(kind)), None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Topology:
