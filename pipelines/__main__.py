@@ -1,4 +1,4 @@
-"""`python -m pipelines`: models, loras, generate and its stages, plan, compile, train, make-demo, bench.
+"""`python -m pipelines`: models, loras, generate and its stages, plan, compile, doctor, train, make-demo, bench.
 
 Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; problems
 outside the program (a gated model, a damaged file) end with exit code 1 and one line as well.

@@ -66,7 +66,7 @@ def run(task: dict[str, Any], tell: Tell) -> None:
     devices = jax.local_devices()
     platform = devices[0].platform
     kernels = {check.name: check for check in CHECKS}
-    here = [check.name for check in CHECKS if platform in check.platforms]
+    here = [check.name for check in CHECKS if platform in check.platforms and check.is_used()]
     names = [*here, *(COLLECTIVE + name for name in collectives.NAMES if len(devices) > 1), PICTURE]
     tell({"end": OPENING, "verdict": "right", "devices": registry.measure_devices(), "checks": names})
     switches.choose_by_hand(switches.ALL)

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import jit
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -46,6 +47,8 @@ class Check:
     most: float
     off: tuple[str, ...]
     platforms: tuple[str, ...] = ("tpu", "cpu")
+    is_used: Callable[[], bool] = lambda: True
+    """Whether models use the kernel on these devices at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +109,8 @@ def _check_flash(place: Place) -> tuple[Arrays, Arrays]:
             window=window,
             interpret=place.interprets,
         )
-        found.append(jax.jit(run)(query, key, value))
-        expected.append(jax.jit(functools.partial(_attend_exactly, heads=heads, window=window))(query, key, value))
+        found.append(jit(run)(query, key, value))
+        expected.append(jit(functools.partial(_attend_exactly, heads=heads, window=window))(query, key, value))
     return found, expected
 
 
@@ -131,7 +134,7 @@ def _check_ulysses(place: Place) -> tuple[Arrays, Arrays]:
     """Norms and angles on the way, and there and back over all devices."""
     count = len(place.devices)
     x, turn = draw(1, 1, 64, 256), _draw_turn(64, heads=2, width=128)
-    turned = jax.jit(lambda x, turn: gather_tokens(x, None, parts=1, turn=turn, interpret=place.interprets))(x, turn)
+    turned = jit(lambda x, turn: gather_tokens(x, None, parts=1, turn=turn, interpret=place.interprets))(x, turn)
     whole = draw(2, 1, 16 * count, 128 * count)
     trade = functools.partial(gather_tokens, axis="all", parts=count, interpret=place.interprets)
     back = jax.shard_map(
@@ -141,7 +144,7 @@ def _check_ulysses(place: Place) -> tuple[Arrays, Arrays]:
         out_specs=P(None, "all"),
         check_vma=False,
     )
-    return [turned, jax.jit(back)(whole)], [_turn_exactly(x, turn), whole]
+    return [turned, jit(back)(whole)], [_turn_exactly(x, turn), whole]
 
 
 def _check_attention(place: Place) -> tuple[Arrays, Arrays]:
@@ -152,7 +155,7 @@ def _check_attention(place: Place) -> tuple[Arrays, Arrays]:
     axes = AttentionAxes(mesh=place.mesh, tokens="all", interprets=place.interprets)
     run = functools.partial(attend_merged, heads=heads, scale=128**-0.5, axes=axes, is_self=True)
     split = [jax.device_put(x, NamedSharding(place.mesh, P(None, "all"))) for x in arrays]
-    return [jax.jit(run)(*split)], [jax.jit(functools.partial(_attend_exactly, heads=heads))(*arrays)]
+    return [jit(run)(*split)], [jit(functools.partial(_attend_exactly, heads=heads))(*arrays)]
 
 
 def _check_splash(place: Place) -> tuple[Arrays, Arrays]:
@@ -173,7 +176,7 @@ def _check_splash(place: Place) -> tuple[Arrays, Arrays]:
             out = attend(*arrays).astype(_FP32)
             return (out * weights).sum(), out
 
-        (_, out), gradients = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True))(*arrays)
+        (_, out), gradients = jit(jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True))(*arrays)
         return [out, *gradients]
 
     wide = [x.astype(_FP32) for x in (query, key, value)]
@@ -198,9 +201,9 @@ def _compare_convolutions(place: Place, *, spec: P, mesh: Mesh, height: int) -> 
     for time_taps, frames in ((1, 1), (3, 2)):
         x, bias = draw(1, 1, 24, frames, height, 16), draw(3, 130).astype(_FP32)
         weight = draw(2, 130, 24, time_taps, TAPS, TAPS, scale=0.05)
-        run = jax.jit(functools.partial(convolve_split, axes=axes))
+        run = jit(functools.partial(convolve_split, axes=axes))
         found.append(run(x, block_taps(weight), bias))
-        expected.append(jax.jit(_convolve_exactly)(x, weight, bias))
+        expected.append(jit(_convolve_exactly)(x, weight, bias))
     return found, expected
 
 
@@ -218,7 +221,7 @@ def _check_upsample(place: Place) -> tuple[Arrays, Arrays]:
     """Every pixel four times, to the bit."""
     x = draw(1, 2, 6, 9, 130)
     expected = np.asarray(x.astype(_FP32)).repeat(2, 1).repeat(2, 2)
-    return [jax.jit(functools.partial(double_pixels, interpret=place.interprets))(x)], [expected]
+    return [jit(functools.partial(double_pixels, interpret=place.interprets))(x)], [expected]
 
 
 def _check_rotary(_place: Place) -> tuple[Arrays, Arrays]:
@@ -226,7 +229,7 @@ def _check_rotary(_place: Place) -> tuple[Arrays, Arrays]:
     turn = _draw_turn(40, heads=2, width=64)
     x = draw(1, 1, 40, 128)
     plain = turn._replace(gain=jnp.ones_like(turn.gain), weight=jnp.ones_like(turn.weight))
-    found = jax.jit(lambda x, turn: rotate_pairs(x.reshape(1, 40, 2, 64), turn.cos, turn.sin))(x, plain)
+    found = jit(lambda x, turn: rotate_pairs(x.reshape(1, 40, 2, 64), turn.cos, turn.sin))(x, plain)
     return [found.reshape(x.shape)], [_turn_exactly(x, plain)]
 
 
@@ -240,9 +243,9 @@ def _check_operators(_place: Place) -> tuple[Arrays, Arrays]:
     weight = draw(2, 16, 32, 1, 1, scale=0.1)
     mixed = np.einsum("bihw,oi->bohw", wide, np.asarray(weight.astype(_FP32), np.float64)[:, :, 0, 0])
     found = (
-        jax.jit(functools.partial(operators.group_norm, num_groups=8))(x),
-        jax.jit(functools.partial(operators.layer_norm, normalized_shape=(10,)))(x),
-        jax.jit(operators.convolve)(x, weight),
+        jit(functools.partial(operators.group_norm, num_groups=8))(x),
+        jit(functools.partial(operators.layer_norm, normalized_shape=(10,)))(x),
+        jit(operators.convolve)(x, weight),
     )
     return found, (groups.reshape(x.shape), layers, mixed)
 
@@ -253,9 +256,9 @@ def _check_cudnn(_place: Place) -> tuple[Arrays, Arrays]:
     query, key, value = draw(1, 1, 4, 300, 64), draw(2, 1, 2, 300, 64), draw(3, 1, 2, 300, 64)
     for is_causal in (False, True):
         run = functools.partial(cudnn.attend_fused, is_causal=is_causal, scale=None)
-        found.append(jax.jit(run)(query, key, value))
+        found.append(jit(run)(query, key, value))
         plain = functools.partial(attend, mask=None, is_causal=is_causal, scale=None, has_grouped_heads=True)
-        expected.append(jax.jit(plain)(*(x.astype(_FP32) for x in (query, key, value))))
+        expected.append(jit(plain)(*(x.astype(_FP32) for x in (query, key, value))))
     return found, expected
 
 
@@ -269,6 +272,13 @@ CHECKS = (
     Check(name="ulysses", compute=_check_ulysses, most=MOST_OF_BF16, off=("ulysses",)),
     Check(name="attention", compute=_check_attention, most=MOST_OF_BF16, off=("flash", "ulysses")),
     Check(name="splash", compute=_check_splash, most=MOST_OF_BF16, off=("splash",)),
-    Check(name="cudnn", compute=_check_cudnn, most=MOST_OF_BF16, off=("cudnn",), platforms=("gpu",)),
+    Check(
+        name="cudnn",
+        compute=_check_cudnn,
+        most=MOST_OF_BF16,
+        off=("cudnn",),
+        platforms=("gpu",),
+        is_used=cudnn.has_cuda,
+    ),
 )
 """The checks, what later ones are made of first."""

@@ -51,6 +51,7 @@ PAGES = {
             "slices",
             "training-plans",
             "packs",
+            "doctor",
             "gpu",
             "measured",
         ),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import load_catalog
+from pipelines.catalog import Catalog
 from pipelines.plan import measured
 from pipelines.plan.compiler import read_versions
 from pipelines.plan.measured import Measured
@@ -15,7 +15,8 @@ from pipelines.plan.topologies import TOPOLOGIES, V6E, V7X, find_chip
 from pipelines.stages import ignore_progress
 
 STEP = Measured(
-    model="sdxl-base", shape="1024x1024", stage="denoise", mesh="dp=2,sp=4", batch_size=1, kind="TPU v6 lite", devices=8,
+    model="sdxl-base", shape="1024x1024", stage="denoise", mesh="dp=2,sp=4", batch_size=1, kind="TPU v6 lite",
+    devices=8,
     versions={"jax": "1"}, runs=30, ms=11.5, estimated_ms=9.9, compile_s=200.0, at=1.0,
 )  # fmt: skip
 ASKED = {"model": "sdxl-base", "shape": "1024x1024", "mesh": "dp=2,sp=4", "batch_size": 1, "versions": {"jax": "1"}}
@@ -44,26 +45,34 @@ def test_chips_are_known_by_jaxs_names_of_their_devices() -> None:
     assert find_chip("TPU v6 lite") is V6E and find_chip("TPU7x") is V7X and find_chip("NVIDIA H100") is None
 
 
-def test_a_plan_of_this_machine_says_what_was_measured_here(tmp_path: Path) -> None:
-    model, shape = load_catalog().get("demo-sdxl"), "128x128"
-    size = next(one for one in model.shapes if str(one) == shape)
-    topology = TOPOLOGIES["cpu-1"]
-
-    def plan() -> dict[str, object]:
-        made = make_plan(
-            model, topology, shape=size, mode="latency", mesh=None, cache_dir=tmp_path, on_progress=ignore_progress
-        )
-        found.append(made)
-        return to_json(made)
-
-    found: list[object] = []
-    assert plan()["measured_total_s"] is None
+def test_a_plan_of_this_machine_says_what_was_measured_here(tmp_path: Path, local_catalog: Catalog) -> None:
+    model, topology = local_catalog.get("tiny"), TOPOLOGIES["cpu-1"]
     own = dataclasses.replace(
-        STEP, model=model.id, shape=shape, mesh=str(plan()["mesh"]), kind="cpu", devices=1, versions=read_versions()
+        STEP,
+        model=model.id,
+        shape=str(model.default_shape),
+        mesh="dp=1",
+        kind="cpu",
+        devices=1,
+        versions=read_versions(),
     )
-    measured.keep(
-        tmp_path, [dataclasses.replace(own, stage=name, ms=1000.0) for name in ("encode", "denoise", "decode")]
+    stages = ("encode", "denoise")
+    measured.keep(tmp_path, [dataclasses.replace(own, stage=name, ms=1000.0) for name in stages])
+    made = make_plan(
+        model,
+        topology,
+        shape=model.default_shape,
+        mode="latency",
+        mesh=None,
+        cache_dir=tmp_path,
+        on_progress=ignore_progress,
     )
-    told = plan()
-    assert told["measured_total_s"] == pytest.approx(2 + model.steps)
-    assert "denoise 1000.00 ms" in describe_measured(found[-1])  # pyright: ignore[reportArgumentType]
+    assert made.mesh == own.mesh
+    told = to_json(made)
+    assert {one["stage"]: one["measured_ms"] for one in told["stages"] if one["measured_ms"]} == dict.fromkeys(
+        stages, 1000
+    )
+    assert told["measured_total_s"] is None, "the decoder is not measured"
+    assert describe_measured(made) == "Measured on this machine: encode 1000.00 ms, denoise 1000.00 ms."
+    whole = [dataclasses.replace(one, measured_ms=500.0) if one.stage.name == "decode" else one for one in made.stages]
+    assert dataclasses.replace(made, stages=tuple(whole)).measured_total_s == pytest.approx(1.5 + model.steps)
