@@ -269,7 +269,6 @@ def cancel_plan(operator: Operator) -> dict[str, Any]:
     return {"plan": last.to_json() if last else None}
 
 
-@cache
 def describe_kernels(settings: Settings, devices: Sequence[Mapping[str, Any]]) -> Message:
     """Returns which of our kernels are off on these devices, and why; "" where nobody checked or chose any."""
     if settings.kernels is not None:
@@ -289,6 +288,7 @@ def describe_kernels(settings: Settings, devices: Sequence[Mapping[str, Any]]) -
     return say("off: {names} ({reasons})", names=", ".join(checked.off) or "-", reasons=join(bad, ";"))
 
 
+@cache
 def read_versions() -> dict[str, str]:
     """Returns the versions of Lumesh and of the packages that its pictures depend on; missing ones are left out."""
     found = {"lumesh": VERSION, "python": python_version()}

@@ -31,7 +31,7 @@ class OnlyCompiled:
                 lowered = jax.jit(self.function).lower(*shapes)
             except ValueError:  # a shard_map over more devices than one
                 continue
-            self.texts.append(lowered.compile().as_text())
+            self.texts.append(lowered.compile().as_text() or "")
             return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), lowered.out_info)
         raise AssertionError("neither one device nor all of them")
 
