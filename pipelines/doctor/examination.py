@@ -35,6 +35,8 @@ CHECK_LIMIT_S = 60.0
 """For one kernel, which compiles in seconds."""
 PICTURE_LIMIT_S = 240.0
 END_S = 5.0
+SETTLE_S, MOST_TRIES = 2.0, 5
+"""Between a process that was killed and the next: a driver may hold the chips for a moment longer."""
 _MOST_WORDS = 400
 
 OnCheck = Callable[[str], object]
@@ -79,13 +81,18 @@ class _Examination:
 
     def run(self) -> None:
         """Starts processes until every check has a verdict; each one ends or loses at least one check, so this ends."""
+        tries = 0
         while True:
             left = self._list_left()
             if self.names is not None and not left:
                 break
             wanted = None if self.names is None and self.task["checks"] is None else left
-            if not self._run_process({**self.task, "checks": wanted, "off": self.off}):
+            if self._run_process({**self.task, "checks": wanted, "off": self.off}):
+                continue
+            if self.names is None or tries == MOST_TRIES:
                 break
+            tries += 1
+            time.sleep(SETTLE_S)
         if (picture := self.found.get(PICTURE)) is not None and picture.is_bad:
             self.found[PICTURE] = self._blame(picture)
 

@@ -283,8 +283,12 @@ def describe_kernels(settings: Settings, devices: Sequence[Mapping[str, Any]]) -
         for name, found in checked.checks.items()
         if found.is_bad
     ]
+    passed = sum(found.verdict == "right" for found in checked.checks.values())
+    if not bad and passed < len(checked.checks):
+        left = len(checked.checks) - passed
+        return say("{count} checks passed, there was no time for {left}", count=passed, left=left)
     if not bad:
-        return say("all {count} checks passed", count=len(checked.checks))
+        return say("all {count} checks passed", count=passed)
     return say("off: {names} ({reasons})", names=", ".join(checked.off) or "-", reasons=join(bad, ";"))
 
 

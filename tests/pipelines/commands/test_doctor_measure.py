@@ -62,7 +62,15 @@ def test_a_model_or_size_that_is_not_there_is_refused_before_anything_runs(
 ) -> None:
     monkeypatch.setattr(examination.subprocess, "Popen", None)
     assert main(f"doctor --measure {wrong} --data-dir {data_dir}".split()) == 2
-    assert "allowed" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "allowed: 64x64" in told or "Known models: demo-flux2" in told
+
+
+def test_kernels_that_nobody_knows_are_refused_with_their_names(
+    data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(f"generate --model tiny --prompt x --kernels flush --data-dir {data_dir}".split()) == 2
+    assert "flash, ulysses, splash, conv3x3, upsample, cudnn" in capsys.readouterr().err
 
 
 def test_a_program_that_the_devices_refuse_is_told_with_its_reason() -> None:

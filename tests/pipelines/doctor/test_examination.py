@@ -139,6 +139,35 @@ def test_a_picture_that_is_right_only_without_our_kernels_switches_all_of_them_o
     assert set(find_known(tmp_path / "cache" / "jax").off) == switches.INSTEAD.keys()  # pyright: ignore[reportOptionalMemberAccess]
 
 
+def test_chips_that_a_killed_process_holds_a_moment_longer_are_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = {"end": "devices", "verdict": "right", "devices": [{"kind": "TPU v9"}], "checks": ["rotary", "flash"]}
+    refused = {"end": "devices", "verdict": "refused", "detail": "in use"}
+    told = iter(
+        [
+            [opened, {"end": "rotary", "verdict": "hung"}],
+            [refused],
+            [refused],
+            [opened, {"end": "flash", "verdict": "right"}],
+        ]
+    )
+
+    def play(self: Any, _task: Any) -> bool:
+        for line in next(told):
+            self._note(line)
+        return self.found["devices"].verdict == "right"
+
+    monkeypatch.setattr(examination, "SETTLE_S", 0.0)
+    monkeypatch.setattr(examination._Examination, "_run_process", play)
+    found = examine(tmp_path, cache_dir=tmp_path / "cache" / "jax", is_kept=False)
+    assert {name: one.verdict for name, one in found.checks.items()} == {
+        "devices": "right",
+        "rotary": "hung",
+        "flash": "right",
+    }
+
+
 def test_a_closed_or_full_disk_is_a_problem(tmp_path: Path) -> None:
     disk = examination.machine.look_at_disk(tmp_path / "not" / "there")
     assert disk.total_bytes >= disk.free_bytes > 0 and disk.unwritable == ()

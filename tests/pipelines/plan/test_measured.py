@@ -51,7 +51,7 @@ def test_a_plan_of_this_machine_says_what_was_measured_here(tmp_path: Path, loca
         STEP,
         model=model.id,
         shape=str(model.default_shape),
-        mesh="dp=1",
+        mesh="1 device",
         kind="cpu",
         devices=1,
         versions=read_versions(),

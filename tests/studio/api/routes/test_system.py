@@ -350,6 +350,9 @@ def test_what_the_doctor_found_of_the_kernels_is_told(
     told = client.get(SYSTEM).json()
     assert told["kernels"] == "off: flash (flash: no answer in 20 s)"
     assert told["kernels_said"]["code"] == "off: {names} ({reasons})"
+    late = dataclasses.replace(checked, checks={"rotary": Found(verdict="right"), "picture": Found(verdict="skipped")})
+    switches.remember(switches.find_file(settings.cache_dir), late)
+    assert client.get(SYSTEM).json()["kernels"] == "1 checks passed, there was no time for 1"
     right = dataclasses.replace(checked, checks={"rotary": Found(verdict="right")})
     switches.remember(switches.find_file(settings.cache_dir), right)
     assert client.get(SYSTEM).json()["kernels"] == "all 1 checks passed"
