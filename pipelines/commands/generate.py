@@ -19,6 +19,7 @@ from pipelines.messages import english
 from pipelines.prompts.reading import list_notes
 from pipelines.recipe import Recipe
 from pipelines.runtime.devices import hosts
+from pipelines.runtime.kernels.switches import list_off
 from pipelines.stages import Family, OnProgress, Outcome
 
 WarmupSteps = Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")]
@@ -133,6 +134,8 @@ def make(
                 keep_layouts=keep_layouts,
                 allow_cpu=allow_cpu,
             )
+            if hosts.count() > 1:  # other kernels are other programs, which would wait for each other
+                hosts.compare({"kernels that are off": ", ".join(list_off()) or "none"})
             # The tokenizer is here by now.
             notes.add(list_notes(family.model, recipe.prompt, recipe.negative_prompt))
             if warmup_steps:
