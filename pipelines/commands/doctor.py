@@ -84,6 +84,8 @@ def examine_machine(
     whole = found.to_json()
     if not as_json:
         typer.echo("\n".join(print_lines(found)))
+        if pretends:
+            typer.echo("Some of it was pretended, so nothing of it is kept.")
     if measure and found.devices:
         task = {"model": model, "shape": shape, "mesh": mesh, "repeats": repeats, "allow_cpu": allow_cpu}
         whole["measured"] = _measure(place, task, is_silent=as_json)

@@ -49,6 +49,7 @@ def _end_with_input() -> None:
 
 def run(task: dict[str, Any], tell: Tell) -> None:
     """Opens the devices, tells of them, and runs the task's `checks`; without any, all that there are."""
+    started_s = time.perf_counter()
     tell({"begin": OPENING})
     from pipelines import registry
 
@@ -68,7 +69,9 @@ def run(task: dict[str, Any], tell: Tell) -> None:
     kernels = {check.name: check for check in CHECKS}
     here = [check.name for check in CHECKS if platform in check.platforms and check.is_used()]
     names = [*here, *(COLLECTIVE + name for name in collectives.NAMES if len(devices) > 1), PICTURE]
-    tell({"end": OPENING, "verdict": "right", "devices": registry.measure_devices(), "checks": names})
+    seconds = time.perf_counter() - started_s
+    opened = {"devices": registry.measure_devices(), "checks": names, "seconds": seconds}
+    tell({"end": OPENING, "verdict": "right", **opened})
     switches.choose_by_hand(switches.ALL)
     bad = set(task["off"])
     place = Place(devices=devices, interprets=platform == "cpu")
