@@ -38,6 +38,7 @@ def check_up(settings: Settings, tell: Callable[[Message], object]) -> Card | No
         limits=LIMITS,
         on_check=lambda name: tell(say("checking {what}, once for these versions", what=name)),
     )
+    tell(say("starting"))  # which is also a sign of life, before the devices are opened again
     log.info("%s checks in %.0f s", len(report.checks), report.seconds)
     for problem in report.problems:
         log.warning("%s", problem)
