@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 OPENING, PICTURE = "devices", "picture"  # as child.py names them
 OPENING_LIMIT_S = 120.0
 """For importing JAX and opening the chips, which is 10 to 20 s on a machine that has just started."""
-CHECK_LIMIT_S = 60.0
+CHECK_LIMIT_S = 90.0
 """For one kernel, which compiles in seconds."""
 PICTURE_LIMIT_S = 240.0
 END_S = 5.0
