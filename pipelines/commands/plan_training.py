@@ -52,7 +52,7 @@ def plan_training(asked: Asked, place: options.DataDirectory) -> None:
     settings = _make_settings(asked)
     batch_size = asked.batch or machine.devices
     if batch_size % (machine.devices * asked.accumulate):
-        wanted = f"{machine.devices} devices times {asked.accumulate} parts"
+        wanted = f"{machine.devices} chips times {asked.accumulate} parts"
         raise RecipeError({"batch": english(f"{batch_size} pictures are not a multiple of {wanted}")})
     question = training.TrainingQuestion(
         model=model.id,

@@ -11,7 +11,7 @@ LARGEST = "v6e-8"  # every kind of shape is planned for it
 _ALIKE = 0.25  # shapes of as many frames whose pixels differ by less take about the same time and memory
 _CROWDS = ("v5e-8", "v6e-8")  # machines that people share, which are also planned for throughput of pictures
 _MEMORY = "cpu-8"
-_PLANNED = {"v7x-8": ("demo-sdxl", "demo-flux2", "demo-wan", "flux2-klein-4b", "sdxl-base")}
+_PLANNED = {"v7x-8": ("demo-sdxl", "demo-flux2", "demo-wan", "flux2-klein-4b", "sdxl-base", "wan2.2-a14b")}
 """Machines for which not every model is planned yet: the others are, when somebody asks for them."""
 _WHEN_ASKED = ("sd",)  # families whose models are small: their plans are made when somebody asks for them
 
