@@ -109,6 +109,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
     return Program(
         key=layout.denoise_key,
         vmem_share=_VMEM_SHARE,
+        gathers_whole=True,
         function=build_denoise_program(
             parts.modules["transformer"],
             uses_cfg=layout.uses_cfg,
