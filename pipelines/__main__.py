@@ -1,4 +1,4 @@
-"""`python -m pipelines`: models, loras, generate and its stages, plan, compile, doctor, train, make-demo, bench.
+"""`python -m pipelines`: models, loras, generate and its stages, calibrate, plan, compile, doctor, train, bench.
 
 Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; problems
 outside the program (a gated model, a damaged file) end with exit code 1 and one line as well.
@@ -11,6 +11,7 @@ import typer
 from typer.main import get_command
 
 from pipelines.commands import (
+    calibrate,
     check_slice,
     compile,
     doctor,
@@ -46,6 +47,7 @@ app.command("generate")(generate.make)
 app.command("encode")(stages.encode)
 app.command("denoise")(stages.denoise)
 app.command("decode")(stages.decode)
+app.command("calibrate")(calibrate.calibrate)
 app.command("train")(train.build_command())
 app.command("make-demo")(make_demo.make_demo)
 app.command("plan")(plan.plan)

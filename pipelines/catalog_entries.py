@@ -29,7 +29,7 @@ _WRITTEN: Mapping[str, Any] = {
     "attention": dict[str, Any],
     "like": str,
 }
-_NOT_WRITTEN = {"loras_dir", "is_demo"}
+_NOT_WRITTEN = {"loras_dir", "is_demo", "step_cache"}
 _IDENTITY = {"family", "repo", "revision", "path", "variant", "like"}  # of a model's weights
 MAX_FLOW_SHIFT = 20
 MAX_FPS = 60

@@ -42,6 +42,7 @@ LAYERS = (
     ("pipelines.families.unet",),
     ("pipelines.families.loading", "pipelines.families.learnt_preview"),
     ("pipelines.families.base", "pipelines.families.spread"),
+    ("pipelines.families.reused_steps",),
     ("pipelines.families.embedding_cache", "pipelines.families.remote_encoder", "pipelines.families.parts"),
     ("pipelines.families.layout",),
     ("pipelines.runtime.weights", "pipelines.runtime.programs", "pipelines.runtime.sampling"),
@@ -72,6 +73,7 @@ LAYERS = (
     tuple(f"pipelines.families.{family}.lora_traits" for family in FAMILIES),
     ("pipelines.families.unet.recognition",),
     ("pipelines.families.traits",),
+    ("pipelines.step_cache",),
     ("pipelines.errors", "pipelines.schedulers", "pipelines.field_errors", "pipelines.modest", "pipelines.moved"),
     ("pipelines.messages", "pipelines.files.whole", "pipelines.files.unread", "pipelines.gif_blocks"),
 )
@@ -89,6 +91,7 @@ FLOOR = (
     "loras",
     "weight_files",
     "own_models",
+    "step_cache",
     "model",
     "catalog_entries",
     "moved",

@@ -48,6 +48,15 @@ Steps = Annotated[int | None, typer.Option(help="Denoising steps.")]
 GuidanceScale = Annotated[float | None, typer.Option(help="Classifier-free guidance; 1 or less turns it off.")]
 GuidanceScale2 = Annotated[float | None, typer.Option(help="Of a second expert; the first one's when left out.")]
 Scheduler = Annotated[str | None, typer.Option(help="One of the model's schedulers; `models --json` lists them.")]
+StepCacheText = Annotated[
+    str | None,
+    typer.Option(
+        "--step-cache",
+        metavar="off|mild|strong|THRESHOLD,MOST[,RETENTION]",
+        help="Lets later steps reuse what earlier ones computed: faster, and nearly the same picture.",
+        show_default="off",
+    ),
+]
 Seed = Annotated[
     int | None, typer.Option(help="Same seed, same picture (as in diffusers); drawn when left out, and for -1.")
 ]

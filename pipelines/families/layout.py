@@ -25,6 +25,7 @@ class Layout:
 
     `outputs` is the batch class: the pictures or videos that a program makes, requested or not. `latents_shape` is one
     output's, (C, H, W) or (C, T, H, W); `rows` is the sharding of arrays with one row per row of the denoiser's batch.
+    `residual` describes what a step cache keeps (rows, tokens, width); None for runs without one.
     """
 
     shape: Shape
@@ -33,6 +34,7 @@ class Layout:
     latents_shape: tuple[int, ...]
     latents: NamedSharding
     rows: NamedSharding
+    residual: jax.ShapeDtypeStruct | None = None
 
     @property
     def row_count(self) -> int:
@@ -42,11 +44,21 @@ class Layout:
     @property
     def name(self) -> Key:
         """Returns the cache index's key for all programs together."""
-        return ("shape", self.shape, self.outputs, self.uses_cfg)
+        return ("shape", self.shape, self.outputs, self.uses_cfg, *self._cached)
 
     @property
     def denoise_key(self) -> Key:
-        return ("denoise", self.shape, self.outputs, self.uses_cfg)
+        return ("denoise", self.shape, self.outputs, self.uses_cfg, *self._cached)
+
+    @property
+    def residual_key(self) -> Key:
+        """Returns the key of the program that makes an empty residual."""
+        assert self.residual is not None
+        return ("residual", self.residual.shape)
+
+    @property
+    def _cached(self) -> Key:
+        return () if self.residual is None else ("step cache",)
 
     @property
     def condition_key(self) -> Key:

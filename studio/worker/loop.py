@@ -130,6 +130,7 @@ class Worker(Bench):
                 batch_size=wanted.batch_size,
                 uses_cfg=wanted.is_guided,
                 references=wanted.references,
+                uses_step_cache=wanted.uses_step_cache,
                 on_progress=show,
             )
         except Cancelled:

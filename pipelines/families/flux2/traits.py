@@ -34,4 +34,5 @@ TRAITS = Traits(
     has_remote_encoder=True,  # language models of 3 to 17 billion parameters are worth a machine of their own
     takes_distilled_guidance=True,
     tokenizer="chat",
+    keeps_residuals=True,
 )

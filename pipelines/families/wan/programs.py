@@ -14,6 +14,7 @@ from pipelines.catalog import Shape
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key
 from pipelines.families.layout import Layout as BaseLayout
 from pipelines.families.learnt_preview import describe_preview
+from pipelines.families.reused_steps import describe_reuse, list_residual_programs
 from pipelines.families.wan.condition import build_condition_program, build_image_program
 from pipelines.families.wan.decode import build_decode_program
 from pipelines.families.wan.denoise import Channels, Condition, FirstFrame, build_denoise_program
@@ -43,7 +44,13 @@ class Layout(BaseLayout):
 
 
 def lay_out(
-    parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool, references: References | None = None
+    parts: Parts,
+    shape: Shape,
+    *,
+    batch_size: int,
+    uses_cfg: bool,
+    references: References | None = None,
+    uses_step_cache: bool = False,
 ) -> Layout:
     """Shards videos and guidance pairs over `dp`, tokens over `sp`; an axis that does not divide them is replicated."""
     assert references is None, NO_REFERENCES
@@ -51,10 +58,15 @@ def lay_out(
     mesh, latents_CTHW = parts.mesh, parts.latents_CTHW(shape)
     dp, sp = mesh.shape["dp"], mesh.shape["sp"]
     _, frames, height, width = latents_CTHW
-    patch = parts.config_of("transformer").patch_size
+    transformer = parts.config_of("transformer")
+    patch = transformer.patch_size
     tokens = (frames // patch[0]) * (height // patch[1]) * (width // patch[2])
     videos_axis = "dp" if videos % dp == 0 else None
     rows_axis = "dp" if videos * (2 if uses_cfg else 1) % dp == 0 else None
+    rows = videos * (2 if uses_cfg else 1)
+    token_sharding = NamedSharding(mesh, PartitionSpec(rows_axis, "sp" if tokens % sp == 0 else None))
+    width = transformer.num_attention_heads * transformer.attention_head_dim
+    residual = jax.ShapeDtypeStruct((rows, tokens, width), parts.dtype, sharding=token_sharding)
     return Layout(
         shape=shape,
         outputs=videos,
@@ -62,7 +74,8 @@ def lay_out(
         latents_shape=latents_CTHW,
         latents=NamedSharding(mesh, PartitionSpec(videos_axis)),
         rows=NamedSharding(mesh, PartitionSpec(rows_axis)),
-        tokens=NamedSharding(mesh, PartitionSpec(rows_axis, "sp" if tokens % sp == 0 else None)),
+        residual=residual if uses_step_cache else None,
+        tokens=token_sharding,
         pictures=NamedSharding(
             mesh,
             PartitionSpec(videos_axis, None, None, *split_pictures(mesh, videos_axis, height=height, width=width)),
@@ -76,7 +89,7 @@ def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
     if "encode" in parts.stages:
         programs.append(_encode_program(parts))
     if "denoise" in parts.stages:
-        programs += [_denoise_program(parts, layout), _preview_program(parts, layout)]
+        programs += [_denoise_program(parts, layout), *list_residual_programs(layout), _preview_program(parts, layout)]
         if parts.takes_pictures:
             programs.append(_condition_program(parts, layout))
         if parts.image_processor is not None:
@@ -105,6 +118,7 @@ def _encode_program(parts: Parts) -> Program:
 
 def _denoise_program(parts: Parts, layout: Layout) -> Program:
     latents = layout.describe_latents()
+    out = State(*(layout.latents for _ in State._fields))
     prompt_size = (layout.row_count, parts.text_length, parts.text_width)
     return Program(
         key=layout.denoise_key,
@@ -128,6 +142,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
                 mesh=parts.mesh,
                 rules=choose_transformer_rules(parts.config_of("transformer"), parts.mesh.shape["tp"]),
             ),
+            reuses=layout.residual is not None,
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),
@@ -138,8 +153,9 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_input(parts.mesh, (), jnp.float32),
             abstract_input(parts.mesh, (), jnp.int32),
             abstract_input(parts.mesh, (), jnp.int32),
+            *describe_reuse(parts.mesh, layout),
         ),
-        out_shardings=State(*(layout.latents for _ in State._fields)),
+        out_shardings=out if layout.residual is None else (out, layout.residual.sharding),
     )
 
 

@@ -68,4 +68,5 @@ TRAITS = Traits(
     loras=LORA_TRAITS,
     takes_attention_options=True,
     tokenizer="t5",
+    keeps_residuals=True,
 )
