@@ -43,7 +43,7 @@ from pipelines.step_cache import SHIPPED_FILE, StepCaches
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
 OWN_FILE = "models.toml"  # in the data directory
-_REQUIRED = ("family", "shapes", "steps", "guidance_scale", "scheduler", "schedulers")
+_REQUIRED = ("family", "shapes", "steps", "guidance_scale", "scheduler")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from pipelines.messages import NOTHING, Message, say, tell
 from pipelines.modest import find_excess
 from pipelines.prompts.lora_names import find_lora
 from pipelines.prompts.lora_tags import list_tags, list_unfollowed, remove_tags
+from pipelines.schedulers import MOST_STEPS
 from pipelines.step_cache import NAMES, OFF, describe_saving
 
 SCHEMA = 1
@@ -373,6 +374,14 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, Message]:
             "{scheduler} is not known; allowed: {schedulers}",
             scheduler=recipe.scheduler,
             schedulers=", ".join(model.schedulers),
+        )
+    most = MOST_STEPS.get(recipe.scheduler or "", math.inf)
+    if "steps" not in problems and (recipe.steps or 0) > most:
+        problems["steps"] = say(
+            "{steps} are too many for {scheduler}; it takes at most {most}",
+            steps=recipe.steps,
+            scheduler=recipe.scheduler,
+            most=most,
         )
     if len(recipe.images) > model.max_images:
         given, takes = len(recipe.images), model.max_images

@@ -45,6 +45,7 @@ PAGES = {
         "pipelines/docs": (
             "command-line",
             "models",
+            "few-steps",
             "training-data",
             "demos",
             "planning",

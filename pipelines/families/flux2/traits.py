@@ -8,6 +8,7 @@ from typing import Any
 from pipelines.families.flux2.lora_traits import LORA_TRAITS
 from pipelines.families.traits import Likeness, Traits
 from pipelines.messages import say
+from pipelines.schedulers import FLOW_EULER
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
@@ -35,4 +36,5 @@ TRAITS = Traits(
     takes_distilled_guidance=True,
     tokenizer="chat",
     keeps_residuals=True,
+    schedulers=FLOW_EULER,
 )

@@ -9,6 +9,7 @@ from pipelines.families.sd.lora_traits import LORA_TRAITS
 from pipelines.families.traits import Likeness, Traits, Unsupported
 from pipelines.families.unet.recognition import read_unet
 from pipelines.messages import say
+from pipelines.schedulers import DIFFUSION
 
 
 def _read_local(folder: Path, _index: Mapping[str, Any]) -> Likeness:
@@ -48,4 +49,5 @@ TRAITS = Traits(
     tokenizer="clip",
     reads_weights=True,
     text_chunks=4,  # 300 word pieces, as for SDXL
+    schedulers=DIFFUSION,
 )
