@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
+from pipelines.runtime.devices.mesh import turn_to_tokens
 from pipelines.runtime.devices.sharding import batch_class, split_pictures
 
 Key = tuple[Any, ...]
@@ -99,17 +100,27 @@ class PictureLayout(Layout):
         uses_cfg: bool,
         latents_CHW: tuple[int, int, int],
         halvings: int = 0,
+        turns: bool = False,
         **further: Any,
     ) -> Self:
         """Builds the layout on this mesh; `further` are the fields that a family adds.
 
-        `halvings` says how often the denoiser halves the rows.
+        `halvings` says how often the denoiser halves the rows. With `turns` the denoiser's batch of a run without
+        guidance lies on all devices of `dp` as those of `sp` where it does not divide over `dp` (turn_to_tokens).
         """
         images = batch_class(batch_size)
-        dp, sp = mesh.shape["dp"], mesh.shape["sp"]
-        has_rows_for_all = latents_CHW[1] % sp == 0 and latents_CHW[1] >> halvings >= sp
-        height = "sp" if has_rows_for_all else None
+        dp = mesh.shape["dp"]
+
+        def split_height(parts: int) -> str | None:
+            return "sp" if latents_CHW[1] % parts == 0 and latents_CHW[1] >> halvings >= parts else None
+
+        height = split_height(mesh.shape["sp"])
         rows = "dp" if images * (2 if uses_cfg else 1) % dp == 0 else None
+        turned = turn_to_tokens(mesh)
+        if turns and not uses_cfg and rows is None and split_height(turned.shape["sp"]):
+            seen, seen_height = turned, "sp"
+        else:
+            seen, seen_height = mesh, height
         images_axis = "dp" if images % dp == 0 else None
         sides = split_pictures(mesh, images_axis, height=latents_CHW[1], width=latents_CHW[2])
         return cls(
@@ -118,8 +129,8 @@ class PictureLayout(Layout):
             uses_cfg=uses_cfg,
             latents_shape=latents_CHW,
             latents=NamedSharding(mesh, PartitionSpec(images_axis, None, height)),
-            rows=NamedSharding(mesh, PartitionSpec(rows)),
-            model_input=NamedSharding(mesh, PartitionSpec(rows, None, height)),
+            rows=NamedSharding(seen, PartitionSpec(rows)),
+            model_input=NamedSharding(seen, PartitionSpec(rows, None, seen_height)),
             decoder_input=NamedSharding(mesh, PartitionSpec(images_axis, None, *sides)),
             **further,
         )

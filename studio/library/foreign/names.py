@@ -23,13 +23,7 @@ _SAMPLERS = {
     "unipcbh2": "unipc",
     "unipcmultistep": "unipc",
 }
-_SPACINGS = {
-    "karras": "karras",
-    "exponential": "exponential",
-    "sgmuniform": "trailing",
-    "trailing": "trailing",
-    "beta": "beta",
-}
+_SPACINGS = {name: name for name in ("karras", "exponential", "trailing", "beta")} | {"sgmuniform": "trailing"}
 _SCHEDULES = ("karras", "exponential", "sgmuniform", "polyexponential", "trailing", "ays", "substep")
 _ORDINARY_SCHEDULES = ("", "automatic", "normal", "simple", "default", "discrete")
 
