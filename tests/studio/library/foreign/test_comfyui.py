@@ -77,7 +77,6 @@ def test_loras_and_foreign_nodes_are_listed(read_graph: Read) -> None:
     assert (found.recipe.prompt, found.recipe.seed, found.recipe.model) == ("a red boat", 4, "sdxl-base")
     assert list_what(found) == [
         "LoRA pixel.safetensors",
-        "Schedule karras",
         "Node ControlNetApply",
         "Node ControlNetLoader",
         "Node ImageUpscaleWithModel",

@@ -7,7 +7,7 @@ import { t } from "../core/text.js";
 const OFF = "";
 
 /** What a strength is called; numbers are their own name. */
-export const strengthName = (strength) => {
+const strengthName = (strength) => {
   const names = { [OFF]: t("cache.off"), mild: t("cache.mild"), strong: t("cache.strong") };
   return names[strength] ?? strength;
 };
