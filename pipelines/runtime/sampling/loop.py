@@ -92,8 +92,8 @@ def build_loop(
         def step(index: jax.Array, state: State) -> State:
             row = read_row(table, index)
             output = predict(*_make_input(row, state, prepare, uses_cfg=uses_cfg, sharding=input_sharding))
-            added = None if noise is None else noise[index - start]
-            return _finish(row, state, output, guidance_scale if uses_cfg else None, added)
+            output = _guide(output.astype(jnp.float32), guidance_scale if uses_cfg else None)
+            return advance(row, state, output, None if noise is None else noise[index - start])
 
         return jax.lax.fori_loop(start, stop, step, state)
 
@@ -120,7 +120,8 @@ def build_reusing_loop(
             row = read_row(table, index)
             model_input = _make_input(row, state, prepare, uses_cfg=uses_cfg, sharding=input_sharding)
             output, residual = predict(*model_input, Reuse(reuse[index], residual))
-            return _finish(row, state, output, guidance_scale if uses_cfg else None), residual
+            output = _guide(output.astype(jnp.float32), guidance_scale if uses_cfg else None)
+            return advance(row, state, output), residual
 
         return jax.lax.fori_loop(start, stop, step, (state, residual))
 
@@ -139,20 +140,9 @@ def _make_input(
     return jax.lax.with_sharding_constraint(model_input, sharding), timestep
 
 
-def _finish(
-    row: dict[str, jax.Array],
-    state: State,
-    output: jax.Array,
-    guidance_scale: jax.Array | None,
-    noise: jax.Array | None = None,
-) -> State:
-    output = output.astype(jnp.float32)
-    if guidance_scale is not None:
-        output = _guide(output, guidance_scale)
-    return advance(row, state, output, noise)
-
-
-def _guide(output: jax.Array, guidance_scale: jax.Array) -> jax.Array:
-    """Classifier-free guidance: from the negative half of the rows through the positive one."""
+def _guide(output: jax.Array, guidance_scale: jax.Array | None) -> jax.Array:
+    """Classifier-free guidance: from the negative half of the rows through the positive one; None leaves them."""
+    if guidance_scale is None:
+        return output
     negative, positive = jnp.split(output, 2)
     return negative + guidance_scale * (positive - negative)
