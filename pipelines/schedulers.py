@@ -51,12 +51,15 @@ def _space(name: str, spacing: str) -> Entry:
     return class_name, options | (_SIGMAS if takes_sigmas else {}) | _SPACINGS[spacing]
 
 
+LCM_TRAILING = "lcm_trailing"
+"""LCM on evenly spaced timesteps 999, 749, 499, 249 (of four), as DMD2's authors give them to it."""
 EVEN = "flow_match_euler_even"
 """Flow Euler on evenly spaced noise levels 1, 1 - 1/n, ..., then shifted, as few-step LoRAs of Wan are made for."""
 
 SCHEDULERS: dict[str, Entry] = {
     **_BASE,
     **{f"{name}_{spacing}": _space(name, spacing) for name, spacings in _SPACED.items() for spacing in spacings},
+    LCM_TRAILING: _BASE["lcm"],
     EVEN: _BASE["flow_match_euler"],
 }
 """Maps name -> diffusers' class and the options that it gets whatever the checkpoint's config says."""

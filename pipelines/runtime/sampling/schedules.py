@@ -22,7 +22,7 @@ import diffusers
 import numpy as np
 import torch
 
-from pipelines.schedulers import EVEN, SCHEDULERS, SHIFTS, read_shift
+from pipelines.schedulers import EVEN, LCM_TRAILING, SCHEDULERS, SHIFTS, read_shift
 
 MAX_STEPS = 128  # rows of the table; the catalogue allows fewer
 
@@ -83,7 +83,9 @@ def build_schedule(
         sigmas = np.linspace(1.0, 1 / steps, steps).tolist()
     extra = {"sigmas": sigmas, "mu": mu}
     extra = {argument: value for argument, value in extra.items() if value is not None}
-    if sigmas is None:
+    if name == LCM_TRAILING:
+        scheduler.set_timesteps(timesteps=_space_evenly(steps, int(scheduler.config["num_train_timesteps"])))
+    elif sigmas is None:
         scheduler.set_timesteps(steps, **extra)
     else:
         scheduler.set_timesteps(**extra)
@@ -105,6 +107,11 @@ def build_schedule(
         has_noise=bool(table[:, COLUMNS.index("by_noise")].any()),
         picture_scale=picture_scale,
     )
+
+
+def _space_evenly(steps: int, total: int) -> list[int]:
+    """Returns `trailing` timesteps, the last one of each of `steps` equal parts."""
+    return [round(total * (1 - step / steps)) - 1 for step in range(steps)]
 
 
 def _probe_start(scheduler: Any, timestep: torch.Tensor) -> tuple[float, float]:

@@ -203,6 +203,14 @@ def test_dpm_solver_of_a_flow_moves_as_in_diffusers(steps: int) -> None:
     torch.testing.assert_close(run_table(schedule, has_memory=True), run_diffusers(scheduler), atol=3e-4, rtol=3e-4)
 
 
+def test_lcm_takes_the_timesteps_that_dmd2_is_made_for() -> None:
+    config = CONFIGS["epsilon"]
+    scheduler = diffusers.LCMScheduler.from_config(config)
+    scheduler.set_timesteps(timesteps=[999, 749, 499, 249])
+    schedule = build_schedule("lcm_trailing", config, steps=4)
+    torch.testing.assert_close(run_table(schedule), run_diffusers(scheduler), atol=2e-4, rtol=2e-4)
+
+
 def test_even_steps_are_those_that_four_step_loras_of_wan_are_made_for() -> None:
     schedule = build_schedule("flow_match_euler_even", FLOW_CONFIGS["wan"], steps=4, flow_shift=5.0)
     timesteps = schedule.table[:4, COLUMNS.index("timestep")]
