@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +53,7 @@ Answers = Annotated[
 
 
 _OF_TRAINING = ("lora", "full", "batch", "rank", "accumulate", "remat", "steps", "chip_price", "again")
-_OF_STAGES = ("mode", "mesh", "dump_hlo", "all_models", "all_shapes", "search", "progress_json")
+_OF_STAGES = ("mode", "guidance_scale", "mesh", "dump_hlo", "all_models", "all_shapes", "search", "progress_json")
 
 
 def plan(
@@ -63,6 +63,7 @@ def plan(
     topology: Topology = "v6e-8",
     shape: options.ShapeText = None,
     mode: Mode = "latency",
+    guidance_scale: options.GuidanceScale = None,
     mesh: options.MeshText = None,
     dump_hlo: DumpHlo = None,
     all_models: AllModels = False,
@@ -132,7 +133,10 @@ def plan(
             plan_training.plan_training(asked, place)
         return
     if matrix:
-        if any(given(name) for name in ("model", "topology", "shape", "mode", "mesh", "all_models", "all_shapes")):
+        if any(
+            given(name)
+            for name in ("model", "topology", "shape", "mode", "mesh", "guidance_scale", "all_models", "all_shapes")
+        ):
             raise RecipeError({"matrix": english("chooses models, shapes, topologies and modes itself")})
         wanted = [*list_matrix(load_catalog().models)]
     else:
@@ -142,6 +146,10 @@ def plan(
             raise RecipeError(
                 {"shape": english("--all takes every model in its default shape, --all-shapes every shape")}
             )
+        if guidance_scale is not None:
+            if answers is not None:
+                raise RecipeError({"guidance_scale": english("goes without --answers, which hold the models' own")})
+            models = [replace(one, guidance_scale=guidance_scale) for one in models]
         if mode not in MODES:
             raise RecipeError({"mode": english(f"{mode!r} is not known; allowed: {', '.join(MODES)}")})
         wanted = [
