@@ -133,10 +133,8 @@ def plan(
             plan_training.plan_training(asked, place)
         return
     if matrix:
-        if any(
-            given(name)
-            for name in ("model", "topology", "shape", "mode", "mesh", "guidance_scale", "all_models", "all_shapes")
-        ):
+        own = ("model", "topology", "shape", "mode", "mesh", "guidance_scale", "all_models", "all_shapes")
+        if any(map(given, own)):
             raise RecipeError({"matrix": english("chooses models, shapes, topologies and modes itself")})
         wanted = [*list_matrix(load_catalog().models)]
     else:

@@ -43,6 +43,12 @@ class Layout:
         return self.outputs * (2 if self.uses_cfg else 1)
 
     @property
+    def denoiser_mesh(self) -> Mesh:
+        """Returns the mesh as the denoiser sees it (turn_to_tokens)."""
+        assert isinstance(self.rows.mesh, Mesh), "layouts are made on meshes of devices"
+        return self.rows.mesh
+
+    @property
     def name(self) -> Key:
         """Returns the cache index's key for all programs together."""
         return ("shape", self.shape, self.outputs, self.uses_cfg, *self._cached)

@@ -129,9 +129,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             uses_cfg=layout.uses_cfg,
             dtype=parts.dtype,
             input_sharding=layout.model_input,
-            attention=AttentionAxes(
-                mesh=layout.model_input.mesh, rows="dp", heads="tp", tokens="sp", trades_heads=False
-            ),
+            attention=AttentionAxes(mesh=layout.denoiser_mesh, rows="dp", heads="tp", tokens="sp", trades_heads=False),
         ),
         arguments=(
             abstract_weights(parts.weights["unet"]),

@@ -148,7 +148,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             input_sharding=layout.rows,
             token_sharding=layout.tokens,
             attention=AttentionAxes(
-                mesh=layout.tokens.mesh,
+                mesh=layout.denoiser_mesh,
                 rows="dp",
                 heads="tp",
                 tokens="sp",
