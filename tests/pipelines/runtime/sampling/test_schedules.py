@@ -102,13 +102,13 @@ def run_diffusers(scheduler: Any, *, skipped: int = 0, latents: torch.Tensor | N
     """The loop of a diffusers pipeline after `set_timesteps`, from noise or from `latents` after `skipped` steps."""
     generator = torch.Generator().manual_seed(3)
     noise = torch.randn(1, 64, generator=generator)
-    latents = noise * getattr(scheduler, "init_noise_sigma", 1.0) if latents is None else latents
+    moved: Any = noise * float(getattr(scheduler, "init_noise_sigma", 1.0)) if latents is None else latents
     draws = "generator" in inspect.signature(scheduler.step).parameters
     arguments = {"generator": generator} if draws and "DDIM" not in type(scheduler).__name__ else {}
     for timestep in scheduler.timesteps[skipped:]:
-        seen = scheduler.scale_model_input(latents, timestep) if hasattr(scheduler, "scale_model_input") else latents
-        latents = scheduler.step(predict(seen, float(timestep)), timestep, latents, **arguments).prev_sample
-    return latents
+        seen = scheduler.scale_model_input(moved, timestep) if hasattr(scheduler, "scale_model_input") else moved
+        moved = scheduler.step(predict(seen, float(timestep)), timestep, moved, **arguments).prev_sample
+    return moved
 
 
 def run_table(schedule: Schedule, *, has_memory: bool = False, latents: torch.Tensor | None = None) -> torch.Tensor:
@@ -283,7 +283,7 @@ def test_wans_two_schedulers_move_as_diffusers_does(name: str, flow_shift: float
 
 @pytest.mark.parametrize("steps", [1, 4, 28])
 def test_flux_2_passes_its_own_noise_levels_and_shift(steps: int) -> None:
-    levels = np.linspace(1.0, 1 / steps, steps)
+    levels = np.linspace(1.0, 1 / steps, steps).tolist()
     scheduler = build_scheduler("flow_match_euler", FLOW_CONFIGS["flux2"])
     scheduler.set_timesteps(sigmas=levels, mu=1.7)
     schedule = build_schedule("flow_match_euler", FLOW_CONFIGS["flux2"], steps=steps, sigmas=levels, mu=1.7)
