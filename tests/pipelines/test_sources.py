@@ -220,8 +220,8 @@ def test_every_pattern_finds_code_here() -> None:
 
 # Values of a program's arguments, words for people, files: nothing of them is compiled.
 HARMLESS = {"batching", "catalog", "errors", "field_errors", "fitting", "loras", "lora_settings", "lora_tensors"}
-HARMLESS |= {"mesh_text", "messages", "pictures", "recipe", "schedulers", "sources", "stages", "weight_files"}
-HARMLESS |= {"files/whole", "gif_blocks", "prompts/chunks", "prompts/emphasis", "prompts/reading"}
+HARMLESS |= {"mesh_text", "messages", "pictures", "recipe", "schedulers", "sources", "stages", "step_cache"}
+HARMLESS |= {"weight_files", "files/whole", "gif_blocks", "prompts/chunks", "prompts/emphasis", "prompts/reading"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
