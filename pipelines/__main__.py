@@ -1,4 +1,4 @@
-"""`python -m pipelines`: models, loras, generate and its stages, plan, compile, train, make-demo, bench.
+"""`python -m pipelines`: models, loras, generate and its stages, calibrate, plan, compile, doctor, train, bench.
 
 Flags may be written with - or _. Wrong values end with exit code 2 and one line that says what is allowed; problems
 outside the program (a gated model, a damaged file) end with exit code 1 and one line as well.
@@ -11,8 +11,10 @@ import typer
 from typer.main import get_command
 
 from pipelines.commands import (
+    calibrate,
     check_slice,
     compile,
+    doctor,
     encoder_server,
     generate,
     loras,
@@ -49,10 +51,12 @@ app.command("generate")(generate.make)
 app.command("encode")(stages.encode)
 app.command("denoise")(stages.denoise)
 app.command("decode")(stages.decode)
+app.command("calibrate")(calibrate.calibrate)
 app.command("train")(train.build_command())
 app.command("make-demo")(make_demo.make_demo)
 app.command("plan")(plan.plan)
 app.command("check-slice")(check_slice.check)
+app.command("doctor")(doctor.examine_machine)
 app.command("compile")(compile.compile_programs)
 benches = typer.Typer(callback=compare.run, invoke_without_command=True, rich_markup_mode=None)
 benches.command("swap")(swap.run)

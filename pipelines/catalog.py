@@ -51,13 +51,15 @@ from pipelines.own_models import (
 )
 from pipelines.schedulers import read_shift, recognise
 from pipelines.single_files import SECOND, SingleFile, recognise_file
+from pipelines.step_cache import OWN_FILE as STEP_CACHES_FILE
+from pipelines.step_cache import SHIPPED_FILE, StepCaches
 
 PRESETS_DIR = Path(__file__).resolve().parent.parent / "presets"
 CONFIGS_DIR = PRESETS_DIR / "configs"
 CATALOG_FILE = PRESETS_DIR / "models.toml"
 OWN_FILE = "models.toml"  # in the data directory
 _OF_FILE = ("file", "file_2", "base", "variant", "scheduler_changes", "licence", "description")
-_REQUIRED = ("family", "shapes", "steps", "guidance_scale", "scheduler", "schedulers")
+_REQUIRED = ("family", "shapes", "steps", "guidance_scale", "scheduler")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +156,8 @@ def load_catalog(
             reading.unusable.append(one)
         else:
             reading.add_entry(*one, models_dir=models_dir or Path())
+    if own_file is not None:
+        reading.add_step_caches(own_file.with_name(STEP_CACHES_FILE))
     return Catalog(
         tuple(reading.models.values()),
         loras_dir,
@@ -209,6 +213,16 @@ class _Reading:
                 self.partial[model_id] = replace(partial, model=model)
             else:
                 self.models[model_id] = replace(model, loras_dir=self._loras_dir)
+
+    def add_step_caches(self, file: Path) -> None:
+        """Gives the models what was found of their steps here."""
+        with telling(self.unusable, file.name, file.parent):
+            for model_id, found in StepCaches.read(file).of_model.items():
+                if model_id in self.models:
+                    self.models[model_id] = replace(self.models[model_id], step_cache=found)
+                elif model_id in self.partial:
+                    partial = self.partial[model_id]
+                    self.partial[model_id] = replace(partial, model=replace(partial.model, step_cache=found))
 
     def _make(self, fields: dict[str, Any], models_dir: Path) -> Model:
         """Makes a new entry's model: from its own fields, those of the model that it is `like`, or its folder's."""
@@ -362,7 +376,8 @@ def _entry_type() -> type[BaseModel]:
 @functools.cache
 def _read_shipped(file: Path) -> tuple[Model, ...]:
     entries = tomllib.loads(file.read_text("utf-8"))["model"]
-    return tuple(Model(**read_fields(entry, base=PRESETS_DIR)) for entry in entries)
+    caches = StepCaches.read(SHIPPED_FILE).of_model
+    return tuple(Model(**read_fields(entry, base=PRESETS_DIR), step_cache=caches.get(entry["id"])) for entry in entries)
 
 
 def _adopt(own: OwnModel, shipped: Sequence[Model]) -> Model:

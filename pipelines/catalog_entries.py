@@ -35,7 +35,7 @@ _WRITTEN: Mapping[str, Any] = {
     "prediction_type": Literal["epsilon", "v_prediction"],
     "zero_terminal_snr": bool,
 }
-_NOT_WRITTEN = {"loras_dir", "is_demo", "base", "scheduler_changes"}
+_NOT_WRITTEN = {"loras_dir", "is_demo", "base", "scheduler_changes", "step_cache"}
 _IDENTITY = {
     "family",
     "repo",

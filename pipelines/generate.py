@@ -63,6 +63,7 @@ def generate_together(
         recipe.parsed_shape,
         uses_cfg=uses_cfg(recipe),
         references=find_references(family.model, recipe),
+        uses_step_cache=recipe.step_cache is not None,
         on_progress=on_progress,
     )
     warm_first = functools.partial(
@@ -94,7 +95,7 @@ def generate_together(
             timings.compile_s += warm(batch_size=joined.batch_size, text_chunks=lengths[group[0]])
         for n, one in zip(group, _make(family, own, own_embeddings, timings, on_progress=on_progress), strict=True):
             made[n] = one
-    timings.step_ms = 1000 * timings.denoise_s / recipe.denoising_steps
+    timings.step_ms = 1000 * timings.denoise_s / max(1, recipe.computed_steps)
     timings.total_s = time.perf_counter() - started
     compiles = family.compile_count() - compiles_before
     missing = next(one for one in made if one is not None).pixels[:1]

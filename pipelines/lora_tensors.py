@@ -25,10 +25,10 @@ PARTS = tuple(
         (rf"\.lora_magnitude_vector{_ADAPTER}(?:\.weight)?", "magnitude"),
         (rf"\.(?P<part>hada_(?:w[12]_[ab]|t[12])){_ADAPTER}", ""),
         (rf"\.(?P<part>lokr_(?:w[12](?:_[ab])?|t2)){_ADAPTER}", ""),
-        (r"\.(?P<part>diff|diff_b|w_norm|b_norm)", ""),
+        (r"\.(?P<part>diff|diff_b|diff_m|w_norm|b_norm)", ""),
     )
 )
-ALONE = frozenset(("diff", "diff_b", "w_norm", "b_norm"))  # parts that are a whole update
+ALONE = frozenset(("diff", "diff_b", "diff_m", "w_norm", "b_norm"))  # parts that are a whole update
 
 # Adapters that are not applied, by what only their tensors are called.
 OTHER_KINDS = (("oft_", "OFT"), ("boft_", "BOFT"), ("glora_", "GLoRA"), (".a1.weight", "GLoRA"), (".on_input", "IA3"))

@@ -14,6 +14,7 @@ from pipelines.errors import ModelError
 from pipelines.families import find_traits, list_traits
 from pipelines.families.traits import Traits
 from pipelines.messages import Message, say
+from pipelines.step_cache import StepCache
 
 VIDEO_STRIDE = 4  # frames per latent frame after the first
 
@@ -96,8 +97,9 @@ class Model:
     diffusers' `max_sequence_length`, for which a tokenizer's own limit does not count either.
     `file_names` is a pattern that matches other programs' names for its file, reduced to letters and digits.
     `learns_from` is the repository of the weights that it was distilled from, from which training starts.
-    `loras_dir` is the folder of its recipes' LoRAs. More than `useful_steps` make nothing better: the page's slider
-    ends there, while recipes may have up to `max_steps`.
+    Without `schedulers` its recipes may name all of its family's.
+    `loras_dir` is the folder of its recipes' LoRAs. `step_cache` is what is known of its steps, if anything is. More
+    than `useful_steps` make nothing better: the page's slider ends there, while recipes may have up to `max_steps`.
     """
 
     id: str
@@ -108,7 +110,7 @@ class Model:
     steps: int
     guidance_scale: float
     scheduler: str
-    schedulers: tuple[str, ...]
+    schedulers: tuple[str, ...] = ()
     repo: str = ""
     revision: str = ""
     path: Path | None = None
@@ -140,8 +142,11 @@ class Model:
     attention: AttentionOptions = AttentionOptions()
     is_demo: bool = False
     loras_dir: Path | None = None
+    step_cache: StepCache | None = None
 
     def __post_init__(self) -> None:
+        if not self.schedulers:
+            object.__setattr__(self, "schedulers", self.traits.schedulers or (self.scheduler,))
         self._check(self.shapes, say("it has no shapes"))
         self._check(
             self.default_shape in self.shapes, say("{shape} is not one of its shapes", shape=str(self.default_shape))

@@ -22,13 +22,17 @@ _COUNT = re.compile(r" ×\d+")
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramSet:
-    """The programs of one model for runs of one kind; `is_guided` tells whether classifier-free guidance is on."""
+    """The programs of one model for runs of one kind; `is_guided` tells whether classifier-free guidance is on.
+
+    With `uses_step_cache` steps may reuse earlier ones; how much is no matter of programs.
+    """
 
     shape: Shape
     references: References | None = None
     text_chunks: int = 1
     batch_size: int = 1
     is_guided: bool
+    uses_step_cache: bool = False
 
     @classmethod
     def usual(cls, model: Model, shape: Shape) -> "ProgramSet":
@@ -44,19 +48,21 @@ class ProgramSet:
             text_chunks=text_chunks,
             batch_size=recipe.batch_size,
             is_guided=uses_cfg(recipe),
+            uses_step_cache=recipe.step_cache is not None,
         )
 
     def name_for(self, model: Model) -> str:
         """Returns the name, shown to people: that of the usual set is the size alone.
 
-        Others are `512x512 with 2 of 768x512`, `512x512 ×4` (outputs at once), `512x512 without guidance`.
+        Others are `512x512 with 2 of 768x512`, `512x512 ×4` (outputs at once), `512x512 without guidance`,
+        `512x512 with a step cache`.
         """
         name = name_programs(self.shape, self.references, self.text_chunks)
         if self.batch_size > 1:
             name += f" ×{self.batch_size}"
         if self.is_guided != (model.guidance_scale > 1):
             name += " with guidance" if self.is_guided else " without guidance"
-        return name
+        return f"{name} with a step cache" if self.uses_step_cache else name
 
 
 def drop_count(name: str) -> str:
@@ -83,17 +89,25 @@ def choose_prewarmed(entries: Sequence[str], model: Model) -> list[ProgramSet]:
     """Returns the sets that the values of `--prewarm` name for a model, skipping what it does not have.
 
     Examples are `512x512`, `512x512+2` (with two pictures), `512x512*4` (four at once), `all`, and `all+1*2`; one that
-    begins with a model's id and a colon is for that model only.
+    begins with a model's id and a colon is for that model only. `512x512~` are those with a step cache, for models that
+    have one.
     """
     found: list[ProgramSet] = []
     for entry in entries:
         owner, _, sizes = entry.rpartition(":")
+        uses_step_cache, sizes = sizes.endswith("~"), sizes.removesuffix("~")
+        if uses_step_cache and model.step_cache is None:
+            continue
         sizes, _, count = sizes.partition("*")
         if owner not in ("", model.id) or int(count or 1) > model.max_batch_size:
             continue
         found += [
             ProgramSet(
-                shape=shape, references=references, batch_size=int(count or 1), is_guided=model.guidance_scale > 1
+                shape=shape,
+                references=references,
+                batch_size=int(count or 1),
+                is_guided=model.guidance_scale > 1,
+                uses_step_cache=uses_step_cache,
             )
             for shape, references in choose_programs([sizes], model)
         ]

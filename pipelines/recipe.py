@@ -21,10 +21,12 @@ from pipelines.field_errors import word_first
 from pipelines.fitting import Fit
 from pipelines.lora_fit import find_misfit, list_experts
 from pipelines.loras import ADVICE, HIGH, LOW, LoraFile
-from pipelines.messages import NOTHING, Message, say
+from pipelines.messages import NOTHING, Message, say, tell
 from pipelines.modest import find_excess
 from pipelines.prompts.lora_names import find_lora
 from pipelines.prompts.lora_tags import list_tags, list_unfollowed, remove_tags
+from pipelines.schedulers import MOST_STEPS
+from pipelines.step_cache import NAMES, OFF, describe_saving
 
 SCHEMA = 1
 # OpenAI's limit. An encoder reads far fewer, and what it does not read is said (prompts/reading.py).
@@ -79,7 +81,9 @@ class Recipe(BaseModel):
 
     `strength` is the share of the denoising that a picture to start from goes through: at 1 all of it, which leaves
     little of the picture. `fit` says how the pictures fill a size of other proportions. `revision` is not a request: it
-    names the weights that made the output carrying this recipe (stages.Family).
+    names the weights that made the output carrying this recipe (stages.Family). `step_cache` is how much of earlier
+    steps later ones may reuse (step_cache.py): `off`, `mild`, `strong`, or numbers such as `0.12,2`. `reused_steps` is
+    no request either: which steps, from 0, that makes them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=MAX_TEXT_CHARS)
@@ -102,6 +106,8 @@ class Recipe(BaseModel):
     strength: float | None = None
     fit: Fit | None = None
     revision: str | None = None
+    step_cache: str | None = Field(default=None, exclude_if=lambda text: text is None)
+    reused_steps: tuple[int, ...] = Field(default=(), exclude_if=lambda steps: not steps)
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True)
@@ -128,6 +134,11 @@ class Recipe(BaseModel):
         """
         assert self.steps is not None, "resolve the recipe first"
         return self.steps if self.strength is None else max(1, int(self.steps * self.strength))
+
+    @property
+    def computed_steps(self) -> int:
+        """Returns how many of a resolved recipe's steps run the denoiser, and so take time."""
+        return self.denoising_steps - len(self.reused_steps)
 
     @property
     def parsed_shape(self) -> Shape:
@@ -240,22 +251,59 @@ def resolve(recipe: Recipe, catalog: Catalog) -> Recipe:
             "fit": recipe.fit or Fit.CROP if recipe.images else recipe.fit,
             "loras": tuple(lora for lora in recipe.loras if lora.scale != 0),
             "revision": None,
+            "step_cache": None,
+            "reused_steps": (),
         }
     )
     problems = _find_problems(filled, model)
+    asked = (recipe.step_cache or OFF).strip().lower()
+    if asked != OFF and (problem := _find_cache_problem(asked, model)):
+        problems["step_cache"] = problem
     if filled.loras and (problem := _find_lora_problem(filled.loras, model, catalog.list_lora_files())):
         problems["loras"] = problem
     if problems:
         raise RecipeError(problems)
-    return filled
+    return _reuse_steps(filled, asked, model)
+
+
+def _find_cache_problem(asked: str, model: Model) -> Message:
+    if model.step_cache is None:
+        if not model.traits.keeps_residuals:
+            return say(
+                "{model} has no step cache: only models whose denoiser is a transformer do; leave it out",
+                model=model.id,
+            )
+        return say(
+            "nothing is known of {model}'s steps yet; run python -m pipelines calibrate {model} once", model=model.id
+        )
+    try:
+        model.step_cache.choose(asked)
+    except ValueError as error:
+        return tell(error)
+    return NOTHING
+
+
+def _reuse_steps(recipe: Recipe, asked: str, model: Model) -> Recipe:
+    """Returns a resolved recipe with the steps that its step cache reuses."""
+    strength = model.step_cache and model.step_cache.choose(asked)
+    if not strength or model.step_cache is None:
+        return recipe
+    reused = model.step_cache.list_reused(strength, steps=recipe.denoising_steps, flow_shift=recipe.flow_shift)
+    text = asked if asked in NAMES else str(strength)
+    return recipe.model_copy(update={"step_cache": text, "reused_steps": reused})
 
 
 def list_idle(asked: Recipe, resolved: Recipe, model: Model) -> list[Message]:
-    """Lists in sentences what was asked for and changes nothing: at a scale of 1 or less there is no guidance."""
+    """Lists in sentences what was asked for and changes nothing, or what changes by itself.
+
+    At a scale of 1 or less there is no guidance; few steps leave a step cache nothing to reuse.
+    """
+    notes: list[Message] = []
+    if resolved.step_cache is not None:
+        notes.append(describe_saving(resolved.denoising_steps, resolved.reused_steps))
     scale = resolved.guidance_scale or 0.0
     if scale > 1:
-        return []
-    notes: list[Message] = []
+        return notes
     if (asked.guidance_scale_2 or 0.0) > 1:
         notes.append(
             say("A guidance_scale of {scale} turns guidance off: guidance_scale_2 has no effect.", scale=f"{scale:g}")
@@ -326,6 +374,14 @@ def _find_problems(recipe: Recipe, model: Model) -> dict[str, Message]:
             "{scheduler} is not known; allowed: {schedulers}",
             scheduler=recipe.scheduler,
             schedulers=", ".join(model.schedulers),
+        )
+    most = MOST_STEPS.get(recipe.scheduler or "", math.inf)
+    if "steps" not in problems and (recipe.steps or 0) > most:
+        problems["steps"] = say(
+            "{steps} are too many for {scheduler}; it takes at most {most}",
+            steps=recipe.steps,
+            scheduler=recipe.scheduler,
+            most=most,
         )
     if len(recipe.images) > model.max_images:
         given, takes = len(recipe.images), model.max_images

@@ -134,7 +134,8 @@ def find_learner(model: Model) -> Learner:
 def start_jax(cache_dir: Path, *, allow_cpu: bool = False) -> int:
     """Imports jax on the right backend, quietly, with the compilation cache in `cache_dir`; safe to call again.
 
-    Returns how many damaged entries of that cache it deleted. Raises DeviceError if this machine's accelerator cannot
+    Kernels that the doctor found bad on these devices are switched off (runtime/kernels/switches.py). Returns how many
+    damaged entries of that cache it deleted. Raises DeviceError if this machine's accelerator cannot
     be used, unless `allow_cpu` makes do without it.
     """
     import sys
@@ -144,7 +145,11 @@ def start_jax(cache_dir: Path, *, allow_cpu: bool = False) -> int:
     if "jax" not in sys.modules:
         platform.prepare_backend()
     platform.open_devices(allow_cpu=allow_cpu)
+    from pipelines.runtime.kernels import switches
     from pipelines.runtime.programs.compiled import use_persistent_cache
+
+    if off := switches.decide(switches.find_file(cache_dir), kind=platform.find_kind()):
+        log.warning("kernels that are off: %s", ", ".join(off))
 
     return use_persistent_cache(cache_dir)
 

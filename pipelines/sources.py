@@ -39,6 +39,7 @@ _CODE = Path(__file__).parent
 _PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transformers")
 _CONFIGS = ("model_index.json", "*/*config.json")
 _WORDS = {"title", "licence", "description", "knows", "examples", "negative_prompt", "is_demo", "useful_steps"}
+_VALUES = {"step_cache"}  # which programs take at run time
 _PLACES = {"path", "loras_dir", "file", "file_2", "base", "vae", "scheduler_changes"}
 _IDENTITY = ("id", "repo", "revision", "path", "variant", "learns_from", "file_names")  # of weights, not of programs
 _SIZES = {"shapes", "default_shape"}  # programs and plans are named by the size they are for
@@ -92,14 +93,14 @@ def fingerprint_configs(model: Model) -> str:
 
 
 def _describe(model: Model) -> str:
-    """Returns the model's catalogue entry without words for people, paths, and the list of its sizes.
+    """Returns the model's catalogue entry without words for people, paths, run-time values, and the list of its sizes.
 
     A user's own folder has no entry in the file; its values are those of the shipped model it resembles. A single file
     is described as its base, with which it shares all programs.
     """
     if model.base is not None:
         model = replace(model, **{name: getattr(model.base, name) for name in _IDENTITY})
-    names = [field.name for field in fields(model) if field.name not in _WORDS | _PLACES | _SIZES]
+    names = [field.name for field in fields(model) if field.name not in _WORDS | _PLACES | _SIZES | _VALUES]
     return repr([(name, getattr(model, name)) for name in names])
 
 

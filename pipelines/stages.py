@@ -119,7 +119,7 @@ class SwapCost:
 
 @dataclass(kw_only=True)
 class Timings:
-    """Seconds per phase, filled during the work; `step_ms` is the mean of one denoising step.
+    """Seconds per phase, filled during the work; `step_ms` is the mean of one denoising step that was computed.
 
     `swap` is the cost of loading the model, None if it was already loaded.
     """
@@ -177,6 +177,7 @@ class Family(Protocol):
         uses_cfg: bool,
         references: References | None = None,
         text_chunks: int = 1,
+        uses_step_cache: bool = False,
         stage: str | None = None,
         on_progress: OnProgress,
     ) -> float:
@@ -201,6 +202,7 @@ class Family(Protocol):
         *,
         batch_size: int = 1,
         uses_cfg: bool | None = None,
+        uses_step_cache: bool = False,
     ) -> str:
         """Returns `warm` (in memory), `disk` (in the compilation cache or a pack) or `cold` (must be compiled).
 

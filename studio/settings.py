@@ -19,9 +19,10 @@ from urllib.parse import urlsplit
 import platformdirs
 
 from pipelines.catalog import Model, Shape
-from pipelines.errors import MeshError
+from pipelines.errors import MeshError, RecipeError
 from pipelines.families import list_traits
 from pipelines.mesh_text import check_mesh
+from pipelines.runtime.kernels.switches import INSTEAD, read_choice
 from pipelines.runtime.weights.hub_token import TOKEN_FILE
 from studio import access_settings
 from studio.access_settings import USERS_FILE, AccessSettings
@@ -30,6 +31,7 @@ QUEUE_QUOTA = 200  # jobs of one owner that may wait at a time
 LOCAL = "local"  # the id of this machine's first worker; further ones are local-2, local-3, ...
 MAX_WORKERS = 64  # of one machine
 ENGINES = ("local", "ray")
+DOCTOR = ("auto", "on", "off")
 RAY_PORT = 6379  # Ray's own default
 
 DATA_DIR = platformdirs.user_data_dir("lumesh", appauthor=False)
@@ -68,6 +70,7 @@ class Settings:
     outputs at once), `all`, `all+1*2`, `demo-sdxl:256x256*4` (for that model only).
     `text_encoder_urls` maps a model's id, or a family for all of its models, to its text encoder server.
     `chip_price` is the price of a chip per hour in US dollars.
+    `kernels` names those of our kernels that are used, whatever the doctor found (runtime/kernels/switches.py).
     The token is a secret, so it comes only from the environment, where it is not visible in the list of processes.
     """
 
@@ -77,6 +80,9 @@ class Settings:
     model: str | None = None
     mesh: str | None = None
     fake: bool = False
+    kernels: str | None = None
+    doctor: str = "auto"
+    """Whether the worker checks its devices before it opens them: accelerators that it has not seen, all, or none."""
     verify_weights: bool = False
     keep_layouts: bool = False
     allow_cpu: bool = False
@@ -255,6 +261,8 @@ class Settings:
         for name, value in (("--model", self.model), ("--mesh", self.mesh), ("--chip-price", self.chip_price)):
             if value is not None:
                 flags += [name, str(value)]
+        for name, value in (("--kernels", self.kernels), ("--doctor", self.doctor if self.doctor != "auto" else None)):
+            flags += [] if value is None else [name, value]
         if self.packs:
             flags += ["--pack", os.pathsep.join(map(str, self.packs))]
         if self.profile is not None:
@@ -301,6 +309,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         fake=found.fake,
         verify_weights=found.verify_weights,
         keep_layouts=found.keep_layouts,
+        kernels=found.kernels,
+        doctor=found.doctor,
         allow_cpu=found.allow_cpu,
         prewarm=found.prewarm,
         packs=found.pack,
@@ -338,6 +348,7 @@ def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
         "port": environment.get("GRADIO_SERVER_PORT", "7860"),
         "data_dir": str(SPACES_DISK / "lumesh") if on_spaces and os.access(SPACES_DISK, os.W_OK) else DATA_DIR,
         "engine": "local",
+        "doctor": "auto",
         "workers": "1",
         "ray_port": str(RAY_PORT),
         "queue_quota": str(QUEUE_QUOTA),
@@ -351,6 +362,7 @@ def _read_defaults(environment: Mapping[str, str]) -> dict[str, str]:
         "ray_host",
         "model",
         "mesh",
+        "kernels",
         "prewarm",
         "profile",
         "text_encoder_url",
@@ -404,6 +416,20 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         "--mesh",
         type=_parse_mesh,
         help="how to split the devices, such as dp=2,tp=4 (default: from their number)",
+    )
+    parser.add_argument(
+        "--kernels",
+        type=_parse_kernels,
+        metavar="off|on|NAME,...|no-NAME,...",
+        help=f"which of our own kernels to use, and plain XLA for the others: none, all, these, or all but these "
+        f"({', '.join(INSTEAD)}; default: all that the doctor did not find bad on these chips)",
+    )
+    parser.add_argument(
+        "--doctor",
+        type=_parse_doctor,
+        metavar="|".join(DOCTOR),
+        help="check chips, links and kernels before the first model: auto (default), on a TPU or GPU that was not "
+        "checked with these versions; on, also a CPU; off, never",
     )
     parser.add_argument(
         "--prewarm",
@@ -509,6 +535,20 @@ def _parse_mesh(text: str) -> str | None:
         return check_mesh(text)
     except MeshError as error:
         raise argparse.ArgumentTypeError(f"{str(error).rstrip('.')}") from error
+
+
+def _parse_kernels(text: str) -> str:
+    try:
+        read_choice(text)
+    except RecipeError as error:
+        raise argparse.ArgumentTypeError(str(error.fields["kernels"])) from error
+    return text
+
+
+def _parse_doctor(text: str) -> str:
+    if text not in DOCTOR:
+        raise argparse.ArgumentTypeError(f"{text!r} is not known; use {', '.join(DOCTOR)}")
+    return text
 
 
 def _parse_quota(text: str) -> int:

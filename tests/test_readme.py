@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pipelines.catalog import load_catalog
-from pipelines.commands import compile, encoder_server, generate, old_flags, plan, stages, train
+from pipelines.commands import compile, doctor, encoder_server, generate, old_flags, plan, stages, train
 from pipelines.commands.bench import compare
 from studio.api.application import create_api
 from studio.cluster import join
@@ -157,6 +157,8 @@ def test_every_flag_of_the_settings_table_is_taken(tmp_path: Path) -> None:
         "--submits-per-minute": "10",
         "--prompt-hook": "filters:check",
         "--image-hook": "filters:check",
+        "--kernels": "no-flash",
+        "--doctor": "off",
     }
     flags = re.findall(r"^\| `(--[\w-]+)`", table, re.MULTILINE)
     assert len(flags) > 20
@@ -218,16 +220,17 @@ def test_every_flag_of_the_commands_exists() -> None:
             encoder_server.serve,
             plan.plan,
             compile.compile_programs,
+            doctor.examine_machine,
             compare.run,
             train.build_command(),
         )
         for name in command.__annotations__
-    } | {"json", "all", "help", "validate"}
+    } | {"json", "all", "help", "validate", "doctor"}
     known |= {flag.replace("_", "-") for flag in old_flags.FLAGS}
     flags = {
         flag.replace("_", "-")
-        for page in ("command-line", "planning", "packs", "gpu")
-        for flag in re.findall(r"(?<!-)--([\w-]+)", PAGES[f"pipelines/docs/{page}.md"])
+        for page in ("command-line", "planning", "packs", "doctor", "gpu")
+        for flag in re.findall(r"(?<!-)--(\w[\w-]*)", PAGES[f"pipelines/docs/{page}.md"])
     }
     assert len(flags) > 20
     assert flags <= known

@@ -35,6 +35,7 @@ TIER_OF = {
     "tests/pipelines/demos/motions/test_judge.py": "model",
     "tests/pipelines/demos/postcards": "unit",
     "tests/pipelines/demos/test_scores.py": "unit",
+    "tests/pipelines/doctor": "process",
     "tests/pipelines/families": "model",
     "tests/pipelines/families/fake": "unit",
     "tests/pipelines/families/test_embedding_cache.py": "unit",

@@ -27,6 +27,7 @@ def check(
     model: options.ModelId = "demo-sdxl",
     mesh: options.MeshText = None,
     megabytes: Annotated[int, typer.Option(min=1, help="What each device gives to the measured all-reduce.")] = 64,
+    kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     allow_cpu: options.AllowCpu = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,

@@ -37,6 +37,7 @@ def compile_programs(
     batch_size: BatchSize = 1,
     mesh: options.MeshText = None,
     output: Output = None,
+    kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:
@@ -59,7 +60,7 @@ def compile_programs(
     _check_output(file)
     from pipelines.runtime.devices.platform import prepare_compiler
 
-    prepare_compiler(cpu_devices=target.chips)
+    prepare_compiler(cpu_devices=target.devices)
     from pipelines.plan.packing import make_pack
 
     with TerminalProgress(is_silent=as_json) as progress:

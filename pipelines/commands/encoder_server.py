@@ -25,6 +25,7 @@ def serve(
     mesh: options.MeshText = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     allow_cpu: options.AllowCpu = False,
     data_dir: options.DataDir = options.DATA_DIR,
 ) -> None:

@@ -19,6 +19,7 @@ from pipelines.messages import english
 from pipelines.prompts.reading import list_notes
 from pipelines.recipe import Recipe
 from pipelines.runtime.devices import hosts
+from pipelines.runtime.kernels.switches import list_off
 from pipelines.stages import Family, OnProgress, Outcome
 
 WarmupSteps = Annotated[int, typer.Option(min=0, max=100, help="Steps to run once before the timed picture.")]
@@ -44,6 +45,7 @@ def make(
     guidance_scale_2: options.GuidanceScale2 = None,
     scheduler: options.Scheduler = None,
     flow_shift: options.FlowShift = None,
+    step_cache: options.StepCacheText = None,
     fps: options.Fps = None,
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
@@ -65,6 +67,7 @@ def make(
     ] = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     allow_cpu: options.AllowCpu = False,
     output: Output = None,
     as_json: options.AsJson = False,
@@ -94,6 +97,7 @@ def make(
             "guidance_scale_2": guidance_scale_2,
             "scheduler": scheduler,
             "flow_shift": flow_shift,
+            "step_cache": step_cache,
             "fps": fps,
             "seed": seed,
             "batch_size": batch_size,
@@ -132,6 +136,8 @@ def make(
                 keep_layouts=keep_layouts,
                 allow_cpu=allow_cpu,
             )
+            if hosts.count() > 1:  # other kernels are other programs, which would wait for each other
+                hosts.compare({"kernels that are off": ", ".join(list_off()) or "none"})
             # The tokenizer is here by now.
             notes.add(list_notes(family.model, recipe.prompt, recipe.negative_prompt))
             if warmup_steps:
@@ -190,6 +196,7 @@ def _generate_traced(family: Family, recipe: Recipe, folder: Path, *, on_progres
     compiles_before = family.compile_count()
     references = find_references(family.model, recipe)
     options = {"batch_size": recipe.batch_size, "uses_cfg": uses_cfg(recipe), "references": references}
+    options |= {"uses_step_cache": recipe.step_cache is not None}
     compile_s = family.warm(recipe.parsed_shape, **options, on_progress=on_progress)
     with trace_to(folder):
         outcome = generate(family, recipe, on_progress=on_progress)
@@ -211,6 +218,8 @@ def check_output(output: Path | None, suffix: str) -> None:
 
 def describe_timings(timings: dict[str, float], recipe: Recipe) -> str:
     parts = [f"seed {recipe.seed}", f"load {timings['load_s']:.1f} s", f"compile {timings['compile_s']:.1f} s"]
-    parts.append(f"{recipe.denoising_steps} steps {timings['denoise_s']:.2f} s ({timings['step_ms']:.0f} ms each)")
+    reused = f", {len(recipe.reused_steps)} of them reused" if recipe.reused_steps else ""
+    steps = f"{recipe.denoising_steps} steps{reused}"
+    parts.append(f"{steps} {timings['denoise_s']:.2f} s ({timings['step_ms']:.0f} ms each)")
     parts.append(f"total {timings['total_s']:.2f} s")
     return ", ".join(parts)

@@ -21,6 +21,7 @@ from pipelines.mesh_text import check_mesh
 from pipelines.messages import Message, english
 from pipelines.own_models import UNWEIGHTED
 from pipelines.recipe import Recipe, list_idle, read_recipe, resolve, take_lora_tags
+from pipelines.runtime.kernels import switches
 from pipelines.runtime.weights.hub_token import TOKEN_FILE, use_token_file
 
 DataDir = Annotated[
@@ -47,6 +48,15 @@ Steps = Annotated[int | None, typer.Option(help="Denoising steps.")]
 GuidanceScale = Annotated[float | None, typer.Option(help="Classifier-free guidance; 1 or less turns it off.")]
 GuidanceScale2 = Annotated[float | None, typer.Option(help="Of a second expert; the first one's when left out.")]
 Scheduler = Annotated[str | None, typer.Option(help="One of the model's schedulers; `models --json` lists them.")]
+StepCacheText = Annotated[
+    str | None,
+    typer.Option(
+        "--step-cache",
+        metavar="off|mild|strong|THRESHOLD,MOST[,RETENTION]",
+        help="Lets later steps reuse what earlier ones computed: faster, and nearly the same picture.",
+        show_default="off",
+    ),
+]
 Seed = Annotated[
     int | None, typer.Option(help="Same seed, same picture (as in diffusers); drawn when left out, and for -1.")
 ]
@@ -156,6 +166,25 @@ AllowCpu = Annotated[
         envvar="LUMESH_ALLOW_CPU",
         help="Run on the CPU where this machine's TPU or GPU cannot be used, for instance because another process "
         "holds it.",
+    ),
+]
+
+
+def _choose_kernels(text: str | None) -> str | None:
+    if text is not None:
+        switches.choose_by_hand(text)
+    return text
+
+
+Kernels = Annotated[
+    str | None,
+    typer.Option(
+        envvar="LUMESH_KERNELS",
+        metavar="off|on|NAME,...|no-NAME,...",
+        callback=_choose_kernels,
+        help=f"Our own kernels to use, and plain XLA for the others: none, all, these, or all but these. They are "
+        f"{', '.join(switches.INSTEAD)}. Left out: all that the doctor did not find bad on these chips.",
+        show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts, and no progress.")]

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ Topology = Annotated[
     str,
     typer.Option(
         callback=options.read_topology,
-        help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, or cpu-1/8; `tpu` for all but CPU.",
+        help="v4-8, v5e-1/4/8, v5p-8, v6e-1/4/8, v7x-8, or cpu-1/8; `tpu` for all but CPU.",
     ),
 ]
 Mode = Annotated[
@@ -53,7 +53,7 @@ Answers = Annotated[
 
 
 _OF_TRAINING = ("lora", "full", "batch", "rank", "accumulate", "remat", "steps", "chip_price", "again")
-_OF_STAGES = ("mode", "mesh", "dump_hlo", "all_models", "all_shapes", "search", "progress_json")
+_OF_STAGES = ("mode", "guidance_scale", "mesh", "dump_hlo", "all_models", "all_shapes", "search", "progress_json")
 
 
 def plan(
@@ -63,6 +63,7 @@ def plan(
     topology: Topology = "v6e-8",
     shape: options.ShapeText = None,
     mode: Mode = "latency",
+    guidance_scale: options.GuidanceScale = None,
     mesh: options.MeshText = None,
     dump_hlo: DumpHlo = None,
     all_models: AllModels = False,
@@ -132,7 +133,8 @@ def plan(
             plan_training.plan_training(asked, place)
         return
     if matrix:
-        if any(given(name) for name in ("model", "topology", "shape", "mode", "mesh", "all_models", "all_shapes")):
+        own = ("model", "topology", "shape", "mode", "mesh", "guidance_scale", "all_models", "all_shapes")
+        if any(map(given, own)):
             raise RecipeError({"matrix": english("chooses models, shapes, topologies and modes itself")})
         wanted = [*list_matrix(load_catalog().models)]
     else:
@@ -142,6 +144,10 @@ def plan(
             raise RecipeError(
                 {"shape": english("--all takes every model in its default shape, --all-shapes every shape")}
             )
+        if guidance_scale is not None:
+            if answers is not None:
+                raise RecipeError({"guidance_scale": english("goes without --answers, which hold the models' own")})
+            models = [replace(one, guidance_scale=guidance_scale) for one in models]
         if mode not in MODES:
             raise RecipeError({"mode": english(f"{mode!r} is not known; allowed: {', '.join(MODES)}")})
         wanted = [
@@ -152,7 +158,7 @@ def plan(
         ]
     from pipelines.runtime.devices.platform import prepare_compiler
 
-    prepare_compiler(cpu_devices=max(one.topology.chips for one in wanted))
+    prepare_compiler(cpu_devices=max(one.topology.devices for one in wanted))
     import jax
 
     from pipelines.plan.answers import SHIPPED, add_lines, collect_verdicts, describe, read_lines
@@ -228,7 +234,9 @@ def _search(what: str, topology: str, *, as_json: bool) -> None:
 
     machine = find_topology(topology)
     if machine.chip is None:
-        raise RecipeError({"topology": english(f"{topology} has no matrix units; allowed: v4-8, v5e-1, v5p-8, v6e-1")})
+        raise RecipeError(
+            {"topology": english(f"{topology} has no matrix units; allowed: v4-8, v5e-1, v5p-8, v6e-1, v7x-8")}
+        )
     found = []
     for heads, width in ((1, 128), (2, 64)):
         for busy in search(heads=heads, width=width, topology=machine):

@@ -45,14 +45,14 @@ class Asked:
 def plan_training(asked: Asked, place: options.DataDirectory) -> None:
     """Prints the plan; raises RecipeError for what cannot be planned, and CompilerError."""
     machine = find_topology(asked.topology, trains=True)
-    prepare_compiler(cpu_devices=machine.chips)  # before jax is imported
+    prepare_compiler(cpu_devices=machine.devices)  # before jax is imported
     from pipelines.plan import training
 
     model = _find_model(place.catalog, asked.model)
     settings = _make_settings(asked)
-    batch_size = asked.batch or machine.chips
-    if batch_size % (machine.chips * asked.accumulate):
-        wanted = f"{machine.chips} chips times {asked.accumulate} parts"
+    batch_size = asked.batch or machine.devices
+    if batch_size % (machine.devices * asked.accumulate):
+        wanted = f"{machine.devices} chips times {asked.accumulate} parts"
         raise RecipeError({"batch": english(f"{batch_size} pictures are not a multiple of {wanted}")})
     question = training.TrainingQuestion(
         model=model.id,
@@ -125,7 +125,7 @@ def _compile(question: Any, model: Model, place: options.DataDirectory, *, is_si
     from pipelines.runtime.devices.mesh import build_mesh, describe_mesh
     from pipelines.training.planning import describe_step
 
-    mesh = build_mesh(f"dp={machine.chips}", devices=find_devices(machine))
+    mesh = build_mesh(f"dp={machine.devices}", devices=find_devices(machine))
     with TerminalProgress(is_silent=is_silent) as progress:
         progress(Progress(phase="tracing"))
         step = describe_step(

@@ -51,6 +51,7 @@ def encode(
     guidance_scale_2: options.GuidanceScale2 = None,
     scheduler: options.Scheduler = None,
     flow_shift: options.FlowShift = None,
+    step_cache: options.StepCacheText = None,
     fps: options.Fps = None,
     seed: options.Seed = None,
     image: options.Images = None,
@@ -65,6 +66,7 @@ def encode(
     pack: options.PackPaths = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     allow_cpu: options.AllowCpu = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -87,6 +89,7 @@ def encode(
         "guidance_scale_2": guidance_scale_2,
         "scheduler": scheduler,
         "flow_shift": flow_shift,
+        "step_cache": step_cache,
         "fps": fps,
         "seed": 0 if seed is None else seed,
         "images": _name_images(image),
@@ -135,6 +138,7 @@ def denoise(
     guidance_scale_2: options.GuidanceScale2 = None,
     scheduler: options.Scheduler = None,
     flow_shift: options.FlowShift = None,
+    step_cache: options.StepCacheText = None,
     fps: options.Fps = None,
     seed: options.Seed = None,
     batch_size: options.BatchSize = 1,
@@ -149,6 +153,7 @@ def denoise(
     pack: options.PackPaths = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     allow_cpu: options.AllowCpu = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -168,6 +173,7 @@ def denoise(
         "guidance_scale_2": guidance_scale_2,
         "scheduler": scheduler,
         "flow_shift": flow_shift,
+        "step_cache": step_cache,
         "fps": fps,
         "seed": seed,
         "batch_size": batch_size,
@@ -233,6 +239,7 @@ def decode(
     pack: options.PackPaths = None,
     verify_weights: options.VerifyWeights = False,
     keep_layouts: options.KeepLayouts = False,
+    kernels: options.Kernels = None,  # noqa: ARG001 - its callback has chosen
     allow_cpu: options.AllowCpu = False,
     as_json: options.AsJson = False,
     data_dir: options.DataDir = options.DATA_DIR,
@@ -318,6 +325,7 @@ def _load(
             uses_cfg=uses_cfg(recipe),
             references=find_references(family.model, recipe) if stage == "denoise" else None,  # the only one with files
             text_chunks=family.count_text_chunks(recipe),
+            uses_step_cache=recipe.step_cache is not None,
             on_progress=on_progress,
         )
     return family
@@ -339,6 +347,7 @@ def _to_config(recipe: Recipe) -> dict[str, Any]:
         **({"frames": shape.frames, "fps": recipe.fps, "flow_shift": recipe.flow_shift} if recipe.fps else {}),
         **({} if recipe.guidance_scale_2 is None else {"guidance_scale_2": recipe.guidance_scale_2}),
         **({"images": list(recipe.images)} if recipe.images else {}),
+        **({} if recipe.step_cache is None else {"step_cache": recipe.step_cache}),
         **({} if recipe.strength is None else {"strength": recipe.strength}),
         **({} if recipe.fit is None else {"fit": recipe.fit}),
         **({"loras": [lora.model_dump(mode="json") for lora in recipe.loras]} if recipe.loras else {}),

@@ -60,6 +60,7 @@ def train(
     config: Path | None,
     check: bool,
     name: str | None,
+    kernels: str | None,  # noqa: ARG001 - its callback has chosen
     allow_cpu: bool,
     as_json: bool,
     data_dir: Path,
@@ -196,6 +197,7 @@ def build_command() -> Any:
         "config": Annotated[Path | None, typer.Option(help="A .toml file of settings; options count before it.")],
         "check": Annotated[bool, typer.Option("--check", help="Read and count everything, and train nothing.")],
         "name": Annotated[str | None, typer.Option(help="Of the result.", show_default="the data's folder")],
+        "kernels": options.Kernels,
         "allow_cpu": options.AllowCpu,
         "as_json": options.AsJson,
         "data_dir": options.DataDir,

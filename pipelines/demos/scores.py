@@ -1,6 +1,7 @@
 """Functions that the demo models' quality commands share: generating an output, and counting right attributes."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,10 +14,37 @@ Counts = Counter[tuple[str, bool]]
 """(attribute, is right) -> how often."""
 
 
-def draw(family: Family, catalog: Catalog, prompt: str, *, shape: str, steps: int | None, seed: int) -> np.ndarray:
+def draw(
+    family: Family,
+    catalog: Catalog,
+    prompt: str,
+    *,
+    shape: str,
+    steps: int | None,
+    seed: int,
+    step_cache: str | None = None,
+) -> np.ndarray:
     """Generates a uint8 picture (height, width, 3) or video (F, height, width, 3); `steps` None is the default."""
     fields = {"model": family.model.id, "prompt": prompt, "shape": shape, "steps": steps, "seed": seed}
-    return generate(family, resolve(read_recipe(fields), catalog)).pixels[0]
+    recipe = resolve(read_recipe(fields | {"step_cache": step_cache}), catalog)
+    return generate(family, recipe).pixels[0]
+
+
+def tell_likeness(
+    family: Family, catalog: Catalog, prompts: Sequence[str], *, shape: str, steps: int | None, step_cache: str
+) -> str:
+    """Returns a line with the mean PSNR in dB between outputs with a step cache and without, of the same seeds."""
+    decibels: list[float] = []
+    for seed, prompt in enumerate(prompts):
+        plain, cached = (
+            draw(family, catalog, prompt, shape=shape, steps=steps, seed=seed, step_cache=own).astype(np.float64)
+            for own in (None, step_cache)
+        )
+        decibels.append(10 * np.log10(255**2 / max(1e-9, float(((plain - cached) ** 2).mean()))))
+    fields = {"model": family.model.id, "prompt": prompts[0], "shape": shape, "steps": steps, "step_cache": step_cache}
+    recipe = resolve(read_recipe(fields), catalog)
+    computed = f"{recipe.computed_steps} of {recipe.denoising_steps} steps"
+    return f"{'as without a cache':<24}{np.mean(decibels):7.1f} dB, at worst {min(decibels):.1f} dB, {computed}"
 
 
 def tell_shares(counts: Counts) -> list[str]:

@@ -5,7 +5,7 @@ import functools
 import gc
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from pipelines.families.embedding_cache import EmbeddingCache
 from pipelines.families.layout import ENCODE_KEY, Layout
 from pipelines.families.protocol import FamilyPrograms
 from pipelines.families.remote_encoder import RemoteEncoder
+from pipelines.families.reused_steps import ResidualRatios, ReusedSteps
 from pipelines.messages import Message
 from pipelines.recipe import Lora, Recipe
 from pipelines.references import References, name_programs
@@ -27,6 +28,7 @@ from pipelines.runtime.devices.following import tell_together
 from pipelines.runtime.devices.mesh import describe_mesh
 from pipelines.runtime.devices.offload import Offloader
 from pipelines.runtime.devices.sharding import count_at_once
+from pipelines.runtime.kernels.switches import list_off
 from pipelines.runtime.programs.aot_packs import Packs
 from pipelines.runtime.programs.compiled import CacheIndex, Programs, counter
 from pipelines.runtime.sampling.chunks import MAX_CHUNK, run_chunks
@@ -62,6 +64,7 @@ class LoadedModel(abc.ABC):
         self.load_s = load_s
         self.host_ms_per_chunk = 0.0
         self.outputs_at_once = 1
+        self.ratios: ResidualRatios | None = None
         self.revision = ""
         self.mesh = describe_mesh(mesh)
         self._mesh = mesh
@@ -75,7 +78,7 @@ class LoadedModel(abc.ABC):
         self._embeddings = EmbeddingCache()
         self._numbers: dict[int, jax.Array] = {}
         device = mesh.devices.flat[0]
-        context = f"{fingerprint_programs(model)} {dict(mesh.shape)} {device.device_kind}"
+        context = " ".join((f"{fingerprint_programs(model)} {dict(mesh.shape)} {device.device_kind}", *list_off()))
         self._index = CacheIndex(cache_dir, context=context)
 
     def warm(
@@ -86,11 +89,17 @@ class LoadedModel(abc.ABC):
         uses_cfg: bool,
         references: References | None = None,
         text_chunks: int = 1,
+        uses_step_cache: bool = False,
         stage: str | None = None,
         on_progress: OnProgress,
     ) -> float:
         layout = self._choose_layout(
-            shape, batch_size, uses_cfg=uses_cfg, references=references, text_chunks=text_chunks
+            shape,
+            batch_size,
+            uses_cfg=uses_cfg,
+            references=references,
+            text_chunks=text_chunks,
+            uses_step_cache=uses_step_cache,
         )
         title = name_programs(shape, references, text_chunks)
         return self._warm(layout, title=title, stage=stage, on_progress=on_progress)
@@ -142,9 +151,17 @@ class LoadedModel(abc.ABC):
         *,
         batch_size: int = 1,
         uses_cfg: bool | None = None,
+        uses_step_cache: bool = False,
     ) -> str:
         uses_cfg = self.model.guidance_scale > 1 if uses_cfg is None else uses_cfg
-        layout = self._lay_out(shape, batch_size, uses_cfg=uses_cfg, references=references, text_chunks=text_chunks)
+        layout = self._lay_out(
+            shape,
+            batch_size,
+            uses_cfg=uses_cfg,
+            references=references,
+            text_chunks=text_chunks,
+            uses_step_cache=uses_step_cache,
+        )
         keys = (layout.denoise_key, layout.decode_key)
         if all(self._programs.has(*key) for key in keys):
             return "warm"
@@ -178,6 +195,32 @@ class LoadedModel(abc.ABC):
         program = self._programs.get(*layout.decode_key)
         return hosts.fetch(program(*self._take(program, "vae"), latents))[: recipe.batch_size]
 
+    def find_ratios(self, recipe: Recipe, *, on_progress: OnProgress) -> tuple[tuple[float, ...], ...]:
+        """Runs a resolved recipe step by step, and returns each expert's ratio of a step's residual to the last one's.
+
+        Only for models whose traits say that they keep residuals.
+        """
+        assert self.model.traits.keeps_residuals, f"{self.model.id} has no residuals"
+        whole = recipe.model_copy(update={"step_cache": "0,0,1", "reused_steps": ()})
+        self.warm(
+            whole.parsed_shape,
+            batch_size=1,
+            uses_cfg=(whole.guidance_scale or 0.0) > 1,
+            uses_step_cache=True,
+            on_progress=on_progress,
+        )
+        self.ratios = found = ResidualRatios()
+        try:
+            self.denoise(whole, self.encode(whole), on_progress=on_progress)
+        finally:
+            self.ratios = None
+        return tuple(map(tuple, found.of_experts))
+
+    @abc.abstractmethod
+    def denoise(
+        self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
+    ) -> jax.Array: ...
+
     def unload(self) -> None:
         self._programs.clear()
         self._embeddings.clear()
@@ -206,11 +249,13 @@ class LoadedModel(abc.ABC):
         uses_cfg: bool,
         references: References | None = None,
         text_chunks: int = 1,
+        uses_step_cache: bool = False,
     ) -> Any:
         count = max(batch_size, self.outputs_at_once)
-        longer = {"text_chunks": text_chunks} if text_chunks > 1 else {}  # only families with chunks take it
+        further = {"text_chunks": text_chunks} if text_chunks > 1 else {}  # only families with chunks take it
+        further |= {"uses_step_cache": True} if uses_step_cache else {}  # nor can all keep residuals
         return self.programs.lay_out(
-            self.parts, shape, batch_size=count, uses_cfg=uses_cfg, references=references, **longer
+            self.parts, shape, batch_size=count, uses_cfg=uses_cfg, references=references, **further
         )
 
     def _choose_layout(
@@ -221,13 +266,21 @@ class LoadedModel(abc.ABC):
         uses_cfg: bool,
         references: References | None = None,
         text_chunks: int = 1,
+        uses_step_cache: bool = False,
     ) -> Any:
         """Picks the program with one forward pass per step if guidance is off, unless only the guided one is warm.
 
         At a scale of 1 the guided program gives the same output and costs a second forward pass, but no compilation.
         """
         single, guided = (
-            self._lay_out(shape, batch_size, uses_cfg=value, references=references, text_chunks=text_chunks)
+            self._lay_out(
+                shape,
+                batch_size,
+                uses_cfg=value,
+                references=references,
+                text_chunks=text_chunks,
+                uses_step_cache=uses_step_cache,
+            )
             for value in (False, True)
         )
         is_single_warm, is_guided_warm = (self._programs.has(*layout.denoise_key) for layout in (single, guided))
@@ -280,8 +333,21 @@ class LoadedModel(abc.ABC):
             draw = lambda: self._draw_preview(layout, picture)[:batch_size]  # noqa: E731
             tell_together(on_progress, Progress(phase="denoising", done=done, total=steps, draw_preview=draw))
 
-        self.host_ms_per_chunk = run_chunks(run, steps=steps, max_chunk=MAX_CHUNK, on_done=report)
+        self.host_ms_per_chunk = run_chunks(
+            run, steps=steps, max_chunk=MAX_CHUNK if self.ratios is None else 1, on_done=report
+        )
         return state.latents
+
+    def _reuse_steps(self, recipe: Recipe, layout: Layout, *, whole: Collection[int] = (0,)) -> ReusedSteps:
+        """Returns what runs this recipe's denoise programs; steps in `whole` are computed in any case."""
+        return ReusedSteps(
+            layout,
+            reused=recipe.reused_steps,
+            whole=whole,
+            get=self._programs.get,
+            put=self._put,
+            ratios=self.ratios,
+        )
 
     def _take(self, program: Any, *components: str) -> list[dict[str, jax.Array]]:
         """Brings `components` onto the devices and returns their weights, as arguments for `program`."""

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
+from pipelines.runtime.devices.mesh import turn_to_tokens
 from pipelines.runtime.devices.sharding import batch_class, split_pictures
 
 Key = tuple[Any, ...]
@@ -25,6 +26,7 @@ class Layout:
 
     `outputs` is the batch class: the pictures or videos that a program makes, requested or not. `latents_shape` is one
     output's, (C, H, W) or (C, T, H, W); `rows` is the sharding of arrays with one row per row of the denoiser's batch.
+    `residual` describes what a step cache keeps (rows, tokens, width); None for runs without one.
     """
 
     shape: Shape
@@ -33,6 +35,7 @@ class Layout:
     latents_shape: tuple[int, ...]
     latents: NamedSharding
     rows: NamedSharding
+    residual: jax.ShapeDtypeStruct | None = None
 
     @property
     def row_count(self) -> int:
@@ -40,13 +43,29 @@ class Layout:
         return self.outputs * (2 if self.uses_cfg else 1)
 
     @property
+    def denoiser_mesh(self) -> Mesh:
+        """Returns the mesh as the denoiser sees it (turn_to_tokens)."""
+        assert isinstance(self.rows.mesh, Mesh), "layouts are made on meshes of devices"
+        return self.rows.mesh
+
+    @property
     def name(self) -> Key:
         """Returns the cache index's key for all programs together."""
-        return ("shape", self.shape, self.outputs, self.uses_cfg)
+        return ("shape", self.shape, self.outputs, self.uses_cfg, *self._cached)
 
     @property
     def denoise_key(self) -> Key:
-        return ("denoise", self.shape, self.outputs, self.uses_cfg)
+        return ("denoise", self.shape, self.outputs, self.uses_cfg, *self._cached)
+
+    @property
+    def residual_key(self) -> Key:
+        """Returns the key of the program that makes an empty residual."""
+        assert self.residual is not None
+        return ("residual", self.residual.shape)
+
+    @property
+    def _cached(self) -> Key:
+        return () if self.residual is None else ("step cache",)
 
     @property
     def condition_key(self) -> Key:
@@ -87,17 +106,27 @@ class PictureLayout(Layout):
         uses_cfg: bool,
         latents_CHW: tuple[int, int, int],
         halvings: int = 0,
+        turns: bool = False,
         **further: Any,
     ) -> Self:
         """Builds the layout on this mesh; `further` are the fields that a family adds.
 
-        `halvings` says how often the denoiser halves the rows.
+        `halvings` says how often the denoiser halves the rows. With `turns` the denoiser's batch of a run without
+        guidance lies on all devices of `dp` as those of `sp` where it does not divide over `dp` (turn_to_tokens).
         """
         images = batch_class(batch_size)
-        dp, sp = mesh.shape["dp"], mesh.shape["sp"]
-        has_rows_for_all = latents_CHW[1] % sp == 0 and latents_CHW[1] >> halvings >= sp
-        height = "sp" if has_rows_for_all else None
+        dp = mesh.shape["dp"]
+
+        def split_height(parts: int) -> str | None:
+            return "sp" if latents_CHW[1] % parts == 0 and latents_CHW[1] >> halvings >= parts else None
+
+        height = split_height(mesh.shape["sp"])
         rows = "dp" if images * (2 if uses_cfg else 1) % dp == 0 else None
+        turned = turn_to_tokens(mesh)
+        if turns and not uses_cfg and rows is None and split_height(turned.shape["sp"]):
+            seen, seen_height = turned, "sp"
+        else:
+            seen, seen_height = mesh, height
         images_axis = "dp" if images % dp == 0 else None
         sides = split_pictures(mesh, images_axis, height=latents_CHW[1], width=latents_CHW[2])
         return cls(
@@ -106,8 +135,8 @@ class PictureLayout(Layout):
             uses_cfg=uses_cfg,
             latents_shape=latents_CHW,
             latents=NamedSharding(mesh, PartitionSpec(images_axis, None, height)),
-            rows=NamedSharding(mesh, PartitionSpec(rows)),
-            model_input=NamedSharding(mesh, PartitionSpec(rows, None, height)),
+            rows=NamedSharding(seen, PartitionSpec(rows)),
+            model_input=NamedSharding(seen, PartitionSpec(rows, None, seen_height)),
             decoder_input=NamedSharding(mesh, PartitionSpec(images_axis, None, *sides)),
             **further,
         )

@@ -58,15 +58,16 @@ class FamilyPrograms(Protocol):
     ) -> Any:
         """Returns the placement of one run's arrays on the mesh: a `Layout` (layout.py), or one like it.
 
-        Only a family whose traits have `text_chunks` is asked with `text_chunks`, for more than one.
+        Only a family whose traits have `text_chunks` is asked with `text_chunks`, for more than one, and only one that
+        `keeps_residuals` with `uses_step_cache`.
         """
         ...
 
     def list_programs(self, parts: Any, layout: Any) -> Sequence[Any]:
         """Returns the programs of the loaded stages.
 
-        A key begins with its program's task: `encode`, `image`, `condition`, `reference`, `denoise`, `preview` or
-        `decode`.
+        A key begins with its program's task: `encode`, `image`, `condition`, `reference`, `residual`, `denoise`,
+        `preview` or `decode`.
         """
         ...
 

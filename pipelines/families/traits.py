@@ -129,7 +129,9 @@ class Traits:
     order over frames, rows and columns. `takes_distilled_guidance`: the guidance scale may be an input of the model.
     `has_fixed_text_length`: its text encoders read as many tokens as their tokenizers say. `tokenizer` is the kind of
     its text encoder's first tokenizer (prompts/pieces.py), "" if it has none; `reads_weights`: (word:1.2) weighs a
-    word; `text_chunks`: a long prompt is read as up to this many texts.
+    word; `text_chunks`: a long prompt is read as up to this many texts. `keeps_residuals`: its denoiser is one stack of
+    layers whose sum a later step may reuse (pipelines/step_cache.py). `schedulers` are those that its recipes may name
+    (pipelines/schedulers.py), unless a model allows fewer.
     """
 
     title: str
@@ -147,3 +149,5 @@ class Traits:
     tokenizer: str = ""
     reads_weights: bool = False
     text_chunks: int = 1
+    keeps_residuals: bool = False
+    schedulers: tuple[str, ...] = ()

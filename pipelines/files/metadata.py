@@ -19,7 +19,17 @@ KEY = "lumesh"
 GRID_KEY = "lumesh-grid"  # the axes of a grid, in its sheet
 
 # our scheduler -> A1111's name for the same sampler
-SAMPLER_NAMES = {"euler": "Euler", "euler_ancestral": "Euler a", "dpmpp_2m": "DPM++ 2M", "ddim": "DDIM"}
+SAMPLER_NAMES = {
+    "euler": "Euler",
+    "euler_ancestral": "Euler a",
+    "dpmpp_2m": "DPM++ 2M",
+    "dpmpp_2m_sde": "DPM++ 2M SDE",
+    "ddim": "DDIM",
+    "lcm": "LCM",
+    "tcd": "TCD",
+}
+# ... and its name for the spacing of noise levels that ours ends in
+SCHEDULE_NAMES = {"trailing": "SGM Uniform", "karras": "Karras", "exponential": "Exponential", "beta": "Beta"}
 
 
 def make_png_chunks(recipe: Recipe) -> PngImagePlugin.PngInfo:
@@ -33,9 +43,13 @@ def make_png_chunks(recipe: Recipe) -> PngImagePlugin.PngInfo:
 def format_parameters(recipe: Recipe) -> str:
     """Formats the recipe as A1111's three lines: prompt with tags of its LoRAs, negative prompt, settings."""
     shape = recipe.parsed_shape
+    sampler, _, spacing = (recipe.scheduler or "").rpartition("_")
+    schedule = SCHEDULE_NAMES.get(spacing) if sampler in SAMPLER_NAMES else None
+    sampler = sampler if schedule else recipe.scheduler or ""
     settings = {
         "Steps": recipe.steps,
-        "Sampler": SAMPLER_NAMES.get(recipe.scheduler or "", recipe.scheduler),
+        "Sampler": SAMPLER_NAMES.get(sampler, sampler),
+        **({"Schedule type": schedule} if schedule else {}),
         "CFG scale": recipe.guidance_scale,
         "Seed": recipe.seed,
         "Size": f"{shape.width}x{shape.height}",

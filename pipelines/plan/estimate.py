@@ -106,7 +106,7 @@ class _Walk:
         link_free_s = 0.0
         under_way: dict[str, float] = {}
         for one in self._module.list_instructions(computation):
-            clock_s, computed_s = cost.total_s, one.cycles / self._chip.clock_hz
+            clock_s, computed_s = cost.total_s, self._count_computed_s(one)
             moving = self._find_collective(one)
             phase, name = self._find_phase(one, moving)
             ended = [name for name in one.operands if name in under_way]
@@ -140,9 +140,9 @@ class _Walk:
         """Returns the instruction itself if it is a collective, or the one inside its fusion or asynchronous call."""
         if one.collective:
             return one
-        if one.opcode not in ("fusion", "async-start"):
+        if one.opcode not in ("fusion", "async-start", "call-start"):
             return None
-        called = one.find_called("calls")
+        called = one.find_called("to_apply" if one.opcode == "call-start" else "calls")
         return self._module.find_collective(called[0]) if called else None
 
     def _find_phase(self, one: Instruction, moving: Instruction | None) -> tuple[str | None, str]:
@@ -150,6 +150,9 @@ class _Walk:
         called = one.find_called("calls") if one.opcode == "fusion" and moving is not None else []
         phase = self._module.find_phase(called[0]) if called else None
         return phase, one.name if phase is None or moving is None else f"channel {moving.channel}"
+
+    def _count_computed_s(self, one: Instruction) -> float:
+        return one.cycles / self._chip.clock_hz + one.copied_bytes / self._chip.hbm_bytes_per_s
 
     def _count_kernel_s(self, one: Instruction) -> float:
         """Returns the time of a kernel's products. Splash attention's backward kernels run on one core alone."""
@@ -180,10 +183,10 @@ class _Walk:
             else:
                 cost.attention_s += multiplied_s
         elif one.is_attention:
-            cost.attention_s += one.cycles / self._chip.clock_hz
+            cost.attention_s += self._count_computed_s(one)
         else:
-            cost.compute_s += one.cycles / self._chip.clock_hz
-            if not one.cycles and one.opcode in ("call", "async-start"):
+            cost.compute_s += self._count_computed_s(one)
+            if not one.cycles and one.opcode in ("call", "async-start", "call-start"):
                 for name in one.find_called("calls", "to_apply"):
                     cost.add(self.cost(name))
 

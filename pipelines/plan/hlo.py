@@ -31,6 +31,7 @@ _INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*)$")
 _OPCODE = re.compile(r" ([a-z][\w\-]*)\(([^)]*)\)")
 _ARRAY = re.compile(r"\b([a-z]+\d*\w*)\[([\d,]*)\]")
 _CYCLES = re.compile(r'"estimated_cycles":"?(\d+)')
+_UNKNOWN = 2**63 - 1  # cycles of copies that TPU7x leaves to a SparseCore
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _SPLASH = re.compile(r"splash_m[hq]a_(fwd|dkv|dq)")
 _FLOPS = re.compile(r'"cost_estimate":\{"flops":"?(\d+)')
@@ -52,7 +53,13 @@ class Instruction:
     def cycles(self) -> int:
         """Returns the compiler's estimate, 0 if there is none."""
         found = _CYCLES.search(self.attributes)
-        return int(found[1]) if found else 0
+        return int(found[1]) if found and int(found[1]) != _UNKNOWN else 0
+
+    @property
+    def copied_bytes(self) -> int:
+        """Returns the bytes that a copy reads and writes of which the compiler says that it knows no cycles."""
+        found = _CYCLES.search(self.attributes)
+        return 2 * sum(read_bytes(self.shape)) if found and int(found[1]) == _UNKNOWN else 0
 
     @property
     def is_attention(self) -> bool:

@@ -76,7 +76,7 @@ def make_pack(
     return write_pack(
         file,
         [(program, traced[program.key], compiled.get(*program.key)) for program in programs],
-        target=describe_target(built, device_count=topology.chips),
+        target=describe_target(built, device_count=topology.devices),
         model=model.id,
         topology=topology.name,
         shapes=tuple(name_programs(*one) for one in shapes),

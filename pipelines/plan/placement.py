@@ -237,7 +237,7 @@ def _suggest_remote(later: Iterable[Need], topology: Topology, *, instead_of: To
 def _find_larger(needs: Iterable[Need], topology: Topology) -> Topology | None:
     """Finds a machine that holds `needs`: the fewest chips of the same kind, else other kinds, most memory first.
 
-    A chip's bytes are taken to be split evenly over all chips.
+    A device's bytes are taken to be split evenly over all devices.
     """
     chip = topology.chip
     assert chip is not None
@@ -245,6 +245,6 @@ def _find_larger(needs: Iterable[Need], topology: Topology) -> Topology | None:
     machines = [(one, one.chip) for one in TOPOLOGIES.values() if one.chip is not None]
     machines.sort(key=lambda pair: (pair[1] != chip, -pair[1].hbm_bytes, pair[0].chips))
     for one, its in machines:
-        if one != topology and wanted * topology.chips <= USABLE * one.chips * its.hbm_bytes:
+        if one != topology and wanted * topology.devices <= USABLE * one.devices * its.hbm_bytes:
             return one
     return None

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from pipelines.catalog import Model, Shape
 from pipelines.mesh_text import THROUGHPUT
 from pipelines.messages import add_codes
+from pipelines.plan import measured
 from pipelines.plan.abstract import Stage, list_stages
 from pipelines.plan.compiler import Answer, Compiler, Verdict, read_versions
 from pipelines.plan.estimate import Estimate, count_chunks
@@ -35,6 +36,8 @@ class StagePlan:
     verdict: Verdict
     weights_bytes: int
     limit_bytes: int | None
+    measured_ms: float | None = None
+    """What a run took, or a step, where this is the machine that is planned for (plan/measured.py)."""
 
     @property
     def answer(self) -> Answer:
@@ -112,6 +115,16 @@ class Plan:
         seconds = [self.estimated_moves_s, *(one.estimated_s for one in self.stages if one.stage.runs)]
         return None if None in seconds else math.fsum(one for one in seconds if one is not None)
 
+    @property
+    def measured_total_s(self) -> float | None:
+        """Returns the time of all stages that every output needs, as this machine ran them; None if any is missing."""
+        found = [(one.stage.runs, one.measured_ms) for one in self.stages if one.stage.runs]
+        return (
+            math.fsum(runs * (ms or 0.0) / 1000 for runs, ms in found)
+            if all(ms is not None for _, ms in found)
+            else None
+        )
+
 
 def make_plan(
     model: Model,
@@ -134,6 +147,15 @@ def make_plan(
     weights = {name: measure(own) for name, own in parts.weights.items()}
     stages = list_stages(model, parts, shape, batch_size=batch_size)
     compiler = Compiler(topology, cache_dir=cache_dir, known=None if dump_dir else known)
+    measured_ms = measured.choose(
+        measured.read(cache_dir),
+        topology,
+        model=model.id,
+        shape=str(shape),
+        mesh=describe_mesh(built),
+        batch_size=batch_size,
+        versions=read_versions(),
+    )
     planned = []
     for done, stage in enumerate(stages):
         report = functools.partial(
@@ -145,7 +167,15 @@ def make_plan(
             (dump_dir / f"{model.id}_{stage.name}.hlo").write_text(verdict.text, "utf-8")
         weights_bytes = sum(weights[name] for name in stage.components)
         limit_bytes = topology.chip.hbm_bytes if topology.chip else None
-        planned.append(StagePlan(stage=stage, verdict=verdict, weights_bytes=weights_bytes, limit_bytes=limit_bytes))
+        planned.append(
+            StagePlan(
+                stage=stage,
+                verdict=verdict,
+                weights_bytes=weights_bytes,
+                limit_bytes=limit_bytes,
+                measured_ms=measured_ms.get(stage.name),
+            )
+        )
     needs = [
         Need(
             stage=one.stage.name,
@@ -195,6 +225,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "stages": [_stage_to_json(one, plan.mesh) for one in plan.stages],
         "estimated_moves_s": _round(plan.estimated_moves_s, 4),
         "estimated_total_s": _round(plan.estimated_total_s, 4),
+        "measured_total_s": _round(plan.measured_total_s, 4),
     }
 
 
@@ -215,6 +246,7 @@ def _stage_to_json(planned: StagePlan, mesh: str) -> dict[str, Any]:
         "hbm_bytes": planned.hbm_bytes,
         "compile_s": round(planned.answer.compile_s, 2),
         "estimated_ms": _round(planned.estimated_ms, 4),
+        "measured_ms": _round(planned.measured_ms, 4),
         "estimated_parts_ms": found
         and {
             "compute": round(1000 * found.run.compute_s, 4),

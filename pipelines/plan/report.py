@@ -38,6 +38,8 @@ def print_plan(plan: Plan, console: Console) -> None:
         if one.answer.refusal:
             say(f"{one.stage.name}: {one.answer.refusal}")
     say(describe_total(plan))
+    if any(one.measured_ms is not None for one in plan.stages):
+        say(describe_measured(plan))
     if plan.batch_size > 1:
         say(describe_way(plan))
     if any(one.verdict.is_known for one in plan.stages):
@@ -65,6 +67,15 @@ def describe_total(plan: Plan) -> str:
         return f"{TPU_SOURCE}: no total, because a stage does not compile."
     share = f", {plan.estimated_total_s / plan.batch_size:.3g} s each" if plan.batch_size > 1 else ""
     return f"{TPU_SOURCE}, nothing was run: {plan.estimated_total_s:.3g} s in all, {plan.model.steps} steps{share}."
+
+
+def describe_measured(plan: Plan) -> str:
+    """Returns what `doctor --measure` measured on this machine."""
+    stages = ", ".join(
+        f"{one.stage.name} {one.measured_ms:.2f} ms" for one in plan.stages if one.measured_ms is not None
+    )
+    total = "" if plan.measured_total_s is None else f", {plan.measured_total_s:.3g} s in all"
+    return f"Measured on this machine: {stages}{total}."
 
 
 def describe_stage(one: StagePlan) -> list[str]:

@@ -22,7 +22,7 @@ from jax.sharding import SingleDeviceSharding
 
 from pipelines.errors import LumeshError
 from pipelines.messages import english
-from pipelines.plan.topologies import V4, V5P, V6E, Chip, Topology, check_compiler, find_devices, find_topology
+from pipelines.plan.topologies import V4, V5P, V6E, V7X, Chip, Topology, check_compiler, find_devices, find_topology
 from pipelines.runtime.devices.platform import extend_environment, prepare_compiler
 from pipelines.runtime.kernels.flash import (
     LANES,
@@ -42,7 +42,7 @@ CANDIDATES = tuple(
     for queries, step in ((512, 1024), (512, 2048), (1024, 512), (1024, 1024), (2048, 256), (2048, 512), (2048, 1024))
 )
 _TWO_CORES = (V4.name, V5P.name)  # each core has half of the matrix units
-_SIDES = {V6E.name: 256}  # side of a matrix unit; the other chips have 128
+_SIDES = {V6E.name: 256, V7X.name: 256}  # side of a matrix unit; the other chips have 128
 
 
 @dataclass(frozen=True, kw_only=True)

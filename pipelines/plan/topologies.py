@@ -24,8 +24,10 @@ CPU_SOURCE = say("Compiled for CPU: memory only")
 class Chip:
     """A TPU chip: `peak_flops` in bf16, `ici_bytes_per_s` over all links, `hbm_bytes_per_s` to or from its memory.
 
-    A chip of two `cores` is one device, but a kernel whose steps must be in order runs on one of them. `hourly_price`
-    in US dollars is what Google listed on demand for the USA in 2025; whoever rents gives their own.
+    A chip of two `cores` is one device, but a kernel whose steps must be in order runs on one of them; one of two
+    `devices` is two, and the figures are those of a device. `peak_flops_fp8` is None where fp8 is no faster than bf16.
+    `hourly_price` of a chip in US dollars is what Google listed on demand for the USA in 2025, None where it listed
+    nothing; whoever rents gives their own.
     """
 
     name: str
@@ -34,8 +36,10 @@ class Chip:
     peak_flops: float
     hbm_bytes_per_s: float
     ici_bytes_per_s: float
-    hourly_price: float
+    hourly_price: float | None
     cores: int = 1
+    devices: int = 1
+    peak_flops_fp8: float | None = None
 
 
 # https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
@@ -77,6 +81,39 @@ V6E = Chip(
     ici_bytes_per_s=450e9,
     hourly_price=2.70,
 )
+# https://docs.cloud.google.com/tpu/docs/tpu7x gives for a chip, which is two devices: 2307 TFLOP/s in bf16, 4614 in
+# fp8, 192 GiB of HBM at 7380 GB/s, and 1200 GB/s over its links, both directions together. Each device is counted with
+# half of these, and the faster way between the two is left out. That a core does 2^19 FLOP a cycle in bf16, as v6e's,
+# and twice as many in fp8 is an assumption, by which the clock is 2.2 GHz: the compiler's own cycles of large matmuls
+# are 0.8 and 0.94 of that.
+V7X = Chip(
+    name="TPU7x",
+    hbm_bytes=int(94.75 * GIB),
+    clock_hz=2.2e9,
+    peak_flops=2307e12 / 2,
+    peak_flops_fp8=4614e12 / 2,
+    hbm_bytes_per_s=7380e9 / 2,
+    ici_bytes_per_s=600e9 / 2,
+    hourly_price=None,
+    devices=2,
+)
+
+CHIP_OF_KIND = {
+    "TPU v4": "TPU v4",
+    "TPU v5 lite": "TPU v5e",
+    "TPU v5e": "TPU v5e",
+    "TPU v5": "TPU v5p",
+    "TPU v5p": "TPU v5p",
+    "TPU v6 lite": "TPU v6e",
+    "TPU v6e": "TPU v6e",
+    "TPU7x": "TPU7x",
+}
+"""The chips' names by JAX's names of their devices."""
+
+
+def find_chip(kind: str) -> Chip | None:
+    """Returns the chip whose devices JAX calls this; None for a CPU, a GPU, and a TPU that is not known."""
+    return next((chip for chip in (V4, V5E, V5P, V6E, V7X) if chip.name == CHIP_OF_KIND.get(kind)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +125,11 @@ class Topology:
     chip: Chip | None = None
     layout: str = ""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def devices(self) -> int:
+        """Returns how many devices JAX shows, which is what a mesh is made of."""
+        return self.chips * (self.chip.devices if self.chip else 1)
 
     @property
     def title(self) -> str:
@@ -102,7 +144,7 @@ _ONE_HOST = {
     "chips_per_host_bounds": (2, 4, 1)
 }  # as in machines of eight chips; the default would be two hosts of four
 
-# v4 and v5p are named by TensorCores, two to a chip; the others by chips.
+# v4, v5p and v7x are named by TensorCores, two to a chip; the others by chips.
 TOPOLOGIES = {
     topology.name: topology
     for topology in (
@@ -114,6 +156,7 @@ TOPOLOGIES = {
         Topology(name="v6e-4", chip=V6E, chips=4, layout="v6e:2x2"),
         Topology(name="v6e-8", chip=V6E, chips=8, layout="v6e:2x4", options=_ONE_HOST),
         Topology(name="v5p-8", chip=V5P, chips=4, layout="v5p:2x2x1"),
+        Topology(name="v7x-8", chip=V7X, chips=4, layout="tpu7x:2x2x1"),
         Topology(name="cpu-1", chips=1),
         Topology(name="cpu-8", chips=8),
     )

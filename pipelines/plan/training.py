@@ -123,7 +123,7 @@ def keep(file: Path, answer: TrainingAnswer) -> None:
     write_lines(file, lines)
 
 
-def to_json(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float) -> dict[str, Any]:
+def to_json(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float | None) -> dict[str, Any]:
     """Returns the object that `plan --train --json` prints."""
     run = answer.estimate and answer.estimate.run
     return {
@@ -160,13 +160,13 @@ def count_hours(answer: TrainingAnswer, steps: int) -> float | None:
     return None if answer.step_s is None else steps * answer.step_s / 3600
 
 
-def count_dollars(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float) -> float | None:
-    """Returns the price of so many steps at so much a chip and an hour."""
+def count_dollars(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float | None) -> float | None:
+    """Returns the price of so many steps at so much a chip and an hour; None where no price is known."""
     hours = count_hours(answer, steps)
-    return None if hours is None else hours * topology.chips * chip_price
+    return None if hours is None or chip_price is None else hours * topology.chips * chip_price
 
 
-def describe(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float) -> list[str]:
+def describe(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_price: float | None) -> list[str]:
     """Returns the plan in sentences."""
     question, sizes = answer.question, answer.hbm_bytes()
     what = f"a LoRA of rank {question.rank}" if question.kind == "lora" else "all weights"
@@ -185,9 +185,11 @@ def describe(answer: TrainingAnswer, topology: Topology, *, steps: int, chip_pri
     hours = count_hours(answer, steps)
     dollars = count_dollars(answer, topology, steps=steps, chip_price=chip_price)
     if answer.step_s is not None:
+        money = "no price is known for these chips: --chip-price"
+        if dollars is not None:
+            money = f"{dollars:.2f} US dollars at {chip_price:.2f} for a chip and an hour"
         lines.append(
-            f"{TPU_SOURCE}, nothing was run: {answer.step_s:.3g} s a step, {steps} steps in {hours:.2g} h, "
-            f"{dollars:.2f} US dollars at {chip_price:.2f} for a chip and an hour"
+            f"{TPU_SOURCE}, nothing was run: {answer.step_s:.3g} s a step, {steps} steps in {hours:.2g} h, {money}"
         )
     kept = ", and kept; --again compiles it anew" if answer.is_kept else ""
     return [*lines, f"Compiled on {answer.day}, in {answer.answer.compile_s:.0f} s{kept}"]

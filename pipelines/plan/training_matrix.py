@@ -97,5 +97,5 @@ def _summarise(
     if not answer.fits(topology) or answer.step_s is None or topology.chip is None:
         return [*cells, answer.remat, f"does not fit ({gigabytes})", "-", "-", compiled]
     dollars = count_dollars(answer, topology, steps=STEPS, chip_price=topology.chip.hourly_price)
-    price = f"{STEPS * answer.step_s / 3600:.2g} h, {dollars:.2f} $"
+    price = f"{STEPS * answer.step_s / 3600:.2g} h" + ("" if dollars is None else f", {dollars:.2f} $")
     return [*cells, answer.remat, gigabytes, f"{answer.step_s:.3g} s", price, compiled]

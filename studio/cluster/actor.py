@@ -26,6 +26,7 @@ from studio.jobs.job import Card
 from studio.jobs.workers import WorkerState
 from studio.settings import read_settings
 from studio.storage import PRIVATE_UMASK
+from studio.worker.checkup import check_up
 from studio.worker.lock import hold_lock
 from studio.worker.opening import make_worker, open_devices
 
@@ -123,10 +124,15 @@ class WorkerActor:
     def _run(self) -> None:
         shutil.rmtree(self._settings.outputs_dir, ignore_errors=True)  # of an attempt that was never sent
         self._desk.announce(WorkerState.STARTING, activity=say("starting"), pid=os.getpid(), model="", shapes={})
+        trouble = check_up(
+            self._settings, lambda activity: self._desk.announce(WorkerState.STARTING, activity=activity)
+        )
         opened = open_devices(self._settings)
         self._desk.equip(chips=opened.chips, chip_price=self._settings.chip_price)
         self._desk.announce(WorkerState.STARTING, activity=say("starting"), device=opened.title)
-        make_worker(self._settings, self._desk, opened, is_prepared=False, ending=threading.Event()).run()
+        make_worker(
+            self._settings, self._desk, opened, is_prepared=False, ending=threading.Event(), trouble=trouble
+        ).run()
 
     def _watch(self) -> None:
         """Tells that the machine goes away, and ends what nobody wants any more."""

@@ -13,9 +13,8 @@ from typing import Any
 from pipelines.catalog import Catalog, Model
 from pipelines.files.whole import write_whole
 from pipelines.mesh_text import asks_for_many
-from pipelines.plan.topologies import TOPOLOGIES, Topology
+from pipelines.plan.topologies import CHIP_OF_KIND, TOPOLOGIES, Topology
 from pipelines.runtime.weights.hub import is_here
-from studio.services.plans import CHIP_OF_KIND
 from studio.services.shipped_plans import find_shipped
 from studio.settings import Settings
 

@@ -24,7 +24,7 @@ from pipelines.catalog import Model
 from pipelines.errors import LumeshError
 from pipelines.files.whole import write_whole
 from pipelines.messages import NOTHING, Message, add_codes, english, read_codes, say
-from pipelines.plan.topologies import TOPOLOGIES, Topology
+from pipelines.plan.topologies import CHIP_OF_KIND, TOPOLOGIES, Topology
 from pipelines.sources import fingerprint_plans
 from studio.services.shipped_plans import find_shipped
 from studio.settings import Settings
@@ -37,18 +37,6 @@ PLAN = (sys.executable, "-m", "pipelines", "plan")
 NICE = 10  # added to our own niceness: the worker's host thread and the pages come first
 
 log = logging.getLogger(__name__)
-
-# JAX's name of a chip -> its name in topologies.
-CHIP_OF_KIND = {
-    "TPU v4": "TPU v4",
-    "TPU v5 lite": "TPU v5e",
-    "TPU v5e": "TPU v5e",
-    "TPU v5": "TPU v5p",
-    "TPU v5p": "TPU v5p",
-    "TPU v6 lite": "TPU v6e",
-    "TPU v6e": "TPU v6e",
-}
-
 
 CPU = "cpu"
 

@@ -194,6 +194,12 @@ _MORE = f"""
       <select class="lu-input" id="lu-scheduler"></select>
       <p class="lu-message" role="alert" data-message="scheduler"></p>
     </div>
+    <div class="lu-field" data-field="step_cache">
+      <label class="lu-label" for="lu-step_cache" data-text="setting.step_cache"></label>
+      <select class="lu-input" id="lu-step_cache"></select>
+      <p class="lu-model-note" id="lu-step_cache-note"></p>
+      <p class="lu-message" role="alert" data-message="step_cache"></p>
+    </div>
     <div class="lu-field-row" id="lu-flow">
       {_slider("flow_shift", "setting.flow_shift", step="0.5")}{_slider("fps", "create.fps", step="1")}
     </div>

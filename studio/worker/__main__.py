@@ -23,6 +23,7 @@ from studio.library.files import forget_torn
 from studio.settings import Settings, read_settings
 from studio.storage import PRIVATE_UMASK
 from studio.worker import CANNOT_START_CODE, ID_FLAG, IDLE_FLAG
+from studio.worker.checkup import check_up
 from studio.worker.insisting import insist
 from studio.worker.local_desk import LocalDesk
 from studio.worker.lock import hold_lock
@@ -80,6 +81,7 @@ def _work(
     desk = LocalDesk(database, settings, worker_id)
     desk.announce(WorkerState.STARTING, activity=say("starting"), pid=os.getpid(), model="", shapes={})
     forget_torn(settings.outputs_dir, writing=claims.list_running(database))
+    trouble = check_up(settings, lambda activity: desk.announce(WorkerState.STARTING, activity=activity))
     opened = open_devices(settings)
     if opened.damaged:
         desk.forget_disk()
@@ -89,7 +91,7 @@ def _work(
         desk.announce(WorkerState.READY, activity=say("ready"), device=opened.title, error=error)
     else:
         desk.announce(WorkerState.STARTING, activity=say("starting"), device=opened.title)
-    worker = make_worker(settings, desk, opened, is_prepared=is_prepared, ending=ending)
+    worker = make_worker(settings, desk, opened, is_prepared=is_prepared, ending=ending, trouble=trouble)
     worker.run()
 
 

@@ -42,6 +42,8 @@ class Bench:
     image_hook: Hook | None = None
     learn: Learn = pretend_to_learn
     """Trains what jobs of the kind `train` ask for."""
+    trouble: Card | None = None
+    """What the doctor found bad of the devices, shown until the first job (checkup.py)."""
     ending: threading.Event = field(default_factory=threading.Event)
     """Set when the server is stopping: the running job is the last one."""
 
@@ -55,6 +57,7 @@ class Bench:
         self, state: WorkerState, activity: Message, *, progress: Progress | None = None, error: Card | None = None
     ) -> None:
         """Announces the worker's current activity and its resident model."""
+        error = error or self.trouble
         self.desk.announce(
             state,
             activity=activity,

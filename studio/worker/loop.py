@@ -130,6 +130,7 @@ class Worker(Bench):
                 batch_size=wanted.batch_size,
                 uses_cfg=wanted.is_guided,
                 references=wanted.references,
+                uses_step_cache=wanted.uses_step_cache,
                 on_progress=show,
             )
         except Cancelled:
@@ -176,6 +177,7 @@ class Worker(Bench):
 
     def _run_job(self, job: Job) -> None:
         """Runs a job of any kind to its end."""
+        self.trouble = None
         self.announce(WorkerState.BUSY, say("running a job"))
         started_s = time.perf_counter()
         try:

@@ -11,6 +11,7 @@ from pipelines.messages import say
 from pipelines.runtime.weights.hub_token import use_token_file
 from pipelines.stages import Family, OnProgress
 from studio.access.hooks import load_hook
+from studio.jobs.job import Card
 from studio.models import read_catalog
 from studio.services import first_model
 from studio.settings import Settings
@@ -24,7 +25,13 @@ from studio.worker.resident import Finder, Loader, Resident
 
 
 def make_worker(
-    settings: Settings, desk: Desk, opened: "Devices", *, is_prepared: bool, ending: threading.Event
+    settings: Settings,
+    desk: Desk,
+    opened: "Devices",
+    *,
+    is_prepared: bool,
+    ending: threading.Event,
+    trouble: Card | None = None,
 ) -> Worker:
     """Returns a worker on opened devices, whose gauges are told to the desk from now on."""
     catalog = read_catalog(settings)
@@ -40,6 +47,7 @@ def make_worker(
         is_prepared=is_prepared,
         trace=_choose_trace(settings),
         ending=ending,
+        trouble=trouble,
         image_hook=load_hook(settings.access.image_hook),
         learn=pretend_to_learn if settings.fake else learn_with_jax(settings),
     )

@@ -80,16 +80,22 @@ class JobProgress:
         None when nothing is known, or when what comes before the steps has taken longer than was known of it.
         """
         first_s, first_done = self._first_step
-        if progress.phase == "denoising" and progress.done > first_done:
-            self._step_s = (now_s - first_s) / (progress.done - first_done)
+        if progress.phase == "denoising" and (computed := self._count_computed(first_done, progress.done)):
+            self._step_s = (now_s - first_s) / computed
         if progress.phase in ("decoding", "saving"):
             return round(self._fixed_s, 2)
         if self._step_s is None:
             return None
         if progress.phase == "denoising":
-            return round((progress.total - progress.done) * self._step_s + self._fixed_s, 2)
+            left = self._count_computed(progress.done, progress.total)
+            return round(left * self._step_s + self._fixed_s, 2)
         left_s = self._estimate_s - (now_s - self._started_s)
-        return round(left_s, 2) if left_s > self._job.steps * self._step_s else None
+        steps = self._count_computed(0, self._job.steps)
+        return round(left_s, 2) if left_s > steps * self._step_s else None
+
+    def _count_computed(self, start: int, stop: int) -> int:
+        """Counts the steps of these that take time: those that a step cache does not reuse."""
+        return stop - start - sum(start <= step < stop for step in self._job.recipe.reused_steps)
 
     def _is_preview_free(self) -> bool:
         return self._preview is None or self._preview.done()

@@ -130,8 +130,8 @@ def test_a_folder_of_ones_own_keeps_its_scheduler_and_shift(
 @pytest.mark.parametrize(
     "config",
     [
-        {"_class_name": "LCMScheduler"},
-        {"_class_name": "DPMSolverMultistepScheduler", "algorithm_type": "sde-dpmsolver++", "solver_order": 2},
+        {"_class_name": "HeunDiscreteScheduler"},
+        {"_class_name": "DPMSolverMultistepScheduler", "algorithm_type": "dpmsolver", "solver_order": 2},
     ],
 )
 def test_a_scheduler_that_has_no_name_here_is_told(tmp_path: Path, config: dict[str, Any]) -> None:

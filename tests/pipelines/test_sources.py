@@ -221,6 +221,7 @@ def test_every_pattern_finds_code_here() -> None:
 # Values of a program's arguments, words for people, files: nothing of them is compiled.
 HARMLESS = {"batching", "catalog", "errors", "field_errors", "fitting", "loras", "lora_settings", "lora_tensors"}
 HARMLESS |= {"mesh_text", "messages", "pictures", "recipe", "schedulers", "single_files", "sources", "stages"}
+HARMLESS |= {"step_cache"}
 HARMLESS |= {"weight_files", "files/whole", "gif_blocks", "prompts/chunks", "prompts/emphasis", "prompts/reading"}
 
 

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from pipelines import registry
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.demos.motions import held_out_clips, render_clip
-from pipelines.demos.scores import Counts, draw, tell_shares
+from pipelines.demos.scores import Counts, draw, tell_likeness, tell_shares
 from pipelines.stages import Family, ignore_progress
 
 SHEET_PROMPTS = (
@@ -33,6 +33,7 @@ SHEET_PROMPTS = (
 )
 SHEET_FRAMES = (0, 4, 8, 12, 16)
 SHEET_SEED = 7
+LIKENESS_OF = 20  # outputs compared with and without a step cache
 CAPTION_PX = 20
 GIF_COLUMNS = 4
 GIF_COLOURS = 64
@@ -41,14 +42,15 @@ MOTION = "motion"
 
 
 def measure(
-    family: Family, catalog: Catalog, *, shape: str, steps: int | None, count: int
+    family: Family, catalog: Catalog, *, shape: str, steps: int | None, count: int, step_cache: str | None = None
 ) -> Counter[tuple[str, bool]]:
     """Counts (attribute or `motion`, is right) over the held-out prompts."""
     from pipelines.demos.motions.judge import score_clips
 
     asked = held_out_clips(count)
     videos = [
-        draw(family, catalog, prompt, shape=shape, steps=steps, seed=index) for index, (prompt, _) in enumerate(asked)
+        draw(family, catalog, prompt, shape=shape, steps=steps, seed=index, step_cache=step_cache)
+        for index, (prompt, _) in enumerate(asked)
     ]
     counts: Counts = Counter()
     for verdict in score_clips(videos, [clip for _, clip in asked]):
@@ -102,6 +104,7 @@ def main() -> None:
     parser.add_argument("--shape", default="128x128x17")
     parser.add_argument("--steps", type=int, default=None, help="as the model's default")
     parser.add_argument("--prompts", type=int, default=100)
+    parser.add_argument("--step-cache", default=None, help="mild, strong or numbers; also compares with none")
     parser.add_argument("--sheet", type=Path, default=None, help="where to write the contact sheet")
     parser.add_argument("--gif", type=Path, default=None, help="where to write the moving contact sheet")
     options = parser.parse_args()
@@ -118,11 +121,17 @@ def main() -> None:
                 draw_sheet(videos).save(options.sheet)
             if options.gif:
                 write_gif(videos, options.gif, fps=model.fps or 1)
-        counts = measure(family, catalog, shape=options.shape, steps=options.steps, count=options.prompts)
+        asked = {"shape": options.shape, "steps": options.steps, "step_cache": options.step_cache}
+        counts = measure(family, catalog, count=options.prompts, **asked)
+        likeness = []
+        if options.step_cache is not None:
+            prompts = [prompt for prompt, _ in held_out_clips(LIKENESS_OF)]
+            likeness = [tell_likeness(family, catalog, prompts, **asked)]
         decibels = None if model.path is None else measure_autoencoder(model.path)
     still = Counter({key: number for key, number in counts.items() if key[0] != MOTION})
     motion = Counter({key: number for key, number in counts.items() if key[0] == MOTION})
     lines = [*tell_shares(motion)[:1], *tell_shares(still)]
+    lines += likeness
     if decibels is not None:
         lines.append(f"{'autoencoder':<24}{decibels:7.1f} dB")
     print("\n".join(lines))  # noqa: T201 - the result

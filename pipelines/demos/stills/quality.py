@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from pipelines import registry
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.demos.postcards import Scene, held_out_prompts, render
-from pipelines.demos.scores import Counts, draw, tell_shares
+from pipelines.demos.scores import Counts, draw, tell_likeness, tell_shares
 from pipelines.stages import Family, ignore_progress
 
 SHEET_PROMPTS = (
@@ -36,18 +36,20 @@ SHEET_PROMPTS = (
 )
 COLUMNS = 4
 PSNR_PICTURES = 40
+LIKENESS_OF = 20  # outputs compared with and without a step cache
 CAPTION_PX = 22
 
 
 def measure(
-    family: Family, catalog: Catalog, *, shape: str, steps: int | None, count: int
+    family: Family, catalog: Catalog, *, shape: str, steps: int | None, count: int, step_cache: str | None = None
 ) -> Counter[tuple[str, bool]]:
     """Counts (attribute, is right) over the held-out prompts."""
     from pipelines.demos.judge import judge, score
 
     asked = held_out_prompts(count)
     pictures = [
-        draw(family, catalog, prompt, shape=shape, steps=steps, seed=index) for index, (prompt, _) in enumerate(asked)
+        draw(family, catalog, prompt, shape=shape, steps=steps, seed=index, step_cache=step_cache)
+        for index, (prompt, _) in enumerate(asked)
     ]
     counts: Counts = Counter()
     for verdict, (_, scene) in zip(judge(pictures), asked, strict=True):
@@ -103,6 +105,7 @@ def main() -> None:
     parser.add_argument("--shape", default="256x256")
     parser.add_argument("--steps", type=int, default=None, help="as the model's default")
     parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--step-cache", default=None, help="mild, strong or numbers; also compares with none")
     parser.add_argument("--sheet", type=Path, default=None, help="where to write the contact sheet")
     options = parser.parse_args()
     catalog = load_catalog(options.models_dir)
@@ -113,10 +116,16 @@ def main() -> None:
         if options.sheet:
             sheet = draw_sheet(family, catalog, shape=options.shape, steps=options.steps)
             sheet.save(options.sheet)
-        counts = measure(family, catalog, shape=options.shape, steps=options.steps, count=options.prompts)
+        asked = {"shape": options.shape, "steps": options.steps, "step_cache": options.step_cache}
+        counts = measure(family, catalog, count=options.prompts, **asked)
+        likeness = []
+        if options.step_cache is not None:
+            prompts = [prompt for prompt, _ in held_out_prompts(LIKENESS_OF)]
+            likeness = [tell_likeness(family, catalog, prompts, **asked)]
         folder = catalog.get(options.model).path
         decibels = None if folder is None else measure_autoencoder(folder)
     lines = tell_shares(counts)
+    lines += likeness
     if decibels is not None:
         lines.append(f"{'autoencoder':<24}{decibels:7.1f} dB")
     print("\n".join(lines))  # noqa: T201 - the result

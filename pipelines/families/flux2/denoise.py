@@ -17,7 +17,8 @@ from pipelines.families.flux2.references import TIME_STEP
 from pipelines.families.flux2.sharding import call_transformer
 from pipelines.families.flux2.variants import Guidance
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.sampling.loop import build_loop
+from pipelines.runtime.sampling.loop import build_loop, build_reusing_loop
+from pipelines.runtime.sampling.reuse import Reuse
 from pipelines.runtime.sampling.schedules import Schedule, build_schedule
 from pipelines.runtime.sampling.solver import State
 
@@ -30,8 +31,12 @@ def build_denoise_program(
     dtype: Any,
     mesh: Mesh,
     input_sharding: NamedSharding,
+    reuses: bool = False,
 ) -> Any:
     """Builds denoise(weights, state, prompt_embeds, references, table, guidance_scale, start, stop) -> state.
+
+    With `reuses` it is the program with a step cache: it takes `residual` (rows, N, D) and `reuse` (MAX_STEPS,) bool
+    (runtime/sampling/reuse.py) as well, and returns (state, residual).
 
     The state's arrays are (B, C, H, W) fp32; `prompt_embeds` (rows, L, D) are [negative..., positive...] with
     `uses_cfg`, else only positive; `references` (N, C, h, w), or None, are appended to every row. `input_sharding` is
@@ -47,7 +52,9 @@ def build_denoise_program(
         guidance_scale: jax.Array,
         start: jax.Array,
         stop: jax.Array,
-    ) -> State:
+        residual_BND: jax.Array | None = None,
+        reuse: jax.Array | None = None,
+    ) -> Any:
         rows, text_length, _ = prompt_embeds.shape
         _, _, height, width = state.latents.shape
         image_ids = make_image_ids(height, width)
@@ -56,14 +63,15 @@ def build_denoise_program(
             image_ids = np.concatenate([image_ids, make_reference_ids(references_NCHW.shape)])
             extra_tokens = jnp.repeat(pack(references_NCHW).reshape(1, -1, references_NCHW.shape[1]), rows, axis=0)
 
-        def predict(model_input: jax.Array, timestep: jax.Array) -> jax.Array:
+        def ask(model_input: jax.Array, timestep: jax.Array, reuse: Reuse | None) -> tuple[jax.Array, Any]:
             tokens = pack(model_input)
             if extra_tokens is not None:
                 tokens = jnp.concatenate([tokens, extra_tokens], axis=1)
-            output = call_transformer(
+            output, residual = call_transformer(
                 transformer,
                 weights,
                 mesh=mesh,
+                reuse=reuse,
                 hidden_states=tokens.astype(dtype),
                 encoder_hidden_states=prompt_embeds,
                 timestep=jnp.full(rows, timestep / 1000),
@@ -71,10 +79,14 @@ def build_denoise_program(
                 txt_ids=make_text_ids(text_length),
                 guidance=jnp.full(rows, guidance_scale) if guidance is Guidance.EMBEDDED else None,
             )
-            return unpack(output[:, : height * width].astype(jnp.float32), height, width)
+            return unpack(output[:, : height * width].astype(jnp.float32), height, width), residual
 
-        loop = build_loop(predict, uses_cfg=uses_cfg, input_sharding=input_sharding)
-        return loop(state, table=table, guidance_scale=guidance_scale, start=start, stop=stop)
+        shared = {"uses_cfg": uses_cfg, "input_sharding": input_sharding}
+        numbers = {"table": table, "guidance_scale": guidance_scale, "start": start, "stop": stop}
+        if not reuses:
+            return build_loop(lambda rows, timestep: ask(rows, timestep, None)[0], **shared)(state, **numbers)
+        assert residual_BND is not None and reuse is not None
+        return build_reusing_loop(ask, **shared)(state, residual_BND, reuse=reuse, **numbers)
 
     return denoise
 

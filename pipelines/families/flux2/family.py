@@ -43,7 +43,13 @@ class Flux2Family(PreviewedModel):
     ) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
         pictures, kind = read_references(recipe.images, self.model, recipe.fit)
-        layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1, references=kind)
+        layout = self._choose_layout(
+            recipe.parsed_shape,
+            recipe.batch_size,
+            uses_cfg=scale > 1,
+            references=kind,
+            uses_step_cache=bool(recipe.step_cache),
+        )
         references = None
         if pictures is not None:
             reference = self._programs.get(*layout.reference_key)
@@ -58,8 +64,11 @@ class Flux2Family(PreviewedModel):
         table = self._put(schedule.table)
         guidance_scale = self._put(np.float32(max(scale, 1.0) if layout.uses_cfg else scale))
 
+        steps = self._reuse_steps(recipe, layout)
+
         def advance(state: State, start: int, stop: int) -> State:
-            return program(
+            return steps.run(
+                program,
                 *self._take(program, "transformer"),
                 state,
                 rows,

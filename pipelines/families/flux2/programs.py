@@ -3,7 +3,7 @@
 The worker, the command line and ahead-of-time compilation for another machine all compile exactly these.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,11 @@ from pipelines.families.flux2.encode import build_encode_program
 from pipelines.families.flux2.parts import Parts
 from pipelines.families.flux2.preview import build_preview_program
 from pipelines.families.flux2.references import build_reference_program
+from pipelines.families.flux2.sharding import are_tokens_split
 from pipelines.families.flux2.variants import Guidance
 from pipelines.families.layout import ENCODE_KEY, Key, PictureLayout
 from pipelines.families.learnt_preview import describe_preview
+from pipelines.families.reused_steps import describe_reuse, list_residual_programs
 from pipelines.references import References
 from pipelines.runtime.devices.sharding import split_pictures
 from pipelines.runtime.programs.compiled import Program
@@ -61,12 +63,13 @@ def lay_out(
     batch_size: int,
     uses_cfg: bool,
     references: References | None = None,
+    uses_step_cache: bool = False,
 ) -> Layout:
     """Lays out a run, see `PictureLayout`; the `references` are tokens beside the new picture's.
 
     `uses_cfg` asks for a pair of forward passes, which only a model with classifier-free guidance has.
     """
-    return Layout.divide(
+    layout = Layout.divide(
         parts.mesh,
         shape=shape,
         batch_size=batch_size,
@@ -74,6 +77,21 @@ def lay_out(
         latents_CHW=parts.latents_CHW(shape),
         references_NCHW=(references.count, *parts.latents_CHW(references.size)) if references else None,
         reference_size=references.size if references else None,
+    )
+    return replace(layout, residual=_describe_residual(parts, layout)) if uses_step_cache else layout
+
+
+def _describe_residual(parts: Parts, layout: Layout) -> jax.ShapeDtypeStruct:
+    """Describes what all blocks add to the tokens of the picture and of its references, which lie as those do."""
+    config, mesh = parts.config_of("transformer"), parts.mesh
+    count, _, height, width = layout.references_NCHW or (0, 0, 0, 0)
+    tokens = layout.tokens + count * height * width
+    axis = "tp" if are_tokens_split(mesh, tokens, parts.text_length) else None
+    if axis is None and layout.model_input.spec[2] == "sp" and not count:
+        axis = "sp"
+    size = (layout.row_count, tokens, config.num_attention_heads * config.attention_head_dim)
+    return jax.ShapeDtypeStruct(
+        size, parts.dtype, sharding=NamedSharding(mesh, PartitionSpec(layout.rows.spec[0], axis))
     )
 
 
@@ -83,7 +101,7 @@ def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
     if "encode" in parts.stages:
         programs.append(_encode_program(parts))
     if "denoise" in parts.stages:
-        programs.append(_denoise_program(parts, layout))
+        programs += [_denoise_program(parts, layout), *list_residual_programs(layout)]
         if layout.reference_size is not None:
             programs.append(_reference_program(parts, layout, layout.reference_size))
         programs.append(describe_preview(parts, layout, build_preview_program(parts.preview.map.cells)))
@@ -107,6 +125,7 @@ def _encode_program(parts: Parts) -> Program:
 
 def _denoise_program(parts: Parts, layout: Layout) -> Program:
     latents = layout.describe_latents()
+    out = State(layout.latents, layout.latents)
     embeddings = (layout.row_count, parts.text_length, parts.text_width)
     return Program(
         key=layout.denoise_key,
@@ -118,6 +137,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             dtype=parts.dtype,
             mesh=parts.mesh,
             input_sharding=layout.model_input,
+            reuses=layout.residual is not None,
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),
@@ -128,8 +148,9 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_input(parts.mesh, (), jnp.float32),
             abstract_input(parts.mesh, (), jnp.int32),
             abstract_input(parts.mesh, (), jnp.int32),
+            *describe_reuse(parts.mesh, layout),
         ),
-        out_shardings=State(layout.latents, layout.latents),
+        out_shardings=out if layout.residual is None else (out, layout.residual.sharding),
     )
 
 

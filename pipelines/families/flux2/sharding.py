@@ -22,9 +22,10 @@ from pipelines.errors import MeshError
 from pipelines.families.flux2.parts import COMPONENTS, PATCH
 from pipelines.families.flux2.tokens import gather_for_branches, split_tokens, sum_own
 from pipelines.messages import english
-from pipelines.runtime.bridge.modules import TracedModule, scan_if_long
+from pipelines.runtime.bridge.modules import Carry, RunStack, TracedModule, scan_if_long
 from pipelines.runtime.devices.sharding import Rules, apply_rules
 from pipelines.runtime.kernels.attention import AttentionAxes
+from pipelines.runtime.sampling.reuse import Reuse
 from pipelines.runtime.weights.components import read_json, told_as_incomplete
 from pipelines.runtime.weights.permuted import PermutedTensor
 from pipelines.runtime.weights.stored import WeightSource
@@ -138,9 +139,17 @@ def deal_out(transformer: Any, mesh: Mesh) -> Callable[[Mapping[str, WeightSourc
 
 
 def call_transformer(
-    transformer: TracedModule, weights: Mapping[str, jax.Array], *, mesh: Mesh, **inputs: Any
-) -> jax.Array:
-    """Runs the transformer inside jit, each device of `tp` with its own heads and gates; returns (B, L, C)."""
+    transformer: TracedModule,
+    weights: Mapping[str, jax.Array],
+    *,
+    mesh: Mesh,
+    reuse: Reuse | None = None,
+    **inputs: Any,
+) -> tuple[jax.Array, jax.Array | None]:
+    """Runs the transformer inside jit, each device of `tp` with its own heads and gates; returns (B, L, C).
+
+    With `reuse` its blocks run only if they must, and the residual of the picture's tokens is the second value.
+    """
     inputs = {name: jnp.asarray(value) for name, value in inputs.items() if value is not None}
     shapes = {name: weight.shape for name, weight in weights.items()}
     specs = {name: sharding.spec for name, sharding in apply_rules(TRANSFORMER_RULES, shapes, mesh).items()}
@@ -149,21 +158,72 @@ def call_transformer(
     attention = AttentionAxes(mesh=mesh, rows="dp", tokens="sp", entered=slices)
 
     streams = [inputs[name].shape[1] for name in _STREAMS]
-    is_split = slices and mesh.shape["sp"] == 1 and not any(length % mesh.shape["tp"] for length in streams)
+    is_split = are_tokens_split(mesh, *streams)
     tokens = P(None, "tp") if is_split else P()
     input_specs = {name: tokens if name in _STREAMS else P() for name in inputs}
 
-    def forward(weights: Mapping[str, jax.Array], inputs: Mapping[str, Any]) -> jax.Array:
+    def forward(
+        weights: Mapping[str, jax.Array], inputs: Mapping[str, Any], reuse: Reuse | None
+    ) -> tuple[jax.Array, jax.Array | None]:
+        kept: list[jax.Array] = []
         with split_tokens(streams[0] if is_split else None):
-            (output,) = transformer.call(weights, **inputs, return_dict=False, attention=attention)
-        return output
+            (output,) = transformer.call(
+                weights,
+                **inputs,
+                return_dict=False,
+                attention=attention,
+                stacks=None if reuse is None else _keep_residual(reuse, kept),
+            )
+        return output, kept[0] if kept else None
 
     if not slices:
-        return forward(weights, inputs)
+        return forward(weights, inputs, reuse)
+    kept_specs = None if reuse is None else Reuse(P(), tokens)
     sharded = jax.shard_map(
-        forward, mesh=mesh, in_specs=(specs, input_specs), out_specs=tokens, axis_names=slices, check_vma=False
+        forward,
+        mesh=mesh,
+        in_specs=(specs, input_specs, kept_specs),
+        out_specs=(tokens, None if reuse is None else tokens),
+        axis_names=slices,
+        check_vma=False,
     )
-    return sharded(dict(weights), inputs)
+    return sharded(dict(weights), inputs, reuse)
+
+
+def are_tokens_split(mesh: Mesh, *lengths: int) -> bool:
+    """Tells whether streams of so many tokens lie split over `tp` between the branches."""
+    tp = mesh.shape["tp"]
+    return tp > 1 and mesh.shape["sp"] == 1 and not any(length % tp for length in lengths)
+
+
+def _keep_residual(reuse: Reuse, kept: list[jax.Array]) -> dict[str, tuple[tuple[str, ...], RunStack]]:
+    """Lets both lists of blocks run only if `reuse` is off, and gives `kept` what they add to the picture's tokens.
+
+    The last block of one kind hands both streams to the first of the other, so the residual spans both lists; the
+    text's stream ends in them, and stays as it is where they do not run.
+    """
+    before: list[jax.Array] = []
+
+    def run_double(compute: Callable[..., Carry], carry: Carry) -> Carry:
+        text, picture = carry
+        before.append(picture)
+        return jax.lax.cond(reuse.is_on, lambda: (text, picture + reuse.residual), lambda: compute(text, picture))
+
+    def run_single(compute: Callable[..., Carry], carry: Carry) -> Carry:
+        (joined,) = carry
+
+        def run() -> tuple[jax.Array, jax.Array]:
+            (after,) = compute(joined)
+            return after, after[:, -before[0].shape[1] :] - before[0]
+
+        after, residual = jax.lax.cond(reuse.is_on, lambda: (joined, reuse.residual), run)
+        kept.append(residual)
+        return (after,)
+
+    return {
+        "transformer_blocks": (("encoder_hidden_states", "hidden_states"), run_double),
+        "single_transformer_blocks": (("hidden_states",), run_single),
+    }
 
 
 def make_text_rules(config: Any, mesh: Mesh) -> Rules:

@@ -18,6 +18,7 @@ from pipelines.families.unet.file_recognition import (
 )
 from pipelines.families.unet.recognition import read_unet
 from pipelines.messages import say
+from pipelines.schedulers import DIFFUSION
 
 
 def _read_local(folder: Path, _index: Mapping[str, Any]) -> Likeness:
@@ -105,4 +106,5 @@ TRAITS = Traits(
     tokenizer="clip",
     reads_weights=True,
     text_chunks=4,  # 300 word pieces, as for SDXL
+    schedulers=DIFFUSION,
 )

@@ -16,6 +16,7 @@ from pipelines.families.unet.file_recognition import (
 )
 from pipelines.families.unet.recognition import read_unet
 from pipelines.messages import say
+from pipelines.schedulers import DIFFUSION
 
 
 def _read_local(folder: Path, index: Mapping[str, Any]) -> Likeness:
@@ -80,4 +81,5 @@ TRAITS = Traits(
     tokenizer="clip",
     reads_weights=True,
     text_chunks=4,  # 300 word pieces: each number of chunks is a program of its own
+    schedulers=DIFFUSION,
 )

@@ -67,6 +67,7 @@ def lay_out(
         batch_size=batch_size,
         uses_cfg=uses_cfg,
         latents_CHW=parts.latents_CHW(shape),
+        turns=True,
         halvings=len(parts.config_of("unet").down_block_types) - 1,
         text_chunks=text_chunks,
     )
@@ -128,7 +129,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             uses_cfg=layout.uses_cfg,
             dtype=parts.dtype,
             input_sharding=layout.model_input,
-            attention=AttentionAxes(mesh=parts.mesh, rows="dp", heads="tp", tokens="sp", trades_heads=False),
+            attention=AttentionAxes(mesh=layout.denoiser_mesh, rows="dp", heads="tp", tokens="sp", trades_heads=False),
         ),
         arguments=(
             abstract_weights(parts.weights["unet"]),

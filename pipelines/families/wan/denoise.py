@@ -10,16 +10,17 @@ FirstFrame           Wan 2.2 TI2V: the picture's latents replace the first laten
 Channels             I2V: the picture's latents and a mask are further channels, its features further tokens
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from pipelines.runtime.bridge.modules import LayerPlacement, TracedModule
+from pipelines.runtime.bridge.modules import Carry, LayerPlacement, TracedModule
 from pipelines.runtime.kernels.attention import AttentionAxes
-from pipelines.runtime.sampling.loop import build_loop
+from pipelines.runtime.sampling.loop import build_loop, build_reusing_loop
+from pipelines.runtime.sampling.reuse import Reuse, add_or_compute
 from pipelines.runtime.sampling.solver import State
 
 
@@ -49,8 +50,12 @@ def build_denoise_program(
     token_sharding: NamedSharding,
     attention: AttentionAxes,
     running_layer: LayerPlacement,
+    reuses: bool = False,
 ) -> Any:
     """Builds denoise(weights, state, prompt_embeds, condition, table, guidance_scale, start, stop) -> state.
+
+    With `reuses` it is the program with a step cache: it takes `residual` (rows, N, D) and `reuse` (MAX_STEPS,) bool
+    (runtime/sampling/reuse.py) as well, and returns (state, residual).
 
     The state's arrays are (B, C, T, H, W) fp32; `prompt_embeds` rows are [negative..., positive...] with guidance, else
     only positive. The shardings are `input_sharding` for the transformer's batch, `token_sharding` for the tokens
@@ -68,13 +73,15 @@ def build_denoise_program(
         guidance_scale: jax.Array,
         start: jax.Array,
         stop: jax.Array,
-    ) -> State:
+        residual_BND: jax.Array | None = None,
+        reuse: jax.Array | None = None,
+    ) -> Any:
         def prepare(scaled: jax.Array, timestep: jax.Array) -> tuple[jax.Array, jax.Array]:
             model_input, timestep = _bring_in(condition, scaled, timestep, patch_area=patch_area)
             # The barrier keeps XLA for TPU from fusing this scaling with the transposition, and doing it nine times.
             return jax.lax.optimization_barrier(model_input.astype(dtype)), timestep
 
-        def predict(model_input: jax.Array, timestep: jax.Array) -> jax.Array:
+        def predict(model_input: jax.Array, timestep: jax.Array, stacks: Any = None) -> jax.Array:
             (output,) = transformer.call(
                 weights,
                 model_input,
@@ -85,14 +92,30 @@ def build_denoise_program(
                 input_shardings=blocks,
                 attention=attention,
                 running_layer=running_layer,
+                stacks=stacks,
             )
             return output
 
-        loop = build_loop(predict, uses_cfg=uses_cfg, input_sharding=input_sharding, prepare=prepare)
-        state = loop(state, table=table, guidance_scale=guidance_scale, start=start, stop=stop)
-        if not isinstance(condition, FirstFrame):
-            return state
-        return state._replace(latents=_set_first(state.latents, condition), x0=_set_first(state.x0, condition))
+        def predict_reusing(model_input: jax.Array, timestep: jax.Array, reuse: Reuse) -> tuple[jax.Array, jax.Array]:
+            kept: list[jax.Array] = []
+
+            def run(compute: Callable[..., Carry], carry: Carry) -> Carry:
+                (tokens,) = carry
+                after, residual = add_or_compute(reuse, tokens, lambda: compute(tokens)[0])
+                kept.append(jax.lax.with_sharding_constraint(residual, token_sharding))
+                return (after,)
+
+            output = predict(model_input, timestep, {"blocks": (("hidden_states",), run)})
+            return output, kept[0]
+
+        shared = {"uses_cfg": uses_cfg, "input_sharding": input_sharding, "prepare": prepare}
+        numbers = {"table": table, "guidance_scale": guidance_scale, "start": start, "stop": stop}
+        if not reuses:
+            return _keep_first(build_loop(predict, **shared)(state, **numbers), condition)
+        assert residual_BND is not None and reuse is not None
+        loop = build_reusing_loop(predict_reusing, **shared)
+        state, residual_BND = loop(state, residual_BND, reuse=reuse, **numbers)
+        return _keep_first(state, condition), residual_BND
 
     return denoise
 
@@ -110,6 +133,12 @@ def _bring_in(
         channels = jnp.broadcast_to(condition.channels, (batch, *condition.channels.shape[1:]))
         scaled_BCTHW = jnp.concatenate([scaled_BCTHW, channels], axis=1)
     return scaled_BCTHW, jnp.broadcast_to(timestep, batch)
+
+
+def _keep_first(state: State, condition: Condition) -> State:
+    if not isinstance(condition, FirstFrame):
+        return state
+    return state._replace(latents=_set_first(state.latents, condition), x0=_set_first(state.x0, condition))
 
 
 def _set_first(latents_BCTHW: jax.Array, condition: FirstFrame) -> jax.Array:

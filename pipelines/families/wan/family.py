@@ -44,7 +44,9 @@ class WanFamily(PreviewedModel):
         self, recipe: Recipe, embeddings: Embeddings, *, seeds: Sequence[int] | None = None, on_progress: OnProgress
     ) -> jax.Array:
         scale = recipe.guidance_scale or 0.0
-        layout = self._choose_layout(recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1)
+        layout = self._choose_layout(
+            recipe.parsed_shape, recipe.batch_size, uses_cfg=scale > 1, uses_step_cache=bool(recipe.step_cache)
+        )
         schedule = build_schedule(
             recipe.scheduler or "",
             self.parts.scheduler_config,
@@ -62,6 +64,7 @@ class WanFamily(PreviewedModel):
         second_scale = scale if recipe.guidance_scale_2 is None else recipe.guidance_scale_2
         scales = [self._put(np.float32(value if scale > 1 else 1.0)) for value in (scale, second_scale)]
         boundary = self.parts.find_boundary(schedule)
+        steps = self._reuse_steps(recipe, layout, whole=(0, boundary))
 
         def advance(state: State, start: int, stop: int) -> State:
             middle = min(max(start, boundary), stop)
@@ -70,7 +73,8 @@ class WanFamily(PreviewedModel):
                 (EXPERTS[1], scales[1], middle, stop),
             ):
                 if begin < end:
-                    state = program(
+                    state = steps.run(
+                        program,
                         *self._take(program, expert),
                         state,
                         rows,

@@ -63,6 +63,7 @@ _OTHERS = {
     "condition_embedder.image_embedder.ff.net.2": "img_emb.proj.3",
     "condition_embedder.image_embedder.norm2": "img_emb.proj.4",
     "proj_out": "head.head",
+    "": "head",  # whose modulation is the model's own
 }
 _BLOCK = re.compile(r"(blocks\.\d+)\.(.+)")
 

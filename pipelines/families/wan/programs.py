@@ -5,15 +5,17 @@ one size share one denoise program: their weights are its arguments.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key
 from pipelines.families.layout import Layout as BaseLayout
 from pipelines.families.learnt_preview import describe_preview
+from pipelines.families.reused_steps import describe_reuse, list_residual_programs
 from pipelines.families.wan.condition import build_condition_program, build_image_program
 from pipelines.families.wan.decode import build_decode_program
 from pipelines.families.wan.denoise import Channels, Condition, FirstFrame, build_denoise_program
@@ -23,6 +25,7 @@ from pipelines.families.wan.preview import build_preview_program
 from pipelines.families.wan.sharding import choose_encoder_rules, choose_transformer_rules
 from pipelines.references import References
 from pipelines.runtime.bridge.modules import LayerPlacement
+from pipelines.runtime.devices.mesh import turn_to_tokens
 from pipelines.runtime.devices.sharding import batch_class, split_pictures
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.programs.compiled import Program
@@ -43,30 +46,57 @@ class Layout(BaseLayout):
 
 
 def lay_out(
-    parts: Parts, shape: Shape, *, batch_size: int, uses_cfg: bool, references: References | None = None
+    parts: Parts,
+    shape: Shape,
+    *,
+    batch_size: int,
+    uses_cfg: bool,
+    references: References | None = None,
+    uses_step_cache: bool = False,
 ) -> Layout:
-    """Shards videos and guidance pairs over `dp`, tokens over `sp`; an axis that does not divide them is replicated."""
+    """Shards videos and guidance pairs over `dp`, tokens over `sp`; an axis that does not divide them is replicated.
+
+    One row without guidance has its tokens on all devices (turn_to_tokens).
+    """
     assert references is None, NO_REFERENCES
     videos = batch_class(batch_size)
     mesh, latents_CTHW = parts.mesh, parts.latents_CTHW(shape)
-    dp, sp = mesh.shape["dp"], mesh.shape["sp"]
     _, frames, height, width = latents_CTHW
-    patch = parts.config_of("transformer").patch_size
+    transformer = parts.config_of("transformer")
+    patch = transformer.patch_size
     tokens = (frames // patch[0]) * (height // patch[1]) * (width // patch[2])
-    videos_axis = "dp" if videos % dp == 0 else None
-    rows_axis = "dp" if videos * (2 if uses_cfg else 1) % dp == 0 else None
+    rows = videos * (2 if uses_cfg else 1)
+    videos_axis, rows_axis = ("dp" if count % mesh.shape["dp"] == 0 else None for count in (videos, rows))
+    seen = mesh
+    if rows_axis is None and not uses_cfg and _can_turn(turn_to_tokens(mesh), transformer, tokens):
+        seen = turn_to_tokens(mesh)
+    token_sharding = NamedSharding(seen, PartitionSpec(rows_axis, "sp" if tokens % seen.shape["sp"] == 0 else None))
+    features = transformer.num_attention_heads * transformer.attention_head_dim
+    residual = jax.ShapeDtypeStruct((rows, tokens, features), parts.dtype, sharding=token_sharding)
     return Layout(
         shape=shape,
         outputs=videos,
         uses_cfg=uses_cfg,
         latents_shape=latents_CTHW,
         latents=NamedSharding(mesh, PartitionSpec(videos_axis)),
-        rows=NamedSharding(mesh, PartitionSpec(rows_axis)),
-        tokens=NamedSharding(mesh, PartitionSpec(rows_axis, "sp" if tokens % sp == 0 else None)),
+        rows=NamedSharding(seen, PartitionSpec(rows_axis)),
+        residual=residual if uses_step_cache else None,
+        tokens=token_sharding,
         pictures=NamedSharding(
             mesh,
             PartitionSpec(videos_axis, None, None, *split_pictures(mesh, videos_axis, height=height, width=width)),
         ),
+    )
+
+
+def _can_turn(turned: Mesh, transformer: Any, tokens: int) -> bool:
+    """Tells whether all devices of `sp` get as many tokens, and heads for attention to trade them for.
+
+    Without heads each would gather all keys and values: Wan 1.3B's 12 are too few for eight devices.
+    """
+    return (
+        tokens % turned.shape["sp"] == 0
+        and transformer.num_attention_heads % (turned.shape["sp"] * turned.shape["tp"]) == 0
     )
 
 
@@ -76,7 +106,7 @@ def list_programs(parts: Parts, layout: Layout) -> tuple[Program, ...]:
     if "encode" in parts.stages:
         programs.append(_encode_program(parts))
     if "denoise" in parts.stages:
-        programs += [_denoise_program(parts, layout), _preview_program(parts, layout)]
+        programs += [_denoise_program(parts, layout), *list_residual_programs(layout), _preview_program(parts, layout)]
         if parts.takes_pictures:
             programs.append(_condition_program(parts, layout))
         if parts.image_processor is not None:
@@ -105,10 +135,12 @@ def _encode_program(parts: Parts) -> Program:
 
 def _denoise_program(parts: Parts, layout: Layout) -> Program:
     latents = layout.describe_latents()
+    out = State(*(layout.latents for _ in State._fields))
     prompt_size = (layout.row_count, parts.text_length, parts.text_width)
     return Program(
         key=layout.denoise_key,
         vmem_share=_VMEM_SHARE,
+        gathers_whole=True,
         function=build_denoise_program(
             parts.modules["transformer"],
             uses_cfg=layout.uses_cfg,
@@ -116,7 +148,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             input_sharding=layout.rows,
             token_sharding=layout.tokens,
             attention=AttentionAxes(
-                mesh=parts.mesh,
+                mesh=layout.denoiser_mesh,
                 rows="dp",
                 heads="tp",
                 tokens="sp",
@@ -127,6 +159,7 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
                 mesh=parts.mesh,
                 rules=choose_transformer_rules(parts.config_of("transformer"), parts.mesh.shape["tp"]),
             ),
+            reuses=layout.residual is not None,
         ),
         arguments=(
             abstract_weights(parts.weights["transformer"]),
@@ -137,8 +170,9 @@ def _denoise_program(parts: Parts, layout: Layout) -> Program:
             abstract_input(parts.mesh, (), jnp.float32),
             abstract_input(parts.mesh, (), jnp.int32),
             abstract_input(parts.mesh, (), jnp.int32),
+            *describe_reuse(parts.mesh, layout),
         ),
-        out_shardings=State(*(layout.latents for _ in State._fields)),
+        out_shardings=out if layout.residual is None else (out, layout.residual.sharding),
     )
 
 

@@ -12,7 +12,7 @@ import torch
 from jax.sharding import Mesh
 from torch.nn import functional
 
-from pipelines.runtime.bridge.environment import call_jax
+from pipelines.runtime.bridge.environment import call_jax, find_attention_axes
 from pipelines.runtime.bridge.modules import ScannedLayers
 from pipelines.runtime.kernels.ulysses import TOKENS
 
@@ -22,7 +22,7 @@ class EvenTokens(ScannedLayers):
 
     def __init__(self, layers: torch.nn.ModuleList, *, mesh: Mesh) -> None:
         super().__init__(layers, carried=("hidden_states",))
-        self._multiple = TOKENS * mesh.shape["sp"]
+        self._mesh = mesh
 
     def forward(
         self,
@@ -32,8 +32,9 @@ class EvenTokens(ScannedLayers):
         rotary_emb: Any,
     ) -> torch.Tensor:
         """Runs the blocks; `temb` has three axes, or four if every token has its own timestep."""
-        length = hidden_states.shape[1]
-        missing = -length % self._multiple
+        length, axes = hidden_states.shape[1], find_attention_axes()
+        mesh = self._mesh if axes is None or axes.tokens is None else axes.mesh
+        missing = -length % (TOKENS * mesh.shape["sp"])
         if missing:
             hidden_states = functional.pad(hidden_states, (0, 0, 0, missing))
             if temb.ndim == 4:

@@ -20,6 +20,7 @@ from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention import AttentionAxes, attend
 from pipelines.runtime.kernels.conv3x3 import BLOCKED_NDIM, FLAT_NDIM, unflatten_taps
 from pipelines.runtime.kernels.convolution import PictureAxes, convolve_split, double_split
+from pipelines.runtime.kernels.switches import is_on
 
 _attention_axes: contextvars.ContextVar[AttentionAxes | None] = contextvars.ContextVar("attention_axes", default=None)
 _picture_axes: contextvars.ContextVar[PictureAxes | None] = contextvars.ContextVar("picture_axes", default=None)
@@ -145,7 +146,8 @@ def _convolve(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None
 
 def _interpolate(input: jax.Array, *args: Any, **kwargs: Any) -> jax.Array:
     axes = _picture_axes.get()
-    if axes is not None and axes.takes_kernels and operators.is_doubling(input, *args, **kwargs):
+    is_doubled = operators.is_doubling(input, *args, **kwargs) and is_on("upsample")
+    if axes is not None and axes.takes_kernels and is_doubled:
         return double_split(input, axes=axes)
     try:
         return operators.interpolate(input, *args, **kwargs)

@@ -78,6 +78,11 @@ _running_layer: contextvars.ContextVar[LayerPlacement | None] = contextvars.Cont
 _remat: contextvars.ContextVar[RematPolicy | None] = contextvars.ContextVar("remat", default=None)
 
 
+Carry = tuple[jax.Array, ...]
+RunStack = Callable[[Callable[..., Carry], Carry], Carry]
+"""(runs all layers of a list on what they carry, what they carry now) -> what they carry afterwards."""
+
+
 class TracedModule:
     """A torch module as `call(weights, ...)`, for use inside `jax.jit`."""
 
@@ -131,6 +136,7 @@ class TracedModule:
         pictures: PictureAxes | None = None,
         running_layer: LayerPlacement | None = None,
         remat: RematPolicy | None = None,
+        stacks: Mapping[str, tuple[tuple[str, ...], RunStack]] | None = None,
         **kwargs: Any,
     ) -> Any:
         """Runs `forward`, or `method(module, ...)`, on JAX arrays and returns JAX arrays in the same structure.
@@ -138,7 +144,8 @@ class TracedModule:
         `input_shardings` says how the first argument of the submodules named there lies on the mesh, `attention` how
         long attentions do, `pictures` how what is convolved does, `running_layer` how the weights of one layer of a
         scan do while it runs. With `remat` a gradient computes again what the policy does not keep of layers in a scan,
-        and of those that `repeat_for_gradient` chose.
+        and of those that `repeat_for_gradient` chose. `stacks` maps names of lists of layers to the inputs that each
+        layer hands to the next, in the order in which it returns them, and to what decides whether they run (Stack).
         """
         environment = get_environment()
         weights_t, args_t, kwargs_t = environment.j2t_iso((dict(weights), args, kwargs))
@@ -150,6 +157,7 @@ class TracedModule:
             axes_as(attention, pictures),
             set_within(_running_layer, running_layer),
             set_within(_remat, remat),
+            _stacks_replaced(self.module, stacks or {}),
         ):
             result = run(self.module, *args_t, **kwargs_t)
         return environment.t2j_iso(result)
@@ -219,6 +227,41 @@ class ScannedLayers(torch.nn.Module):
         if self._outputs is not None:
             self._outputs += environment.j2t_iso([outputs[layer] for layer in range(self._count)])
         result = environment.j2t_iso(last)
+        return result if len(result) > 1 else result[0]
+
+
+class Stack(torch.nn.Module):
+    """A whole list of layers in place of its ModuleList or ScannedLayers, so that `run` decides whether they run."""
+
+    def __init__(self, layers: Any, carried: tuple[str, ...], run: RunStack) -> None:
+        super().__init__()
+        self._layers = layers
+        self._carried = carried
+        self._run = run
+        first = layers if isinstance(layers, ScannedLayers) else layers[0]
+        self._signature = inspect.signature(first.forward)
+
+    def __iter__(self) -> Iterator["Stack"]:
+        yield self
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        environment = get_environment()
+        bound = self._signature.bind(*args, **kwargs)
+        extra = bound.arguments.pop("kwargs", {})
+        inputs = {**bound.arguments, **extra}
+        carry = environment.t2j_iso(tuple(inputs.pop(name) for name in self._carried))
+
+        def compute(*carry: jax.Array) -> Carry:
+            values = environment.j2t_iso(carry)
+            for layer in self._layers:
+                result = layer(**dict(zip(self._carried, values, strict=True)), **inputs)
+                values = result if isinstance(result, tuple) else (result,)
+            return environment.t2j_iso(tuple(values))
+
+        result = environment.j2t_iso(self._run(compute, carry))
         return result if len(result) > 1 else result[0]
 
 
@@ -294,6 +337,18 @@ def call_for_layers(model: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
     with stack.outputs_kept() as outputs:
         output = model(*args, **kwargs)
     return output, (None, *outputs[:-1], output.last_hidden_state)
+
+
+@contextlib.contextmanager
+def _stacks_replaced(module: torch.nn.Module, stacks: Mapping[str, tuple[tuple[str, ...], RunStack]]) -> Iterator[None]:
+    kept = {name: module.get_submodule(name) for name in stacks}
+    for name, (carried, run) in stacks.items():
+        setattr(module, name, Stack(kept[name], carried, run))
+    try:
+        yield
+    finally:
+        for name, layers in kept.items():
+            setattr(module, name, layers)
 
 
 @contextlib.contextmanager

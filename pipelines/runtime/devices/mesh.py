@@ -27,6 +27,16 @@ def choose_sizes(device_count: int) -> dict[str, int]:
     return {"dp": 2, "sp": device_count // 2}
 
 
+def turn_to_tokens(mesh: Mesh) -> Mesh:
+    """The same devices in the same order with all of `dp` on `sp`: one row over all of them.
+
+    Without guidance there is one row, and two halves of a mesh would compute the same. No array moves: what is split
+    over both axes, or over neither, lies as it did.
+    """
+    dp, sp, tp = (mesh.shape[axis] for axis in AXES)
+    return Mesh(mesh.devices.reshape(1, dp * sp, tp), mesh.axis_names)
+
+
 def build_mesh(
     text: str | None = None,
     devices: Sequence[Any] | None = None,

@@ -186,6 +186,13 @@ def extend_environment(**variables: str) -> dict[str, str]:
     return os.environ | variables
 
 
+def find_kind() -> str:
+    """JAX's name of the devices here, such as `TPU v6 lite`; starts the backend."""
+    import jax
+
+    return jax.devices()[0].device_kind
+
+
 def describe_devices() -> str:
     """`8 TPU chips v6e`, `1 GPU (NVIDIA H100)` or `CPU, demo models`, for people."""
     import jax

@@ -16,9 +16,11 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.runtime.devices.sharding import Axes, count_parts
 from pipelines.runtime.kernels import cudnn
+from pipelines.runtime.kernels.blocks import attend_in_blocks
 from pipelines.runtime.kernels.flash import MASKED, center_keys, find_vmem_bytes, flash_attention, has_room
 from pipelines.runtime.kernels.operators import find_gain, scale
 from pipelines.runtime.kernels.splash import attend_with_gradient
+from pipelines.runtime.kernels.switches import is_on
 from pipelines.runtime.kernels.ulysses import NormAndRotary, gather_features, gather_tokens
 
 LONG = 896  # queries; below, the logits fit where the matrix unit leaves them
@@ -75,7 +77,7 @@ def attend(
     `has_grouped_heads`, key and value have fewer heads, each shared by a run of query heads. With a `window`, query i
     sees the keys j with |i - j| <= window; that is plain XLA's alone, since cuDNN looks back only.
     """
-    if window is None and cudnn.has_cuda() and cudnn.takes(query_BHLD, mask=mask):
+    if window is None and is_on("cudnn") and cudnn.has_cuda() and cudnn.takes(query_BHLD, mask=mask):
         return attend_fused(query_BHLD, key_BHLD, value_BHLD, is_causal=is_causal, scale=scale, axes=axes)
     if has_grouped_heads:
         repeats = query_BHLD.shape[-3] // key_BHLD.shape[-3]
@@ -227,7 +229,7 @@ def _takes_kernel(axes: AttentionAxes | None, query_BLHD: jax.Array, *, is_self:
 def _takes_gradient_kernel(
     axes: AttentionAxes | None, query_BHLD: jax.Array, key_BHLD: jax.Array
 ) -> TypeGuard[AttentionAxes]:
-    if axes is None or not axes.learns or not axes.takes_kernels or query_BHLD.ndim != 4:
+    if axes is None or not axes.learns or not axes.takes_kernels or query_BHLD.ndim != 4 or not is_on("splash"):
         return False
     return query_BHLD.shape[2] >= LONG and key_BHLD.shape[2] >= _MANY_KEYS
 
@@ -303,8 +305,9 @@ def attend_merged(
 
     Where the tokens of a self-attention are split, devices trade them for heads before and back after (ulysses.py);
     heads that do not divide stay, and keys and values are gathered for a device's own queries. Keys of other tokens,
-    such as a text's, are whole everywhere. `turns` are for queries and for keys; `query_gain` and `window` are
-    flash.py's, a window for self-attention alone.
+    such as a text's, are whole everywhere. Where the kernel is switched off, every device computes the same by XLA
+    (blocks.py). `turns` are for queries and for keys; `query_gain` and `window` are flash.py's, a window for
+    self-attention alone.
     """
     batch, length, _ = query_BLC.shape
     assert query_gain is None or not is_self, "queries that are traded have gains of their own"
@@ -312,7 +315,7 @@ def attend_merged(
     spec, devices, own_heads, is_traded = _divide(axes, (batch, length, heads), is_self=is_self)
     rows, tokens, head_axis = spec
     flash = functools.partial(
-        flash_attention,
+        flash_attention if is_on("flash") else attend_in_blocks,
         scale=scale,
         vmem_bytes=find_vmem_bytes(axes.mesh.devices.flat[0].device_kind),
         window=window,

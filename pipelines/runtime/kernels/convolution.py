@@ -19,12 +19,13 @@ from pipelines.runtime.kernels import operators
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.kernels.conv3x3 import TAPS, Blocks, block_taps, choose_blocks, convolve_taps, unblock_taps
 from pipelines.runtime.kernels.flash import find_vmem_bytes
+from pipelines.runtime.kernels.switches import is_on
 from pipelines.runtime.kernels.upsample import double_pixels
 
 
 def has_kernels(mesh: Mesh) -> bool:
-    """Whether the mesh's devices run the kernels for TPU."""
-    return mesh.devices.flat[0].platform == "tpu"
+    """Whether the mesh's devices run the kernel for convolutions."""
+    return mesh.devices.flat[0].platform == "tpu" and is_on("conv3x3")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class PictureAxes:
 
     @property
     def takes_kernels(self) -> bool:
-        return self.interprets or has_kernels(self.mesh)
+        return (self.interprets and is_on("conv3x3")) or has_kernels(self.mesh)
 
     @property
     def vmem_bytes(self) -> int:

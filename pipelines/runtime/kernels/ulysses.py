@@ -19,6 +19,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from pipelines.runtime.kernels.operators import scale
 from pipelines.runtime.kernels.rotary import rotate_pairs
+from pipelines.runtime.kernels.switches import is_on
 
 TOKENS = 16  # rows of a tile of bf16
 LANES = 128
@@ -68,9 +69,10 @@ def _cut(x_BLC: jax.Array, parts: int, turn: NormAndRotary | None, *, interpret:
     """(B, parts, L, C / parts), turned where it is said how."""
     batch, length, channels = x_BLC.shape
     width = channels // parts
-    if turn is not None and (width % LANES or LANES % turn.cos.shape[-1]):
+    is_plain = width % LANES or not is_on("ulysses")
+    if turn is not None and (is_plain or LANES % turn.cos.shape[-1]):
         x_BLC, turn = turn.apply(x_BLC), None
-    if width % LANES:
+    if is_plain:
         return x_BLC.reshape(batch, length, parts, width).swapaxes(1, 2)
     rows = 2 * _ROWS // x_BLC.dtype.itemsize
     by_part = pl.BlockSpec((None, rows, width), lambda b, i, p: (b, i, p))
@@ -97,7 +99,7 @@ def _cut(x_BLC: jax.Array, parts: int, turn: NormAndRotary | None, *, interpret:
 def _join(x_BPLC: jax.Array, *, interpret: bool) -> jax.Array:
     """(B, L, parts * C)."""
     batch, parts, length, width = x_BPLC.shape
-    if width % LANES:
+    if width % LANES or not is_on("ulysses"):
         return x_BPLC.swapaxes(1, 2).reshape(batch, length, parts * width)
     return pl.pallas_call(
         _copy_kernel,

@@ -105,7 +105,7 @@ class Program:
     """A function to compile: `arguments` are ShapeDtypeStructs with shardings, `donate` positions of donated ones.
 
     `vmem_share` gives large matrix products more vector memory; `compact_vmem_bytes` shortens code that would be too
-    long (compiler_options.py).
+    long, and `gathers_whole` keeps weights in one piece (compiler_options.py).
     """
 
     key: tuple[Any, ...]
@@ -115,11 +115,17 @@ class Program:
     out_shardings: Any = None
     vmem_share: float = 0.0
     compact_vmem_bytes: int | None = None
+    gathers_whole: bool = False
 
     @property
     def options(self) -> dict[str, str]:
         """Compiler options for this program (compiler_options.py)."""
-        return choose_options(self.arguments, vmem_share=self.vmem_share, compact_vmem_bytes=self.compact_vmem_bytes)
+        return choose_options(
+            self.arguments,
+            vmem_share=self.vmem_share,
+            compact_vmem_bytes=self.compact_vmem_bytes,
+            gathers_whole=self.gathers_whole,
+        )
 
     def describe(self, lowered: Any) -> str:
         """Text of everything the compiler's result depends on; programs with different texts are different."""

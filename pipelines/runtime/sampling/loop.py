@@ -4,7 +4,8 @@ A step goes through four places:
 
     scale      in_scale * latents, as the scheduler's row says
     prepare    what the family adds to that, and the timestep of each row        (the family's)
-    predict    the denoiser's output, for [negative..., positive...] rows        (the family's)
+    predict    the denoiser's output, for [negative..., positive...] rows        (the family's);
+               a step cache lets it take an earlier step's share of it (reuse.py)
     advance    guidance, then the scheduler's linear update (solver.py)
 
 What changes a step for every family alike belongs here: another guidance into `_guide`, what is blended into the
@@ -19,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from pipelines.runtime.sampling.reuse import Reuse
 from pipelines.runtime.sampling.solver import State, advance, read_row
 
 Prepare = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
@@ -26,6 +28,9 @@ Prepare = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 Predict = Callable[[jax.Array, jax.Array], jax.Array]
 """(input rows, timestep) -> the denoiser's output for each row."""
+
+PredictReusing = Callable[[jax.Array, jax.Array, Reuse], tuple[jax.Array, jax.Array]]
+"""(input rows, timestep, what may be reused) -> the denoiser's output for each row, and the residual from now on."""
 
 
 class Loop(Protocol):
@@ -44,6 +49,25 @@ class Loop(Protocol):
         stop: jax.Array,
         noise: jax.Array | None = None,
     ) -> State: ...
+
+
+class ReusingLoop(Protocol):
+    """Runs steps `start` to `stop` of a schedule's `table` with a step cache.
+
+    `reuse` (MAX_STEPS,) bool says which steps take the `residual` of earlier ones; the last one comes back.
+    """
+
+    def __call__(
+        self,
+        state: State,
+        residual: jax.Array,
+        *,
+        table: jax.Array,
+        reuse: jax.Array,
+        guidance_scale: jax.Array,
+        start: jax.Array,
+        stop: jax.Array,
+    ) -> tuple[State, jax.Array]: ...
 
 
 def build_loop(
@@ -67,16 +91,8 @@ def build_loop(
     ) -> State:
         def step(index: jax.Array, state: State) -> State:
             row = read_row(table, index)
-            model_input, timestep = row["in_scale"] * state.latents, row["timestep"]
-            if prepare is not None:
-                model_input, timestep = prepare(model_input, timestep)
-            if uses_cfg:
-                model_input = jnp.concatenate([model_input, model_input])
-                timestep = jnp.concatenate([timestep, timestep]) if timestep.ndim else timestep
-            model_input = jax.lax.with_sharding_constraint(model_input, input_sharding)
-            output = predict(model_input, timestep).astype(jnp.float32)
-            if uses_cfg:
-                output = _guide(output, guidance_scale)
+            output = predict(*_make_input(row, state, prepare, uses_cfg=uses_cfg, sharding=input_sharding))
+            output = _guide(output.astype(jnp.float32), guidance_scale if uses_cfg else None)
             return advance(row, state, output, None if noise is None else noise[index - start])
 
         return jax.lax.fori_loop(start, stop, step, state)
@@ -84,7 +100,49 @@ def build_loop(
     return run
 
 
-def _guide(output: jax.Array, guidance_scale: jax.Array) -> jax.Array:
-    """Classifier-free guidance: from the negative half of the rows through the positive one."""
+def build_reusing_loop(
+    predict: PredictReusing, *, uses_cfg: bool, input_sharding: NamedSharding, prepare: Prepare | None = None
+) -> ReusingLoop:
+    """The loop of `build_loop` with a step cache: a program of its own, so that the one without stays what it is."""
+
+    def run(
+        state: State,
+        residual: jax.Array,
+        *,
+        table: jax.Array,
+        reuse: jax.Array,
+        guidance_scale: jax.Array,
+        start: jax.Array,
+        stop: jax.Array,
+    ) -> tuple[State, jax.Array]:
+        def step(index: jax.Array, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
+            state, residual = carry
+            row = read_row(table, index)
+            model_input = _make_input(row, state, prepare, uses_cfg=uses_cfg, sharding=input_sharding)
+            output, residual = predict(*model_input, Reuse(reuse[index], residual))
+            output = _guide(output.astype(jnp.float32), guidance_scale if uses_cfg else None)
+            return advance(row, state, output), residual
+
+        return jax.lax.fori_loop(start, stop, step, (state, residual))
+
+    return run
+
+
+def _make_input(
+    row: dict[str, jax.Array], state: State, prepare: Prepare | None, *, uses_cfg: bool, sharding: NamedSharding
+) -> tuple[jax.Array, jax.Array]:
+    model_input, timestep = row["in_scale"] * state.latents, row["timestep"]
+    if prepare is not None:
+        model_input, timestep = prepare(model_input, timestep)
+    if uses_cfg:
+        model_input = jnp.concatenate([model_input, model_input])
+        timestep = jnp.concatenate([timestep, timestep]) if timestep.ndim else timestep
+    return jax.lax.with_sharding_constraint(model_input, sharding), timestep
+
+
+def _guide(output: jax.Array, guidance_scale: jax.Array | None) -> jax.Array:
+    """Classifier-free guidance: from the negative half of the rows through the positive one; None leaves them."""
+    if guidance_scale is None:
+        return output
     negative, positive = jnp.split(output, 2)
     return negative + guidance_scale * (positive - negative)

@@ -22,7 +22,7 @@ import diffusers
 import numpy as np
 import torch
 
-from pipelines.schedulers import SCHEDULERS, SHIFTS, read_shift
+from pipelines.schedulers import EVEN, LCM_TRAILING, SCHEDULERS, SHIFTS, read_shift
 
 MAX_STEPS = 128  # rows of the table; the catalogue allows fewer
 
@@ -55,7 +55,7 @@ class Schedule:
 def build_scheduler(name: str, config: Mapping[str, Any], *, flow_shift: float | None = None) -> Any:
     """The diffusers scheduler `name`, from the checkpoint's own scheduler config.
 
-    `flow_shift` moves the steps of the two flow schedulers towards the noise; None keeps the checkpoint's own.
+    `flow_shift` moves the steps of the flow schedulers towards the noise; None keeps the checkpoint's own.
     """
     class_name, overrides = SCHEDULERS[name]
     shift = flow_shift if flow_shift is not None else read_shift(config)
@@ -79,9 +79,13 @@ def build_schedule(
     `sigmas` and `mu` are passed on to diffusers' `set_timesteps`.
     """
     scheduler = build_scheduler(name, config, flow_shift=flow_shift)
+    if name == EVEN and sigmas is None:
+        sigmas = np.linspace(1.0, 1 / steps, steps).tolist()
     extra = {"sigmas": sigmas, "mu": mu}
     extra = {argument: value for argument, value in extra.items() if value is not None}
-    if sigmas is None:
+    if name == LCM_TRAILING:
+        scheduler.set_timesteps(timesteps=_space_evenly(steps, int(scheduler.config["num_train_timesteps"])))
+    elif sigmas is None:
         scheduler.set_timesteps(steps, **extra)
     else:
         scheduler.set_timesteps(**extra)
@@ -105,6 +109,11 @@ def build_schedule(
     )
 
 
+def _space_evenly(steps: int, total: int) -> list[int]:
+    """Returns `trailing` timesteps, the last one of each of `steps` equal parts."""
+    return [round(total * (1 - step / steps)) - 1 for step in range(steps)]
+
+
 def _probe_start(scheduler: Any, timestep: torch.Tensor) -> tuple[float, float]:
     """Factors of the picture and of the noise in diffusers' `add_noise` for this first step (1,)."""
     one, none = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
@@ -120,24 +129,47 @@ def _probe_step(scheduler: Any, timestep: torch.Tensor) -> list[float]:
     scale = 1.0
     if hasattr(scheduler, "scale_model_input"):
         scale = float(scheduler.scale_model_input(torch.ones(1, dtype=torch.float64), timestep)[0])
-    takes_noise = isinstance(scheduler, diffusers.EulerAncestralDiscreteScheduler)
-    arguments = {"generator": torch.Generator("cpu").manual_seed(0)} if takes_noise else {}
+    noise_dtype = _find_noise_dtype(scheduler, output.dtype)
+    arguments = {"generator": torch.Generator("cpu").manual_seed(0)} if noise_dtype is not None else {}
     sigma = _flow_sigma(scheduler, timestep)
     result = scheduler.step(output, timestep, latents, **arguments)
     after = result.prev_sample.double()
     by_noise = 0.0
-    if takes_noise:
-        noise = torch.randn(after.shape, generator=torch.Generator("cpu").manual_seed(0), dtype=output.dtype).double()
+    if noise_dtype is not None:
+        noise = torch.randn(after.shape, generator=torch.Generator("cpu").manual_seed(0), dtype=noise_dtype).double()
         by_noise = float(after[0, -1] / noise[0, -1])
         after = after - by_noise * noise
     if hasattr(scheduler, "model_outputs"):
         expected = scheduler.model_outputs[-1]
+    elif isinstance(scheduler, diffusers.LCMScheduler):
+        expected = result.denoised
+    elif isinstance(scheduler, diffusers.TCDScheduler):
+        expected = _expect_picture(scheduler, timestep, latents, output)
     else:
         expected = latents - sigma * output if sigma is not None else result.pred_original_sample
     corrected = getattr(scheduler, "last_sample", None)
     anchors = [0.0] * len(BASIS) if corrected is None else corrected[0, : len(BASIS)].tolist()
     moves = after[0, : len(BASIS)].tolist()
     return [float(timestep), scale, *expected[0, :2].tolist(), *anchors, *moves, by_noise]
+
+
+def _find_noise_dtype(scheduler: Any, dtype: torch.dtype) -> torch.dtype | None:
+    """Returns the type in which the scheduler draws noise at every step, None for one that draws none."""
+    if isinstance(scheduler, diffusers.DPMSolverMultistepScheduler):
+        is_stochastic = str(scheduler.config["algorithm_type"]).startswith("sde")
+        return torch.float32 if is_stochastic else None
+    noisy = (diffusers.EulerAncestralDiscreteScheduler, diffusers.LCMScheduler, diffusers.TCDScheduler)
+    return dtype if isinstance(scheduler, noisy) else None
+
+
+def _expect_picture(
+    scheduler: Any, timestep: torch.Tensor, latents: torch.Tensor, output: torch.Tensor
+) -> torch.Tensor:
+    """The picture expected now, for a scheduler that does not return it."""
+    kept = scheduler.alphas_cumprod[int(timestep)].double()
+    if scheduler.config["prediction_type"] == "v_prediction":
+        return kept.sqrt() * latents - (1 - kept).sqrt() * output
+    return (latents - (1 - kept).sqrt() * output) / kept.sqrt()
 
 
 def _replace_memory(scheduler: Any, *, x0: torch.Tensor, older_x0: torch.Tensor, anchor: torch.Tensor) -> None:

@@ -21,7 +21,17 @@ from pipelines.lora_tensors import EMBEDDINGS, OTHER_KINDS, split_name
 from pipelines.loras import HIGH, LOW, TITLE, LoraFile
 from pipelines.messages import Message, english, say
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.runtime.weights.lora_build import HalfError, MisfitError, Parts, build, deal_out, find_rank
+from pipelines.runtime.weights.lora_build import (
+    BIAS,
+    MODULATION,
+    WEIGHT,
+    HalfError,
+    MisfitError,
+    Parts,
+    build,
+    deal_out,
+    find_rank,
+)
 from pipelines.runtime.weights.lora_spelling import Layers, Spellings
 from pipelines.runtime.weights.lora_update import Update
 from pipelines.runtime.weights.resolve import split_layers
@@ -220,15 +230,15 @@ class _LayerReader:
     ) -> dict[str, Update]:
         """Builds the updates of the weights that the layer changes."""
         shapes: dict[str, list[tuple[int, ...]]] = {}
-        for ending in ("weight", "bias"):
-            names = [f"{module}.{ending}" for module in self.modules]
+        for ending in (WEIGHT, BIAS, MODULATION):
+            names = [_name(module, ending) for module in self.modules]
             if all(name in places for name in names):
                 shapes[ending] = [places[name].shape for name in names]
         whole = {ending: (sum(shape[0] for shape in own), *own[0][1:]) for ending, own in shapes.items()}
         updates: dict[str, Update] = {}
         try:
             for ending, update in build(self.parts, whole, factor=factor, scale=scale).items():
-                names = (f"{module}.{ending}" for module in self.modules)
+                names = (_name(module, ending) for module in self.modules)
                 updates |= zip(names, deal_out(update, shapes[ending]), strict=True)
         except HalfError as error:
             raise _unreadable(
@@ -250,6 +260,11 @@ class _LayerReader:
                 title=TITLE,
             ) from error
         return updates
+
+
+def _name(module: str, ending: str) -> str:
+    """Returns a weight's name; those of the model itself, which is the module "", have no dot."""
+    return f"{module}.{ending}" if module else ending
 
 
 def _write_notes(

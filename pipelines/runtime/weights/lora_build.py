@@ -27,6 +27,7 @@ Parts = Mapping[str, np.ndarray]
 """Part (pipelines/lora_tensors.py) -> its fp32 values."""
 
 WEIGHT, BIAS = "weight", "bias"
+MODULATION = "scale_shift_table"  # of a block of a transformer; the few-step LoRAs of Wan bring its `diff_m`
 
 
 class HalfError(Exception):
@@ -48,7 +49,7 @@ def find_rank(parts: Parts) -> int:
 
 
 def build(parts: Parts, shapes: Mapping[str, tuple[int, ...]], *, factor: float, scale: float) -> dict[str, Update]:
-    """Builds the updates of a layer's weight and bias, of which `shapes` has those that exist.
+    """Builds the updates of a layer's weight, bias and modulation, of which `shapes` has those that exist.
 
     `factor` is alpha over rank, `scale` the strength. Raises HalfError, and MisfitError when sizes differ.
     """
@@ -60,6 +61,8 @@ def build(parts: Parts, shapes: Mapping[str, tuple[int, ...]], *, factor: float,
     for name, strength in (("up_bias", factor * scale), ("diff_b", scale), ("b_norm", scale)):
         if name in parts:
             updates[BIAS] = _build_difference(parts[name], shapes.get(BIAS, ()), strength)
+    if "diff_m" in parts:
+        updates[MODULATION] = _build_difference(parts["diff_m"], shapes.get(MODULATION, ()), scale)
     return updates
 
 

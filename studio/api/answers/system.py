@@ -130,6 +130,8 @@ class Model(Answer):
     defaults: Defaults
     limits: Limits
     schedulers: list[str] = eg(["euler", "euler_ancestral", "dpmpp_2m", "ddim"])
+    step_cache: dict[str, float] | None = eg({"mild": 0.5, "strong": 0.36})
+    """Strength -> share of the default steps that it computes; null for a model without a step cache."""
     shapes: list[Shape]
     is_here: bool = eg(True)
 
@@ -190,6 +192,8 @@ class System(Answer):
     models: list[SystemModel]
     unusable: list[UnusableModel]
     versions: dict[str, str] = eg({"lumesh": "1.0", "jax": "0.11.0", "libtpu": "0.0.42"})
+    kernels: str = eg("all 16 checks passed")
+    kernels_said: Said | None = said()
     data_dir: str = eg("/home/me/lumesh")
     worker_log: str = eg("/home/me/lumesh/logs/worker.log")
 

@@ -37,7 +37,7 @@ def create_grid(grid: Grid, visit: Visitor) -> dict[str, Any]:
     """Queues a job for each cell, or none; answers with the grid's `id` and its jobs' `ids`, row by row.
 
     An axis is `{"field", "values"}`: the field is prompt, seed, steps, guidance_scale, guidance_scale_2, scheduler,
-    flow_shift, strength, lora_scale (of `lora`, a `ref` of the recipe's LoRAs), shape or model; values are
+    flow_shift, step_cache, strength, lora_scale (of `lora`, a `ref` of the recipe's LoRAs), shape or model; values are
     "4, 8, 12", "1-5", "1-9 (+2)", "0-20 [5]" or words with commas. On a prompt's axis the first value stands in the
     prompt and is replaced by each of them. `y` and `z` may be left out. When all cells have ended, the sheet is an
     output whose `grid` holds the axes; cells without a picture say why.

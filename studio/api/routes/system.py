@@ -4,6 +4,7 @@ All routes are for operators (`Operator`), except each owner's own cost.
 Not here: measuring (worker/gauges.py), making plans (plans.py).
 """
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from platform import python_version
@@ -16,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pipelines.catalog import Model
 from pipelines.errors import LumeshError, ModelError, RecipeError
 from pipelines.mesh_text import asks_for_many
-from pipelines.messages import add_codes, say
+from pipelines.messages import NOTHING, Message, add_codes, join, say
 from pipelines.plan.topologies import TOPOLOGIES
+from pipelines.runtime.kernels import switches
 from studio import VERSION
 from studio.api.answers import system as system_answers
 from studio.api.visitor import Visitor, only_operators
@@ -27,6 +29,7 @@ from studio.jobs.costs.offers import describe_models
 from studio.library.folders import empty_folder, measure_folder, measure_parts
 from studio.library.logs import read_tail
 from studio.services.plans import DEFAULT_TOPOLOGY, MODES, Question, suggest_topology
+from studio.settings import Settings
 from studio.visit import Visit
 
 router = APIRouter(prefix="/system", tags=["system"])
@@ -86,7 +89,7 @@ def get_system(operator: Operator) -> dict[str, Any]:
 
     `engine` is the worker; `machine` its devices with their memory in bytes, host memory, mesh and chips, measured
     every two seconds; `models` have their shapes as `warm`, `disk` or `cold`, and `unusable` says why what else is in
-    `models/` of the data directory is no model.
+    `models/` of the data directory is no model. `kernels` says what the doctor found of ours, "" where it did not look.
     """
     worker, catalog = workers.read_worker(operator.database), operator.studio.catalog
     return {
@@ -104,6 +107,7 @@ def get_system(operator: Operator) -> dict[str, Any]:
         ],
         "unusable": [add_codes(vars(one)) for one in catalog.unusable],
         "versions": read_versions(),
+        **add_codes({"kernels": describe_kernels(operator.studio.settings, worker.devices)}),
         "data_dir": str(operator.studio.settings.data_dir),
         "worker_log": str(operator.studio.settings.worker_log),
     }
@@ -263,6 +267,29 @@ def cancel_plan(operator: Operator) -> dict[str, Any]:
     operator.studio.planner.cancel()
     last = operator.studio.planner.last
     return {"plan": last.to_json() if last else None}
+
+
+def describe_kernels(settings: Settings, devices: Sequence[Mapping[str, Any]]) -> Message:
+    """Returns which of our kernels are off on these devices, and why; "" where nobody checked or chose any."""
+    if settings.kernels is not None:
+        return say("chosen with --kernels {choice}", choice=settings.kernels)
+    file = switches.find_file(settings.cache_dir)
+    kind = devices[0]["kind"] if devices else ""
+    checked = switches.find(file, versions=switches.list_versions(), kind=kind)
+    if checked is None:
+        return NOTHING
+    bad = [
+        say("{check}: {verdict}", check=name, verdict=found.describe())
+        for name, found in checked.checks.items()
+        if found.is_bad
+    ]
+    passed = sum(found.verdict == "right" for found in checked.checks.values())
+    if not bad and passed < len(checked.checks):
+        left = len(checked.checks) - passed
+        return say("{count} checks passed, there was no time for {left}", count=passed, left=left)
+    if not bad:
+        return say("all {count} checks passed", count=passed)
+    return say("off: {names} ({reasons})", names=", ".join(checked.off) or "-", reasons=join(bad, ";"))
 
 
 @cache

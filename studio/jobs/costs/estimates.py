@@ -32,6 +32,7 @@ SAMPLES = 5
 class Measured:
     """The timings of one run in seconds; None for a part that the run did not include.
 
+    `step_s` is one step that was computed: those that a step cache reuses count for nothing.
     A shape becomes warm in `compile_s`, or in `cache_s` when its programs are in the compilation cache. `fixed_s`
     covers encode, decode and save. `estimated_s` is the estimate for the whole run, `took_s` its actual duration.
     `is_cached` tells whether the compilation cache has not been cleared since.
@@ -136,7 +137,7 @@ def estimate_job_s(
         return None
     load_s = 0.0 if is_resident else history.load_s(recipe.model) or 0.0
     warm_s = history.warm_s(recipe.model, programs, shape_state=shape_state) or 0.0
-    return load_s + warm_s + (recipe.denoising_steps if steps is None else steps) * step_s + fixed_s
+    return load_s + warm_s + (recipe.computed_steps if steps is None else steps) * step_s + fixed_s
 
 
 def read_shape_state(worker: WorkerRow, history: History, model: str, programs: str) -> str:

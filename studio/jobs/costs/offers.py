@@ -12,6 +12,7 @@ from pipelines.batching import find_kind
 from pipelines.catalog import Catalog, Model, Shape
 from pipelines.program_sets import list_variants
 from pipelines.recipe import MAX_FLOW_SHIFT, MAX_FPS, Recipe
+from pipelines.step_cache import MILD, STRONG
 from studio.database import Database
 from studio.jobs.costs.estimates import estimate_job_s
 from studio.jobs.costs.fleet import Fleet, Member, read_fleet
@@ -83,12 +84,24 @@ def describe_models(catalog: Catalog, database: Database) -> list[dict[str, Any]
                 "strength": 1,
             },
             "schedulers": list(model.schedulers),
+            "step_cache": _describe_step_cache(model),
             "shapes": [_describe_shape(fleet, model, shape, known) for shape in model.shapes],
         }
         for model in catalog.models
         for able in [fleet.list_able(model.id)]
         for known in [_list_known(able, model)]
     ]
+
+
+def _describe_step_cache(model: Model) -> dict[str, float] | None:
+    """Returns the share of the model's default steps that is computed, for each named strength; None without any."""
+    cache, shift = model.step_cache, model.choose_flow_shift(str(model.default_shape))
+    if cache is None:
+        return None
+    return {
+        name: round(1 - len(cache.list_reused(strength, steps=model.steps, flow_shift=shift)) / model.steps, 3)
+        for name, strength in ((MILD, cache.mild), (STRONG, cache.strong))
+    }
 
 
 def _read_load_s(able: Iterable[Member], model: Model) -> float | None:

@@ -31,6 +31,7 @@ class AxisField(MeaningfulEnum):
     GUIDANCE_SCALE = "guidance_scale", "Guidance"
     GUIDANCE_SCALE_2 = "guidance_scale_2", "Second guidance"
     SCHEDULER = "scheduler", "Scheduler"
+    STEP_CACHE = "step_cache", "Step cache"
     FLOW_SHIFT = "flow_shift", "Flow shift"
     STRENGTH = "strength", "Strength"
     LORA_SCALE = "lora_scale", "LoRA scale"
@@ -40,7 +41,7 @@ class AxisField(MeaningfulEnum):
     @property
     def may_compile(self) -> bool:
         """Tells whether a new value may need compilation; other fields are inputs of the compiled programs."""
-        return self in (AxisField.SHAPE, AxisField.MODEL)
+        return self in (AxisField.SHAPE, AxisField.MODEL, AxisField.STEP_CACHE)
 
 
 WHOLE = (AxisField.SEED, AxisField.STEPS)

@@ -27,7 +27,7 @@ from pipelines.recipe import (
 from studio.library.foreign.bounded import clean, shorten
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, Found, FoundLora, ReadRecipe, Unusable
-from studio.library.foreign.names import find_model, find_scheduler, is_ordinary_schedule, split_sampler
+from studio.library.foreign.names import find_model, find_scheduler, find_spaced, is_ordinary_schedule, split_sampler
 
 IsInput = Callable[[str], bool]
 OWN = "Lumesh"
@@ -296,13 +296,16 @@ def _choose_scheduler(found: Found, model: Model, remarks: _Remarks) -> str | No
     if sampler.lower() in ("undefined", "unknown"):  # some sites write this for an unknown sampler
         sampler = ""
     schedule = found.schedule or schedule
+    scheduler = find_scheduler(sampler, model) if sampler else None
     if not is_ordinary_schedule(schedule):
+        if scheduler is not None and (spaced := find_spaced(scheduler, schedule, model)):
+            return spaced
         remarks.drop(
-            say("Schedule {name}", name=shorten(schedule)), say("each scheduler here has one way to space its steps")
+            say("Schedule {name}", name=shorten(schedule)),
+            say("no scheduler of {model} spaces its steps so", model=model.title),
         )
     if not sampler:
         return None
-    scheduler = find_scheduler(sampler, model)
     if scheduler is None:
         remarks.drop(
             say("Sampler {name}", name=shorten(sampler)),

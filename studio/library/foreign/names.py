@@ -13,12 +13,17 @@ _SAMPLERS = {
     "eulerancestral": "euler_ancestral",
     "dpmpp2m": "dpmpp_2m",
     "kdpmpp2m": "dpmpp_2m",
+    "dpmpp2msde": "dpmpp_2m_sde",
+    "dpmpp2msdegpu": "dpmpp_2m_sde",
     "ddim": "ddim",
+    "lcm": "lcm",
+    "tcd": "tcd",
     "flowmatcheuler": "flow_match_euler",
     "unipc": "unipc",
     "unipcbh2": "unipc",
     "unipcmultistep": "unipc",
 }
+_SPACINGS = {name: name for name in ("karras", "exponential", "trailing", "beta")} | {"sgmuniform": "trailing"}
 _SCHEDULES = ("karras", "exponential", "sgmuniform", "polyexponential", "trailing", "ays", "substep")
 _ORDINARY_SCHEDULES = ("", "automatic", "normal", "simple", "default", "discrete")
 
@@ -50,6 +55,12 @@ def find_scheduler(sampler: str, model: Model) -> str | None:
     if found == "euler" and "flow_match_euler" in model.schedulers:
         return "flow_match_euler"
     return found if found in model.schedulers else None
+
+
+def find_spaced(scheduler: str, schedule: str, model: Model) -> str | None:
+    """Finds the model's scheduler that spaces the steps of `scheduler` in this way; None when it has none."""
+    spaced = f"{scheduler}_{_SPACINGS.get(_plain(schedule))}"
+    return spaced if spaced in model.schedulers else None
 
 
 def is_ordinary_schedule(name: str) -> bool:

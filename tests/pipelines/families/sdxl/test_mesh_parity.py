@@ -24,6 +24,7 @@ from pipelines.runtime.devices.mesh import build_mesh
         pytest.param("dp=8", {"batch_size": 4, "scheduler": "euler_ancestral"}, id="four guided pictures"),
         pytest.param("dp=2,tp=4", {}, id="slices of weights"),
         pytest.param("sp=8", {"guidance_scale": 1.0}, id="rows alone"),
+        pytest.param("dp=2,sp=4", {"guidance_scale": 1.0}, id="one row on all devices"),
         pytest.param("dp=2,sp=2,tp=2", {}, id="all at once"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
 from pipelines.catalog import load_catalog
-from pipelines.families.wan.programs import list_programs
+from pipelines.families.wan.programs import lay_out, list_programs
 from pipelines.families.wan.sharding import keep_encoder, keep_transformer
 from pipelines.generate import generate, generate_together
 from pipelines.recipe import Recipe
@@ -26,6 +26,7 @@ from pipelines.runtime.programs.compiled import lower
     ("place", "fields"),
     [
         pytest.param(("t2v", "dp=2,tp=4"), {}, id="slices of weights"),
+        pytest.param(("wide", "dp=2,sp=2"), {"guidance_scale": 1.0}, id="one row on all devices"),
         pytest.param(("experts", "sp=8"), {}, id="two experts, tokens alone"),
         pytest.param(("i2v", "dp=2,sp=4"), {"images": ["photo"]}, id="a first picture, guidance pair and tokens"),
         pytest.param(("ti2v", "dp=2,sp=2,tp=2"), {"images": ["photo"]}, id="a picture, tokens and slices"),
@@ -123,3 +124,20 @@ def test_tokens_and_pictures_are_split_between_devices(
     assert f"tensor<2x{tokens}x{width}xf32>" in texts["denoise"]
     layers = [*family.parts.modules["transformer"].module.blocks.children()]
     assert texts["denoise"].count("sharding_constraint") >= len(layers)
+
+
+@pytest.mark.parametrize(
+    ("model_id", "expected"),
+    [("wan2.1-14b", {"dp": 1, "sp": 8, "tp": 1}), ("wan2.1-1.3b", {"dp": 2, "sp": 4, "tp": 1})],
+)
+def test_one_row_lies_on_all_devices_if_its_heads_divide(model_id: str, expected: dict[str, int]) -> None:
+    """And nothing else moves: latents, pictures and guided rows lie as ever."""
+    model = load_catalog().get(model_id)
+    parts = describe_parts(model, build_mesh("dp=2,sp=4"))
+    guided, single = (
+        lay_out(parts, model.default_shape, batch_size=1, uses_cfg=uses_cfg) for uses_cfg in (True, False)
+    )
+    assert dict(single.tokens.mesh.shape) == expected
+    assert single.tokens.mesh.devices.flatten().tolist() == parts.mesh.devices.flatten().tolist()
+    assert guided.tokens.mesh == guided.rows.mesh == parts.mesh
+    assert (single.latents, single.pictures) == (guided.latents, guided.pictures)

@@ -38,6 +38,16 @@ def test_short_code_takes_less_room_than_usual(topology: str) -> None:
 
 
 @pytest.mark.tpu_aot
+def test_weights_stay_in_one_piece_where_the_compiler_would_take_them_apart() -> None:
+    windowed = "xla_jf_spmd_threshold_for_windowed_einsum_mib"
+    new, old = (draw_argument(find_devices(find_topology(name))[0]) for name in ("v7x-8", "v6e-1"))
+    assert windowed in choose_options((new,), gathers_whole=True)
+    assert windowed not in choose_options((new,)) and windowed not in choose_options((old,), gathers_whole=True)
+    program = Program(key=("double",), function=lambda x: 2 * x, arguments=(new,), gathers_whole=True)
+    assert "HloModule" in lower(program).compile().as_text()
+
+
+@pytest.mark.tpu_aot
 def test_options_make_another_program_that_compiles() -> None:
     argument = draw_argument(find_devices(find_topology("v6e-1"))[0])
     programs = [

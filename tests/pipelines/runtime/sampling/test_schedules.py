@@ -1,7 +1,10 @@
 """Every scheduler table moves latents exactly as diffusers' own `step` does, whatever the model answers."""
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
+import diffusers as library
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ import torch
 from pipelines.catalog_entries import LIMITS
 from pipelines.runtime.sampling import solver
 from pipelines.runtime.sampling.schedules import COLUMNS, MAX_STEPS, Schedule, build_schedule, build_scheduler
+from pipelines.schedulers import DIFFUSION, FLOW
 
 # the scheduler configs of SDXL base and of the demo model
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -57,7 +61,36 @@ FLOW_CONFIGS: dict[str, dict[str, Any]] = {
         "max_shift": 1.15,
     },
 }
+diffusers: Any = library  # its from_config says that it may return a pair
 NOISE_TO_DATA = ("euler", "euler_ancestral", "dpmpp_2m", "ddim")
+NOISY = ("euler_ancestral", "dpmpp_2m_sde", "lcm", "tcd")
+# What a user of diffusers writes for the schedulers of these names, with their noise levels as they are there.
+WRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "lcm": diffusers.LCMScheduler.from_config,
+    "tcd": diffusers.TCDScheduler.from_config,
+    "ddim_trailing": lambda config: diffusers.DDIMScheduler.from_config(config, timestep_spacing="trailing"),
+    "dpmpp_2m_sde": lambda config: diffusers.DPMSolverMultistepScheduler.from_config(
+        config, algorithm_type="sde-dpmsolver++"
+    ),
+    "dpmpp_2m_sde_karras": lambda config: diffusers.DPMSolverMultistepScheduler.from_config(
+        config, algorithm_type="sde-dpmsolver++", use_karras_sigmas=True
+    ),
+    "dpmpp_2m_exponential": lambda config: diffusers.DPMSolverMultistepScheduler.from_config(
+        config, use_exponential_sigmas=True
+    ),
+    "dpmpp_2m_trailing": lambda config: diffusers.DPMSolverMultistepScheduler.from_config(
+        config, timestep_spacing="trailing"
+    ),
+    "euler_trailing": lambda config: diffusers.EulerDiscreteScheduler.from_config(config, timestep_spacing="trailing"),
+    "euler_karras": lambda config: diffusers.EulerDiscreteScheduler.from_config(config, use_karras_sigmas=True),
+    "euler_exponential": lambda config: diffusers.EulerDiscreteScheduler.from_config(
+        config, use_exponential_sigmas=True
+    ),
+    "euler_beta": lambda config: diffusers.EulerDiscreteScheduler.from_config(config, use_beta_sigmas=True),
+    "euler_ancestral_trailing": lambda config: diffusers.EulerAncestralDiscreteScheduler.from_config(
+        config, timestep_spacing="trailing"
+    ),
+}
 
 
 def predict(latents: torch.Tensor, timestep: float) -> torch.Tensor:
@@ -69,12 +102,13 @@ def run_diffusers(scheduler: Any, *, skipped: int = 0, latents: torch.Tensor | N
     """The loop of a diffusers pipeline after `set_timesteps`, from noise or from `latents` after `skipped` steps."""
     generator = torch.Generator().manual_seed(3)
     noise = torch.randn(1, 64, generator=generator)
-    latents = noise * getattr(scheduler, "init_noise_sigma", 1.0) if latents is None else latents
-    arguments = {"generator": generator} if "EulerAncestral" in type(scheduler).__name__ else {}
+    moved: Any = noise * float(getattr(scheduler, "init_noise_sigma", 1.0)) if latents is None else latents
+    draws = "generator" in inspect.signature(scheduler.step).parameters
+    arguments = {"generator": generator} if draws and "DDIM" not in type(scheduler).__name__ else {}
     for timestep in scheduler.timesteps[skipped:]:
-        seen = scheduler.scale_model_input(latents, timestep) if hasattr(scheduler, "scale_model_input") else latents
-        latents = scheduler.step(predict(seen, float(timestep)), timestep, latents, **arguments).prev_sample
-    return latents
+        seen = scheduler.scale_model_input(moved, timestep) if hasattr(scheduler, "scale_model_input") else moved
+        moved = scheduler.step(predict(seen, float(timestep)), timestep, moved, **arguments).prev_sample
+    return moved
 
 
 def run_table(schedule: Schedule, *, has_memory: bool = False, latents: torch.Tensor | None = None) -> torch.Tensor:
@@ -109,6 +143,81 @@ def test_a_table_does_what_diffusers_does(name: str, prediction: str, steps: int
     torch.testing.assert_close(run_table(schedule), run_diffusers(prepare(name, config, steps)), atol=2e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("steps", [1, 4, 8, 30])
+@pytest.mark.parametrize("prediction", CONFIGS)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_spacing_does_what_diffusers_users_ask_for(name: str, prediction: str, steps: int) -> None:
+    config = CONFIGS[prediction]
+    scheduler = WRITTEN[name](config)
+    scheduler.set_timesteps(steps)
+    schedule = build_schedule(name, config, steps=steps)
+    torch.testing.assert_close(run_table(schedule), run_diffusers(scheduler), atol=2e-4, rtol=2e-4)
+
+
+def test_every_scheduler_has_a_table() -> None:
+    for name in DIFFUSION:
+        assert build_schedule(name, CONFIGS["epsilon"], steps=4).steps == 4
+        assert build_schedule(name, CONFIGS["epsilon"], steps=4, last_steps=2).steps == 2
+    for name in FLOW:
+        assert build_schedule(name, FLOW_CONFIGS["wan"], steps=4).steps == 4
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("name", ["lcm", "tcd"])
+def test_a_few_step_scheduler_expects_a_picture(name: str, config: dict[str, Any]) -> None:
+    """The output from which a picture was mixed is the noise, or the velocity, so it is what the row expects."""
+    scheduler = build_scheduler(name, config)
+    scheduler.set_timesteps(4)
+    picture, noise = torch.linspace(-2, 2, 16)[None], torch.ones(1, 16)
+    time = scheduler.timesteps[1]
+    latents, kept = scheduler.add_noise(picture, noise, time[None]), scheduler.alphas_cumprod[time]
+    is_velocity = config["prediction_type"] == "v_prediction"
+    output = kept.sqrt() * noise - (1 - kept).sqrt() * picture if is_velocity else noise
+    row = dict(zip(COLUMNS, map(float, build_schedule(name, config, steps=4).table[1]), strict=True))
+    expected = row["x0_latents"] * latents + row["x0_output"] * output
+    torch.testing.assert_close(expected, picture, atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("flow_match_euler_karras", {"use_karras_sigmas": True}),
+        ("flow_match_euler_exponential", {"use_exponential_sigmas": True}),
+        ("flow_match_euler_beta", {"use_beta_sigmas": True}),
+    ],
+)
+@pytest.mark.parametrize("steps", [2, 4, 20])
+def test_a_flows_spacing_does_what_diffusers_users_ask_for(name: str, write: dict[str, Any], steps: int) -> None:
+    config = FLOW_CONFIGS["wan"]
+    scheduler = diffusers.FlowMatchEulerDiscreteScheduler.from_config(config, shift=5.0, **write)
+    scheduler.set_timesteps(steps)
+    schedule = build_schedule(name, config, steps=steps, flow_shift=5.0)
+    torch.testing.assert_close(run_table(schedule), run_diffusers(scheduler), atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 30])
+def test_dpm_solver_of_a_flow_moves_as_in_diffusers(steps: int) -> None:
+    config = FLOW_CONFIGS["wan"]
+    scheduler = diffusers.DPMSolverMultistepScheduler.from_config(config, flow_shift=5.0)
+    scheduler.set_timesteps(steps)
+    schedule = build_schedule("flow_dpmpp_2m", config, steps=steps, flow_shift=5.0)
+    torch.testing.assert_close(run_table(schedule, has_memory=True), run_diffusers(scheduler), atol=3e-4, rtol=3e-4)
+
+
+def test_lcm_takes_the_timesteps_that_dmd2_is_made_for() -> None:
+    config = CONFIGS["epsilon"]
+    scheduler = diffusers.LCMScheduler.from_config(config)
+    scheduler.set_timesteps(timesteps=[999, 749, 499, 249])
+    schedule = build_schedule("lcm_trailing", config, steps=4)
+    torch.testing.assert_close(run_table(schedule), run_diffusers(scheduler), atol=2e-4, rtol=2e-4)
+
+
+def test_even_steps_are_those_that_four_step_loras_of_wan_are_made_for() -> None:
+    schedule = build_schedule("flow_match_euler_even", FLOW_CONFIGS["wan"], steps=4, flow_shift=5.0)
+    timesteps = schedule.table[:4, COLUMNS.index("timestep")]
+    np.testing.assert_allclose(timesteps, [1000, 937.5, 833.3333, 625], rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", NOISE_TO_DATA)
 def test_the_expected_picture_is_diffusers_own(name: str) -> None:
     config = CONFIGS["v_prediction"]
@@ -122,9 +231,10 @@ def test_the_expected_picture_is_diffusers_own(name: str) -> None:
     torch.testing.assert_close(row["x0_latents"] * latents + row["x0_output"] * output, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_only_the_ancestral_scheduler_draws_noise_at_each_step() -> None:
-    noisy = [name for name in NOISE_TO_DATA if build_schedule(name, CONFIGS["epsilon"], steps=4).has_noise]
-    assert noisy == ["euler_ancestral"]
+def test_only_stochastic_schedulers_draw_noise_at_each_step() -> None:
+    base = (*NOISE_TO_DATA, *NOISY[1:])
+    noisy = [name for name in base if build_schedule(name, CONFIGS["epsilon"], steps=4).has_noise]
+    assert noisy == [*NOISY]
 
 
 def test_tables_have_one_size_for_every_step_count() -> None:
@@ -173,7 +283,7 @@ def test_wans_two_schedulers_move_as_diffusers_does(name: str, flow_shift: float
 
 @pytest.mark.parametrize("steps", [1, 4, 28])
 def test_flux_2_passes_its_own_noise_levels_and_shift(steps: int) -> None:
-    levels = np.linspace(1.0, 1 / steps, steps)
+    levels = np.linspace(1.0, 1 / steps, steps).tolist()
     scheduler = build_scheduler("flow_match_euler", FLOW_CONFIGS["flux2"])
     scheduler.set_timesteps(sigmas=levels, mu=1.7)
     schedule = build_schedule("flow_match_euler", FLOW_CONFIGS["flux2"], steps=steps, sigmas=levels, mu=1.7)

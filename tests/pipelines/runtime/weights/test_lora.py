@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.catalog import load_catalog
 from pipelines.errors import ModelError
+from pipelines.families.wan.loras import spell
 from pipelines.loras import LoraFile
 from pipelines.runtime.weights.lora import LayerWeight, Reading, list_layers, read_updates
 from pipelines.runtime.weights.lora_spelling import Spellings
@@ -162,6 +163,29 @@ def test_plain_differences_are_added_without_an_alpha(read: Read) -> None:
     assert compute(updates["conv.weight"], *map(slice, (0, 0, 0, 0), (6, 4, 1, 1)))[5, 3] == 11.5
     norm = read({**PAIR, "transformer.blocks.0.norm2.w_norm": np.ones(4)}).updates["transformer"]
     np.testing.assert_array_equal(compute(norm["blocks.0.norm2.weight"], slice(0, 4)), np.ones(4))
+
+
+def test_the_modulation_of_blocks_and_of_the_head_is_added(tmp_path: Path) -> None:
+    """As the few-step LoRAs of Wan spell it: `diff_m` of a block, and of the head."""
+    shapes = {"blocks.0.scale_shift_table": (1, 6, 8), "scale_shift_table": (1, 2, 8), "proj_out.weight": (4, 8)}
+    places = {"transformer": {name: LayerWeight(parameter=name, shape=shape) for name, shape in shapes.items()}}
+    file = tmp_path / "x.safetensors"
+    save_tensors(
+        file,
+        {
+            "diffusion_model.blocks.0.diff_m": np.arange(6 * 8.0).reshape(1, 6, 8),
+            "diffusion_model.head.diff_m": np.arange(2 * 8.0).reshape(1, 2, 8),
+            "diffusion_model.head.head.diff": np.ones((4, 8)),
+        },
+    )
+    lora = LoraFile(ref="x", title="x", family="wan", path=file, size=0)
+    reading = read_updates(lora, scale=0.5, spellings=spell(list_layers(places)), places=places, model=MODEL)
+    updates = reading.updates["transformer"]
+    assert (updates.keys(), reading.notes) == (shapes.keys(), ())
+    for name, shape in shapes.items():
+        found = compute(updates[name], *(slice(0, size) for size in shape))
+        expected = np.ones(shape) if name == "proj_out.weight" else np.arange(float(np.prod(shape))).reshape(shape)
+        np.testing.assert_array_equal(found, expected / 2)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pipelines.catalog import Catalog, load_catalog
+from pipelines.runtime.kernels import switches
+from pipelines.runtime.kernels.switches import Checked, Found
 from studio.api.application import create_api
 from studio.database import Database
 from studio.jobs import workers
@@ -333,3 +335,24 @@ def test_what_concerns_everybody_is_in_the_audit_log(
         "outputs.purged",
     ]
     assert {note["owner"] for note in notes} == {"local"}
+
+
+def test_what_the_doctor_found_of_the_kernels_is_told(
+    client: TestClient, database: Database, settings: Settings
+) -> None:
+    assert client.get(SYSTEM).json()["kernels"] == "", "nobody looked"
+    with database.write() as tx:
+        devices = [gauges.FAKE_DEVICE | {"kind": "TPU v9"}]
+        workers.measure(tx, LOCAL, mesh="", devices=devices, host={}, compiling=0)
+    found = {"flash": Found(verdict="hung", detail="20 s", off=("flash",)), "rotary": Found(verdict="right")}
+    checked = Checked(kind="TPU v9", hardware="", versions=switches.list_versions(), at=1.0, checks=found)
+    switches.remember(switches.find_file(settings.cache_dir), checked)
+    told = client.get(SYSTEM).json()
+    assert told["kernels"] == "off: flash (flash: no answer in 20 s)"
+    assert told["kernels_said"]["code"] == "off: {names} ({reasons})"
+    late = dataclasses.replace(checked, checks={"rotary": Found(verdict="right"), "picture": Found(verdict="skipped")})
+    switches.remember(switches.find_file(settings.cache_dir), late)
+    assert client.get(SYSTEM).json()["kernels"] == "1 checks passed, there was no time for 1"
+    right = dataclasses.replace(checked, checks={"rotary": Found(verdict="right")})
+    switches.remember(switches.find_file(settings.cache_dir), right)
+    assert client.get(SYSTEM).json()["kernels"] == "all 1 checks passed"

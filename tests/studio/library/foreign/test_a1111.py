@@ -67,7 +67,7 @@ def test_relatives_are_told_apart(read_parameters: Read, settings: str, source: 
 
 def test_without_a_negative_prompt_there_is_none(read_parameters: Read) -> None:
     recipe = read_parameters("a boat\nSteps: 20, Sampler: DPM++ 2M Karras, Model: sd_xl_base_1.0").recipe
-    assert (recipe.negative_prompt, recipe.scheduler, recipe.shape, recipe.seed) == ("", "dpmpp_2m", None, None)
+    assert (recipe.negative_prompt, recipe.scheduler, recipe.shape, recipe.seed) == ("", "dpmpp_2m_karras", None, None)
 
 
 def test_quoted_values_keep_their_commas_and_newlines(read_parameters: Read) -> None:

@@ -62,9 +62,9 @@ def test_a_basic_graph_arrives(read_graph: Read) -> None:
     found = read_graph(basic())
     recipe = found.recipe
     assert (found.source, recipe.prompt, recipe.negative_prompt) == ("ComfyUI", "a red boat", "fog")
-    assert (recipe.model, recipe.shape, recipe.scheduler) == ("sdxl-base", "1024x1024", "dpmpp_2m")
+    assert (recipe.model, recipe.shape, recipe.scheduler) == ("sdxl-base", "1024x1024", "dpmpp_2m_karras")
     assert (recipe.steps, recipe.guidance_scale, recipe.batch_size, recipe.seed) == (20, 8.0, 2, 156680208700286)
-    assert list_what(found) == ["Schedule karras"]
+    assert list_what(found) == []
 
 
 def test_loras_and_foreign_nodes_are_listed(read_graph: Read) -> None:
@@ -77,7 +77,6 @@ def test_loras_and_foreign_nodes_are_listed(read_graph: Read) -> None:
     assert (found.recipe.prompt, found.recipe.seed, found.recipe.model) == ("a red boat", 4, "sdxl-base")
     assert list_what(found) == [
         "LoRA pixel.safetensors",
-        "Schedule karras",
         "Node ControlNetApply",
         "Node ControlNetLoader",
         "Node ImageUpscaleWithModel",

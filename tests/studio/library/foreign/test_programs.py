@@ -90,11 +90,14 @@ def test_fooocus_in_its_own_scheme(read: Read, write_png: Write) -> None:
     assert found.source == "Fooocus"
     assert (recipe.prompt, recipe.negative_prompt) == ("a red boat", "fog")
     assert (recipe.model, recipe.shape) == ("sdxl-base", "1152x896")
-    assert (recipe.steps, recipe.guidance_scale, recipe.scheduler, recipe.seed) == (30, 4.0, None, 7716236741046453310)
+    assert (recipe.steps, recipe.guidance_scale, recipe.scheduler, recipe.seed) == (
+        30,
+        4.0,
+        "dpmpp_2m_sde_karras",
+        7716236741046453310,
+    )
     assert list_what(found) == {
         "LoRA sd_xl_offset_example-lora_1.0",
-        "Sampler dpmpp_2m_sde_gpu",
-        "Schedule karras",
         "adm_guidance: (1.5, 0.8, 0.3)",
         "performance: Speed",
         "sharpness: 2.0",
@@ -121,7 +124,7 @@ def test_fooocus_in_a1111s_scheme(read: Read, write_png: Write) -> None:
     found = read(write_png(parameters=text, fooocus_scheme="a1111"))
     recipe = found.recipe
     assert (found.source, recipe.prompt, recipe.negative_prompt) == ("Fooocus", "a red boat", "fog")
-    assert (recipe.scheduler, recipe.seed, recipe.shape) == ("dpmpp_2m", 99, "1152x896")
+    assert (recipe.scheduler, recipe.seed, recipe.shape) == ("dpmpp_2m_karras", 99, "1152x896")
     assert {"LoRA offset", "LoRA b", "Sharpness: 2.0", "ADM Guidance: (1.5, 0.8, 0.3)"} <= list_what(found)
 
 
@@ -129,9 +132,9 @@ def test_invokeai_now(read: Read, write_png: Write) -> None:
     found = read(write_png(invokeai_metadata=json.dumps(INVOKE), invokeai_graph="{}"))
     recipe = found.recipe
     assert (found.source, recipe.prompt, recipe.negative_prompt) == ("InvokeAI", "a red boat", "fog")
-    assert (recipe.model, recipe.shape, recipe.scheduler) == ("sdxl-base", "1024x1024", "dpmpp_2m")
+    assert (recipe.model, recipe.shape, recipe.scheduler) == ("sdxl-base", "1024x1024", "dpmpp_2m_karras")
     assert (recipe.steps, recipe.guidance_scale, recipe.seed) == (30, 7.5, 17)
-    assert list_what(found) == {"LoRA pixel-art", "Schedule Karras", "vae: …"}
+    assert list_what(found) == {"LoRA pixel-art", "vae: …"}
 
 
 def test_invokeais_strength_is_that_of_a_picture_to_start_from(read: Read, write_png: Write) -> None:

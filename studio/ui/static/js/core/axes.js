@@ -9,6 +9,7 @@ const FIELDS = [
   "guidance_scale",
   "guidance_scale_2",
   "scheduler",
+  "step_cache",
   "flow_shift",
   "strength",
   "lora_scale",
@@ -33,6 +34,7 @@ export function axesOf(model, models, { loras, images }) {
   const has = {
     guidance_scale_2: model.defaults.guidance_scale_2 !== null,
     flow_shift: model.defaults.flow_shift !== null,
+    step_cache: Boolean(model.step_cache),
     strength: model.defaults.strength !== null && images.length > 0,
     scheduler: model.schedulers.length > 1,
     shape: model.shapes.length > 1,
@@ -47,6 +49,7 @@ export function axesOf(model, models, { loras, images }) {
 /** Every value of a field that has only so many, as text for its axis; null for numbers and words. */
 export function allValues(field, model, models) {
   if (field === "scheduler") return model.schedulers.join(", ");
+  if (field === "step_cache") return ["off", ...Object.keys(model.step_cache)].join(", ");
   if (field === "shape") return model.shapes.map(({ shape }) => shape).join(", ");
   if (field === "model") return models.map(({ id }) => id).join(", ");
   return null;

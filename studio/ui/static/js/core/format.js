@@ -74,11 +74,20 @@ const SCHEDULERS = {
   euler: "Euler",
   euler_ancestral: "Euler ancestral",
   dpmpp_2m: "DPM++ 2M",
+  dpmpp_2m_sde: "DPM++ 2M SDE",
   ddim: "DDIM",
+  lcm: "LCM",
+  tcd: "TCD",
   flow_match_euler: "Flow match Euler",
   unipc: "UniPC",
+  flow_dpmpp_2m: "DPM++ 2M",
 };
-export const schedulerName = (name) => SCHEDULERS[name] ?? name.replaceAll("_", " ");
+const SPACINGS = { trailing: "trailing", karras: "Karras", exponential: "exponential", beta: "beta", even: "even" };
+export function schedulerName(name) {
+  const [, base, spacing] = name.match(/^(.*)_([a-z]+)$/) ?? [];
+  const known = SCHEDULERS[name] ?? (SPACINGS[spacing] && SCHEDULERS[base] && `${SCHEDULERS[base]} ${SPACINGS[spacing]}`);
+  return known ?? name.replaceAll("_", " ");
+}
 
 export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 

@@ -32,6 +32,7 @@ const SETTINGS = [
   ["guidance_scale", ({ recipe }) => String(recipe.guidance_scale)],
   ["guidance_scale_2", ({ recipe }) => textOf(recipe.guidance_scale_2)],
   ["scheduler", ({ recipe }) => schedulerName(recipe.scheduler)],
+  ["step_cache", ({ recipe }) => recipe.step_cache ?? null],
   ["flow_shift", ({ recipe }) => textOf(recipe.flow_shift)],
   ["fps", ({ recipe }) => textOf(recipe.fps)],
   ["length", ({ kind, frames, recipe }) => (kind === "video" ? seconds(frames / (recipe.fps || 1)) : null)],

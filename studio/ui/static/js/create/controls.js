@@ -17,6 +17,7 @@ import { drawOrigin, isOwn } from "./originnote.js";
 import { mountPromptHistory } from "./prompthistory.js";
 import { drawReading } from "./reading.js";
 import { drawSizes, mountSizes } from "./sizes.js";
+import { drawStepCache } from "./stepcache.js";
 import { styledNegative, styledPrompt, styleOf, stylesFor } from "./styles.js";
 import { drawSweep, isSweep, mountSweep } from "./sweep.js";
 
@@ -27,7 +28,7 @@ const BATCHES = [1, 2, 4, 8];
 // The last four only where the model has them.
 const NUMBERS = ["steps", "guidance_scale", "guidance_scale_2", "flow_shift", "fps", "strength"];
 const LOWEST = { steps: 1, guidance_scale: 0, guidance_scale_2: 0, flow_shift: 1, fps: 1, strength: 0.05 };
-const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", "loras", "fit", ...NUMBERS];
+const FIELDS = ["prompt", "negative_prompt", "images", "model", "shape", "scheduler", "batch_size", "loras", "fit", "step_cache", ...NUMBERS];
 
 const ONE_JOB = { seeds: 1, draws: null };
 
@@ -48,6 +49,7 @@ let draft = {
   fps: null,
   strength: null,
   scheduler: null,
+  step_cache: null, // null: off
   batch_size: 1,
   style: null,
   seed: "",
@@ -272,6 +274,7 @@ export function mountControls(onSubmit) {
   find("lu-model").addEventListener("change", (event) => chooseModel(event.currentTarget.value));
   mountLoras((update) => change({ loras: update(draft.loras) }));
   find("lu-scheduler").addEventListener("change", (event) => change({ scheduler: event.currentTarget.value }));
+  find("lu-step_cache").addEventListener("change", (event) => change({ step_cache: event.currentTarget.value || null }));
   for (const name of NUMBERS) mountNumber(name);
   mountBatch();
   mountSeed();
@@ -331,7 +334,7 @@ function modelToShow() {
 
 const defaultsOf = (model) => {
   const { shape, scheduler } = model.defaults;
-  return { ...Object.fromEntries(NUMBERS.map((name) => [name, model.defaults[name]])), shape, scheduler, negative_prompt: null };
+  return { ...Object.fromEntries(NUMBERS.map((name) => [name, model.defaults[name]])), shape, scheduler, negative_prompt: null, step_cache: null };
 };
 
 /** Larger videos are denoised at higher noise levels: each size has its own default. */
@@ -344,6 +347,7 @@ const flowShiftOf = (model, shape) => {
 function repair(model) {
   if (!model.shapes.some((shape) => shape.shape === draft.shape)) draft.shape = model.defaults.shape;
   if (!model.schedulers.includes(draft.scheduler)) draft.scheduler = model.defaults.scheduler;
+  if (!model.step_cache || draft.step_cache === "off") draft.step_cache = null;
   for (const name of NUMBERS) draft[name] = model.defaults[name] === null ? null : (draft[name] ?? model.defaults[name]);
   const style = styleOf(draft.style);
   if (style && !stylesFor(model).includes(style)) draft.style = null;
@@ -411,6 +415,7 @@ function drawValues(model) {
   drawStyle();
   find("lu-model").value = draft.model;
   find("lu-scheduler").value = draft.scheduler;
+  drawStepCache(model, draft);
   for (const name of NUMBERS) {
     if (draft[name] === null) continue;
     const slider = find(`lu-${name}`);

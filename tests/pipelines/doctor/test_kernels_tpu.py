@@ -1,0 +1,55 @@
+"""The TPU compiler takes the doctor's own checks: one that it refuses would switch off a kernel that works."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+from pipelines.doctor import kernels
+from pipelines.doctor.kernels import CHECKS, Place
+from pipelines.plan.topologies import TOPOLOGIES, find_devices
+
+ON_TPU = [check for check in CHECKS if "tpu" in check.platforms]
+
+
+class OnlyCompiled:
+    """A function that is compiled for a mesh's devices instead of run, and gives zeros."""
+
+    def __init__(self, function: Any, mesh: Mesh, texts: list[str]) -> None:
+        self.function, self.mesh, self.texts = function, mesh, texts
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Whoever splits an array over the mesh does so in a shard_map; everything else lies on one device."""
+        for sharding in (SingleDeviceSharding(self.mesh.devices.flat[0]), NamedSharding(self.mesh, P())):
+            shapes = jax.tree.map(functools.partial(_describe, sharding=sharding), arguments)
+            try:
+                lowered = jax.jit(self.function).lower(*shapes)
+            except ValueError:  # a shard_map over more devices than one
+                continue
+            self.texts.append(lowered.compile().as_text() or "")
+            return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), lowered.out_info)
+        raise AssertionError("neither one device nor all of them")
+
+
+def _describe(array: Any, sharding: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
+
+
+CASES = [(check, "v6e-8") for check in ON_TPU] + [(check, "v7x-8") for check in ON_TPU if check.name == "attention"]
+
+
+@pytest.mark.tpu_aot
+@pytest.mark.parametrize(("check", "topology"), CASES, ids=lambda one: getattr(one, "name", one))
+def test_a_checks_programs_compile_for_tpu(check: Any, topology: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = find_devices(TOPOLOGIES[topology])
+    mesh, texts = Mesh(np.asarray(devices), ("all",)), list[str]()
+    monkeypatch.setattr(kernels.jax, "device_put", lambda x, _where: x)
+    monkeypatch.setattr(kernels, "jit", lambda function: OnlyCompiled(function, mesh, texts))
+    check.compute(Place(devices=devices, interprets=False))
+    has_kernel = any("tpu_custom_call" in text for text in texts)
+    assert has_kernel == (check.name not in ("rotary", "operators"))
