@@ -19,7 +19,7 @@ from typing import Any
 from pipelines.catalog import OWN_FILE, Catalog, find_folder, read_data_dir
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
-from pipelines.files.whole import PART, write_whole
+from pipelines.files.whole import PART, put_whole, write_whole
 from pipelines.messages import Message, say
 from pipelines.model import Model
 from pipelines.moved import find_repository
@@ -262,16 +262,16 @@ def _copy(file: Path, target: Path, on_bytes: OnBytes) -> None:
             say("It has {size} GB, and {free} GB are free.", size=f"{total / 1e9:.1f}", free=f"{free / 1e9:.1f}"),
             advice=say("Free some disk space, or link it (--link) where it lies."),
         )
-    part = target.with_name(f".{target.name}{PART}")
-    try:
-        with file.open("rb") as source, part.open("wb") as sink:
+
+    def write(part: Path) -> None:
+        nonlocal done
+        with file.open("rb") as source, part.open("ab") as sink:
             while piece := source.read(COPY_BYTES):
                 sink.write(piece)
                 done += len(piece)
                 on_bytes(done, total)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+
+    put_whole(target, write)
 
 
 def _append_entry(file: Path, fields: dict[str, str]) -> None:
