@@ -45,6 +45,7 @@ own_models = typer.Typer(callback=models.show, invoke_without_command=True, rich
 own_models.command("add")(models.add)
 own_models.command("remove")(models.remove)
 own_models.command("info")(models.info)
+own_models.command("download")(models.download)
 app.add_typer(own_models, name="models")
 app.command("loras")(loras.show_loras)
 app.command("generate")(generate.make)

@@ -25,10 +25,12 @@ from pipelines.model import Model
 from pipelines.moved import find_repository
 from pipelines.own_models import INDEX, MAX_DEPTH, WEIGHTED, UnusableModel, make_id, read_own_model
 from pipelines.single_files import DTYPES, recognise_file
+from pipelines.sources import list_components
 from pipelines.weight_files import SUFFIX, find_weight_files, read_header
 
 PLANS = Path(__file__).parent / "plan" / "answers.jsonl"
 COPY_BYTES = 2**24
+KEPT_FREE_BYTES = 2_000_000_000  # of the disk that models are downloaded to
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 _FOLDER = say("diffusers folder")
 _ON_HUB = say("diffusers folder on the hub")
@@ -187,6 +189,28 @@ def add_repository(data_dir: Path, repo: str, *, revision: str = "main", name: s
     fields = {"id": model_id, "like": found.likeness.model_id, "repo": repo, "revision": commit}
     _append_entry(data_dir / OWN_FILE, fields | ({"variant": chosen} if chosen else {}))
     return _check_added(data_dir, model_id, None)
+
+
+def download_model(model: Model, *, on_bytes: OnBytes) -> None:
+    """Downloads what the model's family reads of its repository; what was stopped or broke off goes on.
+
+    Raises ModelError where the hub refuses or cannot be reached, and before the first byte where the disk has no room.
+    """
+    from pipelines.runtime.weights import hub  # imports the hub's library, which the page sets up first
+
+    components = tuple(list_components(model))
+    needed = hub.measure_download(model, components=components)
+    free = shutil.disk_usage(hub.find_cache()).free
+    if needed is not None and needed + KEPT_FREE_BYTES > free:
+        raise ModelError(
+            say(
+                "It needs {needed} GB, and the disk has {free} GB.",
+                needed=f"{needed / 1e9:.1f}",
+                free=f"{free / 1e9:.1f}",
+            ),
+            advice=say("Make room, or set HF_HOME to a larger disk."),
+        )
+    hub.locate(model, components=components, on_bytes=on_bytes)
 
 
 def remove_model(data_dir: Path, model_id: str) -> list[str]:

@@ -11,12 +11,14 @@ from rich.table import Table
 
 from pipelines import model_manager
 from pipelines.catalog import Model, read_data_dir
-from pipelines.commands.options import DATA_DIR, AsJson, DataDir, print_json
+from pipelines.commands.options import DATA_DIR, AsJson, DataDir, DataDirectory, print_json
+from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
 from pipelines.messages import say
 from pipelines.own_models import UnusableModel
 from pipelines.single_files import recognise_file
+from pipelines.stages import Progress
 from pipelines.weight_files import SUFFIX
 
 
@@ -26,6 +28,7 @@ def show(context: typer.Context, *, as_json: AsJson = False, data_dir: DataDir =
         show_models(as_json=as_json, data_dir=data_dir)
 
 
+MEGABYTE = 1_000_000
 Name = Annotated[str, typer.Option(help="What it is called here; else as the file, folder or repository.")]
 
 
@@ -58,6 +61,22 @@ def remove(model: Annotated[str, typer.Argument(help="Its id.")], *, data_dir: D
     """Removes a model of one's own: its entry, and its file or folder in models/. What was linked stays."""
     for removed in model_manager.remove_model(data_dir, model):
         typer.echo(f"removed {removed}")
+
+
+def download(model: Annotated[str, typer.Argument(help="Its id.")], *, data_dir: DataDir = DATA_DIR) -> None:
+    """Downloads a model's weights before they are needed; a download that broke off goes on where it stopped."""
+    found = DataDirectory(data_dir=data_dir).catalog.get(model)
+    if found.path is not None:
+        raise ModelError(
+            say("{model} is a folder on this machine.", model=found.id), advice=say("It needs no download.")
+        )
+    with TerminalProgress(is_silent=False) as progress:
+
+        def show_bytes(done: int, total: int) -> None:
+            progress(Progress(phase="downloading", detail=found.id, done=done // MEGABYTE, total=total // MEGABYTE))
+
+        model_manager.download_model(found, on_bytes=show_bytes)
+    typer.echo(f"{found.id} is on this machine")
 
 
 def info(

@@ -13,17 +13,13 @@ from typing import Any
 from pipelines.catalog import Model
 from pipelines.errors import Cancelled, LumeshError
 from pipelines.messages import NOTHING, Message, add_codes, join, say
-from pipelines.runtime.weights import hub
-from pipelines.sources import list_components
-from studio.storage import count_free
-
-KEPT_FREE_BYTES = 2_000_000_000  # for the database and what is made meanwhile
+from pipelines.model_manager import download_model
 
 log = logging.getLogger(__name__)
 
 
 class CannotDownloadError(LumeshError):
-    """There is nothing to download, or no room for it."""
+    """There is nothing to download."""
 
     title = say("This cannot be downloaded")
     status = 409
@@ -49,20 +45,7 @@ Fetch = Callable[[Model, Callable[[int, int], None]], object]
 
 
 def fetch(model: Model, on_bytes: Callable[[int, int], None]) -> None:
-    """Downloads what the model's family reads, unless the disk has no room for it."""
-    components = tuple(list_components(model))
-    needed = hub.measure_download(model, components=components)
-    free = count_free(hub.find_cache())
-    if needed is not None and needed + KEPT_FREE_BYTES > free:
-        raise CannotDownloadError(
-            say(
-                "It needs {needed} GB, and the disk has {free} GB.",
-                needed=f"{needed / 1e9:.1f}",
-                free=f"{free / 1e9:.1f}",
-            ),
-            advice=say("Make room, or set HF_HOME to a larger disk."),
-        )
-    hub.locate(model, components=components, on_bytes=on_bytes)
+    download_model(model, on_bytes=on_bytes)
 
 
 class Downloads:

@@ -141,3 +141,15 @@ def test_a_repository_is_added_at_the_commit_that_it_is_at(tmp_path: Path) -> No
     assert (model.repo, model.revision, model.variant, model.family) == (REPO, COMMIT, "fp16", "sdxl")
     told = json.loads(run("info", "mine", "--json").stdout)
     assert (told["revision"], told["size_bytes"], told["layout"]) == (COMMIT, None, "diffusers folder on the hub")
+
+
+@pytest.mark.process
+def test_a_model_is_downloaded_before_its_first_job(tmp_path: Path) -> None:
+    with run_hub() as hub:
+        (tmp_path / "models.toml").write_text(
+            f'[[model]]\nid = "own"\nlike = "sdxl-base"\nvariant = "fp16"\nrepo = "{REPO}"\nrevision = "{COMMIT}"\n'
+        )
+        command = [sys.executable, "-m", "pipelines", "models", "download", "own", "--data-dir", str(tmp_path)]
+        done = subprocess.run(command, env=make_environment(hub, tmp_path), cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "own is on this machine\n"), done.stderr
+    assert any((tmp_path / "hf").rglob("*.fp16.safetensors"))
