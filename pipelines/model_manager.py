@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.catalog import OWN_FILE, Catalog, find_folder, read_data_dir
+from pipelines.catalog import OWN_FILE, Catalog, find_folder, load_catalog, read_data_dir
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
 from pipelines.files.whole import PART, put_whole, write_whole
@@ -211,6 +211,11 @@ def download_model(model: Model, *, on_bytes: OnBytes) -> None:
             advice=say("Make room, or set HF_HOME to a larger disk."),
         )
     hub.locate(model, components=components, on_bytes=on_bytes)
+
+
+def is_own(model: Model) -> bool:
+    """Returns whether a model was added here, so that it can be removed: it does not come with Lumesh."""
+    return all(model.id != shipped.id for shipped in load_catalog().models)
 
 
 def remove_model(data_dir: Path, model_id: str) -> list[str]:

@@ -267,7 +267,7 @@ def test_models_are_downloaded_and_deleted_by_those_who_look_after_the_machine(h
     bob, admin, url = house.clients[BOB], house.clients[ADMIN], "/api/v1/models"
     asked = [("POST", "repositories", {"repo": "a/b"}),
              ("GET", "files", None), ("GET", "demo-sdxl/access", None), ("POST", "demo-sdxl/download", None),
-             ("DELETE", "demo-sdxl/download", None), ("DELETE", "demo-sdxl/files", None),
+             ("DELETE", "demo-sdxl/download", None), ("DELETE", "demo-sdxl/files", None), ("DELETE", "demo-sdxl", None),
              ("PUT", "default", {"model": "demo-wan"}), ("PUT", "token", {"token": "hf_12345678"}),
              ("DELETE", "token", None)]  # fmt: skip
     for method, path, body in asked:

@@ -2,17 +2,15 @@
 
 The cache is shared with other programs of this user: only the revision that the catalogue names is deleted, and what
 arrived of a download that was not finished.
+Not here: files and folders of one's own (pipelines/model_manager.py).
 """
 
-import shutil
 from pathlib import Path
 
 from huggingface_hub import constants, scan_cache_dir
 from huggingface_hub.file_download import repo_folder_name
 
 from pipelines.catalog import Model
-from pipelines.errors import ModelError
-from pipelines.messages import say
 from pipelines.runtime.weights.hub_files import SUFFIX
 
 
@@ -32,13 +30,10 @@ def measure_partial(model: Model) -> int:
     return sum(file.stat().st_size for file in _list_partial(model))
 
 
-def delete(model: Model, *, models_dir: Path) -> int:
-    """Deletes the model's files and returns their bytes.
-
-    Raises ModelError for what came with Lumesh, or lies outside of `models_dir` and the hub's cache.
-    """
-    if (own := model.file or model.path) is not None:
-        return _delete_own(model, own, models_dir)
+def delete(model: Model) -> int:
+    """Deletes a hub model's weights from the cache and returns their bytes; of any other model nothing."""
+    if model.path is not None or model.file is not None:
+        return 0
     freed = measure_disk(model) + measure_partial(model)
     snapshot = _find_snapshot(model)
     if snapshot is not None:
@@ -49,36 +44,6 @@ def delete(model: Model, *, models_dir: Path) -> int:
     for file in _list_partial(model):
         file.unlink(missing_ok=True)
     return freed
-
-
-def may_delete(model: Model, *, models_dir: Path) -> bool:
-    """Returns whether `delete` takes this model, and there is something of it here."""
-    if (own := model.file or model.path) is not None:
-        return not model.is_demo and _is_inside(own, models_dir)
-    return _find_snapshot(model) is not None or bool(_list_partial(model))
-
-
-def _delete_own(model: Model, path: Path, models_dir: Path) -> int:
-    if not may_delete(model, models_dir=models_dir):
-        raise ModelError(
-            say("{model} lies in {folder}, which is not the studio's to delete.", model=model.id, folder=path),
-            advice=say("Delete it by hand, or take its entry out of models.toml."),
-        )
-    freed = measure_disk(model)
-    if path.is_symlink() or path.is_file():
-        path.unlink()  # what a link leads to is somebody else's
-    else:
-        shutil.rmtree(path)
-    for folder in path.absolute().parents:  # of an author, who has no other model
-        if folder == models_dir.absolute() or any(folder.iterdir()):
-            break
-        folder.rmdir()
-    return freed
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    """Returns whether a path is below the folder, by its name: a link there may be deleted, wherever it leads."""
-    return folder.absolute() in path.absolute().parents
 
 
 def _find_snapshot(model: Model) -> Path | None:

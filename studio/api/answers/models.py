@@ -38,7 +38,7 @@ class ModelFile(Answer):
     is_resident: bool = eg(False)
     disk_bytes: int = eg(6_938_000_000)
     partial_bytes: int = eg(0)
-    may_delete: bool = eg(True)
+    is_own: bool = eg(False)
     fit: Fit | None
     download: DownloadState | None
 

@@ -27,6 +27,12 @@ EXAMPLES = (
         method="DELETE", path="/api/v1/models/{model_id}/files", url=f"{SDXL}/files", summary="Delete a model's files"
     ),
     Example(
+        method="DELETE",
+        path="/api/v1/models/{model_id}",
+        url="/api/v1/models/my-finetune",
+        summary="Remove a model that was added",
+    ),
+    Example(
         method="PUT",
         path="/api/v1/models/default",
         url="/api/v1/models/default",

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipelines import model_manager
 from pipelines.catalog import Model
+from pipelines.errors import ModelError
 from pipelines.messages import say
 from pipelines.runtime.weights import hub, hub_cache, hub_token
 from studio.api.answers import models as model_answers
@@ -96,15 +98,14 @@ def pause_download(model_id: str, keeper: Keeper) -> Response:
 
 @router.delete("/models/{model_id}/files", response_model=model_answers.Freed)
 def delete_files(model_id: str, keeper: Keeper) -> dict[str, int]:
-    """Deletes a model's files, and what arrived of its download; its waiting jobs download it again, or fail.
+    """Deletes a hub model's weights, and what arrived of its download; the model stays, and downloads them again.
 
-    422 for what came with Lumesh, or lies in a folder that is not the studio's. For admins.
+    Zero for models that are no repository. For admins.
     """
     model = _find(keeper, model_id)
     keeper.studio.downloads.forget(model.id)
-    with refusing():
-        freed = hub_cache.delete(model, models_dir=keeper.studio.settings.models_dir)
-    keeper.note("model.deleted", model=model.id)
+    freed = hub_cache.delete(model)
+    keeper.note("model.files_deleted", model=model.id)
     return {"bytes": freed}
 
 
@@ -140,6 +141,28 @@ def forget_token(keeper: Keeper) -> dict[str, str]:
     return {"token": hub_token.find_origin()}
 
 
+@router.delete("/models/{model_id}", response_model=model_answers.Freed)
+def remove_model(model_id: str, keeper: Keeper) -> dict[str, int]:
+    """Removes a model that was added here: its entry, its weights, and its file or folder in `models/`. For admins.
+
+    Waiting jobs that use it fail. 422 for a model that comes with Lumesh; what lies outside of the data directory and
+    the hub's cache stays.
+    """
+    model = _find(keeper, model_id)
+    keeper.studio.downloads.forget(model.id)
+    freed = hub_cache.measure_disk(model) + hub_cache.measure_partial(model)
+    with refusing():
+        if not model_manager.is_own(model):
+            raise ModelError(
+                say("{model} comes with Lumesh and cannot be removed.", model=model.id),
+                advice=say("DELETE /api/v1/models/{id}/files deletes what was downloaded.", id=model.id),
+            )
+        hub_cache.delete(model)
+        model_manager.remove_model(keeper.studio.settings.data_dir, model.id)
+    keeper.note("model.removed", model=model.id)
+    return {"bytes": freed}
+
+
 def _find(visit: Visit, model_id: str) -> Model:
     found = next((model for model in visit.studio.catalog.models if model.id == model_id), None)
     if found is None:
@@ -168,7 +191,7 @@ def _describe(keeper: Visit, model: Model, worker: WorkerRow) -> dict[str, Any]:
         "is_resident": worker.model == model.id,
         "disk_bytes": hub_cache.measure_disk(model),
         "partial_bytes": hub_cache.measure_partial(model),
-        "may_delete": hub_cache.may_delete(model, models_dir=settings.models_dir),
+        "is_own": model_manager.is_own(model),
         "fit": describe_fit(settings, model, worker.devices, chips=worker.chips),
         "download": download.to_json() if download else None,
     }

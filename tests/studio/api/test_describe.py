@@ -40,6 +40,7 @@ ELSEWHERE = {
     "/api/v1/hub/{account}/{name}/pull",
     "/api/v1/hub/{account}/{name}/push",
     "POST /api/v1/models",
+    "DELETE /api/v1/models/{model_id}",
     "/api/v1/models/repositories",
     "/api/v1/webhook/ping",
     "/api/v1/events",

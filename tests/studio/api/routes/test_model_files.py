@@ -104,7 +104,7 @@ def test_a_download_is_paused_goes_on_where_it_stopped_and_is_deleted(
     assert re.fullmatch(r"bytes=\d+-", str(first[1]))
 
     assert keeper.delete("/api/v1/models/own-sdxl/files").json()["bytes"] == done["disk_bytes"]
-    assert (look()["is_here"], look()["disk_bytes"], look()["may_delete"]) == (False, 0, False)
+    assert (look()["is_here"], look()["disk_bytes"], look()["is_own"]) == (False, 0, True)
 
 
 def test_a_gated_model_says_so_and_comes_with_a_token_that_nobody_is_shown(
@@ -140,9 +140,9 @@ def test_what_is_no_token_is_refused(keeper: TestClient, settings: Settings, tok
 def test_a_folder_is_deleted_where_it_is_the_studios(
     keeper: TestClient, look: Callable[..., dict[str, Any]], settings: Settings, tmp_path: Path
 ) -> None:
-    assert look("me-mine")["may_delete"]
+    assert look("me-mine")["is_own"]
     size = sum(file.stat().st_size for file in (settings.models_dir / "me").rglob("*") if file.is_file())
-    assert keeper.delete("/api/v1/models/me-mine/files").json()["bytes"] == size
+    assert keeper.delete("/api/v1/models/me-mine").json()["bytes"] == size
     assert not (settings.models_dir / "me").exists()
     assert settings.models_dir.is_dir()
 
@@ -151,16 +151,17 @@ def test_a_link_is_deleted_and_what_it_leads_to_stays(keeper: TestClient, settin
     (settings.models_dir / "me" / "mine").rename(tmp_path / "elsewhere")
     (settings.models_dir / "linked").symlink_to(tmp_path / "elsewhere")
     wait_for("the link to be read", lambda: "linked" in keeper.get("/api/v1/models/files").text)
-    assert keeper.delete("/api/v1/models/linked/files").status_code == 200
+    assert keeper.delete("/api/v1/models/linked").status_code == 200
     assert not (settings.models_dir / "linked").is_symlink()
     assert (tmp_path / "elsewhere" / "model_index.json").is_file()
 
 
 def test_what_came_with_lumesh_stays(keeper: TestClient, look: Callable[..., dict[str, Any]]) -> None:
     assert look("demo-sdxl")["origin"] == "demo"
-    answer = keeper.delete("/api/v1/models/demo-sdxl/files")
+    assert keeper.delete("/api/v1/models/demo-sdxl/files").json() == {"bytes": 0}
+    answer = keeper.delete("/api/v1/models/demo-sdxl")
     assert (answer.status_code, look("demo-sdxl")["is_here"]) == (422, True)
-    assert "not the studio's" in answer.json()["error"]["detail"]
+    assert "comes with Lumesh" in answer.json()["error"]["detail"]
     refused = keeper.post("/api/v1/models/demo-sdxl/download")
     assert refused.status_code == 409
 
@@ -195,7 +196,7 @@ def test_a_checkpoint_in_one_file_is_added_and_anything_else_refused_with_what_i
     pony = write_ldm(Path("presets/demo/demo-sdxl"), tmp_path / "pony.safetensors").read_bytes()
     assert send("Pony V6 (XL).safetensors", pony).json() == {"id": "pony-v6-xl"}
     listed = wait_for("the catalogue", lambda: [one for one in _list(keeper) if one["id"] == "pony-v6-xl"])[0]
-    assert (listed["origin"], listed["is_here"], listed["disk_bytes"], listed["may_delete"]) == (
+    assert (listed["origin"], listed["is_here"], listed["disk_bytes"], listed["is_own"]) == (
         "file", True, len(pony), True,
     )  # fmt: skip
 
@@ -224,6 +225,7 @@ def test_a_repository_is_added_once_at_its_commit(keeper: TestClient, hub: Hub, 
     added = keeper.post("/api/v1/models/repositories", json={"repo": f" {REPO} "})
     assert (added.status_code, added.json()) == (201, {"id": "some-sdxl"})
     assert COMMIT in (settings.data_dir / "models.toml").read_text("utf-8")
+    wait_for("the catalogue", lambda: "some-sdxl" in keeper.get("/api/v1/models/files").text)
     for repo, reason in (
         (REPO, "some-sdxl"),
         ("someone/nothing", "knows no repository"),
@@ -232,6 +234,8 @@ def test_a_repository_is_added_once_at_its_commit(keeper: TestClient, hub: Hub, 
         answer = keeper.post("/api/v1/models/repositories", json={"repo": repo})
         assert answer.status_code == 422
         assert reason in answer.json()["error"]["detail"]
+    assert keeper.delete("/api/v1/models/some-sdxl").status_code == 200
+    assert "some-sdxl" not in (settings.data_dir / "models.toml").read_text("utf-8")
 
 
 def test_an_unknown_model_is_not_found(keeper: TestClient) -> None:

@@ -131,6 +131,7 @@ export const askAccess = (id) => call("GET", `${modelPath(id)}/access`);
 export const startDownload = (id) => call("POST", `${modelPath(id)}/download`);
 export const pauseDownload = (id) => call("DELETE", `${modelPath(id)}/download`);
 export const deleteModelFiles = (id) => call("DELETE", `${modelPath(id)}/files`);
+export const removeModel = (id) => call("DELETE", modelPath(id));
 export const chooseDefault = (model) => call("PUT", `${MODEL_FILES}/default`, { model });
 export const keepHubToken = (token) => call("PUT", `${MODEL_FILES}/token`, { token });
 export const forgetHubToken = () => call("DELETE", `${MODEL_FILES}/token`);

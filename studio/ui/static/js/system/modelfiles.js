@@ -10,11 +10,13 @@ import {
   keepHubToken,
   pauseDownload,
   readModelFiles,
+  removeModel,
   startDownload,
 } from "../core/api.js";
 import { attempt } from "../core/attempt.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
 import { bytes } from "../core/format.js";
+import { loadModels } from "../core/stream.js";
 import { named, t, together } from "../core/text.js";
 import { said } from "../core/translate_server.js";
 import { toast } from "../core/toasts.js";
@@ -126,11 +128,13 @@ function actsOf(model) {
   }
   if (!answer.fixed_default && !isDefault(model)) acts.push({ act: "choose", label: t("models.makeDefault"), sign: "star" });
   if (!answer.fixed_default && isDefault(model)) acts.push({ act: "unchoose", label: t("models.noDefault"), sign: "close" });
-  if (model.may_delete && !isUnderWay) acts.push({ act: "remove", label: t("models.delete"), sign: "trash" });
+  const isHeld = model.origin === "hub" && (model.is_here || model.partial_bytes);
+  if (isHeld && !isUnderWay) acts.push({ act: "remove", label: t("models.delete"), sign: "trash" });
+  if (model.is_own && !isUnderWay) acts.push({ act: "discard", label: t("models.discard"), sign: "close" });
   return acts;
 }
 
-const ACTS = { download, pause, remove, choose: ({ id }) => setDefault(id), unchoose: () => setDefault(null) };
+const ACTS = { download, pause, remove, discard, choose: ({ id }) => setDefault(id), unchoose: () => setDefault(null) };
 
 async function download(model) {
   if (model.fit && !model.fit.fits && !confirm(t("models.confirmUnfit", { name: named(model.title), note: said(model.fit, "note") }))) return;
@@ -155,6 +159,13 @@ async function remove(model) {
   const freed = await deleteModelFiles(model.id);
   toast(t("system.freed", { size: bytes(freed.bytes) }));
   await drawModelFiles();
+}
+
+async function discard(model) {
+  if (!confirm(t("models.confirmDiscard", { name: named(model.title) }))) return;
+  const freed = await removeModel(model.id);
+  toast(t("system.freed", { size: bytes(freed.bytes) }));
+  await loadModels();
 }
 
 async function setDefault(id) {
