@@ -225,7 +225,7 @@ def test_a_repository_is_added_once_at_its_commit(keeper: TestClient, hub: Hub, 
     added = keeper.post("/api/v1/models/repositories", json={"repo": f" {REPO} "})
     assert (added.status_code, added.json()) == (201, {"id": "some-sdxl"})
     assert COMMIT in (settings.data_dir / "models.toml").read_text("utf-8")
-    wait_for("the catalogue", lambda: "some-sdxl" in keeper.get("/api/v1/models/files").text)
+    wait_for("the catalogue", lambda: any(one["id"] == "some-sdxl" for one in _list(keeper)))
     for repo, reason in (
         (REPO, "some-sdxl"),
         ("someone/nothing", "knows no repository"),
