@@ -24,6 +24,10 @@ FAMILIES = ROOT / "tests" / "pipelines" / "families"
 TOGETHER = {  # files whose tests compile, or start, the same
     "tests/pipelines/test_demo_bf16.py": "demo models",
     "tests/pipelines/test_demo_model.py": "demo models",
+    "tests/studio/api/adapters/test_mcp.py": "shared studio",
+    "tests/studio/ui/test_generate.py": "shared studio",
+    "tests/test_access.py": "shared studio",
+    "tests/test_readme_examples.py": "shared studio",
 }
 
 _seconds: Counter[str] = Counter()
@@ -38,20 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def find_group(item: pytest.Item) -> str:
-    """A running studio's users are one group, so are a family's tests; of others, a file's."""
-    if "shared_studio" in getattr(item, "fixturenames", ()):
-        return "shared studio"
-    place = item.path.relative_to(ROOT).as_posix()
-    if item.path.parent.parent == FAMILIES and item.path.parent.name != "fake":
-        return item.path.parent.relative_to(ROOT).as_posix()
-    return TOGETHER.get(place, place)
-
-
-@pytest.hookimpl(tryfirst=True)  # xdist's own hook reads the markers, and would come before this one
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(find_group(item)))
+def find_group(nodeid: str) -> str:
+    """A family's tests are one group, so are a running studio's users; of others, a file's."""
+    place = Path(nodeid.partition("::")[0])
+    folder = ROOT / place.parent
+    if folder.parent == FAMILIES and folder.name != "fake":
+        return place.parent.as_posix()
+    return TOGETHER.get(place.as_posix(), place.as_posix())
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -68,6 +65,10 @@ class LongestFirst(LoadGroupScheduling):
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
         self._durations = read_durations()
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Groups by where a test is: markers of groups would have to be there before xdist itself looks for them."""
+        return find_group(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
         others = (work for other, work in self.assigned_work.items() if other is not node)
@@ -100,7 +101,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
     finally:
-        group = find_group(item)
+        group = find_group(item.nodeid)
         _seconds[group] += time.perf_counter() - started
         _processor_seconds[group] += read_processor_seconds() - processor_started
 

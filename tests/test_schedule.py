@@ -44,6 +44,27 @@ def processes() -> Processes:
     return Processes(scheduler)
 
 
+@pytest.mark.parametrize(
+    ("nodeid", "group"),
+    [
+        ("tests/studio/jobs/test_queue.py::test_a[b::c@d]", "tests/studio/jobs/test_queue.py"),
+        ("tests/pipelines/families/wan/test_parity.py::test_a", "tests/pipelines/families/wan"),
+        ("tests/pipelines/families/fake/test_fake.py::test_a", "tests/pipelines/families/fake/test_fake.py"),
+        ("tests/pipelines/families/test_a_new_family.py::test_a", "tests/pipelines/families/test_a_new_family.py"),
+        ("tests/studio/ui/test_generate.py::test_a", "shared studio"),
+    ],
+)
+def test_what_shares_something_dear_is_one_unit_of_work(processes: Processes, nodeid: str, group: str) -> None:
+    assert processes.scheduler._split_scope(nodeid) == group
+
+
+def test_measured_groups_are_groups_that_there_are() -> None:
+    files = [file.relative_to(schedule.ROOT).as_posix() for file in (schedule.ROOT / "tests").rglob("test_*.py")]
+    groups = {schedule.find_group(f"{file}::test") for file in files}
+    assert not schedule.read_durations().keys() - groups
+    assert all((schedule.ROOT / file).is_file() for file in schedule.TOGETHER)
+
+
 def test_one_process_has_the_browser_and_the_other_the_longest_of_the_rest(processes: Processes) -> None:
     assert [processes.ask(0), processes.ask(1)] == ["tests/browser/a.py", "long"]
     assert processes.ask(1) == "middle", "the browser's other tests wait for the process that has one"

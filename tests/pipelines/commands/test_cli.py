@@ -231,7 +231,10 @@ def test_one_encoding_serves_many_seeds(run: Run, encoded: Path) -> None:
         ("generate --model tiny --prompt x --fit pad", "fit: needs a picture to start from"),
         ("generate --model tiny --prompt x --fit squeeze", "'squeeze' is not one of 'crop', 'pad', 'stretch'"),
         ("generate --model demo-flux2 --prompt x --strength 0.5", "strength: demo-flux2 has no strength; leave it out"),
-        ("generate --model tiny --prompt x --scheduler fast", "allowed: euler, euler_ancestral, dpmpp_2m, ddim"),
+        (
+            "generate --model tiny --prompt x --scheduler fast",
+            "allowed: euler, euler_ancestral, dpmpp_2m, dpmpp_2m_sde, ddim, lcm",
+        ),
         ("generate --model tiny --prompt x --warmup_steps -2", "warmup"),
         ("generate --model tiny --prompt x --mesh dp=3x", "'dp=3x' is not a mesh"),
         ("generate --model tiny --prompt x --mesh dp=64", "needs 64 devices; there are 8"),

@@ -24,7 +24,8 @@ print(os.environ["JAX_PLATFORMS"])
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A process without this test run's own settings for JAX."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("JAX_PLATFORMS", "XLA_FLAGS")}
+    own = ("JAX_PLATFORMS", "XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR")
+    inherited = {name: value for name, value in os.environ.items() if name not in own}
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
