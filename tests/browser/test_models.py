@@ -90,10 +90,10 @@ def test_a_gated_model_is_downloaded_with_a_token_paused_resumed_and_deleted(
     expect(card).to_contain_text("of 26.2 MB (4")
     keep(page, "models-downloading")
     card.get_by_role("button", name="Pause").click()
-    hub.stalls_after = None
-    hub.goes_on.set()
     expect(card).to_contain_text("arrived, then it was stopped")
+    hub.stalls_after = None
     card.get_by_role("button", name="Go on").click()
+    hub.goes_on.set()
     expect(card).to_contain_text("26.2 MB on disk", timeout=30_000)
 
     page.on("dialog", lambda dialog: dialog.accept())
