@@ -3,10 +3,12 @@
 import contextlib
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 REPO = "someone/some-sdxl"
@@ -163,3 +165,14 @@ def run_hub(files: dict[str, bytes] = FILES) -> Iterator[Hub]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def make_environment(hub: Hub, tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that asks this hub, with an empty cache."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))} | {
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "NO_PROXY": "127.0.0.1",
+    }

@@ -1,7 +1,6 @@
 """Models of one's own are described, added and removed, and what is none is refused before anything is written."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from pipelines.catalog import PRESETS_DIR, read_data_dir
 from pipelines.errors import ModelError
 from pipelines.model_manager import add_file, add_folder, describe_model, remove_model
 from pipelines.sources import CONFIGS_DIR
-from tests.hub import COMMIT, REPO, Hub, run_hub
+from tests.hub import COMMIT, REPO, make_environment, run_hub
 from tests.pipelines.test_single_files import VAE, XL_TEXT, list_unet, write_header
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,16 +21,6 @@ DEMO = PRESETS_DIR / "demo" / "demo-sdxl"
 @pytest.fixture
 def pony(tmp_path: Path) -> Path:
     return write_header(tmp_path / "pony.safetensors", list_unet() | XL_TEXT, **{"modelspec.license": "Fair AI"})
-
-
-def make_environment(hub: Hub, tmp_path: Path) -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))} | {
-        "HF_ENDPOINT": hub.url,
-        "HF_HOME": str(tmp_path / "hf"),
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "NO_PROXY": "127.0.0.1",
-    }
 
 
 def list_data(data_dir: Path) -> set[str]:

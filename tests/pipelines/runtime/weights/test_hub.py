@@ -5,7 +5,6 @@ huggingface_hub reads HF_ENDPOINT when it is imported, so each download runs in 
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 
 from pipelines.runtime.weights.hub import find_revision
 from tests.conftest import wait_for
-from tests.hub import COMMIT, FILES, GATED, REPO, WEIGHTS, Hub, run_hub
+from tests.hub import COMMIT, FILES, GATED, REPO, WEIGHTS, Hub, make_environment, run_hub
 
 ROOT = Path(__file__).resolve().parents[4]
 DOWNLOAD = """
@@ -54,16 +53,6 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def _make_environment(hub: Hub, tmp_path: Path) -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))} | {
-        "HF_ENDPOINT": hub.url,
-        "HF_HOME": str(tmp_path / "hf"),
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "NO_PROXY": "127.0.0.1",
-    }
-
-
 @pytest.fixture
 def download(hub: Hub, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Locates the model in a new process, with the cache in this test's folder."""
@@ -72,7 +61,7 @@ def download(hub: Hub, tmp_path: Path) -> Callable[..., dict[str, Any]]:
         done = subprocess.run(
             [sys.executable, "-c", DOWNLOAD, repo, does, revision],
             cwd=ROOT,
-            env=_make_environment(hub, tmp_path) | environment,
+            env=make_environment(hub, tmp_path) | environment,
             capture_output=True,
             text=True,
             timeout=60,
@@ -144,7 +133,7 @@ def test_a_killed_download_goes_on_where_it_stopped(
     process = subprocess.Popen(
         [sys.executable, "-c", DOWNLOAD, REPO, "go on", COMMIT],
         cwd=ROOT,
-        env=_make_environment(hub, tmp_path),
+        env=make_environment(hub, tmp_path),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
