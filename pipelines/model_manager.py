@@ -41,7 +41,7 @@ OnBytes = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What is known of a model without loading it. Sizes are in bytes; None is unknown.
+    """A model as it is known without being loaded. Sizes are in bytes; None is unknown.
 
     `origin` is its file, folder or repository; `lacking` maps components that are not there to what happens instead.
     `fits` maps each topology for which a plan of its default size came with Lumesh to whether it fits.

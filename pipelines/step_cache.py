@@ -66,7 +66,7 @@ class Strength:
 
 @dataclass(frozen=True, kw_only=True)
 class StepCache:
-    """What is known of one model's steps: for each expert, in the order of use, the ratio of each step to the last.
+    """One model's steps, as calibrated: for each expert, in the order of use, the ratio of each step to the last.
 
     `boundary` is the noise level at which the second expert takes over; `source` says where the ratios are from.
     """

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 MOST_LOGITS = 2**26
-"""Of one block: 256 MB in fp32, for weights in the inputs' precision half as many again."""
+"""A block has as many logits: 256 MB in fp32, and half as much again for their weights in the inputs' precision."""
 _MASKED = -1e30
 
 

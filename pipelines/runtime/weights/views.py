@@ -17,7 +17,7 @@ from pipelines.messages import say
 from pipelines.runtime.weights.stored import Destination, Runs, StoredTensor, WeightSource, cut, cut_rows
 
 _SCALES = (".scale_weight", ".weight_scale")  # beside `.weight`, as ComfyUI writes them: first and now
-# Of programs that compute in fp8: scales of activations, and marks.
+# Tensors that only programs which compute in fp8 read: scales of activations, and marks.
 _OF_FP8 = re.compile(r"(^|\.)(scaled_fp8|comfy_quant|scale_input|input_scale|scale_weight|weight_scale)$")
 _EXACT_BYTES = np.dtype(np.float32).itemsize
 

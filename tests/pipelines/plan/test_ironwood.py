@@ -69,7 +69,7 @@ ENTRY %main (param.1: bf16[5,2304,3072]) -> bf16[5,2304,3072] {
 
 
 def test_a_copy_of_which_the_compiler_knows_no_cycles_takes_what_its_bytes_take() -> None:
-    """As they stand in FLUX.2 klein's programs for it, by the name of 2^63 - 1 cycles."""
+    """FLUX.2 klein's programs for it have copies whose cycles are given as 2^63 - 1."""
     cost = estimate(Module(COPIES.replace("MANY", str(2**63 - 1))), V7X).run
     assert cost.total_s == pytest.approx(2 * 2 * 5 * 2304 * 3072 / V7X.hbm_bytes_per_s)
     assert not cost.counts

@@ -166,7 +166,7 @@ def test_plain_differences_are_added_without_an_alpha(read: Read) -> None:
 
 
 def test_the_modulation_of_blocks_and_of_the_head_is_added(tmp_path: Path) -> None:
-    """As the few-step LoRAs of Wan spell it: `diff_m` of a block, and of the head."""
+    """Few-step LoRAs of Wan spell differences of modulations `diff_m`, those of a block and of the head."""
     shapes = {"blocks.0.scale_shift_table": (1, 6, 8), "scale_shift_table": (1, 2, 8), "proj_out.weight": (4, 8)}
     places = {"transformer": {name: LayerWeight(parameter=name, shape=shape) for name, shape in shapes.items()}}
     file = tmp_path / "x.safetensors"

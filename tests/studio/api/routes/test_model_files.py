@@ -63,7 +63,7 @@ def keeper(hub: Hub, settings: Settings, database: Database) -> Iterator[TestCli
 
 @pytest.fixture
 def look(keeper: TestClient) -> Callable[[str], dict[str, Any]]:
-    """What is told of a model's files."""
+    """Returns what REST tells of a model's files."""
 
     def look(model: str = "own-sdxl") -> dict[str, Any]:
         listed = keeper.get("/api/v1/models/files").raise_for_status().json()["models"]
