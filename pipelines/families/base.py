@@ -299,7 +299,7 @@ class LoadedModel(abc.ABC):
 
         def report(done: int) -> None:
             ready = self._packs.describe(programs) if self._packs is not None else ""
-            sources = [title, ready, "from the cache" if is_cached else ""]
+            sources = [title, f"{ready};" if ready and is_cached else ready, "from the cache" if is_cached else ""]
             detail = " ".join(filter(None, sources))
             on_progress(Progress(phase="compiling", done=done, total=len(programs), detail=detail))
 

@@ -206,7 +206,7 @@ def _say(progress: Progress, model: Model) -> Message:
     if progress.phase == "compiling":
         what = progress.detail or str(model.default_shape)
         if what.endswith(FROM_CACHE):
-            return say("loading {what} from the cache", what=what.removesuffix(FROM_CACHE))
+            return say("loading {what} from the cache", what=what.removesuffix(FROM_CACHE).removesuffix(";"))
         return say("compiling {what}", what=what)
     if progress.phase == "loading":
         return say("loading {model}", model=model.title)

@@ -66,7 +66,9 @@ def submit(page: Any, url: str, prompt: str, *, steps: int = 100) -> str:
     return answer.json()["id"]
 
 
-def test_place_and_reason_are_those_of_the_whole_line(house: Any, enter: Enter, keep: Keep) -> None:
+def test_place_and_reason_are_those_of_the_whole_line(
+    house: Any, enter: Enter, keep: Keep, wait_for: Callable[..., Any]
+) -> None:
     ada, bob = enter("ada"), enter("bob")
     expect(bob.locator("#lu-loras")).to_contain_text("Ask an admin to add one")
     expect(bob.locator("#lu-loras-bring")).to_be_hidden()
@@ -77,13 +79,19 @@ def test_place_and_reason_are_those_of_the_whole_line(house: Any, enter: Enter, 
     submit(bob, house.url, "Of Bob, first")
     submit(ada, house.url, "Of Ada, second")
     mine = submit(bob, house.url, "Of Bob, second")
-    found = bob.request.get(f"{house.url}/api/v1/jobs/{mine}").json()
-    assert found["position"] > 1 and found["reason"]
     item = bob.locator(f"{WAITING}[data-job='{mine}']")
-    expect(item.locator(".lu-queue-grip")).to_have_text(str(found["position"]))
-    expect(item).to_contain_text(found["reason"])
-    places = [one["position"] for one in bob.request.get(f"{house.url}/api/v1/jobs?state=queued").json()["jobs"]]
-    expect(bob.locator(f"{WAITING} .lu-queue-grip")).to_have_text([str(place) for place in places])
+    grips = bob.locator(f"{WAITING} .lu-queue-grip")
+
+    def find_places() -> list[int]:
+        """The places that the server gives and the page shows; nothing while a job starts and they differ."""
+        found = bob.request.get(f"{house.url}/api/v1/jobs/{mine}").json()
+        waiting = bob.request.get(f"{house.url}/api/v1/jobs?state=queued").json()["jobs"]
+        places = [one["position"] for one in waiting]
+        assert found["position"] > 1 and found["reason"]
+        is_shown = grips.all_inner_texts() == [str(place) for place in places] and found["position"] in places
+        return places if is_shown and found["reason"] in item.inner_text() else []
+
+    places = wait_for("the page to show the server's places", find_places)
     first = bob.locator(WAITING).first
     if places[0] > 1:
         expect(bob.locator("#lu-phase")).not_to_contain_text("Next")
