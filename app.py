@@ -43,7 +43,8 @@ from studio.database.care import require_sound
 from studio.hosting import backup
 from studio.jobs.workers import read_worker
 from studio.models import check_prewarm, read_catalog
-from studio.settings import Settings, read_settings
+from studio.flags import read_settings
+from studio.settings import Settings
 from studio.storage import PRIVATE_UMASK, Reserve, close_to_others, explain
 from studio.cluster import commands as worker_commands
 from studio.cluster.keeper import Keeper

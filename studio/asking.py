@@ -14,7 +14,8 @@ from pipelines.messages import Message, say
 from pipelines.model import Model
 from pipelines.program_sets import ProgramSet
 from pipelines.prompts.reading import count_chunks, list_notes
-from pipelines.recipe import Recipe, carry_over, list_idle, read_recipe, resolve, take_lora_tags
+from pipelines.recipe import Recipe, carry_over, read_recipe
+from pipelines.resolving import list_idle, resolve, take_lora_tags
 from studio.jobs import queue
 from studio.jobs.job import TRAIN, Job
 from studio.jobs.many import grid_spec, grid_store, sweep

@@ -13,7 +13,8 @@ from pipelines.field_errors import tell_first
 from pipelines.loras import find_lora_file
 from pipelines.messages import Message, say
 from pipelines.model import Model
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from studio.jobs import trainings
 from studio.jobs.costs.cost import HOUR_S
 from studio.jobs.costs.estimates import History, estimate_job_s, read_history

@@ -22,7 +22,8 @@ from starlette.routing import BaseRoute, Mount
 from app import create_app
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.families.fake import FakeFamily
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from studio.access import passwords
 from studio.access.sessions import COOKIE
 from studio.access.users import Users

@@ -28,7 +28,8 @@ LAYERS = (
     ("studio.events",),
     ("studio.database",),
     ("studio.models",),
-    ("studio.settings", "studio.address", "studio.storage"),
+    ("studio.flags",),
+    ("studio.flag_values", "studio.settings", "studio.address", "studio.storage"),
     ("studio.access_settings",),
     ("pipelines.__main__",),
     ("pipelines.commands",),
@@ -57,6 +58,7 @@ LAYERS = (
     ("pipelines.files.video",),
     ("pipelines.mesh_text", "pipelines.pictures"),
     ("pipelines.batching",),
+    ("pipelines.resolving",),
     ("pipelines.recipe", "pipelines.references"),
     ("pipelines.lora_fit",),
     ("pipelines.prompts",),
@@ -265,7 +267,6 @@ def test_only_settings_and_start_up_read_the_environment() -> None:
         "pipelines/runtime/devices/platform.py",  # chooses the backend before jax is imported
         "pipelines/runtime/devices/hosts.py",  # reads what a pod says of its hosts, before jax is started
         "pipelines/commands/bench/process.py",  # hands it on to the measured processes
-        "studio/settings.py",
         "studio/cluster/__main__.py",  # hands it to settings, and gives Ray the token before it is imported
         "studio/cluster/actor.py",  # hands it to settings, limited to the worker's devices
         "studio/cluster/join.py",  # hands it on to the node, and gives Ray the token before it is imported

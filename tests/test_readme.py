@@ -14,7 +14,7 @@ from pipelines.commands.bench import compare
 from studio.api.application import create_api
 from studio.cluster import join
 from studio.database import open_database
-from studio.settings import read_settings
+from studio.flags import read_settings
 from studio.ui.manual import slug
 
 ROOT = Path(__file__).resolve().parent.parent

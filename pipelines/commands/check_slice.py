@@ -14,7 +14,8 @@ from pipelines.commands import options
 from pipelines.commands.progress import TerminalProgress
 from pipelines.errors import LumeshError
 from pipelines.messages import english
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from pipelines.runtime.devices import hosts
 
 REPEATS = 5

@@ -42,8 +42,8 @@ def make_demo(
     from pipelines.demos.demo_flux2.run import train_demo_flux2
     from pipelines.demos.demo_sdxl.run import train_demo_sdxl
     from pipelines.demos.demo_wan.run import train_demo_wan
+    from pipelines.demos.training.deadline import Unfinished
     from pipelines.runtime.devices.mesh import build_mesh
-    from pipelines.training.deadline import Unfinished
 
     folder = folder or data_dir / "training" / model
     output = output or folder / "model"

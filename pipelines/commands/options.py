@@ -20,7 +20,8 @@ from pipelines.loras import SUFFIX, LoraFile, find_lora_file, inspect_lora
 from pipelines.mesh_text import check_mesh
 from pipelines.messages import Message, english
 from pipelines.own_models import UNWEIGHTED
-from pipelines.recipe import Recipe, list_idle, read_recipe, resolve, take_lora_tags
+from pipelines.recipe import Recipe, read_recipe
+from pipelines.resolving import list_idle, resolve, take_lora_tags
 from pipelines.runtime.kernels import switches
 from pipelines.runtime.weights.hub_token import TOKEN_FILE, use_token_file
 

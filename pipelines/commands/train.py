@@ -107,7 +107,7 @@ def _train(
     registry.start_jax(place.cache_dir, allow_cpu=allow_cpu)
     from pipelines.commands.training_terminal import TrainingTerminal
     from pipelines.training.checks import check_training
-    from pipelines.training.loop import Stop, stopping_on_signals
+    from pipelines.training.engine.loop import Stop, stopping_on_signals
     from pipelines.training.place import Place
     from pipelines.training.run import train as run
 
@@ -136,7 +136,7 @@ def _train(
 
 def tell_how_to_go_on(output: Sequence[Path]) -> str:
     """Returns what happens when the training in this folder, if it is known yet, is started again."""
-    from pipelines.training.state import find_newest
+    from pipelines.training.results.state import find_newest
 
     newest = [find_newest(state) for folder in output for state in sorted(folder.glob("state*"))]
     step = max((one for one in newest if one is not None), default=0)

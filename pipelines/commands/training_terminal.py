@@ -11,7 +11,7 @@ from pipelines.commands.progress import TerminalProgress
 from pipelines.messages import english
 from pipelines.stages import Progress
 from pipelines.training.checks import Checked
-from pipelines.training.loop import Stop
+from pipelines.training.engine.loop import Stop
 from pipelines.training.run import Result
 
 

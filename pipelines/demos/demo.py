@@ -12,9 +12,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pipelines.demos.reading import Exam, Read, Tokenize, train_reading
-from pipelines.training.deadline import Deadline
-from pipelines.training.network import Network
-from pipelines.training.optimizer import IsHidden
+from pipelines.demos.training.deadline import Deadline
+from pipelines.demos.training.network import Network
+from pipelines.demos.training.optimizer import IsHidden
 
 Values = Mapping[str, np.ndarray]
 

@@ -16,8 +16,8 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from pipelines.training.optimizer import Course, IsHidden
-from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
+from pipelines.demos.training.optimizer import Course, IsHidden
+from pipelines.demos.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 COURSE = Course(steps=900, muon_learning_rate=0.02, adam_learning_rate=4e-3, ema_decay=0.99)
 BATCH_SIZE = 96

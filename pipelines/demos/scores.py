@@ -7,7 +7,8 @@ import numpy as np
 
 from pipelines.catalog import Catalog
 from pipelines.generate import generate
-from pipelines.recipe import read_recipe, resolve
+from pipelines.recipe import read_recipe
+from pipelines.resolving import resolve
 from pipelines.stages import Family
 
 Counts = Counter[tuple[str, bool]]

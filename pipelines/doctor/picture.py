@@ -14,7 +14,8 @@ import numpy as np
 from PIL import Image
 
 from pipelines.catalog import PRESETS_DIR, load_catalog
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from pipelines.stages import ignore_progress
 
 FILE = PRESETS_DIR / "doctor" / "demo-sdxl.png"

@@ -1,6 +1,6 @@
 """LoRA tags in a prompt, as A1111 and its relatives write them: `<lora:name:0.8>`.
 
-Not here: which LoRAs there are (loras.py), and that a recipe's prompt loses its tags (recipe.py).
+Not here: which LoRAs there are (loras.py), and that a recipe's prompt loses its tags (resolving.py).
 """
 
 import math

@@ -1,1 +1,1 @@
-"""Training on the same mesh and bridge as inference: trainer, optimizer, checkpoints, rectified flow."""
+"""Fine-tuning on the same mesh and bridge as inference: settings, checks, data, engine and results of one training."""

@@ -25,9 +25,9 @@ from pipelines.training.data.batches import Schedule, hold_out
 from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square
 from pipelines.training.data.cuts import Bucket
 from pipelines.training.data.examples import Example, Found
+from pipelines.training.data.rows import CaptionRules, Data
 from pipelines.training.data.sources import read_examples
-from pipelines.training.report import check_report
-from pipelines.training.rows import CaptionRules, Data
+from pipelines.training.results.report import check_report
 from pipelines.training.settings import DEFAULT_STEPS, TrainingSettings
 
 BATCH_SIZE = 8

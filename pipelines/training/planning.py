@@ -17,13 +17,13 @@ from pipelines.families.trainable import Learner
 from pipelines.runtime.programs.compiled import Program
 from pipelines.runtime.weights.components import choose_dtype, read_json
 from pipelines.sources import find_configs
-from pipelines.training import placement
-from pipelines.training.denoiser import Origin, build_module, describe_frozen, describe_start
-from pipelines.training.objective import choose_objective
-from pipelines.training.optimizers import build_optimizer
-from pipelines.training.rows import TWIN
+from pipelines.training.data.rows import TWIN
+from pipelines.training.engine import placement
+from pipelines.training.engine.denoiser import Origin, build_module, describe_frozen, describe_start
+from pipelines.training.engine.objective import choose_objective
+from pipelines.training.engine.optimizers import build_optimizer
+from pipelines.training.engine.step import StepPlan, TrainState, build_program
 from pipelines.training.settings import TrainingSettings
-from pipelines.training.step import StepPlan, TrainState, build_program
 
 _UNHEARD = lambda _progress: None  # noqa: E731 - nothing is loaded
 

@@ -20,7 +20,8 @@ from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.files.whole import write_whole
 from pipelines.messages import english
 from pipelines.pictures import open_picture
-from pipelines.recipe import Lora, Recipe, resolve
+from pipelines.recipe import Lora, Recipe
+from pipelines.resolving import resolve
 from pipelines.training.settings import TrainingSettings
 from pipelines.training.stop import Stop
 

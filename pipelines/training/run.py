@@ -20,16 +20,16 @@ from pipelines.runtime.programs.compiled import counter
 from pipelines.runtime.weights.components import read_json
 from pipelines.runtime.weights.hub import find_revision
 from pipelines.stages import OnProgress
-from pipelines.training import placement
 from pipelines.training.checks import Checked, check_training
 from pipelines.training.data.cache import Cache
-from pipelines.training.denoiser import Origin
-from pipelines.training.encoder import PictureReader, TextReader, fingerprint
-from pipelines.training.learning import Learning
-from pipelines.training.loop import OnEvent, Stop
+from pipelines.training.data.encoder import PictureReader, TextReader, fingerprint
+from pipelines.training.data.prior import FOLDER, PriorMaker
+from pipelines.training.data.rows import RowSource
+from pipelines.training.engine import placement
+from pipelines.training.engine.denoiser import Origin
+from pipelines.training.engine.learning import Learning
+from pipelines.training.engine.loop import OnEvent, Stop
 from pipelines.training.place import Place
-from pipelines.training.prior import FOLDER, PriorMaker
-from pipelines.training.rows import RowSource
 from pipelines.training.settings import TrainingSettings
 
 

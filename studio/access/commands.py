@@ -18,7 +18,7 @@ from rich.table import Table
 from pipelines.messages import english
 from studio.access.audit import Audit
 from studio.access.users import Users, UsersError, require_good, require_new
-from studio.settings import read_settings
+from studio.flags import read_settings
 
 EXAMPLES = """examples:
   python app.py users add ada --admin      asks for a password

@@ -12,7 +12,8 @@ from studio.cluster.dispatcher import Dispatcher
 from studio.cluster.keeper import FINISH, STOP
 from studio.cluster.token import give_ray, make_token
 from studio.database import open_database
-from studio.settings import Settings, read_settings
+from studio.flags import read_settings
+from studio.settings import Settings
 from studio.storage import PRIVATE_UMASK
 from studio.worker import CANNOT_START_CODE
 from studio.worker.insisting import insist

@@ -22,9 +22,9 @@ from studio.cluster.outbox import Outbox
 from studio.cluster.outbox_desk import OutboxDesk
 from studio.cluster.protocol import PROTOCOL, Attachment, Claim, Hello, Order, Told
 from studio.cluster.stock import Stock
+from studio.flags import read_settings
 from studio.jobs.job import Card
 from studio.jobs.workers import WorkerState
-from studio.settings import read_settings
 from studio.storage import PRIVATE_UMASK
 from studio.worker.checkup import check_up
 from studio.worker.lock import hold_lock

@@ -11,8 +11,8 @@ from pipelines.errors import LumeshError
 from pipelines.messages import english
 from studio.cluster.token import make_token
 from studio.database import open_database
+from studio.flags import read_settings
 from studio.jobs import workers
-from studio.settings import read_settings
 
 COMMAND = "workers"
 DRAINING = {"drain": "lets a worker finish its job and gives it no other", "undrain": "gives it jobs again"}

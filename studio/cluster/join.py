@@ -30,7 +30,7 @@ from studio.cluster.actor import DRAIN_FILE
 from studio.cluster.groups import end_group
 from studio.cluster.joined import RESOURCE, Joined
 from studio.cluster.keeper import NoRayError
-from studio.settings import read_settings
+from studio.flags import read_settings
 from studio.worker.shares import divide
 
 CONNECT_S = 5.0

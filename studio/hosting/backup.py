@@ -28,7 +28,8 @@ from pipelines.errors import LumeshError
 from pipelines.messages import english
 from studio.database import MIGRATIONS_DIR
 from studio.database.care import COPIES, find_good_copy, find_problem, take_snapshot
-from studio.settings import Settings, read_settings
+from studio.flags import read_settings
+from studio.settings import Settings
 from studio.storage import RESERVE
 from studio.worker.lock import hold_lock
 

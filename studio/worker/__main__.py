@@ -16,11 +16,12 @@ import threading
 from pipelines.errors import LumeshError
 from pipelines.messages import say
 from studio.database import Database, open_database
+from studio.flags import read_settings
 from studio.jobs import claims
 from studio.jobs.job import Card
 from studio.jobs.workers import LOCAL, WorkerState
 from studio.library.files import forget_torn
-from studio.settings import Settings, read_settings
+from studio.settings import Settings
 from studio.storage import PRIVATE_UMASK
 from studio.worker import CANNOT_START_CODE, ID_FLAG, IDLE_FLAG
 from studio.worker.checkup import check_up

@@ -22,7 +22,8 @@ from rich.console import Console
 
 from pipelines.catalog import load_catalog
 from pipelines.messages import say
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from pipelines.stages import Progress
 from studio.cluster.actor import WorkerActor
 from studio.cluster.dispatcher import Dispatcher

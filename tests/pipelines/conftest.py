@@ -33,7 +33,8 @@ from filelock import FileLock
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.plan.topologies import find_devices, find_topology
-from pipelines.recipe import Recipe, read_recipe, resolve
+from pipelines.recipe import Recipe, read_recipe
+from pipelines.resolving import resolve
 from pipelines.stages import ignore_progress
 from tests.pipelines.loras import Pairs, merged_by_hand
 from tests.pipelines.schedulers import choose_scheduler

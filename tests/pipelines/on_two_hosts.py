@@ -22,7 +22,7 @@ def learn(asked: dict[str, Any], *, output: Path, stops_at: int | None) -> list[
     from pipelines.catalog import load_catalog
     from pipelines.stages import ignore_progress
     from pipelines.training.checks import check_training
-    from pipelines.training.loop import Stop
+    from pipelines.training.engine.loop import Stop
     from pipelines.training.place import Place
     from pipelines.training.run import train
     from pipelines.training.settings import read_settings
@@ -51,7 +51,8 @@ def make_pictures(asked: dict[str, Any], process: int) -> dict[str, Any]:
     from pipelines.catalog import load_catalog
     from pipelines.errors import Cancelled
     from pipelines.generate import generate
-    from pipelines.recipe import read_recipe, resolve
+    from pipelines.recipe import read_recipe
+    from pipelines.resolving import resolve
     from pipelines.runtime.sampling import chunks
     from pipelines.stages import Progress, ignore_progress
 

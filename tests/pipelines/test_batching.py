@@ -9,7 +9,8 @@ from pipelines.batching import find_kind, join, list_seeds, stack_embeddings
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.families.fake import FakeFamily
 from pipelines.generate import generate, generate_together
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 
 Draw = Callable[..., Recipe]
 

@@ -12,8 +12,9 @@ import pytest
 from pipelines.catalog import Model, load_catalog
 from pipelines.families.flux2 import decode
 from pipelines.generate import generate, uses_cfg
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
 from pipelines.registry import find_architecture
+from pipelines.resolving import resolve
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import STAGES, ignore_progress
 

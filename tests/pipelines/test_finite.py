@@ -12,7 +12,8 @@ from pipelines.catalog import Catalog, load_catalog
 from pipelines.families.fake import FakeFamily
 from pipelines.finite import NotFiniteError, find_black, refuse
 from pipelines.generate import generate, generate_together
-from pipelines.recipe import Lora, Recipe, resolve
+from pipelines.recipe import Lora, Recipe
+from pipelines.resolving import resolve
 from pipelines.stages import Progress
 
 

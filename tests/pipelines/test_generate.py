@@ -7,7 +7,8 @@ from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import Cancelled
 from pipelines.families.fake import FakeFamily
 from pipelines.generate import generate, uses_cfg
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from pipelines.stages import PHASES, Progress
 
 

@@ -17,15 +17,16 @@ import pytest
 from pipelines import registry
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.generate import generate
-from pipelines.recipe import read_recipe, resolve
+from pipelines.recipe import read_recipe
+from pipelines.resolving import resolve
 from pipelines.runtime.devices.platform import with_devices
 from pipelines.stages import ignore_progress
 from pipelines.training.checks import check_training
-from pipelines.training.loop import AGREE_EVERY, Stop
+from pipelines.training.engine.loop import AGREE_EVERY, Stop
 from pipelines.training.place import Place
+from pipelines.training.results.state import find_newest
 from pipelines.training.run import train
 from pipelines.training.settings import read_settings
-from pipelines.training.state import find_newest
 from tests.conftest import encode_picture, find_free_port, wait_for
 from tests.pipelines.training.zorb import make
 

@@ -14,7 +14,8 @@ from pipelines.catalog import load_catalog
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families import find_traits
 from pipelines.loras import find_family, find_loras, get_lora, list_lora_files, read_lora
-from pipelines.recipe import Lora, Recipe, resolve, take_lora_tags
+from pipelines.recipe import Lora, Recipe
+from pipelines.resolving import resolve, take_lora_tags
 
 WAN = "diffusion_model.blocks.0.self_attn.q.lora_down.weight"
 BAD_LENGTH = (2**40).to_bytes(8, "little") + b"{}"

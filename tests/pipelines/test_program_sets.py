@@ -6,8 +6,9 @@ import pytest
 
 from pipelines.catalog import Catalog, Shape
 from pipelines.program_sets import ProgramSet, choose_prewarmed, drop_count, list_variants
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
 from pipelines.references import References
+from pipelines.resolving import resolve
 
 
 def test_the_usual_set_is_called_by_its_size_alone_and_others_say_what_differs(catalog: Catalog) -> None:

@@ -9,16 +9,8 @@ from safetensors.numpy import save_file
 
 from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import RecipeError
-from pipelines.recipe import (
-    MAX_DRAWN_SEED,
-    MAX_PROMPT_CHARS,
-    MAX_SEED,
-    Lora,
-    Recipe,
-    list_idle,
-    read_recipe,
-    resolve,
-)
+from pipelines.recipe import MAX_DRAWN_SEED, MAX_PROMPT_CHARS, MAX_SEED, Lora, Recipe, read_recipe
+from pipelines.resolving import list_idle, resolve
 
 
 @pytest.fixture(name="catalog", scope="module")

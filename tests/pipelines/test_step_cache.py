@@ -9,7 +9,8 @@ from pipelines.batching import find_kind
 from pipelines.catalog import Catalog, load_catalog, read_data_dir
 from pipelines.errors import RecipeError
 from pipelines.program_sets import ProgramSet, choose_prewarmed
-from pipelines.recipe import Recipe, read_recipe, resolve
+from pipelines.recipe import Recipe, read_recipe
+from pipelines.resolving import resolve
 from pipelines.step_cache import OWN_FILE, StepCache, Strength, count_before, keep
 
 

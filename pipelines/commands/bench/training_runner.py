@@ -56,7 +56,7 @@ def run_lumesh(task: dict[str, Any]) -> dict[str, Any]:
 
     from pipelines import registry
     from pipelines.training.checks import check_training
-    from pipelines.training.loop import Stop
+    from pipelines.training.engine.loop import Stop
     from pipelines.training.place import Place
     from pipelines.training.run import train
     from pipelines.training.settings import read_settings

@@ -15,11 +15,11 @@ from pipelines.demos.demo_flux2.architecture import PATCH, TEXT_LENGTH
 from pipelines.demos.demo_flux2.network import embed
 from pipelines.demos.demo_flux2.tokenizer import tokenize
 from pipelines.demos.stills.course import Stage
+from pipelines.demos.training.network import Network
+from pipelines.demos.training.optimizer import Course
+from pipelines.demos.training.trainer import Loss, Parameters
 from pipelines.families.flux2.denoise import make_image_ids, make_text_ids, pack
-from pipelines.training.flow import add_noise
-from pipelines.training.network import Network
-from pipelines.training.optimizer import Course
-from pipelines.training.trainer import Loss, Parameters
+from pipelines.training.engine.flow import add_noise
 
 SIGMA_SHIFT = 3.0  # applied to uniform sigmas: half of them are above 3/4
 

@@ -18,9 +18,9 @@ from pipelines.demos.stills.album import draw_album
 from pipelines.demos.stills.course import train_stage
 from pipelines.demos.stills.latents import fit_preview, train_latents
 from pipelines.demos.stills.questions import EXAM
-from pipelines.training.deadline import Deadline
-from pipelines.training.network import Network
-from pipelines.training.trainer import Batch, Parameters
+from pipelines.demos.training.deadline import Deadline
+from pipelines.demos.training.network import Network
+from pipelines.demos.training.trainer import Batch, Parameters
 
 PREVIEW_CELLS = 8  # preview pixels per token, each way
 READ_WIDTHS = {"end": len(OUT_LAYERS) * TEXT_WIDTH, "mean": len(OUT_LAYERS) * TEXT_WIDTH}

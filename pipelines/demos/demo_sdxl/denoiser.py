@@ -16,10 +16,10 @@ from pipelines.demos.album import AlbumSize
 from pipelines.demos.demo_sdxl import architecture
 from pipelines.demos.demo_sdxl.network import embed
 from pipelines.demos.stills.course import Stage
-from pipelines.training.flow import draw_evenly
-from pipelines.training.network import Network
-from pipelines.training.optimizer import Course
-from pipelines.training.trainer import Loss, Parameters
+from pipelines.demos.training.network import Network
+from pipelines.demos.training.optimizer import Course
+from pipelines.demos.training.trainer import Loss, Parameters
+from pipelines.training.engine.flow import draw_evenly
 
 # Loss weights of the four average and twelve detail channels (stills/deepen.py). Composition is in the averages: at
 # first they count nine times as much, then four times, which is their share in the pixels, for a while twice.

@@ -17,8 +17,8 @@ from transformers import CLIPTokenizer
 
 from pipelines.demos.demo_sdxl import architecture
 from pipelines.demos.stills.architecture import build_vae
+from pipelines.demos.training.network import save_module, take_part
 from pipelines.runtime.sampling.preview import LatentsToRgb, write_map
-from pipelines.training.network import save_module, take_part
 
 Values = Mapping[str, np.ndarray]
 

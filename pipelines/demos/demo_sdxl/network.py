@@ -8,7 +8,7 @@ from transformers import CLIPTokenizer
 
 from pipelines.demos.demo_sdxl import architecture
 from pipelines.demos.stills.architecture import trace_and_initialise
-from pipelines.training.network import Network
+from pipelines.demos.training.network import Network
 
 
 def build_network(tokenizer: CLIPTokenizer, *, seed: int = 0) -> Network:

@@ -21,10 +21,10 @@ from jax.sharding import Mesh
 from pipelines.demos.demo_wan.architecture import build_vae
 from pipelines.demos.motions import FRAMES, draw_clip, render_clip
 from pipelines.demos.stills.architecture import trace_and_initialise
+from pipelines.demos.training.optimizer import Course
+from pipelines.demos.training.trainer import Batch, Parameters, Task, fill_mesh, train
 from pipelines.families.wan.causal import decode_frames, encode_frames
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.training.optimizer import Course
-from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 LATENT_NOISE = 0.05  # deviation, for latents of about 1: makes the decoder robust to the transformer's errors
 POOL = 400  # clips drawn once, cropped anew each step

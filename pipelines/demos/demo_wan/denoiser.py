@@ -20,10 +20,10 @@ from pipelines.demos.demo_wan.network import embed, is_hidden
 from pipelines.demos.demo_wan.tokenizer import tokenize
 from pipelines.demos.motions import describe_clip
 from pipelines.demos.stills.captions import draw_caption
-from pipelines.training.flow import add_noise
-from pipelines.training.network import Network
-from pipelines.training.optimizer import Course
-from pipelines.training.trainer import Batch, Parameters, Task, train
+from pipelines.demos.training.network import Network
+from pipelines.demos.training.optimizer import Course
+from pipelines.demos.training.trainer import Batch, Parameters, Task, train
+from pipelines.training.engine.flow import add_noise
 
 SIGMA_SHIFT = architecture.SCHEDULER_CONFIG["flow_shift"]  # half of the sigmas are above 3/4
 TIMESTEPS = 1000

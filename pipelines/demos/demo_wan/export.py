@@ -14,8 +14,8 @@ from diffusers import UniPCMultistepScheduler
 from transformers import AutoTokenizer
 
 from pipelines.demos.demo_wan import architecture
+from pipelines.demos.training.network import save_module, take_part
 from pipelines.runtime.sampling.preview import LatentsToRgb, write_map
-from pipelines.training.network import save_module, take_part
 
 MODEL_INDEX: dict[str, Any] = {
     "_class_name": "WanPipeline",

@@ -7,9 +7,9 @@ import jax
 
 from pipelines.demos.demo_wan import architecture
 from pipelines.demos.stills.architecture import trace_and_initialise
+from pipelines.demos.training.network import Network
 from pipelines.families.wan.attention import RotaryAttention
 from pipelines.families.wan.encode import embed_tokens
-from pipelines.training.network import Network
 
 # Parameters that are not hidden layers' matrices: embeddings, and the transformer's first and last layers.
 _OUTER = ("shared", "relative_attention_bias", "patch_embedding", "text_embedder", "time_embedder", "proj_out", "table")

@@ -20,12 +20,12 @@ from pipelines.demos.demo_wan.network import build_network, embed, is_hidden
 from pipelines.demos.demo_wan.tokenizer import build_tokenizer, tokenize
 from pipelines.demos.motions import draw_clip, render_clip
 from pipelines.demos.stills.architecture import trace_and_initialise
+from pipelines.demos.training.deadline import Deadline
+from pipelines.demos.training.network import Network
+from pipelines.demos.training.trainer import Batch, Parameters
 from pipelines.families.wan.causal import encode_frames
 from pipelines.families.wan.preview import pair_frames
 from pipelines.runtime.sampling.preview import LatentsToRgb, fit_map
-from pipelines.training.deadline import Deadline
-from pipelines.training.network import Network
-from pipelines.training.trainer import Batch, Parameters
 
 STATISTICS_CLIPS = 64
 PREVIEW_CLIPS = 32

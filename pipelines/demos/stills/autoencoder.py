@@ -16,9 +16,9 @@ from jax.sharding import Mesh
 
 from pipelines.demos.postcards import draw_scene, render
 from pipelines.demos.stills.architecture import SHALLOW_CHANNELS, build_shallow_vae, trace_and_initialise
+from pipelines.demos.training.optimizer import Course
+from pipelines.demos.training.trainer import Batch, Parameters, Task, fill_mesh, train
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.training.optimizer import Course
-from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 COURSE = Course(steps=2200, muon_learning_rate=0.02, adam_learning_rate=2e-3, ema_decay=0.998)
 WHOLE_FROM = 0.85  # share of the steps after which whole pictures replace crops

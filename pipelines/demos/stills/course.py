@@ -15,8 +15,8 @@ from pipelines.demos.postcards import describe
 from pipelines.demos.reading import Tokenize
 from pipelines.demos.stills.album import Album, Encode, draw_album
 from pipelines.demos.stills.captions import draw_caption
-from pipelines.training.optimizer import Course, IsHidden
-from pipelines.training.trainer import Batch, Loss, Task, train
+from pipelines.demos.training.optimizer import Course, IsHidden
+from pipelines.demos.training.trainer import Batch, Loss, Task, train
 
 DROPPED_SHARE = 0.08  # share of captions that are dropped
 

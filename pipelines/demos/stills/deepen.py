@@ -27,9 +27,9 @@ from pipelines.demos.stills.autoencoder import (
     is_hidden,
     to_pixels,
 )
+from pipelines.demos.training.optimizer import Course
+from pipelines.demos.training.trainer import Batch, Parameters, Task, fill_mesh, train
 from pipelines.runtime.bridge.modules import TracedModule
-from pipelines.training.optimizer import Course
-from pipelines.training.trainer import Batch, Parameters, Task, fill_mesh, train
 
 INNER_COURSE = Course(steps=750, muon_learning_rate=0.02, adam_learning_rate=2e-3, ema_decay=0.998)
 WHOLE_COURSE = Course(steps=800, muon_learning_rate=0.01, adam_learning_rate=1e-3, ema_decay=0.998)

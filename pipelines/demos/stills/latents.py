@@ -14,8 +14,8 @@ from pipelines.demos.stills import architecture
 from pipelines.demos.stills.album import Album, Encode
 from pipelines.demos.stills.autoencoder import encode_mean, train_autoencoder
 from pipelines.demos.stills.deepen import deepen, fold_latents
+from pipelines.demos.training.deadline import Deadline
 from pipelines.runtime.sampling.preview import LatentsToRgb, fit_map
-from pipelines.training.deadline import Deadline
 
 PREVIEW_PICTURES = 128
 

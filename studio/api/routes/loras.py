@@ -2,7 +2,7 @@
 
 They are `.safetensors` files in `loras/` of the data directory, and may be put there by hand too: each request reads
 the folder anew. A recipe names them by their `ref`.
-Not here: names and files (library/loras.py), which of them a recipe may name (pipelines/recipe.py).
+Not here: names and files (library/loras.py), which of them a recipe may name (pipelines/resolving.py).
 """
 
 import asyncio

@@ -14,7 +14,8 @@ from pipelines.messages import add_codes
 from pipelines.model import Model
 from pipelines.prompts.reading import list_notes, name_unknown, read_prompt
 from pipelines.prompts.words import find_unknown
-from pipelines.recipe import MAX_PROMPT_CHARS, Recipe, take_lora_tags
+from pipelines.recipe import MAX_PROMPT_CHARS, Recipe
+from pipelines.resolving import take_lora_tags
 from studio import asking
 from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor

@@ -10,8 +10,9 @@ from typing import Any
 
 from pipelines.batching import find_kind
 from pipelines.catalog import Catalog, Model, Shape
+from pipelines.catalog_entries import MAX_FLOW_SHIFT, MAX_FPS
 from pipelines.program_sets import list_variants
-from pipelines.recipe import MAX_FLOW_SHIFT, MAX_FPS, Recipe
+from pipelines.recipe import Recipe
 from pipelines.step_cache import MILD, STRONG
 from studio.database import Database
 from studio.jobs.costs.estimates import estimate_job_s

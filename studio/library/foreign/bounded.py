@@ -3,7 +3,7 @@
 A text that is no JSON, too long or too deep raises MetadataError: nothing of it can be read. A field of another type
 than its name promises is left out and noted in `odd`, so that one odd field never costs the others.
 
-Not here: which fields a program writes (one file each), which values a recipe may have (pipelines/recipe.py).
+Not here: which fields a program writes (one file each), which values a recipe may have (pipelines/resolving.py).
 """
 
 import json

@@ -14,16 +14,8 @@ from pipelines.messages import Message, say
 from pipelines.prompts.lora_names import find_lora
 from pipelines.prompts.lora_tags import LoraTag, list_tags, list_unfollowed, remove_tags
 from pipelines.prompts.reading import list_notes
-from pipelines.recipe import (
-    MAX_LORA_SCALE,
-    MAX_LORAS,
-    MAX_PROMPT_CHARS,
-    NEEDS_PICTURE,
-    SCHEMA,
-    Lora,
-    Recipe,
-    resolve,
-)
+from pipelines.recipe import MAX_LORA_SCALE, MAX_LORAS, MAX_PROMPT_CHARS, NEEDS_PICTURE, SCHEMA, Lora, Recipe
+from pipelines.resolving import resolve
 from studio.library.foreign.bounded import clean, shorten
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import MAX_LISTED, NO_COUNTERPART, Found, FoundLora, ReadRecipe, Unusable

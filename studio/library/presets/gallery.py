@@ -9,7 +9,8 @@ from typing import Any
 from pipelines.catalog import Catalog, Model
 from pipelines.errors import RecipeError, join_fields
 from pipelines.messages import add_codes, join, say
-from pipelines.recipe import NEEDS_PICTURE, resolve
+from pipelines.recipe import NEEDS_PICTURE
+from pipelines.resolving import resolve
 from studio.database import Database
 from studio.library.presets import store
 from studio.library.presets.files import embed

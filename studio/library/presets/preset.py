@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.catalog import Catalog
+from pipelines.catalog_entries import MIN_STRENGTH
 from pipelines.errors import LumeshError, join_fields
 from pipelines.field_errors import word_first
 from pipelines.fitting import Fit
@@ -25,7 +26,6 @@ from pipelines.recipe import (
     MAX_LORAS,
     MAX_PROMPT_CHARS,
     MAX_SEED,
-    MIN_STRENGTH,
     RANDOM_SEED,
     LoraExpert,
     Recipe,

@@ -8,7 +8,8 @@ from PIL import Image
 
 from pipelines.catalog import load_catalog
 from pipelines.commands.inputs import check_pictures
-from pipelines.recipe import Recipe, read_recipe, resolve
+from pipelines.recipe import Recipe, read_recipe
+from pipelines.resolving import resolve
 
 Draw = Callable[..., Recipe]
 

@@ -15,14 +15,15 @@ from pipelines.plan.abstract import list_stages
 from pipelines.plan.packing import list_programs, outputs_at_once
 from pipelines.plan.placement import Need, recommend
 from pipelines.plan.topologies import GIB, TOPOLOGIES
-from pipelines.recipe import read_recipe, resolve
+from pipelines.recipe import read_recipe
 from pipelines.references import choose_programs
 from pipelines.registry import build_mesh_for, describe_parts, find, load
+from pipelines.resolving import resolve
 from pipelines.runtime.programs.compiled import lower
 from pipelines.stages import ignore_progress
+from studio.flags import read_settings
 from studio.library.foreign.fit import fit_found
 from studio.library.foreign.found import Found
-from studio.settings import read_settings
 
 ENTRY = """
 [[model]]

@@ -31,8 +31,8 @@ from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.weights.resolve import split_layers
-from pipelines.training.export import split_stacks
-from pipelines.training.objective import Flow, sum_errors
+from pipelines.training.engine.objective import Flow, sum_errors
+from pipelines.training.results.export import split_stacks
 
 SHIFT = 3.0
 TEXT = 8

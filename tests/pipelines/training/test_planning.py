@@ -16,9 +16,9 @@ from pipelines.errors import LumeshError
 from pipelines.plan.topologies import V6E
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.programs.compiled import Program, Programs, lower
+from pipelines.training.engine.step import POLICIES, Way, compile_first_that_fits, list_ways
 from pipelines.training.planning import describe_step
 from pipelines.training.settings import REMATS_BY_SIZE, TrainingSettings
-from pipelines.training.step import POLICIES, Way, compile_first_that_fits, list_ways
 
 
 def fill(described: Any) -> Any:

@@ -25,7 +25,7 @@ from pipelines.generate import generate
 from pipelines.recipe import Recipe
 from pipelines.stages import ignore_progress
 from pipelines.training.checks import check_training
-from pipelines.training.loop import Stop
+from pipelines.training.engine.loop import Stop
 from pipelines.training.place import Place
 from pipelines.training.run import Result, train
 from pipelines.training.settings import read_settings

@@ -94,7 +94,8 @@ def judge_lora(model_id: str, file: Path, *, sheet: Path | None, held_out: int) 
     from pipelines.demos.postcards import held_out_prompts
     from pipelines.generate import generate
     from pipelines.loras import inspect_lora
-    from pipelines.recipe import Lora, Recipe, resolve
+    from pipelines.recipe import Lora, Recipe
+    from pipelines.resolving import resolve
     from pipelines.stages import ignore_progress
 
     ref = str(file.resolve().with_suffix(""))

@@ -7,7 +7,7 @@ import pytest
 from studio.access.safety import NO_USERS_WARNING, OPEN_WARNING, AccessError, check
 from studio.access.users import Users
 from studio.access_settings import Mode
-from studio.settings import read_settings
+from studio.flags import read_settings
 
 SPACE = {"SPACE_ID": "me/lumesh", "SPACE_HOST": "me-lumesh.hf.space"}
 

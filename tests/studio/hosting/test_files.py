@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from studio.settings import read_settings
+from studio.flags import read_settings
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTING = ROOT / "studio" / "hosting"

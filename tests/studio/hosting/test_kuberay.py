@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from studio.cluster import join
+from studio.flags import read_settings
 from studio.hosting import __file__ as hosting
-from studio.settings import read_settings
 
 ROOT = Path(hosting).resolve().parents[2]
 

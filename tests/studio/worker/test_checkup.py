@@ -10,7 +10,8 @@ import pytest
 from pipelines.doctor import examination
 from pipelines.runtime.kernels import switches
 from pipelines.runtime.kernels.switches import Checked, Found
-from studio.settings import Settings, read_settings
+from studio.flags import read_settings
+from studio.settings import Settings
 from studio.worker import checkup
 from studio.worker.checkup import check_up
 

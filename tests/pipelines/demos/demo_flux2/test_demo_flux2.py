@@ -18,7 +18,8 @@ from pipelines.demos.demo_flux2.export import export
 from pipelines.demos.demo_flux2.network import build_network
 from pipelines.demos.demo_flux2.tokenizer import END, build_tokenizer, tokenize
 from pipelines.demos.stills.architecture import build_vae, trace_and_initialise
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from pipelines.runtime.sampling.preview import LatentsToRgb
 
 TOKEN_CHANNELS = architecture.TRANSFORMER_CONFIG["in_channels"]

@@ -99,8 +99,9 @@ def test_the_exported_model_gives_diffusers_own_picture(
 
     from pipelines.catalog import Catalog, Shape
     from pipelines.generate import generate
-    from pipelines.recipe import Recipe, resolve
+    from pipelines.recipe import Recipe
     from pipelines.registry import load
+    from pipelines.resolving import resolve
     from pipelines.stages import ignore_progress
 
     square = Shape(width=128, height=128)

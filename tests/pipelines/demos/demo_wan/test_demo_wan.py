@@ -18,7 +18,8 @@ from pipelines.demos.demo_wan.network import build_network
 from pipelines.demos.demo_wan.tokenizer import build_tokenizer, tokenize
 from pipelines.demos.motions import draw_clip, render_clip, vocabulary_text
 from pipelines.demos.stills.architecture import trace_and_initialise
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from pipelines.runtime.sampling.preview import LatentsToRgb
 
 CELLS = 2

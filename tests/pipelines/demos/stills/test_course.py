@@ -7,7 +7,7 @@ from pipelines.demos.postcards import draw_scene
 from pipelines.demos.stills.album import Album
 from pipelines.demos.stills.captions import is_empty
 from pipelines.demos.stills.course import DROPPED_SHARE, draw_batch
-from pipelines.training.trainer import Batch
+from pipelines.demos.training.trainer import Batch
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from pipelines.catalog import Catalog, load_catalog
 from pipelines.errors import LumeshError
 from pipelines.families.fake import FakeFamily
 from pipelines.generate import generate
-from pipelines.recipe import Lora, Recipe, resolve
+from pipelines.recipe import Lora, Recipe
+from pipelines.resolving import resolve
 from pipelines.stages import Progress
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from pipelines.catalog import Catalog, load_catalog
-from pipelines.recipe import Recipe, read_recipe, resolve
+from pipelines.recipe import Recipe, read_recipe
+from pipelines.resolving import resolve
 from pipelines.stages import ignore_progress
 from tests.pipelines.loras import Pairs, merged_by_hand
 

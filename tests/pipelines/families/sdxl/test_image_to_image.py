@@ -11,7 +11,8 @@ from PIL import Image, ImageOps
 from pipelines.catalog import load_catalog
 from pipelines.errors import RecipeError
 from pipelines.generate import generate
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from pipelines.runtime.programs.compiled import counter
 from pipelines.stages import Progress
 from tests.pipelines.schedulers import choose_scheduler

@@ -13,8 +13,9 @@ from pipelines.catalog import Catalog, read_data_dir
 from pipelines.errors import ModelError
 from pipelines.generate import generate
 from pipelines.model import Model
-from pipelines.recipe import read_recipe, resolve
+from pipelines.recipe import read_recipe
 from pipelines.registry import find_architecture, find_learner, load
+from pipelines.resolving import resolve
 from pipelines.runtime.weights.shard_load import load_weights
 from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.sources import fingerprint_plans, fingerprint_programs

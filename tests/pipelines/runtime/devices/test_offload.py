@@ -12,8 +12,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Catalog
 from pipelines.generate import generate
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
 from pipelines.registry import choose_sizes_for, find_architecture
+from pipelines.resolving import resolve
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.devices.offload import Offloader, Parked, measure
 from pipelines.stages import ignore_progress

@@ -12,7 +12,8 @@ from pipelines.catalog import Catalog
 from studio.access_settings import Mode
 from studio.api.application import create_api
 from studio.database import Database
-from studio.settings import Settings, read_settings
+from studio.flags import read_settings
+from studio.settings import Settings
 
 APP, OTHER = "https://app.example", "https://other.example"
 Open = Callable[..., TestClient]

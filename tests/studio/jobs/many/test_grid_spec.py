@@ -10,7 +10,8 @@ import pytest
 from pipelines.catalog import Catalog
 from pipelines.errors import RecipeError
 from pipelines.loras import LoraFile
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from studio.database import Database
 from studio.jobs import workers
 from studio.jobs.costs import estimates

@@ -17,7 +17,8 @@ from pipelines.errors import RecipeError
 from pipelines.files.metadata import make_png_chunks
 from pipelines.files.video import encode_animation
 from pipelines.loras import LoraFile
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from studio.library.foreign import find_recipe, fit, read_file
 from studio.library.foreign.errors import MetadataError
 from studio.library.foreign.found import MAX_LISTED, Found, FoundLora

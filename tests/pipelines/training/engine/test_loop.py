@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pipelines.errors import RecipeError
-from pipelines.training.loop import MOST_SKIPPED, Cadence, DivergedError, Stop, run_steps
-from pipelines.training.state import StateFolder
-from pipelines.training.step import BINS, Metrics, TrainState
+from pipelines.training.engine.loop import MOST_SKIPPED, Cadence, DivergedError, Stop, run_steps
+from pipelines.training.engine.step import BINS, Metrics, TrainState
+from pipelines.training.results.state import StateFolder
 
 
 def _start() -> TrainState:

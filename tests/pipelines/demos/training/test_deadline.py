@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.training.deadline import Deadline, Unfinished
+from pipelines.demos.training.deadline import Deadline, Unfinished
 
 VALUES = {"weight": np.arange(3, dtype=np.float32)}
 

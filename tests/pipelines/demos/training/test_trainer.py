@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pipelines.demos.training.checkpoint import KEPT, load_checkpoint, save_checkpoint
+from pipelines.demos.training.optimizer import Course, build_optimizer
+from pipelines.demos.training.trainer import Task, train
 from pipelines.runtime.devices.mesh import build_mesh
-from pipelines.training.checkpoint import KEPT, load_checkpoint, save_checkpoint
-from pipelines.training.optimizer import Course, build_optimizer
-from pipelines.training.trainer import Task, train
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = 40

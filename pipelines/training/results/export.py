@@ -21,7 +21,7 @@ from pipelines.families.trainable import Learner
 from pipelines.files.whole import write_whole
 from pipelines.messages import say
 from pipelines.runtime.weights.resolve import split_layers
-from pipelines.training.adapters import name_in_file, read_config
+from pipelines.training.engine.adapters import name_in_file, read_config
 from pipelines.training.settings import TrainingSettings
 
 

@@ -22,10 +22,10 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
+from pipelines.demos.training.checkpoint import load_checkpoint, save_checkpoint
+from pipelines.demos.training.optimizer import Course, IsHidden, build_optimizer
 from pipelines.runtime.bridge.environment import linear_layers_as
-from pipelines.training import linear
-from pipelines.training.checkpoint import load_checkpoint, save_checkpoint
-from pipelines.training.optimizer import Course, IsHidden, build_optimizer
+from pipelines.training.engine import linear
 
 Parameters = dict[str, jax.Array]
 Batch = Mapping[str, np.ndarray]

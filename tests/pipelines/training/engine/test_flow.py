@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pipelines.training.flow import add_noise, draw_evenly
+from pipelines.training.engine.flow import add_noise, draw_evenly
 
 
 def test_noise_and_latents_add_up() -> None:

@@ -17,7 +17,7 @@ from diffusers import DDPMScheduler
 
 from pipelines.catalog import Model, Shape
 from pipelines.families.trainable import Denoiser, Learner
-from pipelines.training.flow import draw_evenly
+from pipelines.training.engine.flow import draw_evenly
 from pipelines.training.settings import TrainingSettings
 
 MODE_SCALE = 1.29  # of Esser et al. 2024, and diffusers' default

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipelines.training import linear
+from pipelines.training.engine import linear
 
 SIZES = {
     "many rows": (2, 160, 192, 768),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.catalog import load_catalog
-from studio.settings import read_settings
+from studio.flags import read_settings
 
 
 def test_defaults_listen_only_on_this_machine() -> None:

@@ -28,10 +28,17 @@ from pipelines.runtime.devices.memory import find_limit
 from pipelines.runtime.devices.sharding import STACK, Rules
 from pipelines.runtime.weights.components import load_component
 from pipelines.stages import OnProgress
-from pipelines.training import placement
-from pipelines.training.adapters import add_layers, choose_layers, draw_first, is_lora, make_config, name_in_checkpoint
+from pipelines.training.engine import placement
+from pipelines.training.engine.adapters import (
+    add_layers,
+    choose_layers,
+    draw_first,
+    is_lora,
+    make_config,
+    name_in_checkpoint,
+)
+from pipelines.training.engine.step import TrainState, Weights
 from pipelines.training.settings import TrainingSettings
-from pipelines.training.step import TrainState, Weights
 
 LARGEST_SHARE = 0.4
 """Frozen weights that take more of a device's memory are split over the devices."""

@@ -16,9 +16,9 @@ from pipelines.training.data.batches import Row, Schedule
 from pipelines.training.data.cache import Cache, make_key
 from pipelines.training.data.captions import write_caption
 from pipelines.training.data.cuts import Bucket, Cut
+from pipelines.training.data.encoder import PictureReader, TextReader
 from pipelines.training.data.examples import Example
 from pipelines.training.data.pixels import read_pixels
-from pipelines.training.encoder import PictureReader, TextReader
 
 TWIN = "twin"
 """The array of a batch (B,) that is 1 for twins and 0 for rows that are learnt; CaptionRules says what twins are."""

@@ -21,14 +21,21 @@ from pipelines.catalog import Catalog, load_catalog
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import abstract_weights, read_json
 from pipelines.stages import ignore_progress
-from pipelines.training import placement
-from pipelines.training.adapters import ADAPTER, name_in_checkpoint
-from pipelines.training.denoiser import LearningModule, Origin, build_module, describe_state, load_frozen, start_state
-from pipelines.training.export import split_stacks
-from pipelines.training.objective import Diffusion
-from pipelines.training.rows import TWIN
+from pipelines.training.data.rows import TWIN
+from pipelines.training.engine import placement
+from pipelines.training.engine.adapters import ADAPTER, name_in_checkpoint
+from pipelines.training.engine.denoiser import (
+    LearningModule,
+    Origin,
+    build_module,
+    describe_state,
+    load_frozen,
+    start_state,
+)
+from pipelines.training.engine.objective import Diffusion
+from pipelines.training.engine.step import Metrics, StepPlan, TrainState, build_step
+from pipelines.training.results.export import split_stacks
 from pipelines.training.settings import TrainingSettings
-from pipelines.training.step import Metrics, StepPlan, TrainState, build_step
 
 BATCH = 8
 FEW = 2

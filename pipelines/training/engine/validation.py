@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pipelines.training.objective import Diffusion, Noised, Objective, sum_errors
-from pipelines.training.step import StepPlan, Weights, prepare_call
+from pipelines.training.engine.objective import Diffusion, Noised, Objective, sum_errors
+from pipelines.training.engine.step import StepPlan, Weights, prepare_call
 
 LEVELS = 8
 

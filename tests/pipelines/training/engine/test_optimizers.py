@@ -12,7 +12,7 @@ from diffusers.optimization import get_scheduler
 from optax.contrib import schedule_free_adamw, schedule_free_eval_params
 
 from pipelines.errors import RecipeError
-from pipelines.training.optimizers import build_optimizer, find_result, list_rates
+from pipelines.training.engine.optimizers import build_optimizer, find_result, list_rates
 from pipelines.training.settings import TrainingSettings, read_settings
 
 

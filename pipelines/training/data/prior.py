@@ -11,11 +11,12 @@ import numpy as np
 from pipelines.catalog import Catalog, Model
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import generate
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from pipelines.runtime.devices import hosts
 from pipelines.stages import OnProgress
-from pipelines.training.loop import OnEvent, Stop
-from pipelines.training.samples import load_beside
+from pipelines.training.engine.loop import OnEvent, Stop
+from pipelines.training.results.samples import load_beside
 
 FOLDER = "prior"
 

@@ -26,9 +26,9 @@ from pipelines.runtime.devices.sharding import STACK
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.kernels.splash import KEPT
 from pipelines.runtime.programs.compiled import Program, Programs
-from pipelines.training import linear
-from pipelines.training.objective import Noised, Objective, sum_errors
-from pipelines.training.rows import TWIN
+from pipelines.training.data.rows import TWIN
+from pipelines.training.engine import linear
+from pipelines.training.engine.objective import Noised, Objective, sum_errors
 from pipelines.training.settings import REMATS_BY_SIZE
 
 Weights = dict[str, jax.Array]

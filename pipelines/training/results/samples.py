@@ -14,7 +14,8 @@ from pipelines.catalog import Catalog, Model
 from pipelines.files.outputs import save_outputs, suffix_of
 from pipelines.generate import generate
 from pipelines.loras import LoraFile, inspect_lora
-from pipelines.recipe import Lora, Recipe, resolve
+from pipelines.recipe import Lora, Recipe
+from pipelines.resolving import resolve
 from pipelines.runtime.devices import hosts
 from pipelines.stages import OnProgress
 

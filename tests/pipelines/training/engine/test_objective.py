@@ -9,8 +9,8 @@ from diffusers import DDPMScheduler, FlowMatchEulerDiscreteScheduler
 from diffusers.training_utils import compute_density_for_timestep_sampling, compute_snr
 from torch.nn import functional
 
-from pipelines.training.flow import draw_evenly
-from pipelines.training.objective import Diffusion, Flow, sum_errors
+from pipelines.training.engine.flow import draw_evenly
+from pipelines.training.engine.objective import Diffusion, Flow, sum_errors
 
 SDXL = {
     "num_train_timesteps": 1000, "beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear",

@@ -18,10 +18,10 @@ from pipelines.catalog import Shape
 from pipelines.families.trainable import Denoiser
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.weights.components import choose_dtype
-from pipelines.training import export
 from pipelines.training.checks import Checked
-from pipelines.training.compiled_steps import Steps
-from pipelines.training.denoiser import (
+from pipelines.training.data.rows import RowSource
+from pipelines.training.engine.compiled_steps import Steps
+from pipelines.training.engine.denoiser import (
     LearningModule,
     Origin,
     build_module,
@@ -29,16 +29,16 @@ from pipelines.training.denoiser import (
     load_frozen,
     start_state,
 )
-from pipelines.training.loop import Cadence, OnEvent, Stop, run_steps
-from pipelines.training.objective import Objective, choose_objective
-from pipelines.training.optimizers import build_optimizer, find_result, list_rates
+from pipelines.training.engine.loop import Cadence, OnEvent, Stop, run_steps
+from pipelines.training.engine.objective import Objective, choose_objective
+from pipelines.training.engine.optimizers import build_optimizer, find_result, list_rates
+from pipelines.training.engine.step import StepPlan, TrainState, Weights
 from pipelines.training.place import Place
-from pipelines.training.report import Report
-from pipelines.training.rows import RowSource
-from pipelines.training.samples import Sampler
+from pipelines.training.results import export
+from pipelines.training.results.report import Report
+from pipelines.training.results.samples import Sampler
+from pipelines.training.results.state import StateFolder
 from pipelines.training.settings import TrainingSettings
-from pipelines.training.state import StateFolder
-from pipelines.training.step import StepPlan, TrainState, Weights
 
 LOG = "log{ending}.jsonl"
 SAMPLED = 8

@@ -21,8 +21,8 @@ import numpy as np
 from pipelines.errors import LumeshError
 from pipelines.messages import say
 from pipelines.runtime.devices import hosts
-from pipelines.training.state import StateFolder
-from pipelines.training.step import Metrics, TrainState
+from pipelines.training.engine.step import Metrics, TrainState
+from pipelines.training.results.state import StateFolder
 from pipelines.training.stop import Stop as Stop
 
 LATE = 2

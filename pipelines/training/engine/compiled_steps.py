@@ -15,13 +15,12 @@ from pipelines.catalog import Shape
 from pipelines.runtime.devices import hosts
 from pipelines.runtime.programs.compiled import Program, Programs
 from pipelines.runtime.weights.components import abstract_weights
-from pipelines.training import placement
 from pipelines.training.data.cuts import Bucket
-from pipelines.training.loop import OnEvent
-from pipelines.training.objective import Objective
-from pipelines.training.rows import RowSource
-from pipelines.training.settings import TrainingSettings
-from pipelines.training.step import (
+from pipelines.training.data.rows import RowSource
+from pipelines.training.engine import placement
+from pipelines.training.engine.loop import OnEvent
+from pipelines.training.engine.objective import Objective
+from pipelines.training.engine.step import (
     Metrics,
     StepPlan,
     TrainState,
@@ -31,7 +30,8 @@ from pipelines.training.step import (
     compile_first_that_fits,
     list_ways,
 )
-from pipelines.training.validation import LEVELS, average, build_validation
+from pipelines.training.engine.validation import LEVELS, average, build_validation
+from pipelines.training.settings import TrainingSettings
 
 PROFILED_FROM, PROFILED = 10, 5
 """The step that a profile begins with, and how many it has."""

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from pipelines.families.sdxl.training import LEARNER
 from pipelines.loras import inspect_lora
-from pipelines.training.export import NotFiniteError, write_lora
+from pipelines.training.results.export import NotFiniteError, write_lora
 from pipelines.training.settings import TrainingSettings
 
 BLOCK = "down_blocks.1.attentions.0.transformer_blocks"
