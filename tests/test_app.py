@@ -72,7 +72,16 @@ def test_the_page_is_served_with_its_files(studio: Studio) -> None:
     assert script, "the page loads its script"
     assert page.index("lumesh.theme") < page.index("<script", page.index("<script") + 1), "the theme is chosen first"
     assert studio.client.get(f"/{script[1]}").is_success
+    later = studio.client.get(f"/{script[1].removesuffix('js/page.js')}panels.html").text
+    assert [("lu-train-form" in one, "lu-prompt-box" in one) for one in (page, later)] == [(False, True), (True, False)]
     assert not studio.client.get(f"/{script[1].removesuffix('js/page.js')}../page.py").is_success
+
+
+def test_what_is_painted_first_waits_for_no_configuration_and_no_style_sheet(studio: Studio) -> None:
+    page = studio.client.get("/").text
+    painted = page.index('id="lu-first"')
+    for late in ("window.gradio_config = ", "window.gradio_api_info = ", '<link rel="stylesheet"'):
+        assert painted < page.index(late) < page.index("<gradio-app"), late
 
 
 def test_a_studio_that_starts_deletes_what_nobody_used_in_time(studio: Studio, wait_for: Callable[..., Any]) -> None:

@@ -67,7 +67,7 @@ ADDRESS_SCRIPT = """
 # form that is sent early would load the page anew, with its fields empty.
 EARLY_SCRIPT = """
 (() => {
-  const OTHERS = ["#gallery", "#presets", "#system"];
+  const OTHERS = ["#train", "#gallery", "#presets", "#system"];
   const kept = { text: "", submits: false, stop: () => {
     document.removeEventListener("keydown", press, true);
     document.removeEventListener("submit", send, true);
@@ -97,7 +97,9 @@ EARLY_SCRIPT = """
 """
 
 _HEAD = b"<head>"
+_HEAD_ENDS = b"</head>"
 _APP = b"<gradio-app"  # all that Gradio's page shows
+_CONFIG = b"<script>window.gradio_config"  # 80 kB of JSON; Gradio's scripts and its style sheet come after it
 _SCRIPT = f"<script>{THEME_SCRIPT}{TRACKER_SCRIPT}{ADDRESS_SCRIPT}{EARLY_SCRIPT}</script>".encode()
 
 
@@ -118,8 +120,7 @@ class FirstScript:
                 return
             if start is not None:
                 if not message.get("more_body") and _HEAD in (body := message.get("body", b"")):
-                    body = body.replace(_HEAD, _HEAD + _SCRIPT, 1)
-                    body = body.replace(_APP, first_paint.HTML.encode() + _APP, 1)
+                    body = _put_first_paint_first(body.replace(_HEAD, _HEAD + _SCRIPT, 1))
                     MutableHeaders(scope=start)["Content-Length"] = str(len(body))
                     message = {**message, "body": body}
                 await send(start)
@@ -127,6 +128,16 @@ class FirstScript:
             await send(message)
 
         await self._app(scope, receive, send_with_script)
+
+
+def _put_first_paint_first(page: bytes) -> bytes:
+    """Puts what is painted first before Gradio's element, and what the paint would wait for behind it.
+
+    That is the end of Gradio's head, from its configuration to its style sheet.
+    """
+    head, end, rest = page.partition(_HEAD_ENDS)
+    head, config, late = head.partition(_CONFIG)
+    return head + end + rest.replace(_APP, first_paint.HTML.encode() + config + late + _APP, 1)
 
 
 def _is_page(start: Message) -> bool:

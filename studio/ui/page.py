@@ -1,8 +1,10 @@
 """Assembles the page: panels in one Gradio app, with their style sheets and scripts.
 
-Gradio hosts the panels and serves `submit`, `status`, `cancel` and `generate` to `gradio_client`; everything live is
-HTML that static/js fills over REST and one event stream. There is no gr.State and no gr.Timer: each would hold a
-connection per tab. Nothing is loaded from other hosts: fonts, icons and scripts are our own files.
+Gradio hosts the panels that show at first and serves `submit`, `status`, `cancel` and `generate` to `gradio_client`;
+everything live is HTML that static/js fills over REST and one event stream. The other panels, more than half of the
+markup, come in one file that browsers keep: what Gradio hosts is sent anew with each page, as JSON. There is no
+gr.State and no gr.Timer: each would hold a connection per tab. Nothing is loaded from other hosts: fonts, icons and
+scripts are our own files.
 Not here: what the endpoints do (actions.py), the panels (one file each).
 """
 
@@ -11,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
 
 from studio.context import Studio
 from studio.ui import (
@@ -35,19 +38,6 @@ from studio.ui import (
 
 STATIC_DIR = Path(__file__).parent / "static"
 
-
-def _digest_files() -> str:
-    digest = hashlib.sha256()
-    for file in sorted(
-        path for folder in (STATIC_DIR, catalogues.FOLDER) for path in folder.rglob("*") if path.is_file()
-    ):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:10]
-
-
-# The URL contains a hash of the files, so that after an update no browser mixes new scripts with cached old ones.
-STATIC_URL = f"/ui/{_digest_files()}"
-
 ENTRY = "main.js"
 STYLES = (
     *("tokens", "base", "layout", "controls", "inputs", "loras", "recipe", "canvas", "film", "queue", "presets"),
@@ -70,12 +60,33 @@ PANELS = {
     "help": help_panel,
     "overlays": overlays,
 }
+SHOWN_FIRST = ("header", "controls", "canvas", "filmstrip", "queue", "overlays")
+
+
+def join_later_panels() -> str:
+    """Returns the panels that show only when somebody opens them; static/js/core/panels.js puts them into the page."""
+    return "".join(catalogues.fill(panel.HTML) for name, panel in PANELS.items() if name not in SHOWN_FIRST)
+
+
+def _digest_files() -> str:
+    digest = hashlib.sha256()
+    for file in sorted(
+        path for folder in (STATIC_DIR, catalogues.FOLDER) for path in folder.rglob("*") if path.is_file()
+    ):
+        digest.update(file.read_bytes())
+    digest.update(join_later_panels().encode())
+    return digest.hexdigest()[:10]
+
+
+# The URL has a hash of what is served below it: after an update no browser mixes new scripts with cached old ones.
+STATIC_URL = f"/ui/{_digest_files()}"
 
 
 def _make_head() -> str:
     base = STATIC_URL.removeprefix("/")  # relative to the page, so that it works behind a proxy's prefix
     return (
-        f"<script>{catalogues.make_script(base)}</script>"
+        f"<script>{catalogues.make_script(base)}"
+        f'window.lumeshPanels = fetch("{base}/panels.html").then((answer) => answer.text());</script>'
         '<meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">'
         f'<link rel="preload" href="{base}/fonts/inter-latin.woff2" as="font" type="font/woff2" crossorigin>'
         f'<link rel="stylesheet" href="{base}/css/page.css">'
@@ -98,16 +109,24 @@ MOUNT_OPTIONS: dict[str, Any] = {
 
 
 def make_router() -> APIRouter:
-    """Serves the page's scripts and style sheets, each as one (bundle.py)."""
-    return bundle.make_router(STATIC_URL, static=STATIC_DIR, entry=ENTRY, styles=STYLES)
+    """Serves the page's scripts, its style sheets and its later panels, each as one (bundle.py)."""
+    router = bundle.make_router(STATIC_URL, static=STATIC_DIR, entry=ENTRY, styles=STYLES)
+    send_panels = bundle.make_sender(join_later_panels, "text/html")
+
+    @router.get(f"{STATIC_URL}/panels.html")
+    def read_panels(request: Request) -> Response:
+        return send_panels(request)
+
+    return router
 
 
 def build(studio: Studio) -> gr.Blocks:
     """Builds the page's Blocks, to be mounted with `MOUNT_OPTIONS`."""
     with gr.Blocks(title="Lumesh", analytics_enabled=False, fill_width=True) as page:
         with gr.Column(elem_id="studio"):
-            for name, panel in PANELS.items():
-                gr.HTML(catalogues.fill(panel.HTML), elem_id=f"panel-{name}", apply_default_css=False, js_on_load=None)
+            for name in SHOWN_FIRST:
+                markup = catalogues.fill(PANELS[name].HTML)
+                gr.HTML(markup, elem_id=f"panel-{name}", apply_default_css=False, js_on_load=None)
         actions.offer(studio)
     # Gradio's own queue, which only `gradio_client` uses, polls for calls a thousand times a second: 4 % of a core.
     page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = QUEUE_LOOK_S  # noqa: SLF001 - no option sets it

@@ -50,6 +50,7 @@ def test_the_page_opens_with_the_operators_model_and_says_what_is_warm_for_so_ma
     assert re.fullmatch(r"\d+ s (passed|left)", big)
     keep(page, "clock-dark")
     expect(hint).to_have_text("For 4 images at once: compiled and in memory, starts at once.")
+    keep(page, "size-of-four-warm-dark")
 
 
 def test_what_is_typed_reaches_the_prompt_whatever_has_the_focus_and_letters_act_on_results_alone(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from studio.access.users import Users
+from tests.browser.test_system import find_violations
 
 pytestmark = pytest.mark.browser
 PASSWORD = "lovelace-1815"
@@ -45,6 +46,7 @@ def test_a_visitor_logs_in_and_out(
         page.get_by_label("Password").fill("wrong")
         page.get_by_role("button", name="Log in").click()
         assert "Wrong name or password" in page.get_by_role("alert").inner_text()
+        assert find_violations(page) == []
         keep(page, f"login-{scheme}")
         page.get_by_label("Password").fill(PASSWORD)
         page.keyboard.press("Enter")

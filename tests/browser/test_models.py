@@ -12,6 +12,7 @@ expect = playwright_api.expect
 
 from pipelines.catalog import PRESETS_DIR
 from tests.browser.conftest import Studio
+from tests.browser.test_system import find_violations
 from tests.hub import COMMIT, REPO, Hub, run_hub
 from tests.pipelines.single_files import write_ldm
 
@@ -88,6 +89,7 @@ def test_a_gated_model_is_downloaded_with_a_token_paused_resumed_and_deleted(
     hub.stalls_after = 11 * 2**20
     card.get_by_role("button", name="Download").click()
     expect(card).to_contain_text("of 26.2 MB (4")
+    assert find_violations(page, "#lu-sys-panel-models") == []
     keep(page, "models-downloading")
     card.get_by_role("button", name="Pause").click()
     expect(card).to_contain_text("arrived, then it was stopped")
@@ -113,6 +115,7 @@ def test_a_checkpoint_that_is_dropped_becomes_the_chosen_model(
     chooser.value.set_files({"name": "boats.safetensors", "mimeType": "", "buffer": encode_lora()})
     open_models(page)
     expect(page.locator("#lu-model-add-message")).to_contain_text("It is a LoRA, not a model.")
+    assert find_violations(page, "#lu-sys-panel-models") == []
 
     page.get_by_role("link", name="Create").click()
     page.evaluate(DROP, ["illustrious.safetensors", base64.b64encode(pony.read_bytes()).decode()])
@@ -136,5 +139,6 @@ def test_a_model_that_came_with_lumesh_cannot_be_deleted(open_page: OpenPage, ke
     card = page.locator('[data-model="demo-wan"]')
     expect(card).to_contain_text("came with Lumesh")
     expect(card.get_by_role("button", name="Delete files")).to_have_count(0)
+    assert find_violations(page) == []
     card.scroll_into_view_if_needed()
     keep(page, "models-phone")

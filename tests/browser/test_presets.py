@@ -240,7 +240,7 @@ def test_the_hub_dialog_says_what_is_missing_and_forgets_the_token(open_page: Op
 
 
 def test_what_is_made_is_filed_under_the_preset_as_long_as_model_and_prompt_are_its_own(
-    open_page: OpenPage, studio: Any
+    open_page: OpenPage, studio: Any, keep: Keep
 ) -> None:
     page = open_page()
     preset = next(one for one in _read(studio, "presets")["presets"] if one["recipe"]["prompt"] == SAILBOAT)
@@ -262,6 +262,7 @@ def test_what_is_made_is_filed_under_the_preset_as_long_as_model_and_prompt_are_
     assert _wait_for_total(studio, preset["id"], before + 1)
     page.fill("#lu-prompt", "A red sailboat at sunrise")
     expect(title).to_have_text(f"Changed from “{preset['title']}”")
+    keep(page, "preset-changed-dark")
     page.click("#lu-generate")
     expect(page.locator("#lu-bar")).to_contain_text("at sunrise")
     page.fill("#lu-prompt", SAILBOAT)

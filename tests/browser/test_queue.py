@@ -222,6 +222,22 @@ def test_what_waits_is_cancelled_at_once_and_the_list_cleared(
     expect(page.locator(".lu-queue-item")).to_have_count(0)
 
 
+def test_all_that_failed_is_retried_at_once(open_page: OpenPage, studio: Any) -> None:
+    page = open_page()
+    prompts = ["Fail please, at once", "A boat, then fail please"]
+    for prompt in prompts:
+        call(studio, "POST", "jobs", {"model": "demo-sdxl", "prompt": prompt, "steps": 2})
+    expect(page.locator(".lu-queue-item[data-state=failed]")).to_have_count(2)
+    page.get_by_role("button", name="Pause the queue").click()
+    page.get_by_role("button", name="More of the queue").click()
+    page.get_by_role("menuitem", name="Retry failed jobs (2)").click()
+    expect(page.locator(WAITING)).to_have_count(2)
+    assert read_order(studio) == prompts
+    page.get_by_role("button", name="More of the queue").click()
+    expect(page.get_by_role("menuitem", name="Cancel waiting jobs (2)")).to_be_visible()
+    expect(page.get_by_role("menuitem", name="Retry failed jobs")).to_have_count(0)
+
+
 def test_cancelling_all_asks_about_the_job_that_runs(open_page: OpenPage, studio: Any) -> None:
     page = open_page()
     asked: list[str] = []

@@ -17,8 +17,10 @@ from studio.ui.catalogues import LANGUAGES
 pytestmark = pytest.mark.browser
 STUDIO_FLAGS = ("--chip-price", "1.2")
 PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1440, "height": 900}
 FILLED = {
     "create": "#lu-film-row img",
+    "train": "#lu-train-numbers:not(:empty)",
     "gallery": ".lu-shot img",
     "presets": ".lu-preset",
     "system": "#lu-sys-versions dd",
@@ -91,9 +93,9 @@ def test_axe_finds_nothing_on_any_view(open_page: OpenPage, studio: Any, scheme:
     assert find_violations(page) == [], "help"
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-def test_axe_finds_nothing_in_any_dialog(open_page: OpenPage, scheme: str) -> None:
-    page = open_page(color_scheme=scheme)
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESK, "dark"), (PHONE, "light")], ids=["desk", "phone"])
+def test_axe_finds_nothing_in_any_dialog(open_page: OpenPage, viewport: dict[str, int], scheme: str) -> None:
+    page = open_page(viewport=viewport, color_scheme=scheme)
     page.set_default_timeout(SLOW_MS)
     dialogs = page.evaluate("[...document.querySelectorAll('#studio dialog')].map(({ id }) => id)")
     assert len(dialogs) > 4
@@ -121,12 +123,16 @@ def test_axe_finds_nothing_on_a_phone_and_help_is_one_menu_away(open_page: OpenP
     assert find_violations(page, "#lu-keys") == []
     keep(page, "help-phone")
     page.keyboard.press("Escape")
-    for view in ("create", "system"):
+    for view in FILLED:
         page.click(f".lu-views [data-view={view}]")
+        page.wait_for_selector(FILLED[view])
         assert find_violations(page) == [], view
         assert page.evaluate(
             "[document.documentElement, document.getElementById('studio')].every(box => box.scrollWidth <= innerWidth)"
-        )
+        ), view
+    for tab in TABS:
+        page.click(f"#lu-sys-tab-{tab}")
+        assert find_violations(page, f"#lu-sys-panel-{tab}") == [], tab
 
 
 def test_the_system_views_tabs_show_machine_models_disk_plan_and_log(open_page: OpenPage, keep: Keep) -> None:
@@ -150,6 +156,7 @@ def test_the_system_views_tabs_show_machine_models_disk_plan_and_log(open_page: 
         expect(page.locator("#lu-system [role=tabpanel]:visible")).to_have_count(1)
         assert page.evaluate("document.activeElement.id") == f"lu-sys-tab-{name}"
         assert page.url.endswith(f"#system/{name}")
+        keep(page, f"system-{name}-dark")
     expect(page.locator("#lu-sys-log")).not_to_be_empty()
     page.keyboard.press("ArrowRight")
     expect(tab).to_have_text("Devices")

@@ -1,14 +1,22 @@
-// When the panels are there: Gradio puts them into the page, some time after the scripts begin.
+// When the panels are there: Gradio puts those that show at first into the page, some time after the scripts begin; the
+// others come as a file of their own, which the page's head asked for (studio/ui/page.py).
 
 const LAST_PANEL = "lu-toasts"; // panels are rendered in order
 
-export function whenPanelsStand(start) {
-  if (document.getElementById(LAST_PANEL)) return start();
+const lastPanel = () => document.getElementById(LAST_PANEL);
+
+const stand = new Promise((resolve) => {
+  if (lastPanel()) return resolve();
   const observer = new MutationObserver(() => {
-    if (!document.getElementById(LAST_PANEL)) return;
+    if (!lastPanel()) return;
     observer.disconnect();
-    start();
+    resolve();
   });
   observer.observe(document.documentElement, { childList: true, subtree: true });
   return undefined;
-}
+});
+
+const all = Promise.all([globalThis.lumeshPanels, stand]).then(([later]) => lastPanel().insertAdjacentHTML("beforebegin", later));
+
+/** `start()` is called when all panels are there, in the order of asking. */
+export const whenPanelsStand = (start) => all.then(start);

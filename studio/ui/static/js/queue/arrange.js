@@ -13,7 +13,7 @@ import {
 import { find, setText } from "../core/dom.js";
 import { means } from "../core/keymap.js";
 import { recall, remember } from "../core/memory.js";
-import { changed, runningJobs, state, waitingJobs } from "../core/store.js";
+import { changed, endedAndSheets, runningJobs, state, waitingJobs } from "../core/store.js";
 import { readJobsAnew } from "../core/stream.js";
 import { t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
@@ -64,13 +64,21 @@ export async function cancelMany(scope) {
   if (running && !confirm(t("queue.confirmRunning", { count: running }))) return;
   const answer = await attempt(() => cancelJobs(scope));
   if (!answer) return;
-  const undo = { label: t("trash.undo"), act: () => attempt(() => queueAgain(waiting)) };
+  const undo = { label: t("trash.undo"), act: () => attempt(() => queueAgain(waiting, ["cancelled"])) };
   toast(t("queue.cancelled", { count: answer.cancelled }), ...(waiting.length ? [undo] : []));
 }
 
-async function queueAgain(jobs) {
-  for (const { id } of jobs) if (state.jobs.get(id)?.state === "cancelled") await retryJob(id);
+/** Those of the jobs that are in one of these states still. */
+async function queueAgain(jobs, states) {
+  for (const { id } of jobs) if (states.includes(state.jobs.get(id)?.state)) await retryJob(id);
 }
+
+const FAILED = ["failed", "interrupted"];
+
+/** What failed and is listed still, in the order in which it ended. */
+export const failedJobs = () => endedAndSheets().filter((job) => FAILED.includes(job.state) && !isCleared(job)).reverse();
+
+export const retryFailed = () => attempt(() => queueAgain(failedJobs(), FAILED));
 
 const CLEARED = "lumesh.sheetsCleared"; // the server clears jobs; a sheet is an output of the gallery
 

@@ -8,7 +8,7 @@ import { toast } from "../core/toasts.js";
 import { showView } from "../core/views.js";
 import { cancel, retry, useSettingsOf } from "../create/actions.js";
 import { startEdit } from "../create/edit.js";
-import { cancelMany, duplicate, moveToEnd, moveToTop } from "./arrange.js";
+import { cancelMany, duplicate, failedJobs, moveToEnd, moveToTop, retryFailed } from "./arrange.js";
 import { toggleNotification, toggleSound, wants } from "./notify.js";
 import { openWebhook } from "./webhook.js";
 
@@ -52,6 +52,8 @@ const report = (error) => toast(together(error.message, error.advice));
 
 export function openQueueMenu(anchor) {
   const waiting = waitingJobs().length;
+  const failed = failedJobs().length;
+  const again = { icon: "retry", label: t("queue.retryFailed", { count: failed }), act: retryFailed };
   const rest = { icon: "close", label: t("queue.cancelWaiting", { count: waiting }), act: () => cancelMany("waiting"), isDanger: true };
   const all = { icon: "stop", label: t("queue.cancelAll"), act: () => cancelMany("all"), isDanger: true };
   const notice = [
@@ -59,6 +61,6 @@ export function openQueueMenu(anchor) {
     { label: t("notify.sound"), isChecked: wants("sound"), act: toggleSound },
     { icon: "share", label: t("hook.open"), act: openWebhook },
   ];
-  const groups = [notice, [...(waiting ? [rest] : []), ...(waiting || runningJob() ? [all] : [])]];
+  const groups = [notice, failed > 1 ? [again] : [], [...(waiting ? [rest] : []), ...(waiting || runningJob() ? [all] : [])]];
   openMenu(anchor, groups.filter((group) => group.length).flatMap((group, index) => (index ? [null, ...group] : group)), t("queue.title"));
 }
