@@ -113,7 +113,8 @@ def test_axe_would_see_a_button_without_a_name(open_page: OpenPage) -> None:
     assert any("button-name" in one for one in find_violations(page, ".lu-header"))
 
 
-def test_axe_finds_nothing_on_a_phone_and_help_is_one_menu_away(open_page: OpenPage, keep: Keep) -> None:
+def test_axe_finds_nothing_on_a_phone_and_help_is_one_menu_away(open_page: OpenPage, studio: Any, keep: Keep) -> None:
+    _post(studio, "jobs", {"model": "demo-sdxl", "prompt": "A red sailboat", "steps": 2})
     page = open_page(viewport=PHONE, color_scheme="light")
     page.set_default_timeout(SLOW_MS)
     page.click("#lu-more")
