@@ -86,7 +86,7 @@ def _make_head() -> str:
     base = STATIC_URL.removeprefix("/")  # relative to the page, so that it works behind a proxy's prefix
     return (
         f"<script>{catalogues.make_script(base)}"
-        f'window.lumeshPanels = fetch("{base}/panels.html").then((answer) => answer.text());</script>'
+        f'window.lumeshPanels = fetch("{base}/panels.html");</script>'
         '<meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">'
         f'<link rel="preload" href="{base}/fonts/inter-latin.woff2" as="font" type="font/woff2" crossorigin>'
         f'<link rel="stylesheet" href="{base}/css/page.css">'

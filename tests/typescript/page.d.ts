@@ -4,7 +4,7 @@
 /** [English, the same in the visitor's language]. */
 type ServerMessage = [string, string | Record<string, string>];
 
-declare var lumeshPanels: Promise<string>;
+declare var lumeshPanels: Promise<Response>;
 declare var lumeshText: Promise<{
   name: string;
   tag: string;

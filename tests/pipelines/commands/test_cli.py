@@ -23,6 +23,7 @@ from pipelines.__main__ import main
 from pipelines.commands.stages import choose_fields, from_config
 from pipelines.files.metadata import read_recipe_of
 from pipelines.files.stage_files import write_tensors
+from pipelines.prompts.words import WORDS_FILE
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = "--num_inference_steps 4 --guidance_scale 4 --mesh dp=1"
@@ -86,6 +87,16 @@ def test_models_shows_a_table_to_people(run: Run) -> None:
     assert found.code == 0
     assert "tiny" in found.out
     assert "1024x1024" in found.out
+
+
+def test_words_that_a_model_never_learnt_are_named(run: Run, data_dir: Path) -> None:
+    words = data_dir / "models" / "tiny" / WORDS_FILE
+    words.write_text("a red boat", "utf-8")
+    try:
+        found = run("encode --model tiny --prompt 'a red cat' --mesh dp=1 --output_dir {out}/stages --json")
+    finally:
+        words.unlink()
+    assert [note.partition(" knows ")[2] for note in found.json["notes"]] == ['no "cat".']
 
 
 def test_generate_reports_its_work_as_one_object(run: Run, tmp_path: Path) -> None:

@@ -57,6 +57,12 @@ def test_a_job_says_what_is_not_followed(client: TestClient) -> None:
     assert edited["notes"] == ["A guidance_scale of 1 turns guidance off: the negative prompt has no effect."]
 
 
+def test_a_job_names_the_words_that_its_model_never_learnt(client: TestClient) -> None:
+    made = client.post("/api/v1/jobs", json={"model": "demo-sdxl", "prompt": "A cat on a red sailboat"}).json()
+    notes = client.get(f"/api/v1/jobs/{made['id']}").json()["notes"]
+    assert [note.partition(". ")[0] for note in notes] == ['Postcards (demo, SDXL layout) knows no "cat"']
+
+
 def test_a_tag_in_the_prompt_applies_its_lora(client: TestClient, settings: Settings) -> None:
     save_lora(settings.loras_dir, "ink")
     body = {"model": "demo-sdxl", "prompt": "a boat <lora:ink:0.8> <lora:gone:1>"}

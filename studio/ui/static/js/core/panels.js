@@ -16,7 +16,17 @@ const stand = new Promise((resolve) => {
   return undefined;
 });
 
-const all = Promise.all([globalThis.lumeshPanels, stand]).then(([later]) => lastPanel().insertAdjacentHTML("beforebegin", later));
+const RETRY_MS = 2000;
+
+/** The later panels' markup; a server that is away or refuses for a moment is asked again. */
+async function readLater(answer = globalThis.lumeshPanels) {
+  const found = await answer.catch(() => null);
+  if (found?.ok) return found.text();
+  await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  return readLater(fetch(new URL("../panels.html", import.meta.url)));
+}
+
+const all = Promise.all([readLater(), stand]).then(([later]) => lastPanel().insertAdjacentHTML("beforebegin", later));
 
 /** `start()` is called when all panels are there, in the order of asking. */
 export const whenPanelsStand = (start) => all.then(start);
