@@ -20,13 +20,14 @@ from pipelines.catalog import OWN_FILE, Catalog, find_folder, load_catalog, read
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
 from pipelines.files.whole import PART, put_whole, write_whole
+from pipelines.gguf_files import is_gguf
 from pipelines.messages import Message, say
 from pipelines.model import Model
 from pipelines.moved import find_repository
 from pipelines.own_models import INDEX, MAX_DEPTH, WEIGHTED, UnusableModel, make_id, read_own_model
-from pipelines.single_files import DTYPES, recognise_file
+from pipelines.single_files import name_dtype, recognise_file
 from pipelines.sources import list_components
-from pipelines.weight_files import SUFFIX, find_weight_files, read_header
+from pipelines.weight_files import GGUF, SUFFIX, find_weight_files, read_header
 
 PLANS = Path(__file__).parent / "plan" / "answers.jsonl"
 COPY_BYTES = 2**24
@@ -121,7 +122,8 @@ def add_file(
     """
     recognise_file(file)
     _check_name(name or file.stem)
-    target = data_dir / "models" / f"{name or file.stem}{SUFFIX}"
+    ending = GGUF if is_gguf(file) else SUFFIX
+    target = data_dir / "models" / f"{name or file.stem}{ending}"
     _refuse_taken(read_data_dir(data_dir), make_id(name or file.stem), target)
     target.parent.mkdir(parents=True, exist_ok=True)
     if links:
@@ -388,7 +390,7 @@ def _find_dtype(files: list[Path]) -> str:
                 start, end = entry["data_offsets"]
                 counts[entry["dtype"]] = counts.get(entry["dtype"], 0) + end - start
     most = max(counts, key=lambda name: counts[name], default="")
-    return DTYPES.get(most, most)
+    return name_dtype(most)
 
 
 @functools.cache

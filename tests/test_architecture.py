@@ -70,7 +70,7 @@ LAYERS = (
     ("pipelines.single_files",),
     ("pipelines.loras",),
     ("pipelines.weight_files",),
-    ("pipelines.lora_tensors", "pipelines.lora_settings"),
+    ("pipelines.lora_tensors", "pipelines.lora_settings", "pipelines.gguf_files"),
     ("pipelines.families",),
     tuple(f"pipelines.families.{family}.traits" for family in FAMILIES),
     tuple(f"pipelines.families.{family}.lora_traits" for family in FAMILIES),

@@ -145,7 +145,7 @@ _ADD = f"""
   <button type="submit" class="lu-button" id="lu-model-add" data-text="models.addRepo"></button>
   <button type="button" class="lu-button" id="lu-model-add-file">{icon("upload")}<span
     data-text="models.addFile"></span></button>
-  <input type="file" id="lu-model-file" accept=".safetensors" hidden>
+  <input type="file" id="lu-model-file" accept=".safetensors,.gguf" hidden>
 </form>
 <p class="lu-model-note lu-num" id="lu-model-state" role="status"></p>
 <p class="lu-message" id="lu-model-add-message" role="alert"></p>

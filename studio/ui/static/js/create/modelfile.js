@@ -17,8 +17,11 @@ const AGAIN_MS = 400;
 const TRIES = 10;
 const OF_LORAS = /(^|[._])(lora|lokr|loha|hada|dora|diff|diff_b)([._]|$)/;
 
-/** Whether a safetensors file holds a whole model, by the names in its header; what cannot be read is none. */
+export const isQuantised = (file) => /\.gguf$/i.test(file.name);
+
+/** Whether a file holds a whole model, by the names in its header; what cannot be read is none. */
 export async function isCheckpoint(file) {
+  if (isQuantised(file)) return true; // no LoRA comes as one; the server says what it is
   try {
     const length = new DataView(await file.slice(0, LENGTH_BYTES).arrayBuffer()).getBigUint64(0, true);
     if (length > MAX_HEADER_BYTES) return false;
