@@ -242,10 +242,10 @@ def write_flux2(folder: Path, file: Path, *, prefix: str = "") -> Path:
     return _save(tensors, file, prefix)
 
 
-def write_wan(folder: Path, file: Path, *, prefix: str = "") -> Path:
-    """Saves a Wan folder's transformer as one file in its authors' layout."""
+def write_wan(folder: Path, file: Path, *, prefix: str = "", component: str = "transformer") -> Path:
+    """Saves a Wan folder's transformer, or its second one, as one file in its authors' layout."""
     tensors: Tensors = {}
-    for name, tensor in read_component(folder / "transformer").items():
+    for name, tensor in read_component(folder / component).items():
         if name.endswith("scale_shift_table"):
             own = "head.modulation" if name == "scale_shift_table" else name.replace("scale_shift_table", "modulation")
             tensors[own] = tensor
