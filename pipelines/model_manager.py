@@ -25,6 +25,7 @@ from pipelines.messages import Message, say
 from pipelines.model import Model
 from pipelines.moved import find_repository
 from pipelines.own_models import INDEX, MAX_DEPTH, WEIGHTED, UnusableModel, make_id, read_own_model
+from pipelines.runtime.weights.hub_pins import choose_revision
 from pipelines.single_files import name_dtype, recognise_file
 from pipelines.sources import list_components
 from pipelines.weight_files import GGUF, SUFFIX, find_weight_files, read_header
@@ -44,7 +45,8 @@ OnBytes = Callable[[int, int], None]
 class Description:
     """A model as it is known without being loaded. Sizes are in bytes; None is unknown.
 
-    `origin` is its file, folder or repository; `lacking` maps components that are not there to what happens instead.
+    `origin` is its file, folder or repository, `source` where a file was downloaded from;
+    `lacking` maps components that are not there to what happens instead.
     `fits` maps each topology for which a plan of its default size came with Lumesh to whether it fits.
     """
 
@@ -60,6 +62,7 @@ class Description:
     licence: str
     fits: dict[str, bool]
     description: str
+    source: str = ""
 
 
 def describe_model(model: Model) -> Description:
@@ -84,13 +87,14 @@ def describe_model(model: Model) -> Description:
         family=find_traits(model.family).title,
         layout=layout,
         origin=origin,
-        revision=model.revision,
+        revision=choose_revision(model) if model.repo else "",
         dtype=_find_dtype(files),
         size_bytes=sum(file.stat().st_size for file in {*files, *model.own_files}) or None,
         lacking=lacking,
         licence=model.licence,
         fits=find_fitting(model),
         description=model.description,
+        source=model.source,
     )
 
 
@@ -121,10 +125,10 @@ def add_file(
     Raises ModelError if it is none of ours, and then leaves nothing behind.
     """
     recognise_file(file)
-    _check_name(name or file.stem)
+    check_name(name or file.stem)
     ending = GGUF if is_gguf(file) else SUFFIX
     target = data_dir / "models" / f"{name or file.stem}{ending}"
-    _refuse_taken(read_data_dir(data_dir), make_id(name or file.stem), target)
+    refuse_taken(read_data_dir(data_dir), make_id(name or file.stem), target)
     target.parent.mkdir(parents=True, exist_ok=True)
     if links:
         target.symlink_to(file.resolve())
@@ -140,13 +144,13 @@ def add_folder(data_dir: Path, folder: Path, *, name: str = "", links: bool = Fa
 
     Raises ModelError if it is none of ours or not whole, and then leaves nothing behind.
     """
-    _check_name(name or folder.name)
+    check_name(name or folder.name)
     found = read_own_model(folder, name or folder.name)
     problems = [found] if isinstance(found, UnusableModel) else [*found.lacking.values()]
     if problems:
         raise ModelError(problems[0].reason, advice=problems[0].advice)
     target = data_dir / "models" / (name or folder.name)
-    _refuse_taken(read_data_dir(data_dir), found.id, target)
+    refuse_taken(read_data_dir(data_dir), found.id, target)
     target.parent.mkdir(parents=True, exist_ok=True)
     if links:
         target.symlink_to(folder.resolve(), target_is_directory=True)
@@ -181,7 +185,7 @@ def add_repository(data_dir: Path, repo: str, *, revision: str = "main", name: s
         raise ModelError(found.reason, advice=found.advice)
     catalog = read_data_dir(data_dir)
     model_id = make_id(name or repo.rpartition("/")[2])
-    _refuse_taken(catalog, model_id, data_dir / OWN_FILE)
+    refuse_taken(catalog, model_id, data_dir / OWN_FILE)
     known = next((model for model in catalog.models if model.repo == repo and model.revision == commit), None)
     if known is not None:
         raise ModelError(
@@ -189,7 +193,7 @@ def add_repository(data_dir: Path, repo: str, *, revision: str = "main", name: s
         )
     chosen = variant or _choose_variant(weights)
     fields = {"id": model_id, "like": found.likeness.model_id, "repo": repo, "revision": commit}
-    _append_entry(data_dir / OWN_FILE, fields | ({"variant": chosen} if chosen else {}))
+    append_entry(data_dir / OWN_FILE, fields | ({"variant": chosen} if chosen else {}))
     return _check_added(data_dir, model_id, None)
 
 
@@ -252,7 +256,7 @@ def remove_model(data_dir: Path, model_id: str) -> list[str]:
     )
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     """Raises ModelError for a name that leads out of models/, is hidden, or leaves no id."""
     parts = name.split("/")
     if not make_id(name) or len(parts) >= MAX_DEPTH or any(not part or part.startswith((".", "__")) for part in parts):
@@ -262,7 +266,8 @@ def _check_name(name: str) -> None:
         )
 
 
-def _refuse_taken(catalog: Catalog, model_id: str, target: Path) -> None:
+def refuse_taken(catalog: Catalog, model_id: str, target: Path) -> None:
+    """Raises ModelError if there is a model of this id, or something where its file or folder would be."""
     taken = {one.id for one in catalog.models} | {one.model.id for one in catalog.partial}
     if model_id in taken or (target.suffix != ".toml" and os.path.lexists(target)):
         raise ModelError(
@@ -305,7 +310,7 @@ def _copy(file: Path, target: Path, on_bytes: OnBytes) -> None:
     put_whole(target, write)
 
 
-def _append_entry(file: Path, fields: dict[str, str]) -> None:
+def append_entry(file: Path, fields: dict[str, str]) -> None:
     """Adds an entry at the end of a models.toml, whose text is otherwise left as it is."""
     before = file.read_text("utf-8") if file.exists() else ""
     lines = ["[[model]]", *(f"{name} = {json.dumps(value)}" for name, value in fields.items()), ""]
@@ -377,7 +382,7 @@ def _find_cached(model: Model) -> list[Path]:
         return []
     from huggingface_hub import try_to_load_from_cache
 
-    index = try_to_load_from_cache(model.repo, INDEX, revision=model.revision)
+    index = try_to_load_from_cache(model.repo, INDEX, revision=choose_revision(model))
     return _list_weights(Path(index).parent) if isinstance(index, str) else []
 
 

@@ -140,7 +140,7 @@ _MODELS = """
 _ADD = f"""
 <form class="lu-hub-token" id="lu-model-add-form">
   <div class="lu-field"><label class="lu-label" for="lu-model-repo" data-text="models.repo"></label>
-    <input class="lu-input" id="lu-model-repo" maxlength="200" required pattern="\\s*[\\w.\\-]+/[\\w.\\-]+\\s*"
+    <input class="lu-input" id="lu-model-repo" maxlength="2000" required
       data-text-placeholder="models.repoHint" autocomplete="off" autocapitalize="off" spellcheck="false"></div>
   <button type="submit" class="lu-button" id="lu-model-add" data-text="models.addRepo"></button>
   <button type="button" class="lu-button" id="lu-model-add-file">{icon("upload")}<span
@@ -149,6 +149,7 @@ _ADD = f"""
 </form>
 <p class="lu-model-note lu-num" id="lu-model-state" role="status"></p>
 <p class="lu-message" id="lu-model-add-message" role="alert"></p>
+<ul class="lu-arrivals" id="lu-arrivals"></ul>
 <p class="lu-model-note" data-text="models.addNote"></p>
 """
 
