@@ -90,7 +90,7 @@ def read_source(text: str, *, file: str = "", revision: str = "main", allows_pri
 
 
 def bring_model(data_dir: Path, source: Source, *, name: str = "", web: Web, on_bytes: OnBytes) -> str:
-    """Downloads a checkpoint in one file into models/; returns the id of the model that it is.
+    """Downloads a checkpoint in one file into models/; returns the id of the model that it is, "" for half of one.
 
     What has arrived of a download that breaks off is kept, and asked for again no more. Raises ModelError for what is
     none of ours, before it is downloaded.
@@ -207,12 +207,16 @@ def _check_start(models: Path, name: str, size: int, read_start: Callable[[int],
                     ) from None
             else:
                 break
+        if recognise_file(file).likeness.is_expert:  # it waits for the other one
+            return
         for problem in load_catalog(Path(folder)).unusable:
             raise ModelError(problem.reason, advice=problem.advice)
 
 
 def _note_source(data_dir: Path, model_id: str, source: str, *, licence: str = "") -> None:
     """Adds to models.toml where a file came from, and the licence that its repository names."""
+    if not model_id:  # one of two experts: there is no model yet
+        return
     known = read_data_dir(data_dir).get(model_id)
     fields = {"id": model_id, "source": source}
     append_entry(data_dir / OWN_FILE, fields | ({"licence": licence} if licence and not known.licence else {}))

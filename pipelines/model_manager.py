@@ -33,6 +33,8 @@ from pipelines.weight_files import GGUF, SUFFIX, find_weight_files, read_header
 PLANS = Path(__file__).parent / "plan" / "answers.jsonl"
 COPY_BYTES = 2**24
 KEPT_FREE_BYTES = 2_000_000_000  # of the disk that models are downloaded to
+_NOISE = re.compile(r"(high|low)(?:[-_ ]?noise)?(?![a-z])[-_ ]?", re.IGNORECASE)  # in the names of two experts
+_SWAPPED = {"high": "low", "low": "high"}
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 _FOLDER = say("diffusers folder")
 _ON_HUB = say("diffusers folder on the hub")
@@ -122,7 +124,9 @@ def add_file(
 ) -> str:
     """Copies a single-file checkpoint into models/, links or moves it; returns the id of the model that it is.
 
-    Raises ModelError if it is none of ours, and then leaves nothing behind.
+    One of two experts is kept until the other one comes, "" until then: their names differ in `high` and `low`, and
+    both together become an entry of models.toml. Raises ModelError if it is none of ours, and then leaves nothing
+    behind.
     """
     recognise_file(file)
     check_name(name or file.stem)
@@ -136,6 +140,8 @@ def add_file(
         file.replace(target)
     else:
         _copy(file, target, on_bytes or (lambda _done, _total: None))
+    if recognise_file(target).likeness.is_expert:
+        return _pair_experts(data_dir, target)
     return _check_added(data_dir, make_id(name or file.stem), target)
 
 
@@ -235,11 +241,16 @@ def remove_model(data_dir: Path, model_id: str) -> list[str]:
     removed: list[str] = []
     if _drop_entry(data_dir / OWN_FILE, model_id):
         removed.append(f"{data_dir / OWN_FILE}: {model_id}")
-    place = None if model is None else model.file or (None if model.is_demo else model.path)
+    places = [] if model is None else [one for one in (model.file, model.file_2) if one is not None]
+    if model is not None and not places and not model.is_demo and model.path is not None:
+        places = [model.path]
     unusable = next((one for one in catalog.unusable if model_id in (one.id, one.name)), None)
-    if place is None and unusable is not None:
-        place = data_dir / "models" / unusable.name
-    if place is not None and _is_inside(place, data_dir / "models"):
+    if not places and unusable is not None:
+        places = [place for ending in ("", SUFFIX, GGUF)
+                  if os.path.lexists(place := data_dir / "models" / f"{unusable.name}{ending}")]  # fmt: skip
+    for place in places:
+        if not _is_inside(place, data_dir / "models"):
+            continue
         if place.is_symlink() or place.is_file():
             place.unlink()
         elif place.is_dir():
@@ -308,6 +319,37 @@ def _copy(file: Path, target: Path, on_bytes: OnBytes) -> None:
                 on_bytes(done, total)
 
     put_whole(target, write)
+
+
+def _pair_experts(data_dir: Path, file: Path) -> str:
+    """Writes an entry for two experts in models/, whichever came last; returns its id, "" while the other is not here.
+
+    Raises ModelError if they do not belong together, and takes the last one away.
+    """
+    found = _NOISE.search(file.stem)
+    if found is None:
+        return ""
+    is_high = found[1].lower() == "high"
+    other = _SWAPPED["high" if is_high else "low"]
+    word = other.upper() if found[1].isupper() else other.title() if found[1].istitle() else other
+    stem = file.stem[: found.start(1)] + word + file.stem[found.end(1) :]
+    partner = next((place for ending in (SUFFIX, GGUF) if (place := file.with_name(stem + ending)).is_file()), None)
+    if partner is None:
+        return ""
+    high, low = (file, partner) if is_high else (partner, file)
+    models = data_dir / "models"
+    name = file.relative_to(models).with_name(_NOISE.sub("", file.stem))
+    model_id = make_id(name.as_posix())
+    refuse_taken(read_data_dir(data_dir), model_id, data_dir / OWN_FILE)
+    places = {"file": high.relative_to(models).as_posix(), "file_2": low.relative_to(models).as_posix()}
+    append_entry(data_dir / OWN_FILE, {"id": model_id, **places})
+    written = f"{OWN_FILE}/{model_id}"
+    problem = next((one for one in read_data_dir(data_dir).unusable if one.name == written), None)
+    if problem is not None:
+        _drop_entry(data_dir / OWN_FILE, model_id)
+        file.unlink()
+        raise ModelError(problem.reason, advice=problem.advice)
+    return model_id
 
 
 def append_entry(file: Path, fields: dict[str, str]) -> None:

@@ -68,6 +68,9 @@ def add(
         raise ModelError(say("{path} is not there.", path=place), advice=say("Check the name of the file or folder."))
     else:
         model_id = model_manager.add_repository(data_dir, place, revision=revision, name=name, variant=variant)
+    if not model_id:
+        typer.echo("kept: it is one of two experts, whose names differ in high and low noise; add the other one too")
+        return
     typer.echo(f"added {model_id}")
     _print_info(read_data_dir(data_dir).get(model_id))
 

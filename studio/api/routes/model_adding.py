@@ -57,7 +57,8 @@ async def add_model(
     """Stores the request's body, a checkpoint in one `.safetensors` file, as a model; usable at once. For admins.
 
     Its family, layout and sizes are read from its header. 413 when the file is too large, 422 when it is damaged, no
-    checkpoint of a family here (the reason says what it is), or its name is taken.
+    checkpoint of a family here (the reason says what it is), or its name is taken. The id is empty for one of two
+    experts, which is kept until the other one comes.
     """
     if request.headers.get("content-type", "").lower().startswith("multipart/"):
         raise ModelFilesError(

@@ -38,7 +38,7 @@ export async function sendModel(file, place) {
   const onPercent = (done) => setText(place, t("models.sending", { name: file.name, percent: percent(done / 100) }));
   try {
     const { id } = await uploadModel(file, onPercent);
-    await waitForModel(id);
+    if (id) await waitForModel(id);
     return id;
   } finally {
     setText(place, "");
@@ -70,8 +70,8 @@ async function bringIn(file) {
   clearProblem("model");
   try {
     const id = await sendModel(file, find("lu-model-sent"));
-    chooseModel(id);
-    toast(t("models.added", { name: modelOf(id)?.title ?? id }));
+    if (id) chooseModel(id);
+    toast(id ? t("models.added", { name: modelOf(id)?.title ?? id }) : t("models.half"));
   } catch (error) {
     showProblems({ model: t("common.file", { name: file.name, text: together(error.message, error.advice) }) });
   }

@@ -175,16 +175,11 @@ function howToAdd(missing) {
 
 /** The LoRAs that are not here, each with its licence, and a button for those who look after the machine. */
 function whatItLacks({ id, lacks }, title) {
-  const rows = lacks.map((lora) =>
-    el(
-      "p",
-      {},
-      lora.url ? el("a", { href: lora.url, target: "_blank", rel: "noopener" }, lora.ref) : el("span", {}, lora.ref),
-      " ",
-      lora.url && (lora.licence ? t("preset.lacksLicence", { licence: lora.licence }) : t("preset.lacksUnknown")),
-      !lora.url && said(lora, "advice"),
-    ),
-  );
+  const rows = lacks.map((lora) => {
+    if (!lora.url) return el("p", {}, said(lora, "advice"));
+    const licence = lora.licence ? t("preset.lacksLicence", { licence: lora.licence }) : t("preset.lacksUnknown");
+    return el("p", {}, el("a", { href: lora.url, target: "_blank", rel: "noopener" }, lora.ref), " ", licence);
+  });
   const button = (label) => el("button.lu-button", { type: "button", data: { fetch: id }, onclick: () => fetchAll(id),
     "aria-label": t("common.named", { name: label, value: title }) }, icon("download"), el("span", {}, label));
   const isOffered = isOperator() && lacks.every(({ url }) => url);

@@ -32,7 +32,7 @@ export function drawArrivals(arrivals) {
     if (state !== "done" || told.has(id)) continue;
     told.add(id);
     if (kind === "model") {
-      toast(t("models.added", { name: made }));
+      toast(made ? t("models.added", { name: made }) : t("models.half"));
       loadModels();
     }
   }

@@ -180,7 +180,7 @@ async function bringIn(file) {
   button.disabled = true;
   try {
     const id = await sendModel(file, find("lu-model-state"));
-    toast(t("models.added", { name: id }));
+    toast(id ? t("models.added", { name: id }) : t("models.half"));
   } finally {
     button.disabled = false;
   }
