@@ -205,6 +205,6 @@ def test_a_single_file_of_a_repository_is_added_at_its_commit(tmp_path: Path, bo
         assert done.returncode == 0, done.stderr
     model = read_data_dir(home).get("boatsxl")
     assert model.file == home / "models" / "boatsXL.safetensors"
-    assert model.file.read_bytes() == boats
+    assert (home / "models" / "boatsXL.safetensors").read_bytes() == boats
     assert model.source == f"https://huggingface.co/{REPO}/blob/{COMMIT}/sub/boatsXL.safetensors"
     assert not [one for one in (tmp_path / "hf").rglob("*") if one.is_file() and one.stat().st_size > 2**20]

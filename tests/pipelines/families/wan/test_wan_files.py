@@ -48,7 +48,7 @@ def test_a_pair_of_experts_as_files_makes_the_folders_video(
     how: Any = {"mesh": "dp=1", "cache_dir": cache_dir, "on_progress": ignore_progress}
     how |= {"keep_layouts": True}
     recipe = draw_wan("experts")
-    family = load(model, **how)
+    family: Any = load(model, **how)
     assert {*family.parts.modules} >= {"transformer", "transformer_2"}
     expected = generate(theirs, recipe).pixels
     assert (generate(family, recipe).pixels == expected).all()
