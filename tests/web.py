@@ -27,6 +27,10 @@ class WebStub:
 
 def _make_handler(web: WebStub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionError):  # who asked has read enough
+                super().handle()
+
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             login = self.headers.get("Authorization")
@@ -67,9 +71,8 @@ def _make_handler(web: WebStub) -> type[BaseHTTPRequestHandler]:
             if breaks is not None:
                 web.breaks_after = None
                 self.close_connection = True
-            with contextlib.suppress(ConnectionError):  # who asked has read enough
-                self.wfile.write(content[:breaks])
-                web.sent += len(content[:breaks])
+            self.wfile.write(content[:breaks])
+            web.sent += len(content[:breaks])
 
     return Handler
 

@@ -99,6 +99,7 @@ def info(
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """Says what is known of a model without loading it."""
+    use_hub_files(data_dir)
     path = Path(model).expanduser()
     if path.is_file():
         single = recognise_file(path)

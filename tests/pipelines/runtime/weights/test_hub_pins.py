@@ -51,4 +51,3 @@ def test_the_first_download_notes_its_commit(tmp_path: Path) -> None:
         hub.asked.clear()
         assert run("download", "own").returncode == 0
         assert not any("/revision/main" in path for _, path, _ in hub.asked)
-    assert json.loads(run("info", "own", "--json").stdout)["revision"] == COMMIT
