@@ -16,7 +16,7 @@ class DownloadState(Answer):
 class Arrival(DownloadState):
     """A file on its way: `kind` is `model` or `lora`; `made` is the id of the model, or the name of the LoRA, it is."""
 
-    id: str = eg("model:0f343b0931126a20")
+    id: str = eg("model:e5152fef37b4")
     kind: str = eg("model")
     title: str = eg("https://civitai.com/api/download/models/290640")
     made: str | None = eg(None)

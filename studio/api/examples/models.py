@@ -25,12 +25,12 @@ EXAMPLES = (
     post(
         "/api/v1/models/arrivals/{arrival_id}",
         "Go on with a file's download",
-        url="/api/v1/models/arrivals/model:0f343b093112",
+        url="/api/v1/models/arrivals/model:e5152fef37b4",
     ),
     Example(
         method="DELETE",
         path="/api/v1/models/arrivals/{arrival_id}",
-        url="/api/v1/models/arrivals/model:0f343b093112",
+        url="/api/v1/models/arrivals/model:e5152fef37b4",
         summary="Stop a file's download",
     ),
     get("/api/v1/models/files", "Which models are on this machine"),

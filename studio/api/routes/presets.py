@@ -21,7 +21,7 @@ from studio.api.answers import library as library_answers
 from studio.api.answers import models as model_answers
 from studio.api.routes.media import CHECKED, IfNoneMatch, name_content, send_file
 from studio.api.upload_body import read_body
-from studio.api.visitor import Visitor, only_operators
+from studio.api.visitor import Visitor, require_operator
 from studio.library.presets import files, gallery, store
 from studio.library.presets.files import MAX_PACK_BYTES, Found, Refusal
 from studio.library.presets.preset import Preset, PresetError, PresetRecipe, clean_line, make_schema, read_preset
@@ -43,7 +43,6 @@ FILE_BODY = {
     }
 }
 SCHEMA = {"type": "object", "examples": [{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"}]}
-Keeper = Annotated[Visit, only_operators(say("Only admins add and delete LoRAs."))]
 Known = Literal["leave", "replace", "copy"]
 Ids = Annotated[list[str] | None, Query(alias="id", max_length=100, description="which; none: all of one's own")]
 
@@ -193,13 +192,15 @@ def export_preset(preset_id: str, visit: Visitor) -> Response:
 
 
 @router.post("/presets/{preset_id}/loras", status_code=202, response_model=model_answers.Arrivals)
-def fetch_loras(preset_id: str, keeper: Keeper) -> dict[str, Any]:
+def fetch_loras(preset_id: str, visit: Visitor) -> dict[str, Any]:
     """Downloads the LoRAs that the preset names and that are not here, from where it says they are. For admins.
 
     GET /api/v1/models/files says how far they are, under `arrivals`. 422 where the preset does not say where they are.
     """
-    studio = keeper.studio
-    lacking = gallery.list_lacking(keeper.get_preset(preset_id).preset, studio.catalog)
+    preset = visit.get_preset(preset_id).preset
+    require_operator(visit, say("Only admins add and delete LoRAs."))
+    studio = visit.studio
+    lacking = gallery.list_lacking(preset, studio.catalog)
     arrivals: list[dict[str, Any]] = []
     for ref, known in lacking.items():
         if known is None:
@@ -209,7 +210,7 @@ def fetch_loras(preset_id: str, keeper: Keeper) -> dict[str, Any]:
             )
         source = Source(repo=known.repo, file=known.file, revision=known.revision or "main")
         bring = partial(bring_lora, studio.settings.loras_dir, source, ref=ref)
-        keeper.note("lora.arrival", source=source.told)
+        visit.note("lora.arrival", source=source.told)
         arrival = name_arrival("lora", source.told, ref)
         arrivals.append(
             studio.downloads.bring(arrival, lambda on_bytes, of=bring: of(on_bytes=on_bytes)).describe_arrival()
