@@ -4,7 +4,7 @@ Downloaded as whole models are (hub_files.py): into the hub's cache, resumed, it
 Not here: what the file is (pipelines/single_files.py), where it is put (pipelines/model_arrivals.py).
 """
 
-import glob
+import functools
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from huggingface_hub import (
     HfApi,
     get_hf_file_metadata,
     get_session,
+    hf_hub_download,
     hf_hub_url,
-    snapshot_download,
     try_to_load_from_cache,
 )
 from huggingface_hub.errors import EntryNotFoundError
@@ -91,15 +91,11 @@ def fetch(found: HubFile, *, on_bytes: Callable[[int, int], None]) -> Path:
     Raises ModelError as `find_file` does, and for bytes that are not the hub's.
     """
     with telling_in_words(found.repo, found.commit):
-        options = {
-            "revision": found.commit,
-            "allow_patterns": [glob.escape(found.file)],
-            "tqdm_class": Silent,
-            "token": find_token(),
-        }
-        missing = snapshot_download(found.repo, dry_run=True, **options)
-        fetch_missing(found.repo, missing, on_bytes=on_bytes)
-        return Path(snapshot_download(found.repo, **options)) / found.file
+        download = functools.partial(
+            hf_hub_download, found.repo, found.file, revision=found.commit, token=find_token(), tqdm_class=Silent
+        )
+        fetch_missing(found.repo, [download(dry_run=True)], on_bytes=on_bytes)
+        return Path(download())
 
 
 def take_out(link: Path, target: Path) -> None:
