@@ -158,10 +158,11 @@ def load_catalog(
             reading.add_entry(*one, models_dir=models_dir or Path())
     if own_file is not None:
         reading.add_step_caches(own_file.with_name(STEP_CACHES_FILE))
+    paired = {file.with_suffix("") for model in reading.models.values() if model.file_2 for file in model.own_files}
     return Catalog(
         tuple(reading.models.values()),
         loras_dir,
-        unusable=tuple(reading.unusable),
+        unusable=tuple(one for one in reading.unusable if (models_dir or Path()) / one.name not in paired),
         partial=tuple(reading.partial.values()),
     )
 

@@ -25,7 +25,7 @@ from pipelines.families import list_traits, name_families
 from pipelines.families.traits import LORA_PREFIX, LORA_STEM, Sizes
 from pipelines.lora_tensors import EMBEDDING_NAMES, OTHER_KINDS, measure, name_kind, split_name
 from pipelines.messages import Message, say
-from pipelines.weight_files import ARCHIVES, OTHER_WEIGHTS, UNFINISHED
+from pipelines.weight_files import ARCHIVES, GGUF, OTHER_WEIGHTS, UNFINISHED
 
 SUFFIX = ".safetensors"
 MAX_HEADER_BYTES = 2**24  # a LoRA of every layer of Wan 14B has some 200 KB
@@ -36,7 +36,7 @@ MAX_FILES = 10_000
 TITLE_FIELDS = ("modelspec.title", "ss_output_name")
 TITLE = say("This LoRA cannot be used")
 ADVICE = say("Put the file into the loras folder of the data directory.")
-_ENDINGS = (SUFFIX, *OTHER_WEIGHTS, *UNFINISHED, *ARCHIVES)
+_ENDINGS = (SUFFIX, GGUF, *OTHER_WEIGHTS, *UNFINISHED, *ARCHIVES)
 HIGH, LOW = "high", "low"  # the noise level of a model's first and second expert
 
 DTYPE_BITS = {

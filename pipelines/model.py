@@ -85,7 +85,8 @@ class Model:
 
     A single-file checkpoint is a `file`, and `base` is the model whose configs, tokenizers and programs it has, and of
     which it takes the components that the file has not got; `file_2` holds the second of two experts. `vae` is an
-    autoencoder of its own, a file or a folder. `scheduler_changes` are what its scheduler's config says otherwise than
+    autoencoder of its own, a file or a folder; `source` is where a file was downloaded from.
+    `scheduler_changes` are what its scheduler's config says otherwise than
     that of the folder.
 
     Some fields are set only for some models: `fps` for video, `flow_shift` if the scheduler takes one (`flow_shifts`
@@ -120,6 +121,7 @@ class Model:
     vae: Path | None = None
     scheduler_changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     licence: str = ""
+    source: str = ""
     file_names: str = ""
     learns_from: str = ""
     description: str = ""

@@ -20,17 +20,21 @@ from pipelines.catalog import OWN_FILE, Catalog, find_folder, load_catalog, read
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
 from pipelines.files.whole import PART, put_whole, write_whole
+from pipelines.gguf_files import is_gguf
 from pipelines.messages import Message, say
 from pipelines.model import Model
 from pipelines.moved import find_repository
 from pipelines.own_models import INDEX, MAX_DEPTH, WEIGHTED, UnusableModel, make_id, read_own_model
-from pipelines.single_files import DTYPES, recognise_file
+from pipelines.runtime.weights.hub_pins import choose_revision
+from pipelines.single_files import name_dtype, recognise_file
 from pipelines.sources import list_components
-from pipelines.weight_files import SUFFIX, find_weight_files, read_header
+from pipelines.weight_files import GGUF, SUFFIX, find_weight_files, read_header
 
 PLANS = Path(__file__).parent / "plan" / "answers.jsonl"
 COPY_BYTES = 2**24
 KEPT_FREE_BYTES = 2_000_000_000  # of the disk that models are downloaded to
+_NOISE = re.compile(r"(high|low)(?:[-_ ]?noise)?(?![a-z])[-_ ]?", re.IGNORECASE)  # in the names of two experts
+_SWAPPED = {"high": "low", "low": "high"}
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 _FOLDER = say("diffusers folder")
 _ON_HUB = say("diffusers folder on the hub")
@@ -43,7 +47,8 @@ OnBytes = Callable[[int, int], None]
 class Description:
     """A model as it is known without being loaded. Sizes are in bytes; None is unknown.
 
-    `origin` is its file, folder or repository; `lacking` maps components that are not there to what happens instead.
+    `origin` is its file, folder or repository, `source` where a file was downloaded from;
+    `lacking` maps components that are not there to what happens instead.
     `fits` maps each topology for which a plan of its default size came with Lumesh to whether it fits.
     """
 
@@ -59,6 +64,7 @@ class Description:
     licence: str
     fits: dict[str, bool]
     description: str
+    source: str = ""
 
 
 def describe_model(model: Model) -> Description:
@@ -83,13 +89,14 @@ def describe_model(model: Model) -> Description:
         family=find_traits(model.family).title,
         layout=layout,
         origin=origin,
-        revision=model.revision,
+        revision=choose_revision(model) if model.repo else "",
         dtype=_find_dtype(files),
         size_bytes=sum(file.stat().st_size for file in {*files, *model.own_files}) or None,
         lacking=lacking,
         licence=model.licence,
         fits=find_fitting(model),
         description=model.description,
+        source=model.source,
     )
 
 
@@ -117,12 +124,15 @@ def add_file(
 ) -> str:
     """Copies a single-file checkpoint into models/, links or moves it; returns the id of the model that it is.
 
-    Raises ModelError if it is none of ours, and then leaves nothing behind.
+    One of two experts is kept until the other one comes, "" until then: their names differ in `high` and `low`, and
+    both together become an entry of models.toml. Raises ModelError if it is none of ours, and then leaves nothing
+    behind.
     """
     recognise_file(file)
-    _check_name(name or file.stem)
-    target = data_dir / "models" / f"{name or file.stem}{SUFFIX}"
-    _refuse_taken(read_data_dir(data_dir), make_id(name or file.stem), target)
+    check_name(name or file.stem)
+    ending = GGUF if is_gguf(file) else SUFFIX
+    target = data_dir / "models" / f"{name or file.stem}{ending}"
+    refuse_taken(read_data_dir(data_dir), make_id(name or file.stem), target)
     target.parent.mkdir(parents=True, exist_ok=True)
     if links:
         target.symlink_to(file.resolve())
@@ -130,6 +140,8 @@ def add_file(
         file.replace(target)
     else:
         _copy(file, target, on_bytes or (lambda _done, _total: None))
+    if recognise_file(target).likeness.is_expert:
+        return _pair_experts(data_dir, target)
     return _check_added(data_dir, make_id(name or file.stem), target)
 
 
@@ -138,13 +150,13 @@ def add_folder(data_dir: Path, folder: Path, *, name: str = "", links: bool = Fa
 
     Raises ModelError if it is none of ours or not whole, and then leaves nothing behind.
     """
-    _check_name(name or folder.name)
+    check_name(name or folder.name)
     found = read_own_model(folder, name or folder.name)
     problems = [found] if isinstance(found, UnusableModel) else [*found.lacking.values()]
     if problems:
         raise ModelError(problems[0].reason, advice=problems[0].advice)
     target = data_dir / "models" / (name or folder.name)
-    _refuse_taken(read_data_dir(data_dir), found.id, target)
+    refuse_taken(read_data_dir(data_dir), found.id, target)
     target.parent.mkdir(parents=True, exist_ok=True)
     if links:
         target.symlink_to(folder.resolve(), target_is_directory=True)
@@ -179,7 +191,7 @@ def add_repository(data_dir: Path, repo: str, *, revision: str = "main", name: s
         raise ModelError(found.reason, advice=found.advice)
     catalog = read_data_dir(data_dir)
     model_id = make_id(name or repo.rpartition("/")[2])
-    _refuse_taken(catalog, model_id, data_dir / OWN_FILE)
+    refuse_taken(catalog, model_id, data_dir / OWN_FILE)
     known = next((model for model in catalog.models if model.repo == repo and model.revision == commit), None)
     if known is not None:
         raise ModelError(
@@ -187,7 +199,7 @@ def add_repository(data_dir: Path, repo: str, *, revision: str = "main", name: s
         )
     chosen = variant or _choose_variant(weights)
     fields = {"id": model_id, "like": found.likeness.model_id, "repo": repo, "revision": commit}
-    _append_entry(data_dir / OWN_FILE, fields | ({"variant": chosen} if chosen else {}))
+    append_entry(data_dir / OWN_FILE, fields | ({"variant": chosen} if chosen else {}))
     return _check_added(data_dir, model_id, None)
 
 
@@ -229,11 +241,16 @@ def remove_model(data_dir: Path, model_id: str) -> list[str]:
     removed: list[str] = []
     if _drop_entry(data_dir / OWN_FILE, model_id):
         removed.append(f"{data_dir / OWN_FILE}: {model_id}")
-    place = None if model is None else model.file or (None if model.is_demo else model.path)
+    places = [] if model is None else [one for one in (model.file, model.file_2) if one is not None]
+    if model is not None and not places and not model.is_demo and model.path is not None:
+        places = [model.path]
     unusable = next((one for one in catalog.unusable if model_id in (one.id, one.name)), None)
-    if place is None and unusable is not None:
-        place = data_dir / "models" / unusable.name
-    if place is not None and _is_inside(place, data_dir / "models"):
+    if not places and unusable is not None:
+        places = [place for ending in ("", SUFFIX, GGUF)
+                  if os.path.lexists(place := data_dir / "models" / f"{unusable.name}{ending}")]  # fmt: skip
+    for place in places:
+        if not _is_inside(place, data_dir / "models"):
+            continue
         if place.is_symlink() or place.is_file():
             place.unlink()
         elif place.is_dir():
@@ -250,7 +267,7 @@ def remove_model(data_dir: Path, model_id: str) -> list[str]:
     )
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     """Raises ModelError for a name that leads out of models/, is hidden, or leaves no id."""
     parts = name.split("/")
     if not make_id(name) or len(parts) >= MAX_DEPTH or any(not part or part.startswith((".", "__")) for part in parts):
@@ -260,7 +277,8 @@ def _check_name(name: str) -> None:
         )
 
 
-def _refuse_taken(catalog: Catalog, model_id: str, target: Path) -> None:
+def refuse_taken(catalog: Catalog, model_id: str, target: Path) -> None:
+    """Raises ModelError if there is a model of this id, or something where its file or folder would be."""
     taken = {one.id for one in catalog.models} | {one.model.id for one in catalog.partial}
     if model_id in taken or (target.suffix != ".toml" and os.path.lexists(target)):
         raise ModelError(
@@ -303,7 +321,38 @@ def _copy(file: Path, target: Path, on_bytes: OnBytes) -> None:
     put_whole(target, write)
 
 
-def _append_entry(file: Path, fields: dict[str, str]) -> None:
+def _pair_experts(data_dir: Path, file: Path) -> str:
+    """Writes an entry for two experts in models/, whichever came last; returns its id, "" while the other is not here.
+
+    Raises ModelError if they do not belong together, and takes the last one away.
+    """
+    found = _NOISE.search(file.stem)
+    if found is None:
+        return ""
+    is_high = found[1].lower() == "high"
+    other = _SWAPPED["high" if is_high else "low"]
+    word = other.upper() if found[1].isupper() else other.title() if found[1].istitle() else other
+    stem = file.stem[: found.start(1)] + word + file.stem[found.end(1) :]
+    partner = next((place for ending in (SUFFIX, GGUF) if (place := file.with_name(stem + ending)).is_file()), None)
+    if partner is None:
+        return ""
+    high, low = (file, partner) if is_high else (partner, file)
+    models = data_dir / "models"
+    name = file.relative_to(models).with_name(_NOISE.sub("", file.stem))
+    model_id = make_id(name.as_posix())
+    refuse_taken(read_data_dir(data_dir), model_id, data_dir / OWN_FILE)
+    places = {"file": high.relative_to(models).as_posix(), "file_2": low.relative_to(models).as_posix()}
+    append_entry(data_dir / OWN_FILE, {"id": model_id, **places})
+    written = f"{OWN_FILE}/{model_id}"
+    problem = next((one for one in read_data_dir(data_dir).unusable if one.name == written), None)
+    if problem is not None:
+        _drop_entry(data_dir / OWN_FILE, model_id)
+        file.unlink()
+        raise ModelError(problem.reason, advice=problem.advice)
+    return model_id
+
+
+def append_entry(file: Path, fields: dict[str, str]) -> None:
     """Adds an entry at the end of a models.toml, whose text is otherwise left as it is."""
     before = file.read_text("utf-8") if file.exists() else ""
     lines = ["[[model]]", *(f"{name} = {json.dumps(value)}" for name, value in fields.items()), ""]
@@ -375,7 +424,7 @@ def _find_cached(model: Model) -> list[Path]:
         return []
     from huggingface_hub import try_to_load_from_cache
 
-    index = try_to_load_from_cache(model.repo, INDEX, revision=model.revision)
+    index = try_to_load_from_cache(model.repo, INDEX, revision=choose_revision(model))
     return _list_weights(Path(index).parent) if isinstance(index, str) else []
 
 
@@ -388,7 +437,7 @@ def _find_dtype(files: list[Path]) -> str:
                 start, end = entry["data_offsets"]
                 counts[entry["dtype"]] = counts.get(entry["dtype"], 0) + end - start
     most = max(counts, key=lambda name: counts[name], default="")
-    return DTYPES.get(most, most)
+    return name_dtype(most)
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from pipelines.families import list_traits, name_families
 from pipelines.families.traits import Likeness, Unsupported
 from pipelines.messages import Message, english, join, say
 from pipelines.single_files import WHOLE, SingleFile, recognise_file
-from pipelines.weight_files import ARCHIVES, OTHER_WEIGHTS, SUFFIX, UNFINISHED, check_weights
+from pipelines.weight_files import ARCHIVES, OTHER_WEIGHTS, SUFFIXES, UNFINISHED, check_weights
 
 INDEX = "model_index.json"
 MAX_DEPTH = 4  # levels of folders below models/ that are looked into
@@ -276,8 +276,8 @@ def _read_file(file: Path, name: str) -> Iterator[OwnFile | UnusableModel]:
             )
         if ending in ARCHIVES:
             raise ModelError(say("It is an archive."), advice=join((say("Unpack it."), WHOLE)))
-        if ending == SUFFIX:
-            yield OwnFile(name=name[: -len(SUFFIX)], single=recognise_file(file))
+        if ending in SUFFIXES:
+            yield OwnFile(name=name[: -len(ending)], single=recognise_file(file))
         if ending in OTHER_WEIGHTS:
             raise ModelError(say("{ending} files are not read.", ending=ending), advice=WHOLE)
     except ModelError as error:

@@ -68,6 +68,7 @@ _OTHERS: tuple[tuple[re.Pattern[str], Message], ...] = tuple(
         (r"^(down_blocks\.1\.0\.channelwise|clip_txt_mapper)\.", say("a Stable Cascade")),
         (r"^(conv_first|model\.0)\.weight$", say("an upscaler")),
         (r"^(.+\.)?(encoder\.block\.0\.layer|model\.layers\.0\.(self_attn|mlp))\.", say("a text encoder alone")),
+        (r"^((enc|dec)\.)?blk\.0\.", say("a text encoder alone")),
         (r"^(text_model\.|transformer\.resblocks\.|language_model\.|vision_model\.)", say("a text encoder alone")),
         (r"^(down_blocks|transformer_blocks|single_transformer_blocks)\.0\.", say("a single part in diffusers layout")),
     )
@@ -113,8 +114,16 @@ class SingleFile:
         return [one for one in weighted if (configs / one).is_dir() and one not in held]
 
 
+def name_dtype(dtype: str) -> str:
+    """Returns what people call a precision in a file's header; quantised ones have ggml's names."""
+    return DTYPES.get(dtype, f"{dtype} (GGUF)" if dtype else "")
+
+
 def recognise_file(file: Path) -> SingleFile:
-    """Reads a safetensors file's header; raises ModelError saying what it is if no code here runs it, and OSError."""
+    """Reads a safetensors or GGUF file's header.
+
+    Raises ModelError saying what it is if no code here runs it, and OSError.
+    """
     status = file.stat()
     found = _recognise(file, status.st_mtime_ns, status.st_size)
     if isinstance(found, ModelError):
@@ -183,4 +192,4 @@ def _find_dtype(entries: Mapping[str, Mapping[str, Any]]) -> str:
         if name != "__metadata__":
             counts[str(entry["dtype"])] += math.prod(entry["shape"])
     most = counts.most_common(1)[0][0] if counts else ""
-    return DTYPES.get(most, most)
+    return name_dtype(most)

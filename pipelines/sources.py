@@ -38,7 +38,17 @@ PLAN_CODE = (*PROGRAM_CODE, "plan/**/*.py", "registry.py")
 _CODE = Path(__file__).parent
 _PACKAGES = ("jax", "jaxlib", "libtpu", "torch", "torchax", "diffusers", "transformers")
 _CONFIGS = ("model_index.json", "*/*config.json")
-_WORDS = {"title", "licence", "description", "knows", "examples", "negative_prompt", "is_demo", "useful_steps"}
+_WORDS = {
+    "title",
+    "licence",
+    "source",
+    "description",
+    "knows",
+    "examples",
+    "negative_prompt",
+    "is_demo",
+    "useful_steps",
+}
 _VALUES = {"step_cache"}  # which programs take at run time
 _PLACES = {"path", "loras_dir", "file", "file_2", "base", "vae", "scheduler_changes"}
 _IDENTITY = ("id", "repo", "revision", "path", "variant", "learns_from", "file_names")  # of weights, not of programs

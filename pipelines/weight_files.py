@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import ModelError
+from pipelines.gguf_files import MAGIC, read_gguf_header
 from pipelines.messages import say
 
 STEMS = ("diffusion_pytorch_model", "model")
 SUFFIX = ".safetensors"
+GGUF = ".gguf"
+SUFFIXES = (SUFFIX, GGUF)
+"""Endings of single files that can be models."""
 MAX_HEADER_BYTES = 100_000_000
 # Endings of files that people take for weights, and that are none that can be read.
-OTHER_WEIGHTS = (".ckpt", ".gguf", ".pt", ".pth", ".bin", ".sft")
+OTHER_WEIGHTS = (".ckpt", ".pt", ".pth", ".bin", ".sft")
 UNFINISHED = (".part", ".partial", ".incomplete", ".crdownload", ".aria2", ".download", ".tmp")
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".7z", ".rar")
 PREFERRED = ("bf16", "fp16")  # of several variants without a plain one; others come after these, by name
@@ -99,16 +103,19 @@ def _list_files_of(index: Path) -> list[Path]:
 
 
 def read_header(file: Path) -> tuple[dict[str, Any], int]:
-    """Returns a safetensors file's header and the position of its data.
+    """Returns a safetensors or GGUF file's header, as a safetensors file has it, and the position of its data.
 
-    Raises ModelError for a file that is not one or ends before its header says, and OSError.
+    Raises ModelError for a file that is neither or ends before its header says, and OSError.
     """
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
         raise truncated(file)
     size = status.st_size
     with file.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
+        start = stream.read(8)
+        if start.startswith(MAGIC):
+            return read_gguf_header(file)
+        length = int.from_bytes(start, "little")
         if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
             raise truncated(file)
         try:

@@ -42,6 +42,7 @@ _SWITCHES = (
     "keep_layouts",
     "allow_cpu",
     "allow_private_webhooks",
+    "allow_private_downloads",
     "openai_exact_models",
     *access_settings.SWITCHES,
 )
@@ -89,6 +90,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         queue_quota=found.queue_quota,
         openai_exact_models=found.openai_exact_models,
         allow_private_webhooks=found.allow_private_webhooks,
+        allow_private_downloads=found.allow_private_downloads,
+        civitai_token=environment.get("CIVITAI_TOKEN"),
         max_disk_bytes=found.max_disk,
         finish_s=found.finish_timeout,
         is_ephemeral="SPACE_ID" in environment and not found.data_dir.is_relative_to(SPACES_DISK),
@@ -255,6 +258,12 @@ def _make_parser(defaults: Mapping[str, str]) -> argparse.ArgumentParser:
         "--allow_private_webhooks",
         action="store_true",
         help="let webhooks reach addresses of this machine and its network",
+    )
+    parser.add_argument(
+        "--allow-private-downloads",
+        "--allow_private_downloads",
+        action="store_true",
+        help="let admins add models from addresses of this machine and its network",
     )
     parser.add_argument(
         "--openai-exact-models",

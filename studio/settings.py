@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.catalog import Model
+from pipelines.runtime.weights.hub_pins import PINS_FILE
 from pipelines.runtime.weights.hub_token import TOKEN_FILE
 from studio.access_settings import USERS_FILE, AccessSettings
 
@@ -30,7 +31,7 @@ class Settings:
     `text_encoder_urls` maps a model's id, or a family for all of its models, to its text encoder server.
     `chip_price` is the price of a chip per hour in US dollars.
     `kernels` names those of our kernels that are used, whatever the doctor found (runtime/kernels/switches.py).
-    The token is a secret, so it comes only from the environment, where it is not visible in the list of processes.
+    Tokens are secrets, so they come only from the environment: the list of processes does not show it.
     """
 
     host: str
@@ -62,6 +63,8 @@ class Settings:
     queue_quota: int = QUEUE_QUOTA
     openai_exact_models: bool = False
     allow_private_webhooks: bool = False
+    allow_private_downloads: bool = False
+    civitai_token: str | None = field(default=None, repr=False)
     max_disk_bytes: int | None = None
     finish_s: float = FINISH_S
     is_ephemeral: bool = False
@@ -102,6 +105,10 @@ class Settings:
     def hub_token_file(self) -> Path:
         """The token for gated models that an admin entered."""
         return self.data_dir / TOKEN_FILE
+
+    @property
+    def hub_pins_file(self) -> Path:
+        return self.data_dir / PINS_FILE
 
     @property
     def default_model_file(self) -> Path:

@@ -103,6 +103,9 @@ def _make_handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
                 self._send(401, b"{}", {"X-Error-Code": "RepoNotFound"})
 
         def _send_file(self, name: str) -> None:
+            if name not in hub.files:
+                self._send(404, b"{}", {"X-Error-Code": "EntryNotFound"})
+                return
             content = hub.files[name]
             etag = hashlib.sha256(content).hexdigest() if hub.names_sha256 else _digest(content)
             headers = {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}

@@ -42,7 +42,19 @@ from studio.worker.resident import Resident
 
 IDS = {"job_id", "output_id", "other_id", "upload_id", "preset_id", "grid_id", "token_id"}
 # A repository of the hub; any unknown path; files, LoRAs; examples of the catalogue.
-OF_NOBODY = {"account", "name", "path", "_name", "ref", "model_id", "place", "step", "number", "worker_id"}
+OF_NOBODY = {
+    "account",
+    "name",
+    "path",
+    "_name",
+    "ref",
+    "model_id",
+    "arrival_id",
+    "place",
+    "step",
+    "number",
+    "worker_id",
+}
 NUMBERS = {"step": "1", "number": "0"}
 BODIES = {
     "/api/v1/jobs/{job_id}/move": {"before": None},
@@ -266,7 +278,8 @@ def test_the_machine_is_for_those_who_look_after_it(house: House) -> None:
 
 def test_models_are_downloaded_and_deleted_by_those_who_look_after_the_machine(house: House) -> None:
     bob, admin, url = house.clients[BOB], house.clients[ADMIN], "/api/v1/models"
-    asked = [("POST", "repositories", {"repo": "a/b"}),
+    asked = [("POST", "repositories", {"repo": "a/b"}), ("POST", "arrivals", {"place": "https://a.example/b"}),
+             ("POST", "arrivals/x", None), ("DELETE", "arrivals/x", None),
              ("GET", "files", None), ("GET", "demo-sdxl/access", None), ("POST", "demo-sdxl/download", None),
              ("DELETE", "demo-sdxl/download", None), ("DELETE", "demo-sdxl/files", None), ("DELETE", "demo-sdxl", None),
              ("PUT", "default", {"model": "demo-wan"}), ("PUT", "token", {"token": "hf_12345678"}),

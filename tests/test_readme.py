@@ -187,6 +187,8 @@ def test_every_variable_of_the_settings_table_is_read(tmp_path: Path) -> None:
             "LUMESH_FINISH_TIMEOUT": "30",
             "LUMESH_CHIP_PRICE": "1.2",
             "LUMESH_ALLOW_PRIVATE_WEBHOOKS": "1",
+            "LUMESH_ALLOW_PRIVATE_DOWNLOADS": "1",
+            "CIVITAI_TOKEN": "of-ours",
             "LUMESH_ACCESS": "proxy",
             "LUMESH_OPEN": "1",
             "LUMESH_TRUSTED_PROXIES": "127.0.0.1",
@@ -207,6 +209,9 @@ def test_every_variable_of_the_settings_table_is_read(tmp_path: Path) -> None:
     assert (settings.max_disk_bytes, settings.finish_s) == (1_500_000_000, 30.0)
     assert (settings.queue_quota, settings.chip_price) == (10, 1.2)
     assert settings.allow_private_webhooks
+    assert settings.allow_private_downloads
+    assert settings.civitai_token == "of-ours"
+    assert "of-ours" not in repr(settings)
 
 
 def test_every_flag_of_the_commands_exists() -> None:

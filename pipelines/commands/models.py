@@ -9,17 +9,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines import model_manager
+from pipelines import model_arrivals, model_manager
 from pipelines.catalog import Model, read_data_dir
-from pipelines.commands.options import DATA_DIR, AsJson, DataDir, DataDirectory, print_json
-from pipelines.commands.progress import TerminalProgress
+from pipelines.commands.options import DATA_DIR, AsJson, DataDir, DataDirectory, print_json, use_hub_files
+from pipelines.commands.progress import show_download
 from pipelines.errors import ModelError
 from pipelines.families import find_traits
 from pipelines.messages import say
 from pipelines.own_models import UnusableModel
 from pipelines.single_files import recognise_file
-from pipelines.stages import Progress
-from pipelines.weight_files import SUFFIX
+from pipelines.web_files import Web
+from pipelines.weight_files import SUFFIXES
 
 
 def show(context: typer.Context, *, as_json: AsJson = False, data_dir: DataDir = DATA_DIR) -> None:
@@ -28,31 +28,49 @@ def show(context: typer.Context, *, as_json: AsJson = False, data_dir: DataDir =
         show_models(as_json=as_json, data_dir=data_dir)
 
 
-MEGABYTE = 1_000_000
 Name = Annotated[str, typer.Option(help="What it is called here; else as the file, folder or repository.")]
 
 
 def add(
     place: Annotated[
-        str, typer.Argument(help="A .safetensors file, a folder in diffusers layout, or owner/name of the hub.")
+        str,
+        typer.Argument(
+            help="A .safetensors or .gguf file, a folder in diffusers layout, owner/name of the hub, or a URL."
+        ),
     ],
+    file: Annotated[str, typer.Argument(help="One file of a hub repository, instead of the whole.")] = "",
     *,
     name: Name = "",
     link: Annotated[bool, typer.Option("--link", help="Link a file or folder instead of copying it.")] = False,
     revision: Annotated[str, typer.Option(help="Branch, tag or commit of a hub repository.")] = "main",
     variant: Annotated[str, typer.Option(help="Of a repository's weights, such as fp16.")] = "",
+    civitai_token: Annotated[
+        str,
+        typer.Option(envvar="CIVITAI_TOKEN", show_envvar=True, hidden=True, help="For downloads that want a login."),
+    ] = "",
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """Adds a model of one's own, once it is clear that it is one."""
+    use_hub_files(data_dir)
     path = Path(place).expanduser()
-    if path.is_dir():
+    if file or model_arrivals.is_url(place):
+        source = model_arrivals.read_source(place, file=file, revision=revision)
+        web = Web(allows_private=True, tokens={model_arrivals.CIVITAI: civitai_token} if civitai_token else {})
+        model_id = show_download(
+            source.told,
+            lambda on_bytes: model_arrivals.bring_model(data_dir, source, name=name, web=web, on_bytes=on_bytes),
+        )
+    elif path.is_dir():
         model_id = model_manager.add_folder(data_dir, path, name=name, links=link)
     elif path.is_file():
         model_id = model_manager.add_file(data_dir, path, name=name, links=link)
-    elif place.lower().endswith(SUFFIX) or place.startswith((".", "/", "~")):
+    elif place.lower().endswith(SUFFIXES) or place.startswith((".", "/", "~")):
         raise ModelError(say("{path} is not there.", path=place), advice=say("Check the name of the file or folder."))
     else:
         model_id = model_manager.add_repository(data_dir, place, revision=revision, name=name, variant=variant)
+    if not model_id:
+        typer.echo("kept: it is one of two experts, whose names differ in high and low noise; add the other one too")
+        return
     typer.echo(f"added {model_id}")
     _print_info(read_data_dir(data_dir).get(model_id))
 
@@ -70,12 +88,7 @@ def download(model: Annotated[str, typer.Argument(help="Its id.")], *, data_dir:
         raise ModelError(
             say("{model} is a folder on this machine.", model=found.id), advice=say("It needs no download.")
         )
-    with TerminalProgress(is_silent=False) as progress:
-
-        def show_bytes(done: int, total: int) -> None:
-            progress(Progress(phase="downloading", detail=found.id, done=done // MEGABYTE, total=total // MEGABYTE))
-
-        model_manager.download_model(found, on_bytes=show_bytes)
+    show_download(found.id, lambda on_bytes: model_manager.download_model(found, on_bytes=on_bytes))
     typer.echo(f"{found.id} is on this machine")
 
 
@@ -86,6 +99,7 @@ def info(
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """Says what is known of a model without loading it."""
+    use_hub_files(data_dir)
     path = Path(model).expanduser()
     if path.is_file():
         single = recognise_file(path)

@@ -23,6 +23,7 @@ from pipelines.own_models import UNWEIGHTED
 from pipelines.recipe import Recipe, read_recipe
 from pipelines.resolving import list_idle, resolve, take_lora_tags
 from pipelines.runtime.kernels import switches
+from pipelines.runtime.weights.hub_pins import PINS_FILE, use_pins_file
 from pipelines.runtime.weights.hub_token import TOKEN_FILE, use_token_file
 
 DataDir = Annotated[
@@ -191,6 +192,12 @@ Kernels = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts, and no progress.")]
 
 
+def use_hub_files(data_dir: Path) -> None:
+    """Makes this process ask the hub with the data directory's token, for the commits that are noted there."""
+    use_token_file(data_dir / TOKEN_FILE)
+    use_pins_file(data_dir / PINS_FILE)
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataDirectory:
     """The data directory's parts that the command line uses."""
@@ -198,7 +205,7 @@ class DataDirectory:
     data_dir: Path
 
     def __post_init__(self) -> None:
-        use_token_file(self.data_dir / TOKEN_FILE)
+        use_hub_files(self.data_dir)
 
     @property
     def cache_dir(self) -> Path:

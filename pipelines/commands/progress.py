@@ -3,12 +3,17 @@
 import json
 import sys
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from pipelines.stages import Progress
+
+MEGABYTE = 1_000_000
+Brought = TypeVar("Brought")
 
 
 class TerminalProgress:
@@ -67,3 +72,13 @@ class LineProgress:
         print(  # noqa: T201 - for a program that reads it, so without a terminal's markup
             json.dumps({"phase": words, "done": progress.done, "total": progress.total}), file=sys.stderr, flush=True
         )
+
+
+def show_download(of: str, download: Callable[[Callable[[int, int], None]], Brought]) -> Brought:
+    """Downloads, and shows on the terminal how many megabytes there are."""
+    with TerminalProgress(is_silent=False) as progress:
+
+        def show_bytes(done: int, total: int) -> None:
+            progress(Progress(phase="downloading", detail=of, done=done // MEGABYTE, total=total // MEGABYTE))
+
+        return download(show_bytes)

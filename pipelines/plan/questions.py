@@ -13,7 +13,9 @@ _CROWDS = ("v5e-8", "v6e-8")  # machines that people share, which are also plann
 _MEMORY = "cpu-8"
 _PLANNED = {"v7x-8": ("demo-sdxl", "demo-flux2", "demo-wan", "flux2-klein-4b", "sdxl-base", "wan2.2-a14b")}
 """Machines for which not every model is planned yet: the others are, when somebody asks for them."""
-_WHEN_ASKED = ("sd",)  # families whose models are small: their plans are made when somebody asks for them
+# Families whose models are small, and models that are others' but for their weights and settings: their plans are made
+# when somebody asks for them.
+_WHEN_ASKED = ("sd", "sdxl-turbo", "flux2-klein-base-4b", "flux2-klein-base-9b", "wan2.1-i2v-14b-480p")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ def list_matrix(catalogue: Sequence[Model]) -> Iterator[Question]:
     On the machines of _PLANNED only some models.
     """
     models = [model for model in catalogue if model.is_demo or (model.path is None and model.file is None)]
-    models = [model for model in models if model.family not in _WHEN_ASKED]
+    models = [model for model in models if not is_planned_when_asked(model)]
     for topology in TOPOLOGIES.values():
         if topology.chip is None and topology.name != _MEMORY:
             continue
@@ -41,6 +43,11 @@ def list_matrix(catalogue: Sequence[Model]) -> Iterator[Question]:
             yield from (Question(model=model, shape=shape, topology=topology) for shape in shapes)
             if topology.name in _CROWDS and not model.is_video and not model.is_demo:
                 yield Question(model=model, shape=model.default_shape, topology=topology, mode="throughput")
+
+
+def is_planned_when_asked(model: Model) -> bool:
+    """Tells whether no plan of a model ships: it is made when somebody asks for it."""
+    return model.family in _WHEN_ASKED or model.id in _WHEN_ASKED
 
 
 def list_kinds(model: Model) -> list[Shape]:

@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 
 from pipelines.catalog import Model
 from pipelines.loras import LoraFile
-from pipelines.weight_files import ARCHIVES, OTHER_WEIGHTS, SUFFIX, UNFINISHED
+from pipelines.weight_files import ARCHIVES, GGUF, OTHER_WEIGHTS, SUFFIX, UNFINISHED
 
 MAX_NAME_CHARS = 200
-SUFFIXES = frozenset((SUFFIX, *OTHER_WEIGHTS, *UNFINISHED, *ARCHIVES))
+SUFFIXES = frozenset((SUFFIX, GGUF, *OTHER_WEIGHTS, *UNFINISHED, *ARCHIVES))
 
 
 def read_stem(name: str) -> str:

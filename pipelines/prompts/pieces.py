@@ -63,7 +63,7 @@ def _find_folder(model: Model) -> Path | None:
         return None
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(model.repo, f"tokenizer/{CONFIG}", revision=model.revision)
+    found = try_to_load_from_cache(model.repo, f"tokenizer/{CONFIG}", revision=model.revision or None)
     return Path(found).parent if isinstance(found, str) else None
 
 

@@ -15,12 +15,14 @@ from typing import Any
 import jax
 import torch
 
+from pipelines import registry
 from pipelines.catalog import Model, Shape
 from pipelines.errors import ModelError, RecipeError
 from pipelines.families.trainable import Learner
 from pipelines.messages import Message, join, say, say_count
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.weights.components import read_json
+from pipelines.sources import find_configs
 from pipelines.training.data.batches import Schedule, hold_out
 from pipelines.training.data.buckets import Bucketing, choose_buckets, choose_square
 from pipelines.training.data.cuts import Bucket
@@ -112,7 +114,7 @@ def name_bucket(bucket: Bucket) -> str:
 def check_training(settings: TrainingSettings, model: Model, learner: Learner, *, name: str | None) -> Checked:
     """Reads the data and decides what will be done; raises RecipeError with everything that is wrong."""
     check_report(settings.report_to)
-    _check_start(model)
+    _check_start(settings, model, learner)
     devices = build_mesh(settings.mesh or f"dp={jax.device_count()}").shape["dp"]
     found = read_examples(
         settings.data,
@@ -160,14 +162,27 @@ def check_training(settings: TrainingSettings, model: Model, learner: Learner, *
     )
 
 
-def _check_start(model: Model) -> None:
-    """Raises ModelError for a model whose weights lie outside of a folder in diffusers layout."""
-    if model.own_files:
+def _check_start(settings: TrainingSettings, model: Model, learner: Learner) -> None:
+    """Raises ModelError where a whole model is to learn of which the result's folder would not hold all that it is.
+
+    That folder is the base's with another denoiser: a file's own VAE and text encoders would not be in it.
+    """
+    if settings.lora or not model.own_files:
+        return
+    architecture: Any = registry.find_architecture(model)
+    folder = find_configs(model)
+    config = read_json(folder / "scheduler" / "scheduler_config.json")
+    learning = {one.component for one in learner.list_denoisers(folder, config)}
+    further = sorted(architecture.read_files(model).keys() - learning)
+    if further or model.scheduler_changes:
+        parts = ", ".join(
+            one.replace("_", " ") for one in (*further, *(["scheduler"] if model.scheduler_changes else []))
+        )
         raise ModelError(
-            say("{model} is a checkpoint in one file, or has a VAE of its own: no training starts from such.",
-                model=model.title),
-            advice=say("Train {base}, or save it as a folder: from_single_file(...).save_pretrained(...) of diffusers.",
-                       base=model.in_place.id),
+            say("{model} has its own {parts} in one file, and a training of all its weights would leave them behind.",
+                model=model.title, parts=parts),
+            advice=say("Train a LoRA, or save it as a folder first: from_single_file(...).save_pretrained(...) of "
+                       "diffusers."),
         )  # fmt: skip
 
 

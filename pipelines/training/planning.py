@@ -61,7 +61,7 @@ def describe_step(
     """Describes the step for devices of `limit_bytes` each; of two experts the first. Raises ModelError."""
     learner = registry.find_learner(model)
     folder = find_configs(model)
-    scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
+    scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
     denoiser = learner.list_denoisers(folder, scheduler_config)[0]
     origin = Origin(model=model, learner=learner, folder=folder, mesh=mesh, on_progress=_UNHEARD)
     built = build_module(origin, denoiser, settings)

@@ -9,6 +9,7 @@ import secrets
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -64,13 +65,21 @@ def train(
     mesh = build_mesh(settings.mesh or f"dp={jax.device_count()}")
     learner = registry.find_learner(model)
     folder = registry.find(model, on_progress=on_progress)
-    scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json")
+    scheduler_config = read_json(folder / "scheduler" / "scheduler_config.json") | dict(model.scheduler_changes)
     place.output.mkdir(parents=True, exist_ok=True)
     if hosts.count() > 1:
-        _compare_hosts(settings, checked, place, folder)
+        _compare_hosts(settings, checked, place, find_revision(folder, model.own_files))
     if hosts.is_leader():
         (place.output / "settings.json").write_text(settings.model_dump_json(indent=1, exclude={"hub_token"}), "utf-8")
-    origin = Origin(model=model, learner=learner, folder=folder, mesh=mesh, on_progress=on_progress)
+    architecture: Any = registry.find_architecture(model)
+    origin = Origin(
+        model=model,
+        learner=learner,
+        folder=folder,
+        mesh=mesh,
+        on_progress=on_progress,
+        files=architecture.read_files(model),
+    )
     if settings.prior_prompt:
         checked = _add_prior(settings, checked, place, origin, stop=stop, on_event=on_event)
     if stop.is_asked:  # with only some of the prior pictures, which are no data to go on with
@@ -138,8 +147,8 @@ def _prepare_rows(
         RowSource,
         cache=None if settings.no_cache else Cache(place.cache),
         learner=origin.learner,
-        text_print=fingerprint(origin.folder, texts),
-        picture_print=fingerprint(origin.folder, ["vae"]),
+        text_print=fingerprint(origin.folder, texts, origin.model.own_files),
+        picture_print=fingerprint(origin.folder, ["vae"], origin.model.own_files),
         own=functools.partial(placement.find_own_rows, origin.mesh),
     )
     rows = source(data=checked.data, captions=checked.captions)
@@ -154,7 +163,12 @@ def _prepare_rows(
             origin.model, origin.learner, mesh=own_mesh, cache_dir=place.cache_dir, on_progress=origin.on_progress
         ),
         lambda: PictureReader(
-            origin.model, origin.learner, origin.folder, mesh=own_mesh, on_progress=origin.on_progress
+            origin.model,
+            origin.learner,
+            origin.folder,
+            mesh=own_mesh,
+            on_progress=origin.on_progress,
+            stored=origin.files.get("vae"),
         ),
     )
     count = lambda done, total: on_event({"event": "preparing", "done": done, "total": total})  # noqa: E731
@@ -165,7 +179,7 @@ def _prepare_rows(
     return rows, held
 
 
-def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, folder: Path) -> None:
+def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, revision: str) -> None:
     """Raises HostsError where hosts were told other things, have other files, or see another output folder."""
     own = {"hub_token", "data", "output", "profile"}  # paths may be the machine's own
     mark = place.output / ".hosts"
@@ -177,7 +191,7 @@ def _compare_hosts(settings: TrainingSettings, checked: Checked, place: Place, f
     facts = {
         "JAX": jax.__version__,
         "settings": settings.model_dump_json(exclude=own, exclude_defaults=True),
-        "weights": find_revision(folder),
+        "weights": revision,
         "data": f"{len(checked.examples)} pictures ({checked.fingerprint})",
         "the output folder": "what the first host wrote there" if is_seen else f"nothing in {place.output}",
     }

@@ -14,6 +14,7 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.types import Lifespan
 
 from pipelines.catalog import Catalog
+from pipelines.runtime.weights.hub_pins import use_pins_file
 from pipelines.runtime.weights.hub_token import use_token_file
 from studio.access.identify import Door
 from studio.access_settings import EVERY_ORIGIN
@@ -108,6 +109,7 @@ def create_api(
         lifespan=lifespan,
     )
     use_token_file(settings.hub_token_file)
+    use_pins_file(settings.hub_pins_file)
     door = Door(settings, database)
     app.state.studio = Studio(
         settings=settings,

@@ -29,10 +29,15 @@ def only_operators(refusal: Message) -> Any:
 
     def admit(visit: Visitor) -> Visit:
         """Returns the visit of an operator; raises NotAllowedError for anybody else."""
-        if not visit.is_operator:
-            has_admins = visit.studio.settings.access.mode is not Mode.OPEN
-            names_them = say("`--admins` or `app.py users add --admin` names them.")
-            raise NotAllowedError(refusal, advice=say("Ask an admin of this studio.") if has_admins else names_them)
+        require_operator(visit, refusal)
         return visit
 
     return Depends(admit)
+
+
+def require_operator(visit: Visit, refusal: Message) -> None:
+    """Raises NotAllowedError unless the visitor is an operator."""
+    if not visit.is_operator:
+        has_admins = visit.studio.settings.access.mode is not Mode.OPEN
+        names_them = say("`--admins` or `app.py users add --admin` names them.")
+        raise NotAllowedError(refusal, advice=say("Ask an admin of this studio.") if has_admins else names_them)

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from pipelines.errors import LumeshError, ModelError
 from pipelines.messages import Message, say
+from pipelines.weight_files import GGUF
 from studio.library import loras
 
 MAX_BYTES = 100_000_000_000  # a FLUX.2-dev in bf16 has 64 GB
@@ -41,8 +42,9 @@ def refuse(detail: Message, advice: Message) -> ModelFilesError:
 
 def clean_name(name: str) -> str:
     """Returns the name of the file in models/, without its suffix; raises ModelFilesError where nothing is left."""
+    name = name.strip()
     try:
-        return loras.clean_name(name)
+        return loras.clean_name(name[: -len(GGUF)] if name.lower().endswith(GGUF) else name)
     except loras.LoraError as error:
         raise ModelFilesError(say("{name} cannot name a model.", name=repr(name[:100])), advice=error.advice) from error
 

@@ -140,15 +140,16 @@ _MODELS = """
 _ADD = f"""
 <form class="lu-hub-token" id="lu-model-add-form">
   <div class="lu-field"><label class="lu-label" for="lu-model-repo" data-text="models.repo"></label>
-    <input class="lu-input" id="lu-model-repo" maxlength="200" required pattern="\\s*[\\w.\\-]+/[\\w.\\-]+\\s*"
+    <input class="lu-input" id="lu-model-repo" maxlength="2000" required
       data-text-placeholder="models.repoHint" autocomplete="off" autocapitalize="off" spellcheck="false"></div>
   <button type="submit" class="lu-button" id="lu-model-add" data-text="models.addRepo"></button>
   <button type="button" class="lu-button" id="lu-model-add-file">{icon("upload")}<span
     data-text="models.addFile"></span></button>
-  <input type="file" id="lu-model-file" accept=".safetensors" hidden>
+  <input type="file" id="lu-model-file" accept=".safetensors,.gguf" hidden>
 </form>
 <p class="lu-model-note lu-num" id="lu-model-state" role="status"></p>
 <p class="lu-message" id="lu-model-add-message" role="alert"></p>
+<ul class="lu-arrivals" id="lu-arrivals"></ul>
 <p class="lu-model-note" data-text="models.addNote"></p>
 """
 

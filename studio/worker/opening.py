@@ -8,6 +8,7 @@ from pipelines.catalog import Model
 from pipelines.families import fake
 from pipelines.mesh_text import asks_for_many
 from pipelines.messages import say
+from pipelines.runtime.weights.hub_pins import use_pins_file
 from pipelines.runtime.weights.hub_token import use_token_file
 from pipelines.stages import Family, OnProgress
 from studio.access.hooks import load_hook
@@ -79,6 +80,7 @@ class Devices:
 
 def open_devices(settings: Settings) -> Devices:
     use_token_file(settings.hub_token_file)
+    use_pins_file(settings.hub_pins_file)
     if settings.fake:
         at_once = fake.AT_ONCE if asks_for_many(settings.mesh) else 1
 

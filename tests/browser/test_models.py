@@ -15,6 +15,8 @@ from tests.browser.conftest import Studio
 from tests.browser.test_system import find_violations
 from tests.hub import COMMIT, REPO, Hub, run_hub
 from tests.pipelines.single_files import write_ldm
+from tests.pipelines.test_model_arrivals import list_boats
+from tests.pipelines.test_single_files import write_header
 
 OpenPage = Callable[..., Any]
 Keep = Callable[[Any, str], None]
@@ -131,6 +133,34 @@ def test_a_repository_is_added(open_page: OpenPage, hub: Hub) -> None:
     page.get_by_label("Repository of the hub").fill("someone/nothing")
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.locator("#lu-model-add-message")).to_contain_text("The hub knows no repository someone/nothing")
+
+
+def test_a_file_is_added_by_its_address_and_a_wrong_one_says_what_it_is(
+    open_page: OpenPage, keep: Keep, hub: Hub, tmp_path: Path
+) -> None:
+    boats = write_header(tmp_path / "boats.safetensors", list_boats()).read_bytes()
+    hub.files = {
+        **hub.files,
+        "boats.safetensors": boats,
+        "words.safetensors": b"no weights, whatever its name says" * 99,
+    }
+    hub.accepted = None
+    page = open_page()
+    open_models(page)
+    field, add = page.get_by_label("Repository of the hub"), page.get_by_role("button", name="Add", exact=True)
+    field.fill(f"{REPO} words.safetensors")
+    add.click()
+    arrivals = page.locator("#lu-arrivals")
+    expect(arrivals).to_contain_text("It is neither a safetensors nor a GGUF file", timeout=30_000)
+    keep(page, "models-arrivals")
+    arrivals.get_by_role("button", name="Dismiss").click()
+    field.fill(f"https://huggingface.co/{REPO}/blob/main/boats.safetensors")
+    add.click()
+    expect(page.locator('[data-model="boats"]')).to_contain_text("on disk", timeout=30_000)
+    expect(arrivals).to_contain_text("boats")
+    field.fill("http://127.0.0.1:9/a.safetensors")
+    add.click()
+    expect(page.locator("#lu-model-add-message")).to_contain_text("is not on the public internet")
 
 
 def test_a_model_that_came_with_lumesh_cannot_be_deleted(open_page: OpenPage, keep: Keep) -> None:

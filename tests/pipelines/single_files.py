@@ -242,10 +242,10 @@ def write_flux2(folder: Path, file: Path, *, prefix: str = "") -> Path:
     return _save(tensors, file, prefix)
 
 
-def write_wan(folder: Path, file: Path, *, prefix: str = "") -> Path:
-    """Saves a Wan folder's transformer as one file in its authors' layout."""
+def write_wan(folder: Path, file: Path, *, prefix: str = "", component: str = "transformer") -> Path:
+    """Saves a Wan folder's transformer, or its second one, as one file in its authors' layout."""
     tensors: Tensors = {}
-    for name, tensor in read_component(folder / "transformer").items():
+    for name, tensor in read_component(folder / component).items():
         if name.endswith("scale_shift_table"):
             own = "head.modulation" if name == "scale_shift_table" else name.replace("scale_shift_table", "modulation")
             tensors[own] = tensor
@@ -259,4 +259,47 @@ def write_wan(folder: Path, file: Path, *, prefix: str = "") -> Path:
 def _save(tensors: Tensors, file: Path, prefix: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     save_file({prefix + name: tensor.contiguous() for name, tensor in tensors.items()}, file)
+    return file
+
+
+def write_gguf(source: Path, file: Path, *, kind: str, recut: bool = False, architecture: str = "") -> Path:
+    """Saves a safetensors file's tensors as GGUF by its authors' own writer: matrices as `kind`, others in fp32.
+
+    Tensors whose rows are no whole blocks stay fp32, unless `recut` gives them other rows, as ComfyUI-GGUF does.
+    """
+    import gguf
+
+    quantised = gguf.GGMLQuantizationType[kind]
+    block, _ = gguf.GGML_QUANT_SIZES[quantised]
+    writer = gguf.GGUFWriter(file, architecture)
+    for name, tensor in load_file(source).items():
+        array = tensor.float().numpy()
+        if array.ndim < 2 and kind != "F16":
+            writer.add_tensor(name, array)
+            continue
+        if recut and array.shape[-1] % block and array.size % block == 0:
+            writer.add_array(f"comfy.gguf.orig_shape.{name}", [*array.shape])
+            array = array.reshape(-1, block)
+        if array.shape[-1] % block:
+            writer.add_tensor(name, array)
+        else:
+            writer.add_tensor(name, gguf.quantize(array, quantised), raw_dtype=quantised)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def write_dequantised(source: Path, file: Path) -> Path:
+    """Saves what a GGUF file's tensors mean as safetensors in fp32, read by its authors' own reader."""
+    import gguf
+
+    reader = gguf.GGUFReader(source)
+    tensors: Tensors = {}
+    for one in reader.tensors:
+        field = reader.fields.get(f"comfy.gguf.orig_shape.{one.name}")
+        shape = [int(size) for size in (field.contents() if field else reversed(one.shape))]
+        tensors[one.name] = torch.from_numpy(gguf.dequantize(one.data, one.tensor_type).reshape(shape).copy())
+    save_file(tensors, file)
     return file

@@ -351,7 +351,8 @@ def test_a_models_file_that_holds_anything_is_told(tmp_path: Path, content: byte
 
 @pytest.mark.parametrize("model", [one for one in load_catalog().models if one.repo], ids=lambda model: model.id)
 def test_weights_from_the_hub_are_those_of_one_commit(model: Model) -> None:
-    assert re.fullmatch("[0-9a-f]{40}", model.revision)
+    """Without one in the catalogue it is the commit of the first download (test_hub_pins.py)."""
+    assert re.fullmatch("([0-9a-f]{40})?", model.revision)
 
 
 def test_a_repository_that_moved_is_found_by_its_old_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from pipelines.errors import ModelError
 from pipelines.model_manager import add_file, add_folder, describe_model, remove_model
 from pipelines.sources import CONFIGS_DIR
 from tests.hub import COMMIT, REPO, make_environment, run_hub
-from tests.pipelines.test_single_files import VAE, XL_TEXT, list_unet, write_header
+from tests.pipelines.test_single_files import VAE, XL_TEXT, list_unet, list_wan, write_header
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = PRESETS_DIR / "demo" / "demo-sdxl"
@@ -142,3 +142,30 @@ def test_a_model_is_downloaded_before_its_first_job(tmp_path: Path) -> None:
         done = subprocess.run(command, env=make_environment(hub, tmp_path), cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "own is on this machine\n"), done.stderr
     assert any((tmp_path / "hf").rglob("*.fp16.safetensors"))
+
+
+def test_two_experts_that_are_added_become_one_model(tmp_path: Path) -> None:
+    home = tmp_path / "data"
+    high = write_header(tmp_path / "wan2.2_t2v_High_Noise_14B_fp8.safetensors", list_wan(), dtype="F8_E4M3")
+    low = write_header(tmp_path / "wan2.2_t2v_Low_Noise_14B_fp8.safetensors", list_wan(), dtype="F8_E4M3")
+    assert add_file(home, low, links=True) == ""
+    assert [one.name for one in read_data_dir(home).unusable] == ["wan2.2_t2v_Low_Noise_14B_fp8"]
+    assert add_file(home, high, links=True) == "wan2.2-t2v-14b-fp8"
+    catalog = read_data_dir(home)
+    model = catalog.get("wan2.2-t2v-14b-fp8")
+    assert (model.file, model.file_2) == (home / "models" / high.name, home / "models" / low.name)
+    assert (model.program_id, catalog.unusable) == ("wan2.2-a14b", ())
+    assert len(remove_model(home, model.id)) == 3
+    assert list_data(home) <= {"models.toml"}
+    assert low.exists()
+
+
+def test_what_is_not_the_other_half_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "data"
+    add_file(home, write_header(tmp_path / "a_high_noise.safetensors", list_wan(), dtype="F8_E4M3"), links=True)
+    other = write_header(tmp_path / "a_low_noise.safetensors", list_wan(width=1536), dtype="F8_E4M3")
+    with pytest.raises(ModelError, match="no Wan here"):
+        add_file(home, other, links=True)
+    assert [file.name for file in (home / "models").iterdir()] == ["a_high_noise.safetensors"]
+    remove_model(home, "a-high-noise")
+    assert not [*(home / "models").iterdir()]

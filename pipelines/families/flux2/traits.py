@@ -43,15 +43,17 @@ def _read_file(header: FileHeader) -> FileLikeness | None:
     if shapes is None:
         return None
     _measure_file(shapes)
+    ids = ("flux2-klein-4b", "flux2-klein-9b", "flux2-dev")
     notes = ()
     if "base" in header.name.lower():
+        ids = ("flux2-klein-base-4b", "flux2-klein-base-9b", *ids)
         notes = (
             say("Its name says that it is a base model: unlike a distilled one it needs many steps, and guidance."),
         )
     return FileLikeness(
         layout=say("its authors' own, as in ComfyUI"),
         components=frozenset({"transformer"}),
-        model_ids=("flux2-klein-4b", "flux2-klein-9b", "flux2-dev"),
+        model_ids=ids,
         notes=notes,
     )
 

@@ -70,6 +70,9 @@ _RELATIVES = {
 _EXPERT = re.compile(r"(high|low)[-_ ]?noise")
 
 
+_OF_FILES = ("wan2.1-14b", "wan2.1-1.3b", "wan2.1-i2v-14b", "wan2.2-ti2v-5b", "wan2.2-a14b", "wan2.2-i2v-a14b")
+
+
 def _measure_file(shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, Any]:
     width, channels = shapes["patch_embedding.weight"][:2]
     return {
@@ -106,7 +109,7 @@ def _read_file(header: FileHeader) -> FileLikeness | None:
     return FileLikeness(
         layout=say("its authors' own, as in ComfyUI"),
         components=frozenset({"transformer"}),
-        model_ids=("wan2.1-14b", "wan2.1-1.3b", "wan2.1-i2v-14b", "wan2.2-ti2v-5b", "wan2.2-a14b", "wan2.2-i2v-a14b"),
+        model_ids=(*(["wan2.1-i2v-14b-480p"] if "480p" in header.name.lower() else []), *_OF_FILES),
         is_expert=is_expert,
     )
 

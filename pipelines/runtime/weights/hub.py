@@ -29,6 +29,7 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.messages import say
 from pipelines.runtime.weights.hub_files import DamagedDownloadError, fetch_missing
+from pipelines.runtime.weights.hub_pins import choose_revision, keep_pin
 from pipelines.runtime.weights.hub_token import advise_on_token, find_token
 from pipelines.runtime.weights.online import is_hub_reachable
 from pipelines.single_files import recognise_file
@@ -63,12 +64,13 @@ def locate(
                 advice=say("Check that the folder was copied whole."),
             )
         return model.path
+    revision = choose_revision(model)
     download = functools.partial(
         snapshot_download,
         model.repo,
-        revision=model.revision,
+        revision=revision,
         allow_patterns=_choose_files(components, model.variant, without_weights),
-        tqdm_class=_Silent,
+        tqdm_class=Silent,
         token=find_token(),
     )
 
@@ -76,9 +78,11 @@ def locate(
         # Without a list of files there is nothing to fetch, and the next call says why or finds the cache whole.
         with contextlib.suppress(DryRunError):
             fetch_missing(model.repo, download(dry_run=True), on_bytes=on_bytes)
-        return Path(download())
+        folder = Path(download())
+        keep_pin(model, folder)
+        return folder
 
-    with telling_in_words(model.repo, model.revision):
+    with telling_in_words(model.repo, revision):
         if is_hub_reachable():
             return fetch()
         try:
@@ -110,7 +114,7 @@ def fetch_configs(repo: str, revision: str) -> tuple[Path, str, list[str]]:
             repo,
             revision=commit,
             allow_patterns=["model_index.json", "*/config.json", "*/*_config.json"],
-            tqdm_class=_Silent,
+            tqdm_class=Silent,
             token=find_token(),
         )
         return Path(folder), commit, [name for name in names if name.count("/") == 1 and name.endswith(".safetensors")]
@@ -169,7 +173,7 @@ def is_here(model: Model) -> bool:
         return (model.path / "model_index.json").exists()
     if not model.repo:
         return True  # it has no weights
-    index = try_to_load_from_cache(model.repo, "model_index.json", revision=model.revision)
+    index = try_to_load_from_cache(model.repo, "model_index.json", revision=choose_revision(model))
     return isinstance(index, str) and any(Path(index).parent.glob("*/*.safetensors"))
 
 
@@ -184,9 +188,9 @@ def measure_download(model: Model, *, components: Collection[str]) -> int | None
     try:
         files = snapshot_download(
             model.repo,
-            revision=model.revision,
+            revision=choose_revision(model),
             allow_patterns=_choose_files(tuple(components), model.variant, held),
-            tqdm_class=_Silent,
+            tqdm_class=Silent,
             token=find_token(),
             dry_run=True,
         )
@@ -256,7 +260,7 @@ def _choose_files(components: tuple[str, ...], variant: str, without_weights: Co
     return patterns
 
 
-class _Silent(tqdm):
+class Silent(tqdm):
     """Shows nothing: progress is told to whoever waits."""
 
     def __init__(self, *args, **kwargs) -> None:

@@ -12,6 +12,7 @@ from huggingface_hub.file_download import repo_folder_name
 
 from pipelines.catalog import Model
 from pipelines.runtime.weights.hub_files import SUFFIX
+from pipelines.runtime.weights.hub_pins import choose_revision
 
 
 def measure_disk(model: Model) -> int:
@@ -51,8 +52,9 @@ def _find_snapshot(model: Model) -> Path | None:
     if model.path is not None or not model.repo:
         return None
     folder = _find_repo(model)
-    named = folder / "refs" / model.revision
-    commit = named.read_text("utf-8").strip() if named.is_file() else model.revision
+    revision = choose_revision(model)
+    named = folder / "refs" / revision
+    commit = named.read_text("utf-8").strip() if named.is_file() else revision
     snapshot = folder / "snapshots" / commit
     return snapshot if snapshot.is_dir() else None
 

@@ -26,7 +26,7 @@ import numpy as np
 from jax.sharding import Sharding
 
 from pipelines.errors import ModelError
-from pipelines.runtime.weights import permuted, stored, views
+from pipelines.runtime.weights import permuted, quantised, stored, views
 from pipelines.runtime.weights.shard_load import Bounds, OnRead, find_bounds
 from pipelines.runtime.weights.stored import DTYPES, Destination, Runs, StoredTensor, WeightSource, read_headers
 from pipelines.sources import fingerprint_files
@@ -34,7 +34,7 @@ from pipelines.sources import fingerprint_files
 SPARE_BYTES = 2**30  # of the disk, for what people make
 
 _DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
-_CODE = fingerprint_files(Path(str(module.__file__)) for module in (permuted, stored, views))
+_CODE = fingerprint_files(Path(str(module.__file__)) for module in (permuted, quantised, stored, views))
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ from pipelines.errors import ModelError
 from pipelines.families.traits import FILE_PREFIXES
 from pipelines.messages import say
 from pipelines.model import Model
+from pipelines.runtime.weights.quantised import read_weights
 from pipelines.runtime.weights.stored import WeightSource, read_headers
 from pipelines.runtime.weights.views import JoinedTensor, SomeRows, SqueezedTensor, TransposedTensor, apply_scales
 from pipelines.single_files import SECOND
@@ -135,7 +136,7 @@ def read_vae(place: Path, converters: Mapping[str, Convert], read_config: ReadCo
     if place.is_dir():
         return read_folder(place)
     if "vae" not in converters or not {*read_header(place)[0]}.isdisjoint(_OF_DIFFUSERS_VAE):
-        return StoredComponent(files=[place], weights=apply_scales(read_headers([place])))
+        return StoredComponent(files=[place], weights=read_weights(place))
     found = read_single_file(place, {"vae": converters["vae"]}, read_config)
     if not found:
         raise ModelError(
@@ -152,7 +153,7 @@ def read_single_file(
 
     Raises ModelError for a file that is not whole, and for one whose layers are not those of the configs.
     """
-    weights = apply_scales(read_headers([file]))
+    weights = read_weights(file)
     components: dict[str, StoredComponent] = {}
     for component, convert in converters.items():
         stand_ins = {name: StandIn(source) for name, source in weights.items()}

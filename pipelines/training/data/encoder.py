@@ -19,6 +19,7 @@ from pipelines.families.trainable import Learner, Rows
 from pipelines.recipe import Recipe
 from pipelines.runtime.programs.compiled import Programs
 from pipelines.runtime.weights.components import choose_dtype, load_component
+from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.stages import OnProgress
 
 VERSION = 1
@@ -49,7 +50,16 @@ class TextReader:
 class PictureReader:
     """The autoencoder of one model, on the devices until `close`."""
 
-    def __init__(self, model: Model, learner: Learner, folder: Path, *, mesh: Mesh, on_progress: OnProgress) -> None:
+    def __init__(
+        self,
+        model: Model,
+        learner: Learner,
+        folder: Path,
+        *,
+        mesh: Mesh,
+        on_progress: OnProgress,
+        stored: StoredComponent | None = None,
+    ) -> None:
         self._learner = learner
         self._mesh = mesh
         self._autoencoder = learner.build_autoencoder(folder)
@@ -61,6 +71,7 @@ class PictureReader:
             dtype=learner.choose_autoencoder_dtype(self._autoencoder, choose_dtype(mesh)),
             variant=model.variant,
             on_progress=on_progress,
+            stored=stored,
         )
         self._programs = Programs()
 
@@ -84,9 +95,15 @@ class PictureReader:
             value.delete()
 
 
-def fingerprint(folder: Path, components: Sequence[str]) -> str:
-    """Returns a hash of these components' files as they are now: names, sizes, times, and this module's version."""
+def fingerprint(folder: Path, components: Sequence[str], own_files: Sequence[Path] = ()) -> str:
+    """Returns a hash of these components' files as they are now: names, sizes, times, and this module's version.
+
+    A model's `own_files`, which may hold some of them, count for all.
+    """
     found = hashlib.sha256(str(VERSION).encode())
+    for file in own_files:
+        status = file.stat()
+        found.update(f"{file.name} {status.st_size} {status.st_mtime_ns};".encode())
     for component in components:
         for file in sorted((folder / component).rglob("*")):
             if file.is_file():

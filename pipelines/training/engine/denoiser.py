@@ -7,7 +7,7 @@ then frozen, in the dtype that is computed in, and only the LoRA's learn, in fp3
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from pipelines.runtime.devices import hosts
 from pipelines.runtime.devices.memory import find_limit
 from pipelines.runtime.devices.sharding import STACK, Rules
 from pipelines.runtime.weights.components import load_component
+from pipelines.runtime.weights.single_file import StoredComponent
 from pipelines.stages import OnProgress
 from pipelines.training.engine import placement
 from pipelines.training.engine.adapters import (
@@ -46,13 +47,17 @@ LARGEST_SHARE = 0.4
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What a training starts from: a model's checkpoint in `folder`, on a mesh."""
+    """What a training starts from: a model's checkpoint in `folder`, on a mesh.
+
+    `files` are the components whose weights lie in files of their own instead (single_file.py).
+    """
 
     model: Model
     learner: Learner
     folder: Path
     mesh: Mesh
     on_progress: OnProgress
+    files: Mapping[str, StoredComponent] = field(default_factory=dict[str, StoredComponent])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +186,7 @@ def _load(origin: Origin, denoiser: Denoiser, *, dtype: Any) -> Weights:
         dtype=dtype,
         variant=origin.model.variant,
         on_progress=origin.on_progress,
+        stored=origin.files.get(denoiser.component),
     )
 
 

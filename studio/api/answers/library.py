@@ -114,8 +114,22 @@ class MissingModel(Answer):
     advice_said: Said | None = said()
 
 
+class LackingLora(Answer):
+    """A LoRA that a preset names and that is not here; without a `repo` nobody says where it is."""
+
+    ref: str = eg("sdxl_lightning_4step_lora")
+    repo: str | None = eg("ByteDance/SDXL-Lightning")
+    url: str | None = eg(
+        "https://huggingface.co/ByteDance/SDXL-Lightning/blob/main/sdxl_lightning_4step_lora.safetensors"
+    )
+    licence: str = eg("OpenRAIL++")
+    size_bytes: int | None = eg(393_855_224)
+    advice: str = eg("It is sdxl_lightning_4step_lora.safetensors of ByteDance/SDXL-Lightning on the Hugging Face Hub.")
+    advice_said: Said | None = said()
+
+
 class Preset(Answer):
-    """A preset as lists show it; `missing` is set when its model is not here."""
+    """A preset as lists show it; `missing` is set when its model is not here, `lacks` names LoRAs that are not."""
 
     id: str = eg(PRESET)
     title: str = eg("Sunset")
@@ -126,6 +140,7 @@ class Preset(Answer):
     recipe: PresetRecipe = eg(SHARED)
     model: PresetModel
     missing: MissingModel | None = eg(None)
+    lacks: list[LackingLora] = eg([])
     needs_picture: bool = eg(False)
     origin: Origin
     thumb_url: str | None = eg(f"/api/v1/presets/{PRESET}/thumb")

@@ -13,6 +13,19 @@ class DownloadState(Answer):
     error_said: Said | None = said()
 
 
+class Arrival(DownloadState):
+    """A file on its way: `kind` is `model` or `lora`; `made` is the id of the model, or the name of the LoRA, it is."""
+
+    id: str = eg("model:e5152fef37b4")
+    kind: str = eg("model")
+    title: str = eg("https://civitai.com/api/download/models/290640")
+    made: str | None = eg(None)
+
+
+class Arrivals(Answer):
+    arrivals: list[Arrival]
+
+
 class Fit(Answer):
     """An estimate by the plan that ships for the model's default size: bytes of a chip, and what it has."""
 
@@ -25,7 +38,10 @@ class Fit(Answer):
 
 
 class ModelFile(Answer):
-    """`origin` is `hub`, `file`, `folder` or `demo`; `partial_bytes` came of a stopped download."""
+    """`origin` is `hub`, `file`, `folder` or `demo`; `url` is its page, or where it came from.
+
+    `partial_bytes` came of a stopped download.
+    """
 
     id: str = eg("sdxl-base")
     title: str = eg("Stable Diffusion XL 1.0")
@@ -50,6 +66,7 @@ class ModelFiles(Answer):
     """
 
     models: list[ModelFile]
+    arrivals: list[Arrival]
     default: str | None = eg(None)
     fixed_default: str | None = eg(None)
     token: str = eg("environment")

@@ -17,6 +17,22 @@ EXAMPLES = (
         "Add a repository of the hub",
         body={"repo": "somebody/my-finetune", "revision": "main"},
     ),
+    post(
+        "/api/v1/models/arrivals",
+        "Add a checkpoint by its address",
+        body={"place": "https://huggingface.co/somebody/some-sdxl/blob/main/some-sdxl.safetensors"},
+    ),
+    post(
+        "/api/v1/models/arrivals/{arrival_id}",
+        "Go on with a file's download",
+        url="/api/v1/models/arrivals/model:e5152fef37b4",
+    ),
+    Example(
+        method="DELETE",
+        path="/api/v1/models/arrivals/{arrival_id}",
+        url="/api/v1/models/arrivals/model:e5152fef37b4",
+        summary="Stop a file's download",
+    ),
     get("/api/v1/models/files", "Which models are on this machine"),
     get("/api/v1/models/{model_id}/access", "Whether a model is gated", url=f"{SDXL}/access"),
     post("/api/v1/models/{model_id}/download", "Download a model", url=f"{SDXL}/download"),

@@ -27,6 +27,11 @@ EXAMPLES = (
         url=f"/api/v1/presets.zip?id={PRESET}",
         saves="lumesh-presets.zip",
     ),
+    post(
+        "/api/v1/presets/{preset_id}/loras",
+        "Download a preset's LoRAs",
+        url="/api/v1/presets/sdxl-lightning-4/loras",
+    ),
     post("/api/v1/presets/import", "Import a preset or a pack", sends="sunset.lumesh.json", is_whole=True),
     post("/api/v1/presets/check", "See what importing would give", sends="sunset.lumesh.json", is_whole=True),
     get("/api/v1/preset.schema.json", "Fetch the format's JSON Schema"),

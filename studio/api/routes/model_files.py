@@ -14,6 +14,7 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.messages import say
 from pipelines.runtime.weights import hub, hub_cache, hub_token
+from pipelines.runtime.weights.hub_pins import choose_revision
 from studio.api.answers import models as model_answers
 from studio.api.visitor import only_operators
 from studio.jobs.workers import WorkerRow, read_worker
@@ -60,6 +61,7 @@ def _list(keeper: Visit) -> dict[str, Any]:
     chosen = first_model.read_choice(studio.settings, studio.catalog)
     return {
         "models": [_describe(keeper, model, worker) for model in studio.catalog.models],
+        "arrivals": [one.describe_arrival() for one in studio.downloads.list_arrivals()],
         "default": chosen.id if chosen else None,
         "fixed_default": studio.settings.model,
         "token": hub_token.find_origin(),
@@ -185,8 +187,8 @@ def _describe(keeper: Visit, model: Model, worker: WorkerRow) -> dict[str, Any]:
         "licence": model.licence,
         "origin": _name_origin(model),
         "repo": model.repo or None,
-        "revision": model.revision or None,
-        "url": f"{HUB_PAGE}{model.repo}" if model.repo else None,
+        "revision": choose_revision(model) if model.repo else None,
+        "url": f"{HUB_PAGE}{model.repo}" if model.repo else model.source or None,
         "is_here": hub.is_here(model),
         "is_resident": worker.model == model.id,
         "disk_bytes": hub_cache.measure_disk(model),

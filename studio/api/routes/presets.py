@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -15,16 +16,19 @@ from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict
 
 from pipelines.messages import add_codes, say
+from pipelines.model_arrivals import Source, bring_lora
 from studio.api.answers import library as library_answers
+from studio.api.answers import models as model_answers
 from studio.api.routes.media import CHECKED, IfNoneMatch, name_content, send_file
 from studio.api.upload_body import read_body
-from studio.api.visitor import Visitor
+from studio.api.visitor import Visitor, require_operator
 from studio.library.presets import files, gallery, store
 from studio.library.presets.files import MAX_PACK_BYTES, Found, Refusal
 from studio.library.presets.preset import Preset, PresetError, PresetRecipe, clean_line, make_schema, read_preset
 from studio.library.presets.store import Entry, Origin
 from studio.library.presets.styles import read_styles
 from studio.library.records import Output
+from studio.services.downloads import name_arrival
 from studio.visit import NotFoundError, Visit
 
 router = APIRouter(tags=["presets"])
@@ -185,6 +189,33 @@ def export_preset(preset_id: str, visit: Visitor) -> Response:
     """Exports the preset as one JSON file with its thumbnail inside."""
     preset = gallery.complete(visit.get_preset(preset_id), visit.studio.catalog)
     return _download(files.write_document(preset), files.name_file(preset), "application/json")
+
+
+@router.post("/presets/{preset_id}/loras", status_code=202, response_model=model_answers.Arrivals)
+def fetch_loras(preset_id: str, visit: Visitor) -> dict[str, Any]:
+    """Downloads the LoRAs that the preset names and that are not here, from where it says they are. For admins.
+
+    GET /api/v1/models/files says how far they are, under `arrivals`. 422 where the preset does not say where they are.
+    """
+    preset = visit.get_preset(preset_id).preset
+    require_operator(visit, say("Only admins add and delete LoRAs."))
+    studio = visit.studio
+    lacking = gallery.list_lacking(preset, studio.catalog)
+    arrivals: list[dict[str, Any]] = []
+    for ref, known in lacking.items():
+        if known is None:
+            raise PresetError(
+                say("Nobody says where the LoRA {ref} is.", ref=ref),
+                advice=say("Put it into the loras folder of the data directory."),
+            )
+        source = Source(repo=known.repo, file=known.file, revision=known.revision or "main")
+        bring = partial(bring_lora, studio.settings.loras_dir, source, ref=ref)
+        visit.note("lora.arrival", source=source.told)
+        arrival = name_arrival("lora", source.told, ref)
+        arrivals.append(
+            studio.downloads.bring(arrival, lambda on_bytes, of=bring: of(on_bytes=on_bytes)).describe_arrival()
+        )
+    return {"arrivals": arrivals}
 
 
 @router.delete("/presets/{preset_id}", status_code=204)

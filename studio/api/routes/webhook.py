@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict
 
 from pipelines.errors import LumeshError
 from pipelines.messages import add_codes, say
+from pipelines.public_addresses import find_url_problem
 from studio.access.limits import RateError
 from studio.api.answers import jobs as jobs_answers
 from studio.api.visitor import Visitor
 from studio.jobs import webhooks
-from studio.services.outbound import find_url_problem
 from studio.services.webhook_sender import TAKEN, send_ping
 from studio.visit import NotFoundError
 

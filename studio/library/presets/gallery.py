@@ -14,7 +14,7 @@ from pipelines.resolving import resolve
 from studio.database import Database
 from studio.library.presets import store
 from studio.library.presets.files import embed
-from studio.library.presets.preset import MAX_TITLE_CHARS, Preset, PresetError, name_source
+from studio.library.presets.preset import MAX_TITLE_CHARS, LoraSource, Preset, PresetError, name_source
 from studio.library.presets.shipped import read_shipped, thumb_of
 from studio.library.presets.store import Entry
 
@@ -63,7 +63,10 @@ def search(
 
 
 def describe(entry: Entry, catalog: Catalog) -> dict[str, Any]:
-    """Describes a preset for REST. `missing` names a missing model and how to add it; else the preset can run."""
+    """Describes a preset for REST. `missing` names a missing model and how to add it; else the preset can run.
+
+    `lacks` lists the LoRAs of its recipe that are not here, each with where it can be downloaded, if the preset says.
+    """
     preset = entry.preset
     model = _find_model(preset, catalog)
     return {
@@ -76,11 +79,38 @@ def describe(entry: Entry, catalog: Catalog) -> dict[str, Any]:
         "recipe": preset.recipe.model_dump(mode="json"),
         "model": {"id": preset.recipe.model, "title": (model.title if model else preset.source.title)},
         "missing": None if model else _explain_missing(preset),
+        "lacks": [_describe_lacking(ref, source) for ref, source in list_lacking(preset, catalog).items()],
         "needs_picture": bool(model and model.min_images),
         "origin": {"kind": entry.origin, "name": entry.origin_name},
         "thumb_url": f"/api/v1/presets/{entry.id}/thumb" if entry.thumb else None,
         "created_at": entry.created_at or None,
     }
+
+
+def list_lacking(preset: Preset, catalog: Catalog) -> dict[str, LoraSource | None]:
+    """Maps each LoRA of a preset's recipe that is not here to where it is on the hub; None where nobody says."""
+    if not preset.recipe.loras:
+        return {}
+    here = {lora.ref for lora in catalog.find_loras()}
+    sources = {source.ref: source for source in preset.loras}
+    return {lora.ref: sources.get(lora.ref) for lora in preset.recipe.loras if lora.ref not in here}
+
+
+def _describe_lacking(ref: str, source: LoraSource | None) -> dict[str, Any]:
+    if source is None:
+        advice = say("Put the LoRA {ref} into the loras folder of the data directory.", ref=ref)
+        return add_codes({"ref": ref, "repo": None, "url": None, "licence": "", "size_bytes": None, "advice": advice})
+    advice = say("It is {file} of {repo} on the Hugging Face Hub.", file=source.file, repo=source.repo)
+    return add_codes(
+        {
+            "ref": ref,
+            "repo": source.repo,
+            "url": f"https://huggingface.co/{source.repo}/blob/{source.revision or 'main'}/{source.file}",
+            "licence": source.licence,
+            "size_bytes": source.size_bytes,
+            "advice": advice,
+        }
+    )
 
 
 def complete(entry: Entry, catalog: Catalog) -> Preset:

@@ -92,6 +92,7 @@ _REPO_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}"
 _REPO = rf"^$|^{_REPO_PART}/{_REPO_PART}$"
 _REF = r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*(/[^./\\\x00-\x1f][^/\\\x00-\x1f]*)*$"
 _SHAPE = r"^[0-9]{1,5}x[0-9]{1,5}(x[0-9]{1,4})?$"
+_HUB_FILE = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*\.safetensors$"
 _THUMBNAIL = r"^data:image/(webp|png|jpeg);base64,[A-Za-z0-9+/]+={0,2}$"
 
 
@@ -147,6 +148,23 @@ class Source(BaseModel):
     repo: Annotated[str, Field(pattern=_REPO, description="on the Hugging Face Hub")] = ""
 
 
+class LoraSource(BaseModel):
+    """Where one of a recipe's LoRAs, by its `ref`, is on the Hugging Face Hub, for people who do not have it.
+
+    Without a revision it is taken as it is when it is downloaded. `licence` is for people, and nobody here has checked
+    it; `size_bytes` is the file's, if it is known.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    ref: Annotated[str, Field(strict=True, pattern=_REF, max_length=MAX_REF_CHARS), AfterValidator(_require_plain)]
+    repo: Annotated[str, Field(pattern=rf"^{_REPO_PART}/{_REPO_PART}$")]
+    file: Annotated[str, Field(pattern=_HUB_FILE, max_length=500)]
+    revision: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] | None = None
+    licence: Annotated[str, Field(max_length=120), AfterValidator(clean_line)] = ""
+    size_bytes: Annotated[int, Field(ge=0, le=10**12)] | None = None
+
+
 class Preset(BaseModel):
     """One preset, as its file carries it."""
 
@@ -163,6 +181,10 @@ class Preset(BaseModel):
     ] = ""
     recipe: PresetRecipe
     source: Source = Source()
+    # Left out where there are none, so that older studios take the document.
+    loras: Annotated[
+        tuple[LoraSource, ...], Field(strict=False, max_length=MAX_LORAS, exclude_if=lambda loras: not loras)
+    ] = ()
     thumbnail: Annotated[str, Field(pattern=_THUMBNAIL, max_length=MAX_THUMBNAIL_CHARS)] | None = None
 
     def to_json(self) -> dict[str, Any]:

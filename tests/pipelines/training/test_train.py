@@ -17,9 +17,10 @@ import torch
 from diffusers import StableDiffusionXLPipeline
 from PIL import Image
 from safetensors import safe_open
+from safetensors.torch import load_file
 
 from pipelines import registry
-from pipelines.catalog import Catalog, load_catalog
+from pipelines.catalog import Catalog, load_catalog, read_data_dir
 from pipelines.errors import RecipeError
 from pipelines.generate import generate
 from pipelines.recipe import Recipe
@@ -29,6 +30,7 @@ from pipelines.training.engine.loop import Stop
 from pipelines.training.place import Place
 from pipelines.training.run import Result, train
 from pipelines.training.settings import read_settings
+from tests.pipelines.single_files import write_ldm
 from tests.pipelines.training.zorb import make
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,11 +48,11 @@ class Trainer:
     cache_dir: Path
     events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
-    def run(self, output: str, *, stop_at: int | None = None, **asked: Any) -> Result:
+    def run(self, output: str, *, stop_at: int | None = None, catalog: Catalog | None = None, **asked: Any) -> Result:
         asked = {"lora": True, "steps": STEPS, "global_batch_size": 2, "rank": 4, "learning_rate": 5e-3, "mesh": "dp=1",
                  "mixed_precision": "no"} | asked  # fmt: skip
         settings = read_settings({"model": "tiny", "data": (str(self.data),), "output": self.folder / output} | asked)
-        model = self.catalog.get("tiny")
+        model = (catalog or self.catalog).get(settings.model)
         checked = check_training(settings, model, registry.find_learner(model), name="zorb")
         stop = Stop()
 
@@ -114,6 +116,21 @@ def test_the_file_says_how_it_was_made(lora: Path) -> None:
     assert metadata["ss_base_model"] == "tiny"
     assert json.loads(metadata["lumesh_training"])["steps"] == STEPS
     assert json.loads(metadata["lora_adapter_metadata"])["unet.r"] == 4
+
+
+def test_from_a_single_file_the_same_is_learnt_as_from_its_folder(
+    trainer: Trainer, lora: Path, data_dir: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "tiny").symlink_to(data_dir / "models" / "tiny")
+    write_ldm(data_dir / "models" / "tiny", tmp_path / "models" / "one.safetensors")
+    entry = '[[model]]\nid = "mine"\nfile = "one.safetensors"\nconfigs = "tiny"\n'
+    (tmp_path / "models.toml").write_text(entry, "utf-8")
+    catalog = read_data_dir(tmp_path)
+    (file,) = trainer.run("from-file", model="mine", catalog=catalog).files
+    ours, theirs = load_file(file), load_file(lora)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def test_a_stopped_training_goes_on_to_the_same_bytes(trainer: Trainer, lora: Path) -> None:

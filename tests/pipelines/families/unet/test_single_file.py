@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pipelines.catalog import Catalog, read_data_dir
-from pipelines.errors import ModelError
+from pipelines.errors import ModelError, RecipeError
 from pipelines.generate import generate
 from pipelines.model import Model
 from pipelines.recipe import read_recipe
@@ -184,11 +184,15 @@ def test_velocity_and_zero_terminal_snr_are_those_of_diffusers(add: Any, draw: A
     assert np.abs(pixels.astype(int) - theirs.astype(int)).max() <= MAX_DIFFERENCE
 
 
-def test_no_training_starts_from_a_file(add: Any) -> None:
-    """Its folder is the base's, whose weights it would learn from."""
+def test_all_weights_of_a_file_are_not_trained_where_the_result_would_lack_some(add: Any) -> None:
+    """The result is the base's folder with another UNet: the file's own VAE and text encoders would not be in it."""
     model = add("tiny").get("mine")
-    with pytest.raises(ModelError, match="no training starts from such. Train tiny, or save it as a folder"):
-        check_training(TrainingSettings(data=("pictures",)), model, find_learner(model), name=None)
+    learner = find_learner(model)
+    settings = TrainingSettings(data=("pictures",), lora=False)
+    with pytest.raises(ModelError, match="has its own text encoder, text encoder 2, vae in one file"):
+        check_training(settings, model, learner, name=None)
+    with pytest.raises(RecipeError, match="pictures"):  # which are not there: nothing else is wrong
+        check_training(TrainingSettings(data=("pictures",), lora=True), model, learner, name=None)
 
 
 def test_a_file_of_other_layers_than_its_configs_is_refused(add: Any, home: Path) -> None:

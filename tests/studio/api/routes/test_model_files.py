@@ -20,6 +20,8 @@ from studio.services import first_model
 from studio.settings import Settings
 from tests.conftest import wait_for
 from tests.hub import COMMIT, FILES, REPO, WEIGHTS, Hub, run_hub
+from tests.pipelines.test_model_arrivals import list_boats
+from tests.pipelines.test_single_files import write_header
 
 TOKEN = "hf_of-somebody-who-accepted"
 ENTRY = f"""
@@ -241,3 +243,87 @@ def test_a_repository_is_added_once_at_its_commit(keeper: TestClient, hub: Hub, 
 def test_an_unknown_model_is_not_found(keeper: TestClient) -> None:
     for method, path in (("POST", "download"), ("DELETE", "download"), ("DELETE", "files"), ("GET", "access")):
         assert keeper.request(method, f"/api/v1/models/nope/{path}").status_code == 404
+
+
+def wait_for_arrival(keeper: TestClient, arrival_id: str, *states: str) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        listed = keeper.get("/api/v1/models/files").json()["arrivals"]
+        found = next(one for one in listed if one["id"] == arrival_id)
+        return found if found["state"] in states else None
+
+    return wait_for(f"{arrival_id} to be {states}", look)
+
+
+def test_a_file_of_a_repository_is_downloaded_while_one_looks_on(
+    hub: Hub, keeper: TestClient, settings: Settings, tmp_path: Path
+) -> None:
+    boats = write_header(tmp_path / "a.safetensors", list_boats()).read_bytes()
+    hub.files = {"sub/boats.safetensors": boats, "page.safetensors": b"no weights, whatever its name says" * 99}
+    asked = {"place": REPO, "file": "sub/boats.safetensors", "name": "My boats"}
+    answer = keeper.post("/api/v1/models/arrivals", json=asked)
+    assert (answer.status_code, answer.json()["title"]) == (202, f"{REPO}/sub/boats.safetensors")
+    done = wait_for_arrival(keeper, answer.json()["id"], "done", "failed")
+    assert (done["made"], done["done_bytes"], done["error"]) == ("my-boats", len(boats), "")
+    listed = wait_for("the catalogue", lambda: [one for one in _list(keeper) if one["id"] == "my-boats"])[0]
+    assert (listed["origin"], listed["url"]) == (
+        "file", f"https://huggingface.co/{REPO}/blob/{COMMIT}/sub/boats.safetensors"
+    )  # fmt: skip
+
+    wrong = keeper.post("/api/v1/models/arrivals", json={"place": REPO, "file": "page.safetensors"}).json()
+    failed = wait_for_arrival(keeper, wrong["id"], "failed")
+    assert "neither a safetensors nor a GGUF file" in failed["error"]
+    assert keeper.delete(f"/api/v1/models/arrivals/{wrong['id']}").status_code == 204
+    assert [one["id"] for one in keeper.get("/api/v1/models/files").json()["arrivals"]] == [done["id"]]
+    assert keeper.post(f"/api/v1/models/arrivals/{wrong['id']}").status_code == 404
+
+
+def test_a_stopped_arrival_goes_on(hub: Hub, keeper: TestClient, tmp_path: Path) -> None:
+    hub.files = {"boats.safetensors": write_header(tmp_path / "a.safetensors", list_boats()).read_bytes()}
+    hub.stalls_after = 2**20 + 2**19
+    place = "https://huggingface.co/someone/some-sdxl/blob/main/boats.safetensors"
+    arrival = keeper.post("/api/v1/models/arrivals", json={"place": place}).json()["id"]
+    wait_for("a part", lambda: wait_for_arrival(keeper, arrival, "running", "waiting")["done_bytes"] > 2**20)
+    assert keeper.delete(f"/api/v1/models/arrivals/{arrival}").status_code == 204
+    assert wait_for_arrival(keeper, arrival, "paused")["made"] is None
+    hub.stalls_after = None
+    hub.goes_on.set()
+    assert keeper.post(f"/api/v1/models/arrivals/{arrival}").status_code == 202
+    assert wait_for_arrival(keeper, arrival, "done", "failed")["made"] == "boats"
+
+
+def test_no_address_of_this_network_is_asked_unless_the_operator_says_so(keeper: TestClient) -> None:
+    for place, reason in (
+        ("http://127.0.0.1:9/a.safetensors", "is not on the public internet"),
+        ("http://printer.local/a.safetensors", "is not on the public internet"),
+        ("file:///etc/passwd", "is not an address"),
+        ("owner/name", "is no file of the web"),
+    ):
+        answer = keeper.post("/api/v1/models/arrivals", json={"place": place})
+        assert answer.status_code == 422
+        assert reason in answer.json()["error"]["detail"]
+    assert keeper.get("/api/v1/models/files").json()["arrivals"] == []
+
+
+@pytest.mark.model  # its writer needs torch
+def test_the_loras_that_a_preset_needs_are_downloaded_where_it_says(
+    hub: Hub, keeper: TestClient, settings: Settings, encode_lora: Callable[..., bytes]
+) -> None:
+    boats = encode_lora()
+    hub.files = {"sub/boats.safetensors": boats, "words.safetensors": b"no weights, whatever its name says" * 99}
+
+    def save(file: str) -> str:
+        source = {"ref": "far/boats", "repo": REPO, "file": file, "licence": "MIT"}
+        recipe = {"model": "demo-sdxl", "prompt": "A boat", "loras": [{"ref": "far/boats"}]}
+        document = {"title": file, "recipe": recipe, "loras": [source]}
+        return keeper.post("/api/v1/presets/import", json=document).json()["presets"][0]["id"]
+
+    wrong = keeper.post(f"/api/v1/presets/{save('words.safetensors')}/loras").json()["arrivals"][0]
+    assert "cannot be used as a LoRA" in wait_for_arrival(keeper, wrong["id"], "failed")["error"]
+    preset = save("sub/boats.safetensors")
+    assert [lora["ref"] for lora in keeper.get(f"/api/v1/presets/{preset}").json()["lacks"]] == ["far/boats"]
+    answer = keeper.post(f"/api/v1/presets/{preset}/loras")
+    assert answer.status_code == 202
+    arrival = wait_for_arrival(keeper, answer.json()["arrivals"][0]["id"], "done", "failed")
+    assert (arrival["kind"], arrival["made"], arrival["error"]) == ("lora", "far/boats", "")
+    assert (settings.loras_dir / "far" / "boats.safetensors").read_bytes() == boats
+    assert keeper.get(f"/api/v1/presets/{preset}").json()["lacks"] == []

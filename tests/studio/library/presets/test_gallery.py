@@ -143,3 +143,23 @@ def test_there_is_a_limit(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     add()
     with pytest.raises(PresetError, match="already"):
         add(make(title="One more"))
+
+
+def test_a_preset_says_which_loras_are_not_here_and_where_they_are(add: Add, catalog: Catalog) -> None:
+    source = {"ref": "far/boats", "repo": "ada/boats", "file": "sub/boats.safetensors", "licence": "MIT"}
+    preset = make(recipe={"loras": [{"ref": "far/boats"}, {"ref": "unknown"}]}, loras=[source])
+    far, unknown = gallery.describe(add(preset), catalog)["lacks"]
+    assert (far["ref"], far["url"], far["licence"], far["size_bytes"]) == (
+        "far/boats", "https://huggingface.co/ada/boats/blob/main/sub/boats.safetensors", "MIT", None
+    )  # fmt: skip
+    assert (unknown["repo"], unknown["url"]) == (None, None)
+    assert "Put the LoRA unknown into the loras folder" in unknown["advice"]
+    assert gallery.describe(add(make()), catalog)["lacks"] == []
+
+
+def test_a_preset_without_loras_reads_as_before(add: Add) -> None:
+    assert "loras" not in make().to_json()
+    for wrong in ({"ref": "../a"}, {"file": "../a.safetensors"}, {"file": "a.pt"}, {"repo": "https://a"}):
+        source = {"ref": "boats", "repo": "ada/boats", "file": "boats.safetensors"} | wrong
+        with pytest.raises(PresetError):
+            make(loras=[source])

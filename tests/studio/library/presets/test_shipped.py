@@ -88,3 +88,10 @@ def test_styles_have_a_place_for_the_prompt_and_some_fit_the_demo() -> None:
     styles = read_styles()
     assert len({style.id for style in styles}) == len(styles) > 8
     assert any(style.fits_demo for style in styles)
+
+
+def test_every_lora_of_a_shipped_preset_can_be_downloaded() -> None:
+    named = {preset_id: preset for preset_id, preset in SHIPPED.items() if preset.recipe.loras}
+    assert len(named) >= 6
+    for preset_id, preset in named.items():
+        assert {lora.ref for lora in preset.recipe.loras} == {source.ref for source in preset.loras}, preset_id

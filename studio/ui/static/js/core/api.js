@@ -126,6 +126,10 @@ const modelPath = (id) => `${MODEL_FILES}/${encodeURIComponent(id)}`;
 export const uploadModel = (file, onPercent) =>
   upload(`${MODEL_FILES}?${new URLSearchParams({ name: file.name })}`, file, onPercent);
 export const addRepository = (repo) => call("POST", `${MODEL_FILES}/repositories`, { repo });
+export const fetchLoras = (preset) => call("POST", `api/v1/presets/${encodeURIComponent(preset)}/loras`);
+export const bringModel = (place) => call("POST", `${MODEL_FILES}/arrivals`, place);
+export const continueArrival = (id) => call("POST", `${MODEL_FILES}/arrivals/${encodeURIComponent(id)}`);
+export const stopArrival = (id) => call("DELETE", `${MODEL_FILES}/arrivals/${encodeURIComponent(id)}`);
 export const readModelFiles = () => call("GET", `${MODEL_FILES}/files`);
 export const askAccess = (id) => call("GET", `${modelPath(id)}/access`);
 export const startDownload = (id) => call("POST", `${modelPath(id)}/download`);

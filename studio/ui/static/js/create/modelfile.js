@@ -17,8 +17,11 @@ const AGAIN_MS = 400;
 const TRIES = 10;
 const OF_LORAS = /(^|[._])(lora|lokr|loha|hada|dora|diff|diff_b)([._]|$)/;
 
-/** Whether a safetensors file holds a whole model, by the names in its header; what cannot be read is none. */
+export const isQuantised = (file) => /\.gguf$/i.test(file.name);
+
+/** Whether a file holds a whole model, by the names in its header; what cannot be read is none. */
 export async function isCheckpoint(file) {
+  if (isQuantised(file)) return true; // no LoRA comes as one; the server says what it is
   try {
     const length = new DataView(await file.slice(0, LENGTH_BYTES).arrayBuffer()).getBigUint64(0, true);
     if (length > MAX_HEADER_BYTES) return false;
@@ -35,7 +38,7 @@ export async function sendModel(file, place) {
   const onPercent = (done) => setText(place, t("models.sending", { name: file.name, percent: percent(done / 100) }));
   try {
     const { id } = await uploadModel(file, onPercent);
-    await waitForModel(id);
+    if (id) await waitForModel(id);
     return id;
   } finally {
     setText(place, "");
@@ -67,8 +70,8 @@ async function bringIn(file) {
   clearProblem("model");
   try {
     const id = await sendModel(file, find("lu-model-sent"));
-    chooseModel(id);
-    toast(t("models.added", { name: modelOf(id)?.title ?? id }));
+    if (id) chooseModel(id);
+    toast(id ? t("models.added", { name: modelOf(id)?.title ?? id }) : t("models.half"));
   } catch (error) {
     showProblems({ model: t("common.file", { name: file.name, text: together(error.message, error.advice) }) });
   }

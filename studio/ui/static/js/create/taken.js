@@ -3,7 +3,7 @@
 
 import { addFiles } from "./inputs.js";
 import { isLora, offerLoras } from "./lorafile.js";
-import { isCheckpoint, offerModel } from "./modelfile.js";
+import { isCheckpoint, isQuantised, offerModel } from "./modelfile.js";
 import { offerRecipe } from "./recipes.js";
 
 let turn = Promise.resolve(); // one after the other, or pictures would change their order
@@ -13,9 +13,9 @@ export const filesTaken = () => turn;
 
 /** Several files can only be input pictures, a film or a text can only be a recipe. */
 export function take(given) {
-  const weights = given.filter(isLora);
+  const weights = given.filter(isWeights);
   if (weights.length) turn = turn.then(() => offerWeights(weights)).catch(reportError);
-  const files = given.filter((one) => !isLora(one));
+  const files = given.filter((one) => !isWeights(one));
   if (!files.length) return;
   const [file, ...others] = files;
   turn = turn
@@ -31,5 +31,7 @@ async function offerWeights(files) {
   if (files.length === 1 && (await isCheckpoint(file))) offerModel(file);
   else offerLoras(files);
 }
+
+const isWeights = (file) => isLora(file) || isQuantised(file);
 
 const isFilm = (file) => file.type.startsWith("video/") || file.type.startsWith("text/") || file.type === "image/gif";

@@ -1,18 +1,21 @@
 // The presets view: cards to search and filter, each made with one click; files in by pick (dropped ones: files.js).
 
-import { at, deletePreset, importPreset, readPresets } from "../core/api.js";
+import { at, deletePreset, fetchLoras, importPreset, readModelFiles, readPresets } from "../core/api.js";
+import { arrivalText } from "../core/arrivaltext.js";
 import { el, find, icon, keyed, setText } from "../core/dom.js";
-import { modelOf, state } from "../core/store.js";
+import { isOperator, modelOf, state } from "../core/store.js";
 import { language, named, t, together } from "../core/text.js";
 import { toast } from "../core/toasts.js";
 import { said } from "../core/translate_server.js";
 import { isShown, onView, showView } from "../core/views.js";
 import { generate } from "../create/actions.js";
+import { loadLoras } from "../create/loras.js";
 import { fillFrom, forgetShared, originText, titleOf } from "../create/origin.js";
 import { mountHub, openHub } from "./hub.js";
 import { openShare } from "./share.js";
 
 const SEARCH_MS = 120; // while somebody types
+const LOOK_MS = 1500; // while LoRAs are downloaded
 const MAX_TAGS = 16;
 
 let wanted = { q: "", tag: "", model: "" };
@@ -129,6 +132,7 @@ function create(preset) {
       el("p.lu-preset-text", {}, named(preset.description) || preset.recipe.prompt),
       el("p.lu-preset-origin", {}, origins.filter(Boolean).join(", ")),
       missing ? howToAdd(missing) : null,
+      preset.lacks.length ? whatItLacks(preset, title) : null,
     ),
     el(
       "div.lu-preset-actions",
@@ -167,6 +171,51 @@ function howToAdd(missing) {
     el("summary", {}, t("preset.needs", { model: named(missing.title) || missing.model })),
     el("p", {}, said(missing, "advice")),
   );
+}
+
+/** The LoRAs that are not here, each with its licence, and a button for those who look after the machine. */
+function whatItLacks({ id, lacks }, title) {
+  const rows = lacks.map((lora) => {
+    if (!lora.url) return el("p", {}, said(lora, "advice"));
+    const licence = lora.licence ? t("preset.lacksLicence", { licence: lora.licence }) : t("preset.lacksUnknown");
+    return el("p", {}, el("a", { href: lora.url, target: "_blank", rel: "noopener" }, lora.ref), " ", licence);
+  });
+  const button = (label) => el("button.lu-button", { type: "button", data: { fetch: id }, onclick: () => fetchAll(id),
+    "aria-label": t("common.named", { name: label, value: title }) }, icon("download"), el("span", {}, label));
+  const isOffered = isOperator() && lacks.every(({ url }) => url);
+  return el(
+    "details.lu-preset-missing",
+    {},
+    el("summary", {}, t("preset.lacks", { count: lacks.length })),
+    ...rows,
+    isOffered ? button(t("preset.fetch")) : null,
+  );
+}
+
+async function fetchAll(id) {
+  try {
+    const { arrivals } = await fetchLoras(id);
+    toast(t("preset.fetching"));
+    watchLoras(new Set(arrivals.map((arrival) => arrival.id)));
+  } catch (error) {
+    say(error);
+  }
+}
+
+/** Draws the cards anew once everything has come, and says what failed. */
+async function watchLoras(ids) {
+  await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  try {
+    const { arrivals } = await readModelFiles();
+    const mine = arrivals.filter(({ id }) => ids.has(id));
+    if (mine.some(({ state }) => state === "waiting" || state === "running")) return watchLoras(ids);
+    const failed = mine.filter(({ state }) => state === "failed");
+    if (failed.length) say(new Error(together(...failed.map(arrivalText))));
+    for (const { made } of mine.filter(({ state }) => state === "done")) toast(t("preset.fetched", { name: made }));
+    await Promise.all([load(), loadLoras()]);
+  } catch (error) {
+    say(error);
+  }
 }
 
 function make(preset) {

@@ -21,6 +21,7 @@ import { named, t, together } from "../core/text.js";
 import { said } from "../core/translate_server.js";
 import { toast } from "../core/toasts.js";
 import { sendModel, waitForModel } from "../create/modelfile.js";
+import { bring, drawArrivals, readPlace } from "./arrivals.js";
 
 const MESSAGE = "lu-model-message";
 const ADD_MESSAGE = "lu-model-add-message";
@@ -28,7 +29,7 @@ const ADD_MESSAGE = "lu-model-add-message";
 /** Whether the hub says that a model is gated, and to this studio: asked once a page for each. */
 const access = new Map();
 
-let answer = { models: [], default: null, fixed_default: null, token: "" };
+let answer = { models: [], arrivals: [], default: null, fixed_default: null, token: "" };
 
 export function mountModelFiles() {
   find("lu-sys-models").addEventListener("click", (event) => {
@@ -62,6 +63,7 @@ export async function drawModelFiles() {
     const model = answer.models.find(({ id }) => id === card.dataset.model);
     if (model) drawCard(card, model);
   }
+  drawArrivals(answer.arrivals);
   setText(find("lu-hub-token-state"), t(`hubToken.${answer.token || "none"}`));
   find("lu-hub-token-forget").hidden = answer.token !== "studio";
   setText(find("lu-models-free"), t("models.free", { free: bytes(answer.free_bytes), folder: answer.models_dir }));
@@ -178,15 +180,22 @@ async function bringIn(file) {
   button.disabled = true;
   try {
     const id = await sendModel(file, find("lu-model-state"));
-    toast(t("models.added", { name: id }));
+    toast(id ? t("models.added", { name: id }) : t("models.half"));
   } finally {
     button.disabled = false;
   }
 }
 
-/** Its configs are read from the hub first, which takes seconds. */
+/** A file is downloaded while the page goes on; a repository's configs are read first, which takes seconds. */
 async function addRepo() {
   const [field, button] = [find("lu-model-repo"), find("lu-model-add")];
+  const place = readPlace(field.value.trim());
+  if (place) {
+    await bring(place);
+    field.value = "";
+    await drawModelFiles();
+    return;
+  }
   button.disabled = true;
   setText(find("lu-model-state"), t("models.asking"));
   try {

@@ -1,0 +1,68 @@
+"""Two experts as two files make the very video of the folder that they were made from, with a LoRA and kept layouts."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.catalog import Catalog, read_data_dir
+from pipelines.generate import generate
+from pipelines.recipe import Recipe
+from pipelines.registry import find_layouts, load
+from pipelines.stages import ignore_progress
+from tests.pipelines.loras import draw_pairs, write_peft
+from tests.pipelines.single_files import write_gguf, write_wan
+
+
+@pytest.mark.parametrize("is_gguf", [False, True], ids=["safetensors", "GGUF"])
+def test_a_pair_of_experts_as_files_makes_the_folders_video(
+    *,
+    wan_catalog: Catalog,
+    load_wan: Callable[..., Any],
+    draw_wan: Callable[..., Recipe],
+    borrow: Callable[[Any], Any],
+    cache_dir: Path,
+    tmp_path: Path,
+    is_gguf: bool,
+) -> None:
+    folder = wan_catalog.get("experts").path
+    assert folder is not None
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "experts").symlink_to(folder)
+    files: list[str] = []
+    for component, noise in (("transformer", "high"), ("transformer_2", "low")):
+        file = write_wan(folder, models / f"{noise}_noise.safetensors", component=component)
+        if is_gguf:
+            exact = file
+            file = write_gguf(exact, exact.with_suffix(".gguf"), kind="F32")
+            exact.unlink()
+        files.append(file.name)
+    entry = f'[[model]]\nid = "pair"\nfile = "{files[0]}"\nfile_2 = "{files[1]}"\nconfigs = "experts"\n'
+    (tmp_path / "models.toml").write_text(entry, "utf-8")
+    theirs = borrow(load_wan("experts"))
+    own = read_data_dir(tmp_path).get("pair")
+    model = replace(own, shapes=theirs.model.shapes, default_shape=theirs.model.default_shape, flow_shifts={})
+    how: Any = {"mesh": "dp=1", "cache_dir": cache_dir, "on_progress": ignore_progress}
+    how |= {"keep_layouts": True}
+    recipe = draw_wan("experts")
+    family: Any = load(model, **how)
+    assert {*family.parts.modules} >= {"transformer", "transformer_2"}
+    expected = generate(theirs, recipe).pixels
+    assert (generate(family, recipe).pixels == expected).all()
+
+    (tmp_path / "loras").mkdir()
+    write_peft(theirs.model.loras_dir / "x_high_noise.safetensors", draw_pairs(theirs, "transformer", size=0.1))
+    write_peft(tmp_path / "loras" / "x_high_noise.safetensors", draw_pairs(theirs, "transformer", size=0.1))
+    with_lora = draw_wan("experts", loras=[{"ref": "x_high_noise"}])
+    changed = generate(theirs, with_lora).pixels
+    assert (changed != expected).any()
+    assert (generate(family, with_lora).pixels == changed).all()
+    family.unload()
+
+    assert len([*(find_layouts(cache_dir) / "pair").glob("*.safetensors")]) >= 2
+    family = load(model, **how)  # from the kept layouts
+    assert (generate(family, recipe).pixels == expected).all()
+    family.unload()
