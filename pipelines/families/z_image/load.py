@@ -127,26 +127,23 @@ def _check_shapes(model: Model, modules: dict[str, TracedModule], text_length: i
     times, rows, columns = modules["transformer"].module.config.axes_lens
     for shape in model.shapes:
         if shape.height % side or shape.width % side:
-            raise ModelError(
-                say(
-                    "{model} cannot make {shape}: sides are multiples of {side}.",
-                    model=model.id,
-                    shape=shape,
-                    side=side,
-                ),
-                advice=say("Correct the model's shapes in models.toml."),
+            problem = say(
+                "{model} cannot make {shape}: its sides are multiples of {count}.",
+                model=model.id,
+                shape=shape,
+                count=side,
             )
-        if shape.height > rows * side or shape.width > columns * side:
-            raise ModelError(
-                say(
-                    "{model} cannot make {shape}: it has places for {width}x{height} pixels.",
-                    model=model.id,
-                    shape=shape,
-                    width=columns * side,
-                    height=rows * side,
-                ),
-                advice=say("Correct the model's shapes in models.toml."),
+        elif shape.height > rows * side or shape.width > columns * side:
+            problem = say(
+                "{model} cannot make {shape}: it has places for {width}x{height} pixels.",
+                model=model.id,
+                shape=shape,
+                width=columns * side,
+                height=rows * side,
             )
+        else:
+            continue
+        raise ModelError(problem, advice=say("Correct the size in models.toml."))
     if fill_up(text_length) + 1 >= times:
         raise ModelError(
             say("{model} reads at most {count} tokens of a prompt.", model=model.id, count=times - FILLED - 1),

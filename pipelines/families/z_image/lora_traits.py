@@ -30,4 +30,5 @@ LORA_TRAITS = LoraTraits(
     ),
     measure_layers=_measure_layers,
     measure_model=_measure_model,
+    example="transformer.layers.0.attention.to_q.lora_A.weight",
 )

@@ -8,6 +8,7 @@ one up to the next multiple of 32, and nobody sees the rest. The same is attende
 How long a prompt is, its embeddings tell: where they are zeros there is no word (families/language_model.py).
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 
 from pipelines.families.z_image.parts import FILLED, PATCH, fill_up
+from pipelines.runtime.bridge.environment import call_jax
 
 _EMBEDDER = f"{PATCH}-1"  # the name of the only patch size's layers: 2 x 2 latents of 1 frame
 
@@ -134,9 +136,17 @@ def predict(
 
 
 def predict_alone(
-    transformer: Any, tokens: torch.Tensor, timestep: torch.Tensor, prompt_embeds: torch.Tensor, places: Places
+    transformer: Any,
+    tokens: torch.Tensor,
+    timestep: torch.Tensor,
+    prompt_embeds: torch.Tensor,
+    *,
+    height: int,
+    width: int,
 ) -> torch.Tensor:
-    """Runs `refine_caption` and `predict`, for a call that is made once."""
+    """Runs `refine_caption` and `predict` on a picture of height x width tokens, for a call that is made once."""
+    find = functools.partial(find_places, config=transformer.config, height=height, width=width)
+    places = call_jax(find, prompt_embeds)
     return predict(transformer, tokens, timestep, refine_caption(transformer, prompt_embeds, places), places)
 
 

@@ -81,10 +81,8 @@ def attend(
     """
     if key_lengths is not None:
         assert mask is None and not is_causal and window is None, "key lengths are a mask of their own"
-        if _takes_kernel(axes, query_BHLD.swapaxes(1, 2), is_self=_is_like(query_BHLD, key_BHLD)):
-            factor = query_BHLD.shape[-1] ** -0.5 if scale is None else scale
-            return attend_long(query_BHLD, key_BHLD, value_BHLD, scale=factor, key_lengths=key_lengths, axes=axes)
-        mask = (jnp.arange(key_BHLD.shape[-2]) < key_lengths[:, None])[:, None, None]
+        if not _has_kernel(axes, query_BHLD, key_BHLD):
+            mask = (jnp.arange(key_BHLD.shape[-2]) < key_lengths[:, None])[:, None, None]
     if window is None and is_on("cudnn") and cudnn.has_cuda() and cudnn.takes(query_BHLD, mask=mask):
         return attend_fused(query_BHLD, key_BHLD, value_BHLD, is_causal=is_causal, scale=scale, axes=axes)
     if has_grouped_heads:
@@ -93,11 +91,11 @@ def attend(
     factor = query_BHLD.shape[-1] ** -0.5 if scale is None else scale
     is_plain = mask is None and not is_causal and window is None
     if is_plain and _takes_kernel(axes, query_BHLD.swapaxes(1, 2), is_self=_is_like(query_BHLD, key_BHLD)):
-        return attend_long(query_BHLD, key_BHLD, value_BHLD, scale=factor, axes=axes)
+        return attend_long(query_BHLD, key_BHLD, value_BHLD, scale=factor, key_lengths=key_lengths, axes=axes)
     if is_plain and _takes_gradient_kernel(axes, query_BHLD, key_BHLD):
         return attend_with_gradient(
             query_BHLD, key_BHLD, value_BHLD,
-            scale=factor, mesh=axes.mesh, rows=axes.rows, interpret=axes.interprets,
+            scale=factor, mesh=axes.mesh, rows=axes.rows, key_lengths=key_lengths, interpret=axes.interprets,
         )  # fmt: skip
     logits = jnp.einsum("...qd,...kd->...qk", query_BHLD, key_BHLD, preferred_element_type=jnp.float32) * factor
     if is_causal:
@@ -219,6 +217,14 @@ def _widen(key: jax.Array, axes: AttentionAxes | None) -> jax.Array:
 def _is_like(query_BHLD: jax.Array, key_BHLD: jax.Array) -> bool:
     """Whether keys may lie as queries do: in self-attention, and in any other of one length, where it does no harm."""
     return query_BHLD.shape[-2] == key_BHLD.shape[-2]
+
+
+def _has_kernel(axes: AttentionAxes | None, query_BHLD: jax.Array, key_BHLD: jax.Array) -> bool:
+    """Whether one of the two kernels for TPU applies."""
+    is_self = _is_like(query_BHLD, key_BHLD)
+    return _takes_kernel(axes, query_BHLD.swapaxes(1, 2), is_self=is_self) or _takes_gradient_kernel(
+        axes, query_BHLD, key_BHLD
+    )
 
 
 def _takes_kernel(axes: AttentionAxes | None, query_BLHD: jax.Array, *, is_self: bool) -> TypeGuard[AttentionAxes]:
