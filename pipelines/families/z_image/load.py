@@ -13,7 +13,7 @@ from pipelines.errors import ModelError
 from pipelines.families.language_model import TEXT_PREFIXES, cut_layers, make_text_rules
 from pipelines.families.z_image import sharding
 from pipelines.families.z_image.attention import set_processors
-from pipelines.families.z_image.parts import COMPONENTS, FILLED, PATCH, STAGES_OF, Parts, count_pixels, fill_up
+from pipelines.families.z_image.parts import COMPONENTS, FILLED, PATCH, STAGES_OF, Parts, count_pixels
 from pipelines.families.z_image.preview import guess_map
 from pipelines.families.z_image.traits import TRAITS
 from pipelines.messages import say
@@ -144,8 +144,9 @@ def _check_shapes(model: Model, modules: dict[str, TracedModule], text_length: i
         else:
             continue
         raise ModelError(problem, advice=say("Correct the size in models.toml."))
-    if fill_up(text_length) + 1 >= times:
+    most = (times - 2) // FILLED * FILLED  # places from 1 on, and one more for the picture
+    if text_length > most:
         raise ModelError(
-            say("{model} reads at most {count} tokens of a prompt.", model=model.id, count=times - FILLED - 1),
+            say("{model} reads at most {count} tokens of a prompt.", model=model.id, count=most),
             advice=say("Correct the model's text_length in models.toml."),
         )

@@ -145,7 +145,7 @@ def predict_alone(
     width: int,
 ) -> torch.Tensor:
     """Runs `refine_caption` and `predict` on a picture of height x width tokens, for a call that is made once."""
-    find = functools.partial(find_places, config=transformer.config, height=height, width=width)
+    find: Any = functools.partial(find_places, config=transformer.config, height=height, width=width)
     places = call_jax(find, prompt_embeds)
     return predict(transformer, tokens, timestep, refine_caption(transformer, prompt_embeds, places), places)
 

@@ -20,6 +20,7 @@ from tests.pipelines.loras import Pairs, merged_by_hand
 PROMPT = "a red boat"
 SINGLE = "dp=1"
 SIDE = 64  # pixels; a token covers 8 x 8
+TEXT = 150  # tokens, which are filled up to 160
 NARROW = "96x32"  # 12 x 4 tokens, which are filled up to 64
 
 SYMBOLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -67,7 +68,7 @@ def make_transformer() -> Any:
         n_kv_heads=6,
         cap_feat_dim=32,
         axes_dims=[4, 6, 6],
-        axes_lens=[640, 32, 32],
+        axes_lens=[192, 32, 32],
     )
     with torch.no_grad():
         transformer.x_pad_token.normal_()
@@ -140,7 +141,8 @@ def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_base(data / "models" / "base")
     shutil.copytree(data / "models" / "base", data / "models" / "turbo")
     change_json(data / "models" / "turbo" / "scheduler" / "scheduler_config.json", shift=3.0)
-    (data / "models.toml").write_text(f'[[model]]\nid = "base"\nshapes = ["{NARROW}"]\n', "utf-8")
+    entries = [f'[[model]]\nid = "{name}"\ntext_length = {TEXT}\nshapes = ["{NARROW}"]\n' for name in ("base", "turbo")]
+    (data / "models.toml").write_text("\n".join(entries), "utf-8")
     return data / "models"
 
 
@@ -207,6 +209,7 @@ def ask_diffusers(z_image_catalog: Catalog) -> Callable[..., np.ndarray]:
                 guidance_scale=recipe.guidance_scale - 1,
                 num_images_per_prompt=recipe.batch_size,
                 generator=[torch.Generator("cpu").manual_seed(recipe.seed + one) for one in range(recipe.batch_size)],
+                max_sequence_length=TEXT,
                 output_type="np",
                 **given,
             ).images

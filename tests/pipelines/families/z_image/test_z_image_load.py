@@ -58,7 +58,7 @@ def test_parts_that_do_not_belong_together_are_refused(try_load: Try, folder: Pa
     [
         ({"shapes": (Shape(width=64, height=64), Shape(width=68, height=64))}, "its sides are multiples of 8"),
         ({"shapes": (Shape(width=64, height=64), Shape(width=512, height=64))}, "it has places for 256x256 pixels"),
-        ({"text_length": 640}, "reads at most 607 tokens of a prompt"),
+        ({"text_length": 190}, "reads at most 160 tokens of a prompt"),
     ],
 )
 def test_what_the_transformer_has_no_place_for_is_refused(try_load: Try, changes: dict[str, Any], told: str) -> None:
