@@ -97,7 +97,6 @@ TRAITS = Traits(
     read_file=_read_file,
     fits_file=_fits_file,
     loras=LORA_TRAITS,
-    has_remote_encoder=True,  # a language model of 4 billion parameters may have a machine of its own
     tokenizer="chat",
     schedulers=FLOW_EULER,
 )

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from pipelines.catalog import Catalog, read_data_dir
-from pipelines.recipe import Recipe, read_recipe, resolve
+from pipelines.recipe import Recipe, read_recipe
+from pipelines.resolving import resolve
 from pipelines.stages import ignore_progress
 from tests.pipelines.loras import Pairs, merged_by_hand
 
