@@ -56,7 +56,7 @@ _OTHERS: tuple[tuple[re.Pattern[str], Message], ...] = tuple(
         (_PREFIX + r"double_blocks\.0\.img_mod\.", say("a FLUX.1")),
         (_PREFIX + r"txt_in\.individual_token_refiner\.", say("a HunyuanVideo")),
         (_PREFIX + r"double_layers\.0\.", say("an AuraFlow")),
-        (_PREFIX + r"(cap_embedder|layers\.0\.adaLN_modulation)\.", say("a Lumina or a Z-Image")),
+        (_PREFIX + r"(cap_embedder|layers\.0\.adaLN_modulation)\.", say("a Lumina")),
         (_PREFIX + r"transformer_blocks\.0\.img_mod\.", say("a Qwen-Image")),
         (_PREFIX + r"txtfusion\.", say("a Krea 2")),
         (_PREFIX + r"patchify_proj\.", say("an LTX-Video")),

@@ -43,6 +43,7 @@ LAYERS = (
     ("pipelines.families.fake", *(f"pipelines.families.{family}" for family in FAMILIES)),
     ("pipelines.families.unet",),
     ("pipelines.families.loading", "pipelines.families.learnt_preview"),
+    ("pipelines.families.autoencoder_kl", "pipelines.families.language_model"),
     ("pipelines.families.base", "pipelines.families.spread"),
     ("pipelines.families.reused_steps",),
     ("pipelines.families.embedding_cache", "pipelines.families.remote_encoder", "pipelines.families.parts"),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from pipelines.families.traits import Traits
 
-FAMILIES = ("sdxl", "sd", "flux2", "wan")  # in the order in which people see them
+FAMILIES = ("sdxl", "sd", "flux2", "z_image", "wan")  # in the order in which people see them
 
 
 def can_learn(family: str) -> bool:

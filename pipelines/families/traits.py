@@ -106,7 +106,7 @@ class LoraTraits:
     such a file is this one's. `measure_layers(layer -> its rows and columns)` finds the sizes of the model that a LoRA
     was made for, `measure_model(folder of configs)` those of a model: where both know a size, it must be the same.
     `find_expert(text)` reads for which of a model's two experts (`high`, `low` noise) a file of this name is, "" for
-    both.
+    both. `example` is the name of a tensor that is the family's without doubt, for files that pretend to be LoRAs.
     """
 
     names: re.Pattern[str] = _NOTHING
@@ -114,6 +114,7 @@ class LoraTraits:
     measure_layers: Callable[[Mapping[str, tuple[int, int]]], Sizes] = lambda _layers: {}
     measure_model: Callable[[Path], Sizes] = lambda _folder: {}
     find_expert: Callable[[str], str] = lambda _text: ""
+    example: str = "nothing.weight"
 
 
 @dataclass(frozen=True, kw_only=True)

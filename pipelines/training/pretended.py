@@ -29,12 +29,6 @@ STEP_S = 0.01
 SAVE_EVERY = 10  # steps
 TINT = 0.6  # weight of the pictures' mean colour in the last samples
 STATE = "state.json"
-# A tensor of a LoRA of each family.
-_TENSORS = {
-    "sdxl": "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn1.to_q.lora_A.weight",
-    "flux2": "transformer.single_transformer_blocks.0.attn.to_out.lora_A.weight",
-    "wan": "transformer.blocks.0.ffn.net.0.proj.lora_A.weight",
-}
 
 
 def train(
@@ -147,7 +141,7 @@ def _encode_lora(model: Model, name: str) -> bytes:
     """Encodes a file with one tensor of one number."""
     header = {
         "__metadata__": {"modelspec.title": name, "ss_output_name": name, "ss_base_model": model.id},
-        _TENSORS.get(model.family, "nothing.weight"): {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]},
+        model.traits.loras.example: {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]},
     }
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + bytes(4)

@@ -26,6 +26,13 @@ _RESNET = {
 }
 _VAE_ATTENTION = {"group_norm": "norm", "to_q": "q", "to_k": "k", "to_v": "v", "to_out.0": "proj_out"}
 _OPEN_CLIP = {"layer_norm1": "ln_1", "layer_norm2": "ln_2", "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj"}
+_Z_IMAGE = {
+    "all_x_embedder.2-1.": "x_embedder.",
+    "all_final_layer.2-1.": "final_layer.",
+    "attention.to_out.0.": "attention.out.",
+    "attention.norm_q.": "attention.q_norm.",
+    "attention.norm_k.": "attention.k_norm.",
+}
 
 
 def read_component(folder: Path) -> Tensors:
@@ -239,6 +246,21 @@ def write_flux2(folder: Path, file: Path, *, prefix: str = "") -> Path:
             tensors[place + (own.removeprefix("img_attn.") if place.startswith("single") else own)] = tensor
         elif layer in _FLUX2:
             tensors[f"{place}{_FLUX2[layer]}.{kind}"] = tensor
+    return _save(tensors, file, prefix)
+
+
+def write_z_image(folder: Path, file: Path, *, prefix: str = "") -> Path:
+    """Saves a Z-Image folder's transformer as one file in its authors' layout."""
+    read, tensors = read_component(folder / "transformer"), Tensors()
+    for name, tensor in read.items():
+        block, _, layer = name.partition("attention.")
+        if layer == "to_q.weight":
+            packed = [read[f"{block}attention.to_{one}.weight"] for one in "qkv"]
+            tensors[f"{block}attention.qkv.weight"] = torch.cat(packed)
+        elif layer not in ("to_k.weight", "to_v.weight"):
+            for ours, theirs in _Z_IMAGE.items():
+                name = name.replace(ours, theirs)
+            tensors[name] = tensor
     return _save(tensors, file, prefix)
 
 

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from pipelines.catalog import load_catalog
 from pipelines.errors import ModelError, RecipeError
-from pipelines.families import find_traits
+from pipelines.families import find_traits, name_families
 from pipelines.loras import find_family, find_loras, get_lora, list_lora_files, read_lora
 from pipelines.recipe import Lora, Recipe
 from pipelines.resolving import resolve, take_lora_tags
@@ -70,7 +70,10 @@ def keep_writer(tmp_path: Path) -> Callable[..., Path]:
         (None, ["transformer.single_transformer_blocks.0.proj_mlp.lora_A.weight"]),
         (None, ["transformer.transformer_blocks.0.attn1.to_q.lora_A.weight"]),
         (None, ["unet.down_blocks.1.attentions.0.proj_in.weight"]),
-        (None, ["transformer.layers.0.attention.to_q.lora_A.weight"]),
+        ("z_image", ["transformer.layers.0.attention.to_q.lora_A.weight"]),
+        ("z_image", ["diffusion_model.context_refiner.1.attention.qkv.lora_A.weight"]),
+        ("z_image", ["lora_unet_noise_refiner_0_feed_forward_w2.lora_down.weight"]),
+        (None, ["transformer.layers.0.self_attn.q_proj.lora_A.weight"]),
         (None, []),
     ],
 )
@@ -194,7 +197,7 @@ def test_what_cannot_be_used_is_listed_with_the_reason(write: Callable[..., Path
     (tmp_path / "empty.safetensors").touch()
     assert {lora.ref: lora.problem for lora in list_lora_files(tmp_path)} == {
         "checkpoint": "it holds nothing of a LoRA; a whole model belongs into the models folder",
-        "flux1": "it is for another kind of model than SDXL, Stable Diffusion 1 and 2, FLUX.2 or Wan",
+        "flux1": f"it is for another kind of model than {name_families()}",
         "oft": "it is an adapter of the kind OFT, which is not applied here",
         "folder": "it is no regular file",
         "pipe": "it is no regular file",

@@ -78,6 +78,18 @@ def list_wan(
     return shapes | {f"blocks.{number}.norm3.weight": (width,) for number in range(layers)} | (further or {})
 
 
+def list_z_image(further: dict[str, tuple[int, ...]] | None = None) -> dict[str, tuple[int, ...]]:
+    """The same of Z-Image's transformer."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "cap_pad_token": (1, 3840),
+        "x_embedder.weight": (3840, 64),
+        "cap_embedder.1.weight": (3840, 2560),
+    }
+    blocks = {"layers": 30, "noise_refiner": 2, "context_refiner": 2}
+    shapes |= {f"{kind}.{one}.ffn_norm1.weight": (3840,) for kind, count in blocks.items() for one in range(count)}
+    return {PREFIX + name: shape for name, shape in (shapes | (further or {})).items()}
+
+
 SD: Any = {"text_width": 768, "label_width": 0, "depths": (1, 1, 1, 0)}
 XL_TEXT = {"conditioner.embedders.0.transformer.text_model.w": (1,), "conditioner.embedders.1.model.w": (1,)}
 SD_TEXT = {"cond_stage_model.transformer.text_model.w": (1,)}
@@ -94,6 +106,9 @@ VAE = {"first_stage_model.decoder.conv_in.weight": (1,)}
         ("xl", list_unet(), {"modelspec.prediction_type": "v"}, ("sdxl-base", "velocity, as the file says.")),
         ("dreamshaper", list_unet(**SD) | SD_TEXT | VAE, {}, ("sd15", "Stable Diffusion 1 and 2, laid out")),
         ("v2-1_768", list_unet(**(SD | {"text_width": 1024})) | SD_TEXT, {}, ("sd21", "velocity is assumed")),
+        ("z_image_turbo_bf16", list_z_image(), {}, ("z-image-turbo", "From z-image-turbo: vae, text encoder.")),
+        ("z-image-base", list_z_image(), {}, ("z-image", "as in ComfyUI")),
+        ("my-z", list_z_image(), {}, ("z-image-turbo", "its name says neither")),
         ("512-base", list_unet(**(SD | {"text_width": 1024})) | SD_TEXT, {}, ("sd2-base", "512 pixels by its name")),
     ],
 )  # fmt: skip
@@ -191,6 +206,8 @@ def test_a_wrong_entry_says_what_is_wrong(tmp_path: Path, entry: str, told: str)
         ({"control_model.input_blocks.0.0.weight": (1,)}, "a ControlNet"),
         ({"text_model.encoder.layers.0.mlp.fc1.weight": (1,)}, "a text encoder alone"),
         ({"transformer_blocks.0.img_mod.1.weight": (1,)}, "a Qwen-Image"),
+        ({"model.diffusion_model.cap_embedder.1.weight": (2304, 2304)}, "a Lumina"),
+        (list_z_image({"siglip_pad_token": (1, 3840)}), "a Z-Image Omni"),
         ({"emb_params": (1,)}, "an embedding (textual inversion)"),
         ({"model.diffusion_model.input_blocks.0.0.weight": (320, 4, 3, 3)}, "lacks parts that all have"),
         ({"weight": (1,)}, "no checkpoint that is known here"),

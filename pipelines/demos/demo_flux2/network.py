@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from pipelines.demos.demo_flux2 import architecture
 from pipelines.demos.stills.architecture import trace_and_initialise
 from pipelines.demos.training.network import Network
-from pipelines.families.flux2.encode import build_encode_program
+from pipelines.families.language_model import build_encode_program
 
 # Parameters that are not hidden layers' matrices: embeddings, and the transformer's first and last layers.
 _OUTER = ("embed_tokens", "x_embedder", "context_embedder", "timestep_embedder", "proj_out", "norm_out")

@@ -12,11 +12,11 @@ from pipelines.catalog import Model
 from pipelines.errors import ModelError
 from pipelines.families.flux2 import sharding
 from pipelines.families.flux2.attention import set_processors
-from pipelines.families.flux2.encode import cut_layers
 from pipelines.families.flux2.parts import COMPONENTS, STAGES_OF, Parts
 from pipelines.families.flux2.preview import guess_map
 from pipelines.families.flux2.traits import TRAITS
 from pipelines.families.flux2.variants import VARIANT_OF_PIPELINE, Variant, find_guidance
+from pipelines.families.language_model import TEXT_PREFIXES, cut_layers, make_text_rules
 from pipelines.messages import say
 from pipelines.runtime.bridge.autoencoder import split_halvings
 from pipelines.runtime.bridge.modules import TracedModule, parameters_on_meta
@@ -27,9 +27,6 @@ from pipelines.runtime.weights.components import (
     read_json,
     told_as_incomplete,
 )
-
-# Prefixes of a language model's weights as transformers' versions saved them: klein's, dev's now, dev's before.
-_TEXT_PREFIXES = ("model.", "model.language_model.", "language_model.model.", "language_model.")
 
 
 def build_parts(
@@ -53,7 +50,7 @@ def build_parts(
     sharding.check_heads(modules["transformer"].module, mesh)
     sharding.sum_over_devices(modules["transformer"], mesh)
     rules = {
-        "text_encoder": sharding.make_text_rules(modules["text_encoder"].module.config, mesh),
+        "text_encoder": make_text_rules(modules["text_encoder"].module.config, mesh),
         "transformer": sharding.TRANSFORMER_RULES,
         "vae": sharding.REPLICATED,
     }
@@ -65,7 +62,7 @@ def build_parts(
             mesh=mesh,
             rules=rules[name],
             dtype=dtype,
-            prefixes=_TEXT_PREFIXES if name == "text_encoder" else (),
+            prefixes=TEXT_PREFIXES if name == "text_encoder" else (),
             arrange=sharding.deal_out(module.module, mesh) if name == "transformer" else dict,
         )
         for name, module in modules.items()

@@ -36,4 +36,5 @@ LORA_TRAITS = LoraTraits(
     ),
     measure_layers=_measure_layers,
     measure_model=_measure_model,
+    example="transformer.single_transformer_blocks.0.attn.to_out.lora_A.weight",
 )

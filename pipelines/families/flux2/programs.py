@@ -12,12 +12,12 @@ from jax.sharding import NamedSharding, PartitionSpec
 from pipelines.catalog import Shape
 from pipelines.families.flux2.decode import build_decode_program
 from pipelines.families.flux2.denoise import build_denoise_program
-from pipelines.families.flux2.encode import build_encode_program
 from pipelines.families.flux2.parts import Parts
 from pipelines.families.flux2.preview import build_preview_program
 from pipelines.families.flux2.references import build_reference_program
 from pipelines.families.flux2.sharding import are_tokens_split
 from pipelines.families.flux2.variants import Guidance
+from pipelines.families.language_model import build_encode_program
 from pipelines.families.layout import ENCODE_KEY, Key, PictureLayout
 from pipelines.families.learnt_preview import describe_preview
 from pipelines.families.reused_steps import describe_reuse, list_residual_programs

@@ -23,7 +23,7 @@ from pipelines.families.flux2.parts import COMPONENTS, PATCH
 from pipelines.families.flux2.tokens import gather_for_branches, split_tokens, sum_own
 from pipelines.messages import english
 from pipelines.runtime.bridge.modules import Carry, RunStack, TracedModule, scan_if_long
-from pipelines.runtime.devices.sharding import Rules, apply_rules
+from pipelines.runtime.devices.sharding import apply_rules
 from pipelines.runtime.kernels.attention import AttentionAxes
 from pipelines.runtime.sampling.reuse import Reuse
 from pipelines.runtime.weights.components import read_json, told_as_incomplete
@@ -224,21 +224,6 @@ def _keep_residual(reuse: Reuse, kept: list[jax.Array]) -> dict[str, tuple[tuple
         "transformer_blocks": (("encoder_hidden_states", "hidden_states"), run_double),
         "single_transformer_blocks": (("hidden_states",), run_single),
     }
-
-
-def make_text_rules(config: Any, mesh: Mesh) -> Rules:
-    """Shards a language model's projections and embeddings over `tp` if its heads divide; the rest is replicated."""
-    parts = mesh.shape["tp"]
-    if config.num_attention_heads % parts or config.intermediate_size % parts or config.hidden_size % parts:
-        return REPLICATED
-    grouped = P("tp", None) if config.num_key_value_heads % parts == 0 else P()
-    return (
-        (r"\.(k_proj|v_proj)\.weight$", grouped),
-        (r"\.(q_proj|gate_proj|up_proj)\.weight$", P("tp", None)),
-        (r"\.(o_proj|down_proj)\.weight$", P(None, "tp")),
-        (r"^embed_tokens\.weight$", P(None, "tp")),
-        (r"", P()),
-    )
 
 
 def _inner_width(config: Any) -> int:

@@ -24,4 +24,5 @@ LORA_TRAITS = LoraTraits(
     owns=_owns,
     measure_layers=measure_layers,
     measure_model=measure_model,
+    example="unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q.lora_A.weight",
 )

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from pipelines.catalog import Shape
+from pipelines.families.autoencoder_kl import build_condition_program, build_decode_program
 from pipelines.families.layout import ENCODE_KEY, NO_REFERENCES, Key, PictureLayout
-from pipelines.families.unet.condition import build_condition_program
-from pipelines.families.unet.decode import build_decode_program
 from pipelines.families.unet.denoise import build_denoise_program
 from pipelines.families.unet.encode import build_encode_program
 from pipelines.families.unet.parts import Parts

@@ -54,4 +54,5 @@ LORA_TRAITS = LoraTraits(
     measure_layers=_measure_layers,
     measure_model=_measure_model,
     find_expert=_find_expert,
+    example="transformer.blocks.0.ffn.net.0.proj.lora_A.weight",
 )

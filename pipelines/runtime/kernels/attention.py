@@ -69,14 +69,20 @@ def attend(
     scale: float | None,
     has_grouped_heads: bool,
     window: int | None = None,
+    key_lengths: jax.Array | None = None,
     axes: AttentionAxes | None = None,
 ) -> jax.Array:
     """softmax(q k^T * scale + mask) v. `mask` is boolean (True attends) or added to the logits.
 
     Shapes are PyTorch's: (batch, heads, length, head_dim); `scale` defaults to head_dim ** -0.5. With
     `has_grouped_heads`, key and value have fewer heads, each shared by a run of query heads. With a `window`, query i
-    sees the keys j with |i - j| <= window; that is plain XLA's alone, since cuDNN looks back only.
+    sees the keys j with |i - j| <= window; that is plain XLA's alone, since cuDNN looks back only. With `key_lengths`
+    (batch,) in place of a mask, queries of a row see as many keys, the first ones.
     """
+    if key_lengths is not None:
+        assert mask is None and not is_causal and window is None, "key lengths are a mask of their own"
+        if not _has_kernel(axes, query_BHLD, key_BHLD):
+            mask = (jnp.arange(key_BHLD.shape[-2]) < key_lengths[:, None])[:, None, None]
     if window is None and is_on("cudnn") and cudnn.has_cuda() and cudnn.takes(query_BHLD, mask=mask):
         return attend_fused(query_BHLD, key_BHLD, value_BHLD, is_causal=is_causal, scale=scale, axes=axes)
     if has_grouped_heads:
@@ -85,11 +91,11 @@ def attend(
     factor = query_BHLD.shape[-1] ** -0.5 if scale is None else scale
     is_plain = mask is None and not is_causal and window is None
     if is_plain and _takes_kernel(axes, query_BHLD.swapaxes(1, 2), is_self=_is_like(query_BHLD, key_BHLD)):
-        return attend_long(query_BHLD, key_BHLD, value_BHLD, scale=factor, axes=axes)
+        return attend_long(query_BHLD, key_BHLD, value_BHLD, scale=factor, key_lengths=key_lengths, axes=axes)
     if is_plain and _takes_gradient_kernel(axes, query_BHLD, key_BHLD):
         return attend_with_gradient(
             query_BHLD, key_BHLD, value_BHLD,
-            scale=factor, mesh=axes.mesh, rows=axes.rows, interpret=axes.interprets,
+            scale=factor, mesh=axes.mesh, rows=axes.rows, key_lengths=key_lengths, interpret=axes.interprets,
         )  # fmt: skip
     logits = jnp.einsum("...qd,...kd->...qk", query_BHLD, key_BHLD, preferred_element_type=jnp.float32) * factor
     if is_causal:
@@ -213,13 +219,21 @@ def _is_like(query_BHLD: jax.Array, key_BHLD: jax.Array) -> bool:
     return query_BHLD.shape[-2] == key_BHLD.shape[-2]
 
 
+def _has_kernel(axes: AttentionAxes | None, query_BHLD: jax.Array, key_BHLD: jax.Array) -> bool:
+    """Whether one of the two kernels for TPU applies."""
+    is_self = _is_like(query_BHLD, key_BHLD)
+    return _takes_kernel(axes, query_BHLD.swapaxes(1, 2), is_self=is_self) or _takes_gradient_kernel(
+        axes, query_BHLD, key_BHLD
+    )
+
+
 def _takes_kernel(axes: AttentionAxes | None, query_BLHD: jax.Array, *, is_self: bool) -> TypeGuard[AttentionAxes]:
     """Whether the flash kernel applies: many queries on a TPU, whose smallest tiles fit into VMEM."""
     if axes is None or axes.learns or not axes.takes_kernels or query_BLHD.shape[1] < LONG:
         return False
     share = _divide(axes, query_BLHD.shape[:3], is_self=is_self)
     return has_room(
-        heads=share.heads // (share.devices if share.is_traded else 1),
+        heads=(share.heads + share.empty) // (share.devices if share.is_traded else 1),
         width=query_BLHD.shape[3],
         itemsize=query_BLHD.dtype.itemsize,
         vmem_bytes=find_vmem_bytes(axes.mesh.devices.flat[0].device_kind),
@@ -235,20 +249,30 @@ def _takes_gradient_kernel(
 
 
 class _Share(NamedTuple):
-    """One device's share: `heads` are counted before they are traded among the `devices` that split keys."""
+    """One device's share: `heads` are counted before they are traded among the `devices` that split keys.
+
+    `empty` heads of zeros are added where they do not divide.
+    """
 
     spec: P
     devices: int
     heads: int
     is_traded: bool
+    empty: int = 0
 
 
-def _divide(axes: AttentionAxes, shape_BLH: tuple[int, ...], *, is_self: bool) -> _Share:
+MOST_EMPTY = 1 / 8
+"""Of the heads: so many more, which nobody needs, still cost less than gathering all keys and values."""
+
+
+def _divide(axes: AttentionAxes, shape_BLH: tuple[int, ...], *, is_self: bool, adds_heads: bool = True) -> _Share:
     spec = axes.choose_spec(shape_BLH)
     _, tokens, head_axis = spec
     devices = count_parts(axes.mesh, tokens) if is_self else 1
     heads = shape_BLH[2] // count_parts(axes.mesh, head_axis)
-    return _Share(spec, devices, heads, devices > 1 and axes.trades_heads and heads % devices == 0)
+    empty = -heads % devices
+    is_traded = devices > 1 and axes.trades_heads and empty <= (MOST_EMPTY * heads if adds_heads else 0)
+    return _Share(spec, devices, heads, is_traded, empty if is_traded else 0)
 
 
 def _attend_in_heads(
@@ -298,21 +322,24 @@ def attend_merged(
     turns: tuple[NormAndRotary, ...] = (),
     query_gain: jax.Array | None = None,
     key_length: int | None = None,
+    key_lengths: jax.Array | None = None,
     window: int | None = None,
     **kernel_options: Any,
 ) -> jax.Array:
     """Attention through the kernel, every device with its own rows and heads, and all the tokens it attends to.
 
     Where the tokens of a self-attention are split, devices trade them for heads before and back after (ulysses.py);
-    heads that do not divide stay, and keys and values are gathered for a device's own queries. Keys of other tokens,
-    such as a text's, are whole everywhere. Where the kernel is switched off, every device computes the same by XLA
-    (blocks.py). `turns` are for queries and for keys; `query_gain` and `window` are flash.py's, a window for
-    self-attention alone.
+    heads that do not divide get a few empty ones beside them, or else stay, and keys and values are gathered for a
+    device's own queries. Keys of other tokens, such as a text's, are whole everywhere. Where the kernel is switched
+    off, every device computes the same by XLA (blocks.py). `turns` are for queries and for keys; `query_gain`,
+    `key_lengths` (batch,) and `window` are flash.py's, a window for self-attention alone.
     """
     batch, length, _ = query_BLC.shape
     assert query_gain is None or not is_self, "queries that are traded have gains of their own"
     assert window is None or is_self, "tokens of another kind have no distance"
-    spec, devices, own_heads, is_traded = _divide(axes, (batch, length, heads), is_self=is_self)
+    spec, devices, own_heads, is_traded, empty = _divide(
+        axes, (batch, length, heads), is_self=is_self, adds_heads=not turns
+    )
     rows, tokens, head_axis = spec
     flash = functools.partial(
         flash_attention if is_on("flash") else attend_in_blocks,
@@ -324,9 +351,13 @@ def attend_merged(
         **kernel_options,
     )
 
-    def run(
-        query: jax.Array, key: jax.Array, value: jax.Array, turns: tuple[NormAndRotary, ...], gain: Any
+    def run(  # noqa: PLR0917 - shard_map hands arrays over by position
+        query: jax.Array, key: jax.Array, value: jax.Array, turns: tuple[NormAndRotary, ...], gain: Any, lengths: Any
     ) -> jax.Array:
+        width = query.shape[-1]
+        if empty:
+            added = ((0, 0), (0, 0), (0, empty * (width // own_heads)))
+            query, key, value = (jnp.pad(x, added) for x in (query, key, value))
         parts = devices if is_traded else 1
         trade = functools.partial(gather_tokens, axis=tokens, parts=parts, interpret=axes.interprets)
         first_query: Any = 0
@@ -342,9 +373,10 @@ def attend_merged(
         if axes.smooths_keys:
             key = center_keys(key, key_length).astype(value.dtype)
         if not is_traded:
-            return flash(query, key, value, heads=own_heads, query_gain_BL1=gain, first_query=first_query)
-        out = flash(query, key, value, heads=own_heads // devices)
-        return gather_features(out, tokens, parts=devices, interpret=axes.interprets)
+            placed = {"query_gain_BL1": gain, "first_query": first_query, "key_lengths_B": lengths}
+            return flash(query, key, value, heads=own_heads, **placed)
+        out = flash(query, key, value, heads=(own_heads + empty) // devices, key_lengths_B=lengths)
+        return gather_features(out, tokens, parts=devices, interpret=axes.interprets)[..., :width]
 
     key_spec = spec if is_self else P(rows, None, head_axis)
     sharded = jax.shard_map(
@@ -356,9 +388,10 @@ def attend_merged(
             key_spec,
             tuple(NormAndRotary._make((P(tokens), P(tokens), P(rows, tokens), P(head_axis))) for _ in turns),
             None if query_gain is None else P(rows, tokens),
+            None if key_lengths is None else P(rows),
         ),
         out_specs=spec,
         axis_names={*axes.mesh.axis_names} - axes.entered,
         check_vma=False,
     )
-    return sharded(query_BLC, key_BLC, value_BLC, turns, query_gain)
+    return sharded(query_BLC, key_BLC, value_BLC, turns, query_gain, key_lengths)

@@ -24,6 +24,7 @@ def attend_in_blocks(
     window: int | None = None,
     first_query: jax.Array | int = 0,
     key_length: int | None = None,
+    key_lengths_B: jax.Array | None = None,
     query_gain_BL1: jax.Array | None = None,
     most_logits: int = MOST_LOGITS,
     **_of_the_kernel: Any,
@@ -47,6 +48,8 @@ def attend_in_blocks(
             place = first_query + number * rows + jnp.arange(rows)
             is_seen = jnp.abs(place[:, None] - jnp.arange(key_count)) <= window
             logits = jnp.where(is_seen, logits, _MASKED)
+        if key_lengths_B is not None:
+            logits = jnp.where(jnp.arange(key_count) < key_lengths_B[:, None, None, None], logits, _MASKED)
         weights = jax.nn.softmax(logits, axis=-1).astype(value.dtype)
         return jnp.einsum("bhqk,bkhd->bqhd", weights, value)
 

@@ -152,15 +152,18 @@ def flash_attention(
     window: int | None = None,
     first_query: jax.Array | int = 0,
     key_length: int | None = None,
+    key_lengths_B: jax.Array | None = None,
     query_gain_BL1: jax.Array | None = None,
     interpret: bool = False,
 ) -> jax.Array:
     """softmax(q k^T * scale) v of every head, (batch, length, heads * width), in the dtype of `value`.
 
     `vmem_bytes` is what find_vmem_bytes says of the chip; tiles are chosen to fit. With a `window`, query i sees the
-    keys j with |i - j| <= window, and `first_query` is the first one's i. Keys from `key_length` on are seen by nobody.
-    Queries are multiplied by their gain, fp32, first. `interpret` runs the kernel without a TPU.
+    keys j with |i - j| <= window, and `first_query` is the first one's i. Keys from `key_length` on are seen by nobody,
+    and those from a row's own length on by nobody of that row: at least FIRST_KEYS, known when the kernel runs; there
+    is no window then. Queries are multiplied by their gain, fp32, first. `interpret` runs the kernel without a TPU.
     """
+    assert window is None or key_lengths_B is None, "rows of their own lengths have no window"
     batch, query_length, channels = query_BLC.shape
     key_length = key_BLC.shape[1] if key_length is None else key_length
     width = channels // heads
@@ -175,6 +178,8 @@ def flash_attention(
     by_query = lambda b, h, i, j, *_: (b, i, h)  # noqa: ARG005, E731 - Pallas's index maps
     by_key = lambda b, h, i, j, *places: (b, band.find_first(i, *places) + j, h)  # noqa: E731
     places = () if window is None else (jnp.full((1,), first_query, jnp.int32),)
+    if key_lengths_B is not None:
+        places = (jnp.minimum(key_lengths_B, key_length).astype(jnp.int32),)
     kept = [
         pltpu.VMEM((group, SUBLANES, tiles.queries), jnp.float32),
         pltpu.VMEM((group, SUBLANES, tiles.queries), jnp.float32),
@@ -184,6 +189,7 @@ def flash_attention(
     kernel = functools.partial(
         _kernel,
         has_gain=bool(gains),
+        has_lengths=key_lengths_B is not None,
         band=band,
         width=width,
         factor=scale * math.log2(math.e),
@@ -304,12 +310,16 @@ class _Square:
     size: int
 
 
-def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, query_length: int) -> None:
+def _kernel(
+    *refs: Any, has_gain: bool, has_lengths: bool, band: _Band, width: int, factor: float, query_length: int
+) -> None:
     """One tile of queries against one tile of keys; maxima, totals and sums of earlier keys are in VMEM.
 
     A maximum is the same in all sublanes; a total is the sum over its sublanes.
     """
-    tiles, key_length, window = band.tiles, band.key_length, band.window
+    tiles, window = band.tiles, band.window
+    length_refs, refs = refs[:has_lengths], refs[has_lengths:]
+    key_length: Any = length_refs[0][pl.program_id(0)] if length_refs else band.key_length
     place_refs, (query_ref, key_ref, value_ref, *others) = refs[: window is not None], refs[window is not None :]
     gain_ref = others[0] if has_gain else None
     out_ref, scaled_ref, excess_ref, maximum_ref, total_ref, sum_ref, *saved_refs = others[has_gain:]
@@ -416,12 +426,18 @@ def _kernel(*refs: Any, has_gain: bool, band: _Band, width: int, factor: float, 
                     excess_ref[:, square.queries] = jnp.maximum(excess, highest - before)
                     change(square.head, square.queries, before, highest, total, sums)
 
-    rest = key_length - (pl.cdiv(key_length, tiles.keys) - 1) * tiles.keys  # keys of the last tile
+    rest = band.key_length - (pl.cdiv(band.key_length, tiles.keys) - 1) * tiles.keys  # keys of the last tile
     is_cut = window is not None or rest % LANES != 0
 
     def each_step(run: Callable[..., None]) -> None:
         """Calls `run` for every step of a tile in a loop; of the last tile only for steps that hold keys."""
         steps = tiles.keys // tiles.step
+        if has_lengths:
+            left = jnp.clip(key_length - first_key, 0, tiles.keys)
+            whole = jax.lax.div(left, tiles.step)
+            jax.lax.fori_loop(0, whole, lambda step, _: run(step * tiles.step, tiles.step, is_masked=False), None)
+            pl.when(left > whole * tiles.step)(lambda: run(whole * tiles.step, tiles.step, is_masked=True))
+            return
         whole = jnp.where(column == last, rest // tiles.step, steps)
         jax.lax.fori_loop(0, whole, lambda step, _: run(step * tiles.step, tiles.step, is_masked=False), None)
         if rest % tiles.step:

@@ -33,19 +33,22 @@ def attend_with_gradient(
     scale: float,
     mesh: jax.sharding.Mesh,
     rows: str | None,
+    key_lengths: jax.Array | None = None,
     interpret: bool = False,
 ) -> jax.Array:
-    """softmax(q k^T * scale) v, every device of the mesh axis `rows` with its own rows of the batch."""
+    """softmax(q k^T * scale) v, every device of the mesh axis `rows` with its own rows of the batch.
+
+    With `key_lengths` (batch,) queries of a row see as many keys, the first ones.
+    """
     batch, _, length, width = query_BHLD.shape
     query = (query_BHLD.astype(jnp.float32) * scale).astype(query_BHLD.dtype)
     spec = P(rows) if rows is not None and batch % count_parts(mesh, rows) == 0 else P()
 
-    def run(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
-        return jax.vmap(lambda *row: _attend_row(*row, interpret=interpret))(query, key, value)
+    def run(*parts: jax.Array) -> jax.Array:
+        return jax.vmap(lambda *row: _attend_row(*row, interpret=interpret))(*parts)
 
-    out = jax.shard_map(run, mesh=mesh, in_specs=(spec, spec, spec), out_specs=spec, check_vma=False)(
-        query, key_BHLD, value_BHLD
-    )
+    arrays = (query, key_BHLD, value_BHLD, *(() if key_lengths is None else (key_lengths,)))
+    out = jax.shard_map(run, mesh=mesh, in_specs=(spec,) * len(arrays), out_specs=spec, check_vma=False)(*arrays)
     return out[:, :, :length, :width]
 
 
@@ -62,7 +65,14 @@ def count_vmem_bytes(queries: int, keys: int, at_once: int) -> int:
     return streamed + 11 * queries * keys // 2
 
 
-def _attend_row(query_HLD: jax.Array, key_HLD: jax.Array, value_HLD: jax.Array, *, interpret: bool) -> jax.Array:
+def _attend_row(
+    query_HLD: jax.Array,
+    key_HLD: jax.Array,
+    value_HLD: jax.Array,
+    seen: jax.Array | None = None,
+    *,
+    interpret: bool,
+) -> jax.Array:
     heads, length, _ = query_HLD.shape
     key_length = key_HLD.shape[1]
     (size, count), (key_size, key_count) = choose_tile(length), choose_tile(key_length)
@@ -87,8 +97,8 @@ def _attend_row(query_HLD: jax.Array, key_HLD: jax.Array, value_HLD: jax.Array, 
         interpret=interpret,
     )
     segments = None
-    if key_padded != key_length:
-        is_real = (jnp.arange(key_padded) < key_length).astype(jnp.int32)
+    if seen is not None or key_padded != key_length:
+        is_real = (jnp.arange(key_padded) < (key_length if seen is None else seen)).astype(jnp.int32)
         segments = splash.SegmentIds(q=jnp.ones(padded, jnp.int32), kv=is_real)
     out: Any = kernel(_fill(query_HLD, padded), _fill(key_HLD, key_padded), _fill(value_HLD, key_padded), segments)
     return out

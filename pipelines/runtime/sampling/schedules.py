@@ -16,7 +16,7 @@ applies them on the devices.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import diffusers
 import numpy as np
@@ -115,8 +115,11 @@ def _space_evenly(steps: int, total: int) -> list[int]:
 
 
 def _probe_start(scheduler: Any, timestep: torch.Tensor) -> tuple[float, float]:
-    """Factors of the picture and of the noise in diffusers' `add_noise` for this first step (1,)."""
+    """Factors of the picture and of the noise in diffusers' `add_noise` for this first step (1,); a flow's blends."""
     one, none = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
+    if isinstance(scheduler, diffusers.FlowMatchEulerDiscreteScheduler):
+        blend = cast(Any, scheduler).scale_noise
+        return float(blend(one, timestep, none)), float(blend(none, timestep, one))
     return float(scheduler.add_noise(one, none, timestep)), float(scheduler.add_noise(none, one, timestep))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.catalog import Model, load_catalog
 from pipelines.families import FAMILIES, find_traits, name_families
+from pipelines.loras import find_family
 from pipelines.registry import choose_sizes_for, describe_parts, find_architecture
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.stages import STAGES
@@ -30,7 +31,7 @@ def test_traits_are_read_without_jax_or_torch() -> None:
 
 
 def test_people_are_told_of_all_families() -> None:
-    assert name_families() == "SDXL, Stable Diffusion 1 and 2, FLUX.2 or Wan"
+    assert name_families() == "SDXL, Stable Diffusion 1 and 2, FLUX.2, Z-Image or Wan"
 
 
 def test_what_no_code_here_runs_has_nothing_special() -> None:
@@ -46,6 +47,11 @@ def test_every_family_has_a_model_and_only_models_of_families_are_shipped() -> N
 def test_a_checkpoint_is_of_one_family() -> None:
     classes = [name for family in FAMILIES for name in find_traits(family).pipeline_classes]
     assert len(classes) == len({*classes}) > 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_example_of_its_loras_is_its_own(family: str) -> None:
+    assert find_family([find_traits(family).loras.example]) == family
 
 
 @pytest.mark.parametrize("model", CATALOG.models, ids=lambda model: model.id)

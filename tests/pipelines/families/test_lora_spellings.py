@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from diffusers import Flux2Transformer2DModel, UNet2DConditionModel, WanTransformer3DModel
-from diffusers.loaders import Flux2LoraLoaderMixin, StableDiffusionXLLoraLoaderMixin, WanLoraLoaderMixin
+from diffusers import Flux2Transformer2DModel, UNet2DConditionModel, WanTransformer3DModel, ZImageTransformer2DModel
+from diffusers.loaders import (
+    Flux2LoraLoaderMixin,
+    StableDiffusionXLLoraLoaderMixin,
+    WanLoraLoaderMixin,
+    ZImageLoraLoaderMixin,
+)
 from diffusers.utils.state_dict_utils import convert_unet_state_dict_to_peft
 
 from pipelines.catalog import PRESETS_DIR
@@ -15,6 +20,7 @@ from pipelines.families.flux2 import loras as flux2
 from pipelines.families.sd import architecture as sd
 from pipelines.families.sdxl import architecture as sdxl
 from pipelines.families.wan import loras as wan
+from pipelines.families.z_image import loras as z_image
 from pipelines.runtime.weights.lora_spelling import Spell
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -104,3 +110,20 @@ def test_wan_is_read_as_diffusers_reads_the_originals_names() -> None:
             assert f"transformer.{layers[0]}" in find_starts(WanLoraLoaderMixin.lora_state_dict(alone))
         for spelled in (name, f"transformer.{layers[0]}", f"lora_unet_{name.replace('.', '_')}"):
             assert spellings.find(spelled) == ("transformer", layers)
+
+
+@pytest.mark.parametrize("prefix", ["diffusion_model.", "lora_unet_"])
+def test_z_image_is_read_as_diffusers_reads_other_trainers_names(prefix: str) -> None:
+    """Only of the layers that its converter knows, which the original's fused projections are not."""
+    shapes = list_shapes(ZImageTransformer2DModel, "configs/z-image/transformer")
+    spellings = z_image.spell({"transformer": list(shapes)})
+    layers = [name for name, shape in shapes.items() if len(shape) == 2 and ".0." in f"{name}." and "-" not in name]
+    assert len(layers) > 20
+    for layer in layers:
+        name = layer.removesuffix(".0") if layer.endswith("to_out.0") and prefix == "diffusion_model." else layer
+        name = name.replace("to_out", "out") if name != layer else layer
+        spelled = prefix + (name.replace(".", "_") if prefix.endswith("unet_") else name)
+        pair = {f"{spelled}.lora_down.weight": torch.zeros(1, 1), f"{spelled}.lora_up.weight": torch.zeros(2, 1)}
+        found = ZImageLoraLoaderMixin.lora_state_dict(pair)
+        assert {key.rpartition(".lora_")[0].removeprefix("transformer.") for key in found} == {layer}
+        assert spellings.find(spelled) == ("transformer", (layer,))

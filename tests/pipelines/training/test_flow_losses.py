@@ -1,4 +1,4 @@
-"""FLUX.2 and Wan: the loss and every gradient of diffusers' modules in PyTorch, on the same noise and sigmas.
+"""FLUX.2, Z-Image and Wan: the loss and every gradient of diffusers' modules in PyTorch, on the same noise and sigmas.
 
 The reference is diffusers: its modules, its packing and ids, and the noise and timesteps of its flow matching
 scheduler, with the loss that its training scripts take without weighting.
@@ -19,6 +19,7 @@ from diffusers import (
     Flux2KleinPipeline,
     Flux2Transformer2DModel,
     WanTransformer3DModel,
+    ZImageTransformer2DModel,
 )
 from jax.sharding import PartitionSpec
 from torch.nn import functional
@@ -26,6 +27,7 @@ from torch.nn import functional
 from pipelines.families.flux2.training import GUIDANCE
 from pipelines.families.flux2.training import LEARNER as FLUX2
 from pipelines.families.wan.training import LEARNER as WAN
+from pipelines.families.z_image.training import LEARNER as Z_IMAGE
 from pipelines.runtime.bridge.modules import LayerPlacement, TracedModule
 from pipelines.runtime.devices.mesh import build_mesh
 from pipelines.runtime.devices.sharding import STACK
@@ -43,6 +45,11 @@ FLUX2_SIZES = {
 WAN_SIZES = {
     "num_attention_heads": 2, "attention_head_dim": 24, "in_channels": 4, "out_channels": 4, "text_dim": 16,
     "freq_dim": 16, "ffn_dim": 32, "num_layers": 2, "cross_attn_norm": True, "rope_max_seq_len": 32,
+}  # fmt: skip
+
+Z_IMAGE_SIZES = {
+    "in_channels": 4, "dim": 48, "n_layers": 5, "n_refiner_layers": 1, "n_heads": 3, "n_kv_heads": 3,
+    "cap_feat_dim": 16, "axes_dims": [4, 6, 6], "axes_lens": [80, 16, 16],
 }  # fmt: skip
 
 
@@ -127,6 +134,32 @@ def test_flux2_loses_what_diffusers_module_does(tmp_path: Path, *, has_guidance:
     ours, gradients = compute_here(
         FLUX2, module, tmp_path, {"latents": latents, "prompt_embeds": text}, noise=noise, sigmas=sigmas
     )
+
+    compare(module, theirs, ours, gradients)
+
+
+def test_z_image_loses_what_diffusers_module_does(tmp_path: Path) -> None:
+    """Captions have lengths of their own: 40 words and 8 learnt tokens more, and 7 and 25."""
+    torch.manual_seed(0)
+    module: Any = ZImageTransformer2DModel(**Z_IMAGE_SIZES)
+    torch.nn.init.normal_(module.x_pad_token)
+    torch.nn.init.normal_(module.cap_pad_token)
+    latents, noise, text = draw(2, 4, 8, 12, seed=1), draw(2, 4, 8, 12, seed=2), draw(2, 64, 16, seed=3)
+    lengths = (40, 7)
+    for row, length in enumerate(lengths):
+        text[row, length:] = 0
+    noisy, timesteps, sigmas = noise_like_diffusers(latents, noise, [120, 810])
+    (predictions,) = module(
+        list(noisy.unsqueeze(2)),
+        (1000 - timesteps) / 1000,
+        [torch.from_numpy(one[:length]) for one, length in zip(text, lengths, strict=True)],
+        return_dict=False,
+    )
+    prediction = -torch.stack(predictions).squeeze(2)
+    theirs = functional.mse_loss(prediction, torch.from_numpy(noise - latents))
+
+    rows = {"latents": latents, "prompt_embeds": text}
+    ours, gradients = compute_here(Z_IMAGE, module, tmp_path, rows, noise=noise, sigmas=sigmas)
 
     compare(module, theirs, ours, gradients)
 

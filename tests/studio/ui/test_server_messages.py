@@ -101,5 +101,5 @@ def list_shipped() -> Iterator[str]:
 def test_what_is_shipped_is_called_in_a_whole_language(language: str) -> None:
     shipped, known = {text for text in list_shipped() if text}, LANGUAGES[language].shipped
     assert not known.keys() - shipped
-    names = re.compile(r"(Stable Diffusion|FLUX|Wan)[\w .]*")  # the same in any language
+    names = re.compile(r"(Stable Diffusion|FLUX|Wan|Z-Image)[\w .]*")  # the same in any language
     assert not {text for text in shipped - known.keys() if not names.fullmatch(text)}

@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 
 from pipelines.catalog import load_catalog
 from pipelines.families.flux2 import sharding as flux2
+from pipelines.families.language_model import make_text_rules
 from pipelines.families.unet.sharding import UNET_RULES
 from pipelines.families.wan import sharding as wan
 from pipelines.registry import describe_parts
@@ -100,7 +101,7 @@ def test_full_size_flux2_uses_every_rule(model_id: str) -> None:
     modules = describe_parts(load_catalog().get(model_id), mesh).modules
     encoder = modules["text_encoder"]
     assert find_unused_rules(flux2.TRANSFORMER_RULES, modules["transformer"].parameter_shapes()) == []
-    assert find_unused_rules(flux2.make_text_rules(encoder.module.config, mesh), encoder.parameter_shapes()) == []
+    assert find_unused_rules(make_text_rules(encoder.module.config, mesh), encoder.parameter_shapes()) == []
 
 
 @pytest.mark.parametrize("model_id", ["wan2.1-1.3b", "wan2.1-i2v-14b"])

@@ -54,6 +54,26 @@ def test_a_split_attention_is_the_whole_one(mesh: str, heads: int, collective: s
     assert {name for name in ("all-to-all", "all-gather") if name in text} == ({collective} if collective else set())
 
 
+@pytest.mark.parametrize("is_on", [True, False], ids=["kernel", "switched off"])
+@pytest.mark.parametrize(("mesh", "collective"), [("dp=2,sp=4", "all-to-all"), ("sp=2,tp=3", "all-gather")])
+def test_rows_of_their_own_lengths_and_a_head_too_few(
+    mesh: str, collective: str, monkeypatch: pytest.MonkeyPatch, *, is_on: bool
+) -> None:
+    """15 heads become 16 for four devices; five for each of two would become six, which is too much."""
+    monkeypatch.setattr("pipelines.runtime.kernels.attention.LONG", 8)
+    monkeypatch.setattr("pipelines.runtime.kernels.attention.is_on", lambda _name: is_on)
+    built = build_mesh(mesh, devices=jax.devices()[: 8 if "dp" in mesh else 6])
+    inputs, lengths = draw(15), jnp.asarray([33, 96])
+    options = {"is_causal": False, "scale": None, "has_grouped_heads": False}
+    mask = (jnp.arange(96) < lengths[:, None])[:, None, None]
+    expected = attend(*inputs, mask=mask, **options)
+    np.testing.assert_allclose(attend(*inputs, mask=None, key_lengths=lengths, **options), expected, atol=2e-6)
+    axes = AttentionAxes(mesh=built, rows="dp", heads="tp", tokens="sp", interprets=True)
+    run = jax.jit(lambda *inputs: attend(*inputs[:3], mask=None, key_lengths=inputs[3], axes=axes, **options))
+    np.testing.assert_allclose(run(*inputs, lengths), expected, atol=2e-6)
+    assert collective in run.lower(*inputs, lengths).compile().as_text()
+
+
 def test_keys_and_values_are_gathered_where_heads_are_not_to_be_traded() -> None:
     built = build_mesh("sp=4")
     axes = AttentionAxes(mesh=built, tokens="sp", trades_heads=False, interprets=True)

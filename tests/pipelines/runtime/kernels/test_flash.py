@@ -55,6 +55,19 @@ def test_it_is_the_softmax_whatever_the_lengths(queries: int, keys: int, heads: 
     np.testing.assert_allclose(found, attend_exactly(query, key, value, scale=width**-0.5), atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    "lengths", [(16, 600), (128, 256), (257, 300)], ids=["fewest and all", "tiles", "parts of one"]
+)
+def test_rows_may_see_as_many_keys_as_is_told_only_when_it_runs(lengths: tuple[int, int]) -> None:
+    query, key, value = (draw(2, 2, length, 64, seed=seed) for seed, length in enumerate((140, 600, 600)))
+    for row, length in enumerate(lengths):
+        key[row, :, length:], value[row, :, length:] = 1e4, np.nan  # whatever lies there
+    found = attend_in_tiles(query, key, value, scale=0.125, key_lengths_B=jnp.asarray(lengths))
+    for row, length in enumerate(lengths):
+        seen = (query[row : row + 1], *(x[row : row + 1, :, :length] for x in (key, value)))
+        np.testing.assert_allclose(found[row : row + 1], attend_exactly(*seen, scale=0.125), atol=2e-6)
+
+
 @pytest.mark.parametrize("size", [1e-3, 30.0, 1e3], ids=["flat", "sharp", "extreme"])
 def test_extreme_logits_neither_overflow_nor_lose_the_largest(size: float) -> None:
     query, key, value = (draw(1, 1, 300, 64, seed=seed) for seed in range(3))

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
+from pipelines.families import name_families
 from studio.api.middleware.limits import LORAS_PATH
 from studio.library.loras import MAX_BYTES
 from studio.settings import Settings
@@ -133,7 +134,7 @@ def test_what_is_no_lora_leaves_nothing_behind(client: TestClient, settings: Set
 
 def test_a_lora_of_another_kind_of_model_is_refused(client: TestClient, encode_lora: EncodeLora) -> None:
     answer = send(client, encode_lora("fake"))
-    assert "SDXL, Stable Diffusion 1 and 2, FLUX.2 or Wan" in answer.json()["error"]["advice"]
+    assert name_families() in answer.json()["error"]["advice"]
 
 
 def test_a_form_is_told_how_to_send_the_file(client: TestClient, encode_lora: EncodeLora) -> None:
