@@ -21,6 +21,7 @@ from studio.worker.lock import hold_lock
 
 LOCK_TIMEOUT_S = 10.0
 ORPHAN_EXIT_CODE = 3
+WISHES = 4096  # that are read at once; the app writes one after each of its transactions
 
 
 def main() -> int:
@@ -68,11 +69,12 @@ async def _serve(dispatcher: Dispatcher) -> None:
 
 
 async def _listen(dispatcher: Dispatcher) -> None:
-    while wish := await asyncio.to_thread(os.read, sys.stdin.fileno(), 1):
-        if wish == FINISH:
-            dispatcher.is_finishing = True
-        if wish == STOP:
+    while wishes := await asyncio.to_thread(os.read, sys.stdin.fileno(), WISHES):
+        if FINISH in wishes:
+            dispatcher.finish()
+        if STOP in wishes:
             return
+        dispatcher.wake()
     os._exit(ORPHAN_EXIT_CODE)
 
 

@@ -27,6 +27,7 @@ from studio.worker.desk import Made
 from studio.worker.training_desk import TrainingDesk
 
 COMPANY_S = 3.0
+IDLE_S = 1.0  # without a job, before the loop looks whether there is anything to prepare
 PASSING = ("error", "phase", "phase_done", "phase_total")
 """What an announcement says of its own moment; all else stays until it is told anew (workers.describe)."""
 
@@ -56,6 +57,7 @@ class OutboxDesk:
                 return False
             self._held[_claim_of(job)] = order
             self._waiting.append(job)
+            self._changed.notify_all()
         return True
 
     def join_batch(self, claim: Claim, orders: Sequence[Order]) -> bool:
@@ -87,6 +89,10 @@ class OutboxDesk:
             return self._engine
 
     # The worker's side.
+
+    @property
+    def sends_files(self) -> bool:
+        return True
 
     @property
     def device(self) -> Message:
@@ -128,6 +134,10 @@ class OutboxDesk:
     def find_next_model(self, *, resident: str | None) -> str | None:  # noqa: ARG002 - the dispatcher has chosen
         with self._changed:
             return self._waiting[0].recipe.model if self._waiting else None
+
+    def wait(self, poll_s: float) -> None:  # noqa: ARG002 - the dispatcher tells
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting, IDLE_S)
 
     def claim_next(self, *, resident: str | None) -> Job | None:  # noqa: ARG002 - the dispatcher has chosen
         with self._changed:

@@ -24,9 +24,9 @@ from pipelines.errors import LumeshError
 from pipelines.messages import english
 from studio.cluster import head_file
 from studio.cluster.actor import WorkerActor
-from studio.cluster.dispatcher import Place, WorkerGoneError, WorkerSilentError
 from studio.cluster.head_file import HeadProcess
 from studio.cluster.joined import NAMESPACE, RESOURCE, VARIABLE, Joined, name_worker
+from studio.cluster.link import Place, WorkerGoneError, WorkerSilentError
 from studio.cluster.token import give_ray
 from studio.settings import LOCAL, Settings
 from studio.worker.shares import divide
@@ -104,6 +104,10 @@ def node_environment(joined: Joined, token_file: Path) -> dict[str, str]:
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         # Ray makes its workers nicer by 15: beside any other work they would hardly start, and starve their devices
         "RAY_worker_niceness": "0",
+        # Ray gives the libraries of an actor without a CPU of its own one thread: workers share the processor instead
+        "OMP_NUM_THREADS": os.environ.get(
+            "OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // max(1, len(joined.devices))))
+        ),
         # workers are told before their node ends, by the dispatcher or by `join`: nothing to wait for then
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }

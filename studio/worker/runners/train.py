@@ -139,7 +139,7 @@ def _finish(bench: Bench, job: Job, model: Model, watch: "_Watch", *, refs: dict
     made = [_read_made(file, refs, step=last) for file in training_files.list_samples(watch.folder, last)]
     for pixels, recipe in made:
         bench.ask_hook(job, recipe, lambda pixels=pixels: pixels)
-    saved = files.save_each(bench.settings.outputs_dir, job.id, made)
+    saved = files.save_each(bench.settings.outputs_dir, job.id, made, is_flushed=not bench.desk.sends_files)
     bench.desk.finish(
         job,
         Made(

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipelines.messages import say
 from studio import VERSION
-from studio.cluster.dispatcher import Place, WorkerGoneError, WorkerSilentError
+from studio.cluster.link import Place, WorkerGoneError, WorkerSilentError
 from studio.cluster.outbox import Outbox
 from studio.cluster.outbox_desk import OutboxDesk
 from studio.cluster.protocol import PROTOCOL, Attachment, Claim, Hello, Order, Told
