@@ -141,6 +141,7 @@ class Dispatcher:
         if row is None or row.epoch != hello.epoch:  # another process: what its predecessor held is lost
             claims.requeue_running(self._database, link.id, is_lost=True)
             columns = {"epoch": hello.epoch, "seen": 0, "node": link.place.node, "is_pinned": hello.is_pinned}
+            columns["hosts"] = hello.hosts
             self._storing.describe(
                 link.id, WorkerState.STARTING, say("starting"), pid=hello.pid, is_draining=False, model="", **columns
             )

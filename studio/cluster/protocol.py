@@ -69,6 +69,7 @@ class Hello:
     last: int
     is_pinned: bool
     pid: int
+    hosts: int = 1
 
 
 def write_job(job: Job) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What Ray costs a picture: `python -m tests.load.engines [--pictures 20] [--steps 8] [--fake]`.
 
-Needs requirements-cluster.txt. Two studios run at once, `--engine local` and `--engine ray`, each with one worker on this
-machine, and make the same pictures in turn, one at a time, so that other work on the machine hits both alike. Printed
-are medians: from the request until REST says that it is done, and its parts by the studio's own clock.
+Needs requirements-cluster.txt. Two studios run at once, `--engine local` and `--engine ray`, each with one worker on
+this machine, and make the same pictures in turn, one at a time, so that other work on the machine hits both
+alike. Printed are medians: from the request until REST says that it is done, and its parts by the studio's own clock.
 """
 
 import argparse
