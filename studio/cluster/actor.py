@@ -115,8 +115,8 @@ class WorkerActor(HostActor):
 
     def __init__(self, worker: str, number: int, address: hosts.Address | None = None) -> None:
         super().__init__(worker, number, address)
-        outputs = self._settings.data_dir / "cache" / "sending" / worker
-        self._settings = dataclasses.replace(self._settings, outputs=outputs)
+        own = self._settings.data_dir / "cache" / "sending" / worker  # this may be the studio's own data directory
+        self._settings = dataclasses.replace(self._settings, outputs=own / "outputs", trainings=own / "training")
         self._epoch = secrets.token_hex(8)
         self._outbox = Outbox()
         self._desk = OutboxDesk(self._settings, self._outbox, self._stock)
@@ -154,6 +154,14 @@ class WorkerActor(HostActor):
         self._desk.no_company(claim)
         return True
 
+    def answer_refs(self, claim: Claim, refs: Sequence[str] | None) -> None:
+        """Answers the event `refs`: the names under which a training's result will be, or that it was lost."""
+        self._desk.trainings.answer_refs(claim, refs)
+
+    def pause(self, claim: Claim) -> None:
+        """Makes a training stop after its next step, to go on later."""
+        self._desk.trainings.pause(claim)
+
     def cancel(self, claim: Claim) -> None:
         """Ends a job after its current chunk."""
         self._desk.cancel(claim)
@@ -174,7 +182,8 @@ class WorkerActor(HostActor):
             os._exit(1)
 
     def _run(self) -> None:
-        shutil.rmtree(self._settings.outputs_dir, ignore_errors=True)  # of an attempt that was never sent
+        for folder in (self._settings.outputs_dir, self._settings.training_dir):
+            shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was never sent
         self._desk.announce(WorkerState.STARTING, activity=say("starting"), pid=os.getpid(), model="", shapes={})
         trouble = None
         if self._address is None:  # the doctor opens the devices of one host, which on a slice wait for the others

@@ -17,7 +17,7 @@ from studio.cluster.attachments import Attachments
 from studio.cluster.link import Link, WorkerGoneError, WorkerSilentError
 from studio.cluster.protocol import Claim, Order
 from studio.database import Database
-from studio.jobs import claims
+from studio.jobs import claims, trainings
 from studio.jobs.costs import estimates
 from studio.jobs.job import Card, Job
 from studio.settings import Settings
@@ -70,6 +70,10 @@ class Giver:
         for name, job_id, attempt in claims.list_unwanted(self._database):
             if (link := self._links.get(name)) is not None:
                 self.tell_to_end(link, (job_id, attempt))
+        for name, job_id, attempt in trainings.list_pausing(self._database):
+            if (link := self._links.get(name)) is not None and (job_id, attempt) not in link.told_to_pause:
+                link.told_to_pause.add((job_id, attempt))
+                self._start(self._tell(link, "pause", (job_id, attempt)))
         if self.is_finishing or count_free(self._settings.data_dir) < LOW_BYTES:
             return
         for link in [*self._links.values()]:
@@ -81,7 +85,7 @@ class Giver:
         """Lets a worker end a job after its current chunk."""
         if claim not in link.told_to_end:
             link.told_to_end.add(claim)
-            self._start(self._tell_to_end(link, claim))
+            self._start(self._tell(link, "cancel", claim))
 
     async def find_company(self, link: Link, job: Job, room: int) -> None:
         """Sends the jobs that join a batch; they go back to the front when the worker did not wait for them."""
@@ -100,11 +104,11 @@ class Giver:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _tell_to_end(self, link: Link, claim: Claim) -> None:
+    async def _tell(self, link: Link, method: str, claim: Claim) -> None:
         try:
-            await link.handle.call("cancel", claim)
-        except (WorkerGoneError, WorkerSilentError):
-            link.told_to_end.discard(claim)
+            await link.handle.call(method, claim)
+        except (WorkerGoneError, WorkerSilentError):  # it is told again at the next look
+            (link.told_to_pause if method == "pause" else link.told_to_end).discard(claim)
 
     async def _begin(self, link: Link, job: Job) -> None:
         """Sends a job with the files that the worker lacks."""
@@ -126,16 +130,24 @@ class Giver:
         self.wake()
 
     async def _make_order(self, link: Link, job: Job) -> Order:
-        inputs, loras = [], []
+        inputs, loras, state, training = [], [], None, trainings.read_training(self._database, job.id)
         if job.recipe.images or job.recipe.loras:
             inputs, loras = await asyncio.to_thread(self._attachments.find, job)
-        wanted = [*inputs, *loras]
+        if training is not None:
+            ids = [picture.id for picture in training.asked.pictures]
+            inputs = await asyncio.to_thread(self._attachments.find_pictures, job, ids)
+            state = await asyncio.to_thread(self._attachments.pack_training, job)
+        wanted = [*inputs, *loras, *([state] if state else [])]
         for one in await link.handle.call("list_missing", wanted) if wanted else []:
             await link.handle.call("store", one, await asyncio.to_thread(self._attachments.read, one))
+        if state is not None:
+            self._attachments.forget_pack(job)
         history = estimates.read_history(self._database, link.id)
         return Order(
             job=protocol.write_job(job),
             history=protocol.write_history(history, job.recipe.model),
             inputs=inputs,
             loras=loras,
+            training=training and protocol.write_training(training),
+            state=state,
         )

@@ -63,6 +63,7 @@ class Link:
     held: dict[Claim, Job] = field(default_factory=dict[Claim, Job])
     zombies: set[Claim] = field(default_factory=set[Claim])
     told_to_end: set[Claim] = field(default_factory=set[Claim])
+    told_to_pause: set[Claim] = field(default_factory=set[Claim])
     answered_s: float = field(default_factory=time.monotonic)
 
     @property
@@ -78,3 +79,4 @@ class Link:
         self.held.pop(claim, None)
         self.zombies.discard(claim)
         self.told_to_end.discard(claim)
+        self.told_to_pause.discard(claim)

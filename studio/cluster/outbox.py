@@ -5,7 +5,7 @@ from typing import Any
 
 from studio.cluster.protocol import Claim, Told
 
-REPLACED = ("preview", "gauges", "engine")
+REPLACED = ("preview", "gauges", "engine", "state")
 """Kinds of which only the newest one matters: an older one that nobody pulled yet is dropped."""
 
 

@@ -14,19 +14,22 @@ from typing import Any
 
 from pipelines.errors import Cancelled
 from pipelines.files.whole import write_whole
+from pipelines.loras import SUFFIX
 from pipelines.messages import Message, read_codes
 from pipelines.stages import Progress
 from studio import events
 from studio.cluster import protocol
 from studio.cluster.giving import Giver
 from studio.cluster.link import Link
+from studio.cluster.outbox_trainings import LORAS
 from studio.cluster.protocol import ENDS, Told
 from studio.database import Database
-from studio.jobs import claims, workers
+from studio.jobs import claims, trainings, workers
 from studio.jobs.costs import estimates
 from studio.jobs.costs.estimates import Measured
 from studio.jobs.job import Card, Job
 from studio.jobs.workers import WorkerState
+from studio.library import training_files, training_packs
 from studio.settings import Settings
 from studio.storage import is_full, passes
 from studio.worker.local_desk import LocalDesk
@@ -48,6 +51,8 @@ class Storing:
         self._slow: dict[str, Callable[[Link, Job, Told], Coroutine[None, None, None]]] = {
             "room": self._find_company,
             "done": self._finish,
+            "refs": self._choose_refs,
+            "state": self._keep_state,
         }
 
     async def store(self, link: Link, told: Sequence[Told]) -> None:
@@ -148,6 +153,17 @@ class Storing:
                 claims.fail(self._database, job, Card.from_json(told.data))
             case "cancelled":
                 claims.end_cancelled(self._database, job)
+            case "paused":
+                trainings.end_paused(self._database, job)
+            case "go_back":
+                trainings.go_back(self._database, job, **told.data)
+            case "add_point":
+                trainings.add_point(self._database, job, **told.data)
+            case "add_sample":
+                folder = self._settings.training_dir / job.id
+                shown = training_files.shown_file(folder, int(told.data["step"]), int(told.data["number"]))
+                write_whole(shown, told.blobs["shown"], is_flushed=False)
+                trainings.add_sample(self._database, job, **told.data)
             case _ if told.kind in self._slow:
                 pass  # done before
             case _:
@@ -165,8 +181,13 @@ class Storing:
         with self._database.write() as tx:
             if not claims.is_held(tx, job):  # stored before, or begun again elsewhere
                 return
+        training = trainings.read_training(self._database, job.id)
+        refs = () if training is None else training.loras
         for name, content in told.blobs.items():
             folder, _, file = name.partition("/")
+            if f"{folder}/" == LORAS and file.removesuffix(SUFFIX) in refs:
+                write_whole(self._settings.loras_dir / file, content)
+                continue
             if not file.startswith(f"{job.id}-") or "/" in file or not folder.replace("-", "").isdecimal():
                 raise ValueError(f"worker {link.id} names a file {name!r}")
             write_whole(self._settings.outputs_dir / name, content)
@@ -174,6 +195,26 @@ class Storing:
             LocalDesk(self._database, self._settings, link.id).finish(job, made)
         except Cancelled:
             claims.end_cancelled(self._database, job)
+        if training is not None:
+            training_files.forget_work(self._settings.training_dir / job.id)
+
+    async def _choose_refs(self, link: Link, job: Job, told: Told) -> None:
+        """Answers a training that asks how its result will be called here."""
+        desk = LocalDesk(self._database, self._settings, link.id).trainings
+        try:
+            refs = desk.choose_refs(job, desk.read(job), told.data["names"])
+        except Cancelled:
+            refs = None
+        await link.handle.call("answer_refs", told.claim, refs)
+
+    async def _keep_state(self, link: Link, job: Job, told: Told) -> None:  # noqa: ARG002 - as the others
+        """Keeps a training's work, from which it goes on wherever it is begun again."""
+        with self._database.write() as tx:
+            is_held = claims.is_held(tx, job)
+        if is_held:
+            folder = self._settings.training_dir / job.id
+            await asyncio.to_thread(training_packs.unpack, told.blobs["packed"], folder)
+            trainings.note_saved(self._database, job, int(told.data["step"]))
 
     def _leave(self, link: Link, notice_s: float) -> None:
         """Prepares for the end of a machine: what will not be done by then goes back to the front."""

@@ -19,7 +19,6 @@ import numpy as np
 from pipelines.errors import Cancelled
 from pipelines.files.metadata import read_recipe_of
 from pipelines.files.whole import write_whole
-from pipelines.loras import SUFFIX
 from pipelines.model import Model
 from pipelines.pictures import open_picture
 from pipelines.recipe import Lora, Recipe
@@ -117,19 +116,9 @@ def _write_data(bench: Bench, job: Job, training: Training, folder: Path) -> Non
 
 
 def _install(bench: Bench, job: Job, training: Training, made: Sequence[Path]) -> dict[str, str]:
-    """Puts the files into loras/ under names of their own; returns the engine's name of each -> its ref.
-
-    The refs are stored first, so that another attempt after a crash replaces these files and no others.
-    """
-    loras_dir = bench.settings.loras_dir
-    refs = training.loras or tuple(training_files.find_free_refs(loras_dir, [file.stem for file in made]))
-    if not bench.desk.trainings.name_loras(job, refs):
-        raise Cancelled
-    loras_dir.mkdir(parents=True, exist_ok=True)
-    for file, ref in zip(made, refs, strict=True):
-        part = loras_dir / f".{job.id}.part"
-        shutil.copyfile(file, part)
-        part.replace(loras_dir / f"{ref}{SUFFIX}")
+    """Puts the files among the studio's LoRAs under free names; returns the engine's name of each -> its ref."""
+    refs = bench.desk.trainings.choose_refs(job, training, [file.stem for file in made])
+    bench.desk.trainings.keep_loras(job, dict(zip(refs, made, strict=True)))
     return {file.stem: ref for file, ref in zip(made, refs, strict=True)}
 
 
