@@ -134,6 +134,26 @@ def test_a_killed_worker_loses_one_attempt_and_its_machine_works_again(town: Tow
     wait("both workers again", lambda: town.count_ready() == 2)
 
 
+def test_a_training_whose_worker_is_killed_goes_on_elsewhere_from_the_last_state_it_sent(
+    town: Town, encode_picture: Callable[..., bytes]
+) -> None:
+    client = town.studio.client
+    answer = client.post("/api/v1/uploads", files={"file": encode_picture("red")})
+    asked = {"model": "demo-sdxl", "name": "zorb", "trigger": "zorb", "steps": 600}
+    asked["pictures"] = [{"id": answer.raise_for_status().json()["id"]}]
+    job_id = client.post("/api/v1/trainings", json=asked).raise_for_status().json()["id"]
+    wait("a saved step", lambda: town.studio.read(f"trainings/{job_id}")["saved_step"] > 20)
+    pid = town.find_worker(job_id).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_until_done(town, [job_id])
+    training = town.studio.read(f"trainings/{job_id}")
+    assert training["loras"] == ["zorb"]
+    assert [point["step"] for point in training["points"]][-1] == 600
+    assert (town.studio.data_dir / "loras" / "zorb.safetensors").is_file()
+    wait("both workers again", lambda: town.count_ready() == 2)
+
+
 def test_jobs_go_on_without_the_dispatcher_and_the_next_one_tells_all_of_it(town: Town) -> None:
     ids = town.submit_two()
     wait_until_both_step(town, ids)
