@@ -42,6 +42,8 @@ GONE_S = 600.0
 POLL_S = 1.0
 DRAIN_FILE = "drain"
 """A file of this name in a joined machine's data directory says that the machine goes away; it holds the seconds."""
+DRAINED_PREFIX = "drained-"
+"""What the names of the files begin with by which its workers answer that they have nothing more to do or to send."""
 
 log = logging.getLogger(__name__)
 
@@ -207,6 +209,8 @@ class WorkerActor(HostActor):
             if drain_file.exists() and not told:
                 told = True
                 self._outbox.put("leaving", None, {"notice_s": float(drain_file.read_text("utf-8") or 0)})
+            if told and not self._desk.list_held() and self._outbox.is_empty:
+                (self._settings.data_dir / f"{DRAINED_PREFIX}{self._worker}").touch()
             if time.monotonic() - self._pulled_s > GONE_S and not self._desk.list_held():
                 log.warning("no dispatcher for %d s: the worker ends", GONE_S)
                 os._exit(0)

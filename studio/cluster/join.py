@@ -27,7 +27,7 @@ from pipelines.files.whole import write_whole
 from pipelines.messages import english
 from pipelines.runtime.devices import hosts
 from studio.cluster import token
-from studio.cluster.actor import DRAIN_FILE
+from studio.cluster.actor import DRAIN_FILE, DRAINED_PREFIX
 from studio.cluster.groups import end_group
 from studio.cluster.joined import RESOURCE, Joined, SliceHost
 from studio.cluster.keeper import NoRayError
@@ -38,6 +38,8 @@ CONNECT_S = 5.0
 AGAIN_S = 5.0
 NOTICE_S = 25.0  # of the 30 s that a spot VM has after SIGTERM
 END_S = 3.0
+LEAVE_S = 3.0  # for workers that look once a second, and what they tell
+POLL_S = 0.2
 MAX_NAME = 63  # of a label's value
 TOKEN_VARIABLE = "LUMESH_RAY_TOKEN"
 
@@ -210,7 +212,7 @@ class Node:
                 start_new_session=True,  # told to end by this process, after the workers were
             )
             while process.poll() is None and not self._is_ending:
-                time.sleep(0.2)
+                time.sleep(POLL_S)
             if self._is_ending:
                 self._leave(process)
                 return 0
@@ -223,9 +225,20 @@ class Node:
 
     def _leave(self, process: subprocess.Popen[bytes]) -> None:
         """Lets the workers finish what they can, then ends the node."""
+        self._forget_answers()
         write_whole(self._drain_file, str(self._notice_s).encode())
         console.print("  leaves: running jobs end in time, or start again elsewhere", markup=False)
-        time.sleep(max(3.0, self._notice_s))  # the workers look once a second, and results must be pulled
+        deadline = time.monotonic() + max(LEAVE_S, self._notice_s)
+        while len(self._list_answers()) < len(self._joined.devices) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
         end_group(process.pid, within_s=END_S)
         process.wait()
         self._drain_file.unlink(missing_ok=True)
+        self._forget_answers()
+
+    def _list_answers(self) -> list[Path]:
+        return [*self._drain_file.parent.glob(f"{DRAINED_PREFIX}*")]
+
+    def _forget_answers(self) -> None:
+        for answer in self._list_answers():
+            answer.unlink(missing_ok=True)

@@ -22,6 +22,12 @@ class Outbox:
         """The number of the newest event."""
         return self._last
 
+    @property
+    def is_empty(self) -> bool:
+        """Tells whether all that was put is stored."""
+        with self._changed:
+            return not self._told
+
     def put(self, kind: str, claim: Claim | None, data: dict[str, Any], blobs: dict[str, bytes] | None = None) -> None:
         """Adds an event."""
         with self._changed:

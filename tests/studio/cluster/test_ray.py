@@ -1,6 +1,7 @@
 """A studio with `--engine ray` and two machines that join it, all of it real: jobs survive whoever is killed, once."""
 
 import importlib.util
+import io
 import json
 import os
 import signal
@@ -14,8 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psutil
 import pytest
+from PIL import Image
 
+from pipelines.runtime.devices.platform import with_devices
 from studio.database import Database, open_database
 from studio.jobs import workers
 from studio.jobs.workers import WorkerState
@@ -32,6 +37,8 @@ pytestmark = [
 START_S = 240.0  # Ray's servers and three interpreters, on a machine that may be busy
 RECOVER_S = 90.0
 STEPS = 25  # at 0.15 s
+HOSTS = 2
+GONE_S = 15.0
 
 
 @dataclass(kw_only=True)
@@ -42,15 +49,27 @@ class Town:
     database: Database
     machines: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
 
-    def join(self, name: str) -> None:
-        """Starts a machine."""
+    def join(self, name: str, *more: str, **environment: str) -> None:
+        """Starts a machine, which pretends unless `more` says otherwise."""
         data_dir = self.studio.data_dir
         address = json.loads((data_dir / "ray.json").read_text("utf-8"))["address"]
         folder = data_dir.parent / f"{data_dir.name}-{name}"
-        flags = ["--fake", "--data-dir", str(folder), "--name", name, "--token-file", str(data_dir / "ray.token")]
+        flags = ["--data-dir", str(folder), "--name", name, "--token-file", str(data_dir / "ray.token")]
         with (data_dir / "logs" / f"join-{name}.log").open("ab") as log:
-            command = [sys.executable, "-m", "studio.worker", "join", address, *flags]
-            self.machines.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))
+            command = [sys.executable, "-m", "studio.worker", "join", address, *flags, *(more or ["--fake"])]
+            environ = os.environ | environment
+            self.machines.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=environ))
+
+    def leave(self, *numbers: int) -> None:
+        """Ends machines in order, by the number of their start."""
+        for machine in (leaving := [self.machines[number] for number in numbers]):
+            machine.terminate()
+        assert [machine.wait(30.0) for machine in leaving] == [0] * len(leaving)
+        self.machines = [machine for machine in self.machines if machine not in leaving]
+
+    def drain(self, *names: str, action: str = "drain") -> None:
+        for name in names:
+            self.studio.client.post(f"/api/v1/workers/{name}/{action}").raise_for_status()
 
     def count_ready(self) -> int:
         return sum(row.state is WorkerState.READY for row in workers.read_workers(self.database))
@@ -94,6 +113,12 @@ def town(start_studio: Callable[..., RunningStudio]) -> Iterator[Town]:
             yield town
         finally:
             town.end()
+
+
+def find_followers(machine: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Returns the processes of a slice's further host, among all those of its node."""
+    found = psutil.Process(machine.pid).children(recursive=True)
+    return [one for one in found if "FollowerActor" in " ".join(one.cmdline())]
 
 
 def wait(what: str, look: Callable[[], Any], timeout_s: float = START_S) -> Any:
@@ -160,6 +185,42 @@ def test_jobs_go_on_without_the_dispatcher_and_the_next_one_tells_all_of_it(town
     os.kill(int((town.studio.data_dir / "worker-dispatcher.lock").read_text("utf-8")), signal.SIGKILL)
     wait_until_done(town, ids)
     assert town.read_attempts(ids) == [1, 1]
+
+
+def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(town: Town, tmp_path: Path) -> None:
+    four = {"XLA_FLAGS": with_devices("", 4), "JAX_PLATFORMS": "cpu"}
+    for host in range(HOSTS):
+        part = ["--slice", "big", "--processes", str(HOSTS), "--process", str(host)]
+        town.join(f"host-{host}", "--allow-cpu", "--model", "demo-sdxl", *part, **four)
+    town.drain("one", "two")
+    wait("the slice", lambda: town.count_ready() == 3)
+    assert workers.read_worker(town.database, "big").hosts == HOSTS
+    picture = {"prompt": "A red sailboat", "seed": 5, "steps": 4}
+    first = town.studio.submit(**picture)
+    wait_until_done(town, [first])
+    made = town.studio.client.get(town.studio.read(f"jobs/{first}")["outputs"][0]["url"]).content
+
+    second = town.studio.submit(**picture | {"steps": 400})
+    wait("a step", lambda: town.studio.read(f"jobs/{second}")["step"] > 0)
+    leader, (follower,) = town.find_worker(second).pid, find_followers(town.machines[-1])
+    assert leader is not None
+    follower.kill()
+    wait("the other host to end", lambda: not psutil.pid_exists(leader), GONE_S)
+    wait("the second attempt", lambda: town.read_attempts([second]) == [2], RECOVER_S)
+    wait("a step of it", lambda: town.studio.read(f"jobs/{second}")["step"] > 0, RECOVER_S)
+    town.studio.client.delete(f"/api/v1/jobs/{second}").raise_for_status()
+    wait("its end", lambda: town.studio.read(f"jobs/{second}")["state"] == "cancelled")
+    town.leave(2, 3)
+    town.drain("one", "two", action="undrain")
+
+    command = [sys.executable, "-m", "pipelines", "generate", "--model", "demo-sdxl", "--prompt", "A red sailboat"]
+    command += ["--seed", "5", "--steps", "4", "--allow-cpu", "--output", str(tmp_path / "alone.png")]
+    environment = os.environ | four | {"XLA_FLAGS": with_devices("", 4 * HOSTS)}
+    subprocess.run(command, cwd=ROOT, check=True, env=environment, timeout=START_S)
+    alone, together = (
+        np.asarray(Image.open(file).convert("RGB"), int) for file in (tmp_path / "alone.png", io.BytesIO(made))
+    )
+    assert np.abs(alone - together).max() <= 1
 
 
 def test_nothing_was_made_twice(town: Town) -> None:
