@@ -159,6 +159,11 @@ class Settings:
         """Where the cluster is that the studio started, and its process."""
         return self.data_dir / "ray.json"
 
+    @property
+    def ray_studio_file(self) -> Path:
+        """The id of this studio on a cluster that it may share with others."""
+        return self.data_dir / "ray.studio"
+
     def read_ray_address(self) -> str | None:
         """Reads the address that machines join; None while the studio's own cluster is not there."""
         if self.ray_address is not None:

@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 
 from pipelines.errors import LumeshError
+from studio.cluster import head_file
 from studio.cluster.dispatcher import Dispatcher
 from studio.cluster.keeper import FINISH, STOP
 from studio.cluster.token import give_ray, make_token
@@ -46,7 +47,7 @@ def _dispatch(settings: Settings) -> None:
 
     head = Head(settings)
     database = insist(lambda: open_database(settings.database_file))
-    cluster = RayCluster(settings.ray_address or head.ensure())
+    cluster = RayCluster(settings.ray_address or head.ensure(), studio=head_file.read_studio(settings))
     dispatcher = Dispatcher(settings, database, cluster)
     asyncio.run(_serve(dispatcher))
     for link in dispatcher.links.values():

@@ -12,7 +12,6 @@ VARIABLE = "LUMESH_JOINED"
 RESOURCE = "lumesh"
 """The Ray resource that says how many workers a machine has room for."""
 
-NAMESPACE = "lumesh"
 SLICE_LABELS = ("lumesh-slice", "lumesh-hosts", "lumesh-host")
 """The labels of a node that is a host of a slice: the slice's name, how many hosts it has, and which one this is."""
 

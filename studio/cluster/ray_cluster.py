@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private.state import available_resources_per_node
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -29,7 +30,7 @@ from studio.cluster import head_file
 from studio.cluster.actor import FollowerActor, WorkerActor
 from studio.cluster.gang import GangHandle
 from studio.cluster.head_file import HeadProcess
-from studio.cluster.joined import NAMESPACE, RESOURCE, VARIABLE, Joined, SliceHost, name_worker
+from studio.cluster.joined import RESOURCE, VARIABLE, Joined, SliceHost, name_worker
 from studio.cluster.link import Handle, Place, WorkerGoneError, WorkerSilentError
 from studio.cluster.token import give_ray
 from studio.settings import LOCAL, Settings
@@ -38,6 +39,7 @@ from studio.worker.shares import divide
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_S = 60.0
 CALLS_AT_ONCE = 16  # of an actor: a pull that waits, and all others beside it
+PREFIX = "lumesh-worker-"
 MEETING_PORTS = range(20000, 30000)  # of a slice's first host, where the others find it; another one at each start
 
 log = logging.getLogger(__name__)
@@ -121,13 +123,16 @@ def node_environment(joined: Joined, token_file: Path) -> dict[str, str]:
 class RayCluster:
     """The Cluster of a Ray cluster, whose driver this process is."""
 
-    def __init__(self, address: str, *, actor: type[WorkerActor] = WorkerActor) -> None:
-        """Connects; raises HeadError after START_S."""
+    def __init__(self, address: str, *, studio: str, actor: type[WorkerActor] = WorkerActor) -> None:
+        """Connects as the studio of this id; raises HeadError after START_S."""
         self._actor = actor
+        self._namespace = f"lumesh-{studio}"
+        self._had: set[str] = set()
+        """The names of processes that this studio had: a node may still count the room of one that has just ended."""
         deadline = time.monotonic() + START_S
         while True:
             try:
-                ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+                ray.init(address=address, namespace=self._namespace, log_to_driver=False, logging_level=logging.ERROR)
             except (RayError, ConnectionError, RuntimeError, ValueError) as error:
                 if time.monotonic() > deadline:
                     raise HeadError(
@@ -143,19 +148,24 @@ class RayCluster:
         ray.shutdown()
 
     async def list_places(self) -> list[Place]:
-        nodes = await asyncio.to_thread(ray.nodes)
+        nodes, own, free = await asyncio.to_thread(self._look_around)
         self._spots: dict[str, list[_Spot]] = {}
         slices: dict[SliceHost, _Spot] = {}
         for node in sorted(nodes, key=lambda node: node["NodeID"]):
             if not node["Alive"]:
                 continue
+            room = round(free.get(node["NodeID"], {}).get(RESOURCE, 0))
             machine, address = node["NodeName"], node["NodeManagerAddress"]
             if (part := SliceHost.read_labels(node["Labels"])) is not None:
-                slices.setdefault(part, _Spot(node=node["NodeID"], address=address))
+                if room or _name_host(part.name, part.host) in own:
+                    slices.setdefault(part, _Spot(node=node["NodeID"], address=address))
                 continue
             for number in range(round(node["Resources"].get(RESOURCE, 0))):
                 worker = name_worker(machine, number)
-                if worker not in self._spots:  # a machine that came back before the loss of its last life was noticed
+                if worker in self._spots:  # a machine that came back before the loss of its last life was noticed
+                    continue
+                if (is_own := worker in own) or room:  # else another studio of this cluster has it
+                    room -= not is_own
                     self._spots[worker] = [_Spot(node=node["NodeID"], address=address, number=number)]
         for name, count in {(part.name, part.hosts) for part in slices}:
             found = [slices.get(SliceHost(name=name, hosts=count, host=host)) for host in range(count)]
@@ -164,6 +174,11 @@ class RayCluster:
         addresses = {worker: spots[0].address for worker, spots in self._spots.items()}
         return [Place(worker=worker, node=address) for worker, address in addresses.items()]
 
+    def _look_around(self) -> tuple[list[dict[str, Any]], set[str], dict[str, dict[str, float]]]:
+        """Returns the nodes, the names of this studio's processes, and what each node has left."""
+        self._had |= {name.removeprefix(PREFIX) for name in ray.util.list_named_actors()}
+        return ray.nodes(), self._had, available_resources_per_node()
+
     async def find(self, place: Place) -> Handle:
         return await asyncio.to_thread(self._find, place.worker)
 
@@ -171,7 +186,7 @@ class RayCluster:
         spots = self._spots[worker]
         if len(spots) == 1:
             return self._look(worker) or self._start(worker, spots[0])
-        names = [worker, *(f"{worker}/{host}" for host in range(1, len(spots)))]
+        names = [_name_host(worker, host) for host in range(len(spots))]
         handles = [handle for name in names if (handle := self._look(name))]
         if not handles:
             meeting = f"{spots[0].address}:{random.choice(MEETING_PORTS)}"
@@ -186,15 +201,15 @@ class RayCluster:
 
     def _look(self, name: str) -> "RayHandle | None":
         try:
-            return RayHandle(ray.get_actor(f"lumesh-worker-{name}", namespace=NAMESPACE))
+            return RayHandle(ray.get_actor(f"{PREFIX}{name}", namespace=self._namespace))
         except ValueError:
             return None
 
     def _start(self, name: str, spot: "_Spot", address: Address | None = None) -> "RayHandle":
         kind = FollowerActor if address is not None and address.process else self._actor
         options = {
-            "name": f"lumesh-worker-{name}",
-            "namespace": NAMESPACE,
+            "name": f"{PREFIX}{name}",
+            "namespace": self._namespace,
             "lifetime": "detached",
             "num_cpus": 0,
             "resources": {RESOURCE: 1},
@@ -217,6 +232,10 @@ class _Spot:
     node: str
     address: str
     number: int = 0
+
+
+def _name_host(worker: str, host: int) -> str:
+    return f"{worker}/{host}" if host else worker
 
 
 class RayHandle:
