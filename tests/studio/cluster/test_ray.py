@@ -21,6 +21,7 @@ import pytest
 from PIL import Image
 
 from pipelines.runtime.devices.platform import with_devices
+from studio.cluster.token import write_token
 from studio.database import Database, open_database
 from studio.jobs import workers
 from studio.jobs.workers import WorkerState
@@ -179,6 +180,28 @@ def test_a_training_whose_worker_is_killed_goes_on_elsewhere_from_the_last_state
     wait("both workers again", lambda: town.count_ready() == 2)
 
 
+def test_a_frozen_worker_and_a_killed_node_cost_one_attempt_each(town: Town) -> None:
+    ids = town.submit_two()
+    wait_until_both_step(town, ids)
+    rows = sorted((town.find_worker(one) for one in ids), key=lambda row: row.id)
+    assert [row.id for row in rows] == ["one", "two"] and rows[0].pid
+    os.kill(rows[0].pid, signal.SIGSTOP)
+    for child in psutil.Process(town.machines[1].pid).children(recursive=True):
+        if child.name() == "raylet":
+            child.kill()
+    wait_until_done(town, ids)
+    assert town.read_attempts(ids) == [2, 2]
+    wait("both workers again", lambda: town.count_ready() == 2)
+
+
+def test_a_machine_with_another_token_is_told_so(town: Town, tmp_path: Path) -> None:
+    address = json.loads((town.studio.data_dir / "ray.json").read_text("utf-8"))["address"]
+    write_token(tmp_path / "ray.token", "0" * 64)
+    command = [sys.executable, "-m", "studio.worker", "join", address, "--fake", "--data-dir", str(tmp_path)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=START_S, check=False)
+    assert (said.returncode, "refuses this token" in said.stdout) == (2, True), said.stdout
+
+
 def test_jobs_go_on_without_the_dispatcher_and_the_next_one_tells_all_of_it(town: Town) -> None:
     ids = town.submit_two()
     wait_until_both_step(town, ids)
@@ -198,6 +221,7 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
     picture = {"prompt": "A red sailboat", "seed": 5, "steps": 4}
     first = town.studio.submit(**picture)
     wait_until_done(town, [first])
+    assert town.find_worker(first).id == "big"  # the others are drained
     made = town.studio.client.get(town.studio.read(f"jobs/{first}")["outputs"][0]["url"]).content
 
     second = town.studio.submit(**picture | {"steps": 400})
