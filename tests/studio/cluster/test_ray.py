@@ -214,13 +214,13 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
     four = {"XLA_FLAGS": with_devices("", 4), "JAX_PLATFORMS": "cpu"}
     for host in range(HOSTS):
         part = ["--slice", "big", "--processes", str(HOSTS), "--process", str(host)]
-        town.join(f"host-{host}", "--allow-cpu", "--model", "demo-sdxl", *part, **four)
+        town.join(f"host-{host}", "--allow-cpu", "--model", "demo-flux2", *part, **four)
     town.drain("one", "two")
     wait("the slice", lambda: town.count_ready() == 3)
     assert workers.read_worker(town.database, "big").hosts == HOSTS
-    picture = {"prompt": "A red sailboat", "seed": 5, "steps": 4}
+    picture = {"model": "demo-flux2", "prompt": "A red sailboat", "seed": 5, "steps": 4}
     first = town.studio.submit(**picture)
-    wait_until_done(town, [first])
+    wait("the first picture", lambda: town.studio.read(f"jobs/{first}")["state"] == "done")
     assert town.find_worker(first).id == "big"  # the others are drained
     made = town.studio.client.get(town.studio.read(f"jobs/{first}")["outputs"][0]["url"]).content
 
@@ -230,14 +230,14 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
     assert leader is not None
     follower.kill()
     wait("the other host to end", lambda: not psutil.pid_exists(leader), GONE_S)
-    wait("the second attempt", lambda: town.read_attempts([second]) == [2], RECOVER_S)
-    wait("a step of it", lambda: town.studio.read(f"jobs/{second}")["step"] > 0, RECOVER_S)
+    wait("the second attempt", lambda: town.read_attempts([second]) == [2])
+    wait("a step of it", lambda: town.studio.read(f"jobs/{second}")["step"] > 0)
     town.studio.client.delete(f"/api/v1/jobs/{second}").raise_for_status()
     wait("its end", lambda: town.studio.read(f"jobs/{second}")["state"] == "cancelled")
     town.leave(2, 3)
     town.drain("one", "two", action="undrain")
 
-    command = [sys.executable, "-m", "pipelines", "generate", "--model", "demo-sdxl", "--prompt", "A red sailboat"]
+    command = [sys.executable, "-m", "pipelines", "generate", "--model", "demo-flux2", "--prompt", "A red sailboat"]
     command += ["--seed", "5", "--steps", "4", "--allow-cpu", "--output", str(tmp_path / "alone.png")]
     environment = os.environ | four | {"XLA_FLAGS": with_devices("", 4 * HOSTS)}
     subprocess.run(command, cwd=ROOT, check=True, env=environment, timeout=START_S)
