@@ -224,7 +224,7 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
     assert town.find_worker(first).id == "big"  # the others are drained
     made = town.studio.client.get(town.studio.read(f"jobs/{first}")["outputs"][0]["url"]).content
 
-    second = town.studio.submit(**picture | {"steps": 400})
+    second = town.studio.submit(**picture | {"steps": 100})
     wait("a step", lambda: town.studio.read(f"jobs/{second}")["step"] > 0)
     leader, (follower,) = town.find_worker(second).pid, find_followers(town.machines[-1])
     assert leader is not None
@@ -238,7 +238,7 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
     town.drain("one", "two", action="undrain")
 
     command = [sys.executable, "-m", "pipelines", "generate", "--model", "demo-flux2", "--prompt", "A red sailboat"]
-    command += ["--seed", "5", "--steps", "4", "--allow-cpu", "--output", str(tmp_path / "alone.png")]
+    command += ["--seed", "5", "--num-inference-steps", "4", "--allow-cpu", "--output", str(tmp_path / "alone.png")]
     environment = os.environ | four | {"XLA_FLAGS": with_devices("", 4 * HOSTS)}
     subprocess.run(command, cwd=ROOT, check=True, env=environment, timeout=START_S)
     alone, together = (
