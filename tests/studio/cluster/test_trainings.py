@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
@@ -84,7 +84,7 @@ def read_saved(database: Database, job_id: str) -> int:
 def test_a_training_pauses_on_one_machine_and_ends_on_another(
     settings: Settings, client: TestClient, catalog: Catalog, job_id: str, tmp_path: Path
 ) -> None:
-    database = client.app.state.studio.database
+    database = cast("Any", client.app).state.studio.database
     two, three = Machine(tmp_path / "two"), Machine(tmp_path / "three")
 
     async def begin() -> None:
@@ -142,7 +142,7 @@ def test_a_lost_machine_costs_the_steps_since_the_last_state_that_came(
 def test_a_cancelled_training_ends(
     settings: Settings, client: TestClient, catalog: Catalog, job_id: str, tmp_path: Path
 ) -> None:
-    database = client.app.state.studio.database
+    database = cast("Any", client.app).state.studio.database
     two = Machine(tmp_path / "two")
 
     async def work() -> None:

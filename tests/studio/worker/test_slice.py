@@ -10,7 +10,8 @@ from pipelines.catalog import Catalog
 from pipelines.errors import Cancelled, ModelError
 from pipelines.families.fake import FakeFamily
 from pipelines.generate import generate_together
-from pipelines.recipe import Recipe, resolve
+from pipelines.recipe import Recipe
+from pipelines.resolving import resolve
 from pipelines.stages import Progress, ignore_progress
 from studio.worker import slice as module
 from studio.worker.gauges import FAKE_DEVICE
