@@ -218,7 +218,7 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
     town.drain("one", "two")
     wait("the slice", lambda: town.count_ready() == 3)
     assert workers.read_worker(town.database, "big").hosts == HOSTS
-    picture = {"model": "demo-flux2", "prompt": "A red sailboat", "seed": 5, "steps": 4}
+    picture: dict[str, Any] = {"model": "demo-flux2", "prompt": "A red sailboat", "seed": 5, "steps": 4}
     first = town.studio.submit(**picture)
     wait("the first picture", lambda: town.studio.read(f"jobs/{first}")["state"] == "done")
     assert town.find_worker(first).id == "big"  # the others are drained
