@@ -40,6 +40,7 @@ RECOVER_S = 90.0
 STEPS = 25  # at 0.15 s
 HOSTS = 2
 GONE_S = 15.0
+SLICE_S = 600.0  # two processes that compile, beside all the others
 
 
 @dataclass(kw_only=True)
@@ -216,7 +217,7 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
         part = ["--slice", "big", "--processes", str(HOSTS), "--process", str(host)]
         town.join(f"host-{host}", "--allow-cpu", "--model", "demo-flux2", *part, **four)
     town.drain("one", "two")
-    wait("the slice", lambda: town.count_ready() == 3)
+    wait("the slice", lambda: town.count_ready() == 3, SLICE_S)
     assert workers.read_worker(town.database, "big").hosts == HOSTS
     picture: dict[str, Any] = {"model": "demo-flux2", "prompt": "A red sailboat", "seed": 5, "steps": 4}
     first = town.studio.submit(**picture)
@@ -230,7 +231,7 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
     assert leader is not None
     follower.kill()
     wait("the other host to end", lambda: not psutil.pid_exists(leader), GONE_S)
-    wait("the second attempt", lambda: town.read_attempts([second]) == [2])
+    wait("the second attempt", lambda: town.read_attempts([second]) == [2], RECOVER_S)
     assert town.find_worker(second).id == "big"
     town.studio.client.delete(f"/api/v1/jobs/{second}").raise_for_status()
     town.leave(2, 3)  # before it has loaded the model once more
