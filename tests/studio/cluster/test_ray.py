@@ -25,6 +25,7 @@ from studio.cluster.token import write_token
 from studio.database import Database, open_database
 from studio.jobs import workers
 from studio.jobs.workers import WorkerState
+from tests.compiling import COMPILE_FAST
 from tests.conftest import RunningStudio, find_free_port
 from tests.studio_processes import ROOT
 
@@ -212,7 +213,7 @@ def test_jobs_go_on_without_the_dispatcher_and_the_next_one_tells_all_of_it(town
 
 
 def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(town: Town, tmp_path: Path) -> None:
-    four = {"XLA_FLAGS": with_devices("", 4), "JAX_PLATFORMS": "cpu"}
+    four = {"XLA_FLAGS": with_devices(COMPILE_FAST, 4), "JAX_PLATFORMS": "cpu"}
     for host in range(HOSTS):
         part = ["--slice", "big", "--processes", str(HOSTS), "--process", str(host)]
         town.join(f"host-{host}", "--allow-cpu", "--model", "demo-flux2", *part, **four)
@@ -240,7 +241,7 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
 
     command = [sys.executable, "-m", "pipelines", "generate", "--model", "demo-flux2", "--prompt", "A red sailboat"]
     command += ["--seed", "5", "--num-inference-steps", "4", "--allow-cpu", "--output", str(tmp_path / "alone.png")]
-    environment = os.environ | four | {"XLA_FLAGS": with_devices("", 4 * HOSTS)}
+    environment = os.environ | four | {"XLA_FLAGS": with_devices(COMPILE_FAST, 4 * HOSTS)}
     subprocess.run(command, cwd=ROOT, check=True, env=environment, timeout=START_S)
     alone, together = (
         np.asarray(Image.open(file).convert("RGB"), int) for file in (tmp_path / "alone.png", io.BytesIO(made))
