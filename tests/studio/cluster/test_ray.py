@@ -226,7 +226,7 @@ def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(to
     assert town.find_worker(first).id == "big"  # the others are drained
     made = town.studio.client.get(town.studio.read(f"jobs/{first}")["outputs"][0]["url"]).content
 
-    second = town.studio.submit(**picture | {"steps": 100})
+    second = town.studio.submit(**{**picture, "steps": 100})
     wait("a step", lambda: town.studio.read(f"jobs/{second}")["step"] > 0)
     leader, (follower,) = town.find_worker(second).pid, find_followers(town.machines[-1])
     assert leader is not None
