@@ -60,6 +60,7 @@ class Settings:
     """The address of this machine that other machines reach it by; None: the one that Ray finds."""
     ray_port: int = RAY_PORT
     outputs: Path | None = None
+    trainings: Path | None = None
     queue_quota: int = QUEUE_QUOTA
     openai_exact_models: bool = False
     allow_private_webhooks: bool = False
@@ -117,8 +118,11 @@ class Settings:
 
     @property
     def training_dir(self) -> Path:
-        """The folder of trainings' states, samples and, while they run, pictures: a folder for each job."""
-        return self.data_dir / "training"
+        """The folder of trainings' states, samples and, while they run, pictures: a folder for each job.
+
+        A worker of a cluster has one of its own.
+        """
+        return self.trainings or self.data_dir / "training"
 
     @property
     def training_cache_dir(self) -> Path:
@@ -154,6 +158,11 @@ class Settings:
     def ray_head_file(self) -> Path:
         """Where the cluster is that the studio started, and its process."""
         return self.data_dir / "ray.json"
+
+    @property
+    def ray_studio_file(self) -> Path:
+        """The id of this studio on a cluster that it may share with others."""
+        return self.data_dir / "ray.studio"
 
     def read_ray_address(self) -> str | None:
         """Reads the address that machines join; None while the studio's own cluster is not there."""

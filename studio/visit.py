@@ -21,6 +21,7 @@ from studio.jobs.many import grid_store
 from studio.jobs.many.grid_store import GridRow
 from studio.jobs.training import CannotTrainError
 from studio.jobs.trainings import Training
+from studio.jobs.workers import read_workers
 from studio.library import records, uploads
 from studio.library.presets import gallery
 from studio.library.presets.store import Entry
@@ -143,10 +144,11 @@ class Visit:
                 say("Only admins, and those whom they name, may train models here."),
                 advice=say("Ask an admin of this studio."),
             )
-        if self.studio.settings.engine != "local":
+        alive = [row for row in read_workers(self.database) if row.is_alive]
+        if alive and all(row.hosts > 1 for row in alive):
             raise CannotTrainError(
-                say("Workers of a cluster make pictures and video; trainings need --engine local."),
-                advice=say("Start the studio with --engine local, and ask again."),
+                say("All workers of this studio are slices of several hosts, which train nothing here."),
+                advice=say("Let a machine of one host join, or train on the slice from the command line."),
             )
 
     def get_training(self, job_id: str) -> tuple[Job, Training]:

@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 
 from pipelines.errors import LumeshError
+from studio.cluster import head_file
 from studio.cluster.dispatcher import Dispatcher
 from studio.cluster.keeper import FINISH, STOP
 from studio.cluster.token import give_ray, make_token
@@ -21,6 +22,7 @@ from studio.worker.lock import hold_lock
 
 LOCK_TIMEOUT_S = 10.0
 ORPHAN_EXIT_CODE = 3
+WISHES = 4096  # that are read at once; the app writes one after each of its transactions
 
 
 def main() -> int:
@@ -45,7 +47,7 @@ def _dispatch(settings: Settings) -> None:
 
     head = Head(settings)
     database = insist(lambda: open_database(settings.database_file))
-    cluster = RayCluster(settings.ray_address or head.ensure())
+    cluster = RayCluster(settings.ray_address or head.ensure(), studio=head_file.read_studio(settings))
     dispatcher = Dispatcher(settings, database, cluster)
     asyncio.run(_serve(dispatcher))
     for link in dispatcher.links.values():
@@ -68,11 +70,12 @@ async def _serve(dispatcher: Dispatcher) -> None:
 
 
 async def _listen(dispatcher: Dispatcher) -> None:
-    while wish := await asyncio.to_thread(os.read, sys.stdin.fileno(), 1):
-        if wish == FINISH:
-            dispatcher.is_finishing = True
-        if wish == STOP:
+    while wishes := await asyncio.to_thread(os.read, sys.stdin.fileno(), WISHES):
+        if FINISH in wishes:
+            dispatcher.finish()
+        if STOP in wishes:
             return
+        dispatcher.wake()
     os._exit(ORPHAN_EXIT_CODE)
 
 

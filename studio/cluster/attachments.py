@@ -1,13 +1,15 @@
 """The files of the studio that a job needs, by the hash of their bytes, to be sent to a worker that lacks them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from pipelines.files.whole import write_whole
 from pipelines.loras import find_lora_file
 from studio.cluster.protocol import Attachment
 from studio.cluster.stock import Hashes
 from studio.database import Database
 from studio.jobs.job import Job
-from studio.library import inputs
+from studio.library import inputs, training_packs
 from studio.settings import Settings
 
 
@@ -25,13 +27,31 @@ class Attachments:
 
         A LoRA that is not here may be on the worker's machine, which says so if it is not.
         """
-        pictures = inputs.find_files(self._database, self._settings, job.recipe.images, owner=job.owner)
+        pictures = self.find_pictures(job, job.recipe.images)
         loras = [
             self._attach(file, ref=lora.ref)
             for lora in job.recipe.loras
             if (file := find_lora_file(lora.ref, self._settings.loras_dir)) is not None
         ]
-        return [self._attach(file) for file in pictures], loras
+        return pictures, loras
+
+    def find_pictures(self, job: Job, ids: Sequence[str]) -> list[Attachment]:
+        """Returns pictures of a job's owner; raises InputGoneError."""
+        files = inputs.find_files(self._database, self._settings, ids, owner=job.owner)
+        return [self._attach(file) for file in files]
+
+    def pack_training(self, job: Job) -> Attachment | None:
+        """Returns a training's work so far; None where it begins."""
+        packed = training_packs.pack(self._settings.training_dir / job.id)
+        if packed is None:
+            return None
+        file = self._settings.data_dir / "cache" / "sending" / f"{job.id}.zip"
+        write_whole(file, packed, is_flushed=False)
+        return self._attach(file)
+
+    def forget_pack(self, job: Job) -> None:
+        """Deletes what was packed of a training."""
+        (self._settings.data_dir / "cache" / "sending" / f"{job.id}.zip").unlink(missing_ok=True)
 
     def read(self, one: Attachment) -> bytes:
         """Returns the bytes of a file that was found."""

@@ -4,6 +4,7 @@ Ray is not imported here: the app ends a head that has no dispatcher left to do 
 """
 
 import json
+import secrets
 from dataclasses import asdict, dataclass
 
 from pipelines.files.whole import write_whole
@@ -19,6 +20,14 @@ class HeadProcess:
 
     pid: int
     address: str
+
+
+def read_studio(settings: Settings) -> str:
+    """Returns the id by which this studio's workers are told from those of others on the same cluster."""
+    file = settings.ray_studio_file
+    if not file.is_file():
+        write_whole(file, secrets.token_hex(6).encode())
+    return file.read_text("utf-8")
 
 
 def read(settings: Settings) -> HeadProcess | None:

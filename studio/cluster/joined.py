@@ -12,7 +12,29 @@ VARIABLE = "LUMESH_JOINED"
 RESOURCE = "lumesh"
 """The Ray resource that says how many workers a machine has room for."""
 
-NAMESPACE = "lumesh"
+SLICE_LABELS = ("lumesh-slice", "lumesh-hosts", "lumesh-host")
+"""The labels of a node that is a host of a slice: the slice's name, how many hosts it has, and which one this is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceHost:
+    """A host of a slice, which is one worker: the slice's name, its number of hosts, and this one's, from 0 on."""
+
+    name: str
+    hosts: int
+    host: int
+
+    def write_labels(self) -> str:
+        """Returns Ray's labels of the node."""
+        return ",".join(f"{label}={value}" for label, value in zip(SLICE_LABELS, asdict(self).values(), strict=True))
+
+    @classmethod
+    def read_labels(cls, labels: Mapping[str, str]) -> "SliceHost | None":
+        """Undoes write_labels; None for a machine that is a worker by itself."""
+        if SLICE_LABELS[0] not in labels:
+            return None
+        name, hosts, host = (labels[label] for label in SLICE_LABELS)
+        return cls(name=name, hosts=int(hosts), host=int(host))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +45,8 @@ class Joined:
     flags: list[str]
     devices: list[dict[str, str]]
     is_pinned: bool = False
+    is_slice: bool = False
+    """Whether this machine is a host of a slice, and no worker by itself."""
     environment: dict[str, str] = field(default_factory=dict[str, str])
 
     def write(self) -> str:

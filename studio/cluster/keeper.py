@@ -6,6 +6,7 @@ While there is none, workers go on with what they have, and the line waits. Ray 
 import contextlib
 import importlib.util
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -24,8 +25,8 @@ from studio.services.condition import Condition
 from studio.settings import Settings
 from studio.worker.logs import open_log, rotate
 
-FINISH, STOP = b"f", b"s"
-"""What the app writes to the dispatcher: begin no more jobs; end the workers and yourself."""
+FINISH, STOP, LOOK = b"f", b"s", b"l"
+"""What the app writes to the dispatcher: begin no more jobs; end the workers and yourself; I wrote to the database."""
 
 FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 HEALTHY_S = 30.0
@@ -65,6 +66,7 @@ class Keeper:
                 english("--engine ray needs it, on this machine and on those that join."),
                 advice=english("Run: pip install -r requirements-cluster.txt, or start with --engine local."),
             )
+        self._database.on_commit = lambda: self._write(LOOK)
         self._thread.start()
 
     def stop(self, *, finish_s: float | None = None) -> None:
@@ -73,6 +75,7 @@ class Keeper:
             with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl+C stops the wait
                 self._let_finish(finish_s)
         self._stopping.set()
+        self._database.on_commit = None
         self._write(STOP)
         process = self._process
         if process is not None:
@@ -102,8 +105,7 @@ class Keeper:
         process = self._process
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError, ValueError):  # it has ended
-                process.stdin.write(wish)
-                process.stdin.flush()
+                process.stdin.write(wish)  # nothing, when it has not read thousands of them
 
     def _keep_alive(self) -> None:
         delay_s = FIRST_DELAY_S
@@ -138,10 +140,13 @@ class Keeper:
                 cwd=ROOT,
                 env=self._settings.worker_environment(self._environment),
                 stdin=subprocess.PIPE,  # its end tells the dispatcher that the app is gone
+                bufsize=0,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        assert process.stdin is not None
+        os.set_blocking(process.stdin.fileno(), False)  # no transaction waits for a dispatcher that hangs
         started_s = rotated_s = time.monotonic()
         while process.poll() is None:
             self._stopping.wait(POLL_S)
@@ -154,6 +159,5 @@ class Keeper:
             if time.monotonic() - rotated_s > ROTATE_INTERVAL_S:
                 rotate(self._settings.dispatcher_log)
                 rotated_s = time.monotonic()
-        if process.stdin is not None:
-            process.stdin.close()
+        process.stdin.close()
         return process.returncode if process.returncode is not None else -1

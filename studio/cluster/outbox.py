@@ -3,10 +3,14 @@
 import threading
 from typing import Any
 
-from studio.cluster.protocol import Claim, Told
+from studio.cluster.protocol import ENDS, Claim, Told
 
-REPLACED = ("preview", "gauges", "engine")
+REPLACED = ("preview", "gauges", "engine", "state")
 """Kinds of which only the newest one matters: an older one that nobody pulled yet is dropped."""
+
+URGENT = (*ENDS, "room", "refs", "leaving")
+"""Kinds for which somebody waits; others are sent with what comes within COMPANY_S, for fewer calls."""
+COMPANY_S = 0.005
 
 
 class Outbox:
@@ -21,6 +25,12 @@ class Outbox:
     def last(self) -> int:
         """The number of the newest event."""
         return self._last
+
+    @property
+    def is_empty(self) -> bool:
+        """Tells whether all that was put is stored."""
+        with self._changed:
+            return not self._told
 
     def put(self, kind: str, claim: Claim | None, data: dict[str, Any], blobs: dict[str, bytes] | None = None) -> None:
         """Adds an event."""
@@ -37,4 +47,6 @@ class Outbox:
             self._told = [one for one in self._told if one.number > after]
             if not self._told:
                 self._changed.wait(wait_s)
+            if self._told:
+                self._changed.wait_for(lambda: any(one.kind in URGENT for one in self._told), COMPANY_S)
             return [*self._told]

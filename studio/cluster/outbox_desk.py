@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import Cancelled
-from pipelines.messages import Message, add_codes, english, say
+from pipelines.messages import Message, add_codes, english
 from pipelines.stages import Progress
 from studio.cluster import protocol
 from studio.cluster.outbox import Outbox
+from studio.cluster.outbox_trainings import OutboxTrainingDesk
 from studio.cluster.protocol import Claim, Order
 from studio.cluster.stock import Stock
 from studio.jobs.costs.estimates import History, Measured
-from studio.jobs.job import Card, Job
-from studio.jobs.training import CannotTrainError
+from studio.jobs.job import TRAIN, Card, Job
 from studio.jobs.workers import WorkerState
 from studio.library.files import poster_of
 from studio.settings import Settings
 from studio.worker.desk import Made
-from studio.worker.training_desk import TrainingDesk
 
 COMPANY_S = 3.0
+IDLE_S = 1.0  # without a job, before the loop looks whether there is anything to prepare
 PASSING = ("error", "phase", "phase_done", "phase_total")
 """What an announcement says of its own moment; all else stays until it is told anew (workers.describe)."""
 
@@ -43,6 +43,9 @@ class OutboxDesk:
         self._held: dict[Claim, Order] = {}
         self._unwanted: set[Claim] = set()
         self._company: dict[Claim, list[Job]] = {}
+        self._trainings = OutboxTrainingDesk(
+            settings, outbox, stock, held=self._held, unwanted=self._unwanted, end=self._end
+        )
         self._lasting: dict[str, Any] = {"device": english("")}
         self._engine: dict[str, Any] = {}
 
@@ -52,10 +55,11 @@ class OutboxDesk:
         """Takes a job, to run it next; False when it has it already."""
         job = protocol.read_job(order.job)
         with self._changed:
-            if _claim_of(job) in self._held:
+            if protocol.claim_of(job) in self._held:
                 return False
-            self._held[_claim_of(job)] = order
+            self._held[protocol.claim_of(job)] = order
             self._waiting.append(job)
+            self._changed.notify_all()
         return True
 
     def join_batch(self, claim: Claim, orders: Sequence[Order]) -> bool:
@@ -64,7 +68,7 @@ class OutboxDesk:
         with self._changed:
             if claim not in self._company:
                 return False
-            self._held |= {_claim_of(job): order for job, order in zip(jobs, orders, strict=True)}
+            self._held |= {protocol.claim_of(job): order for job, order in zip(jobs, orders, strict=True)}
             self._company[claim] = jobs
             self._changed.notify_all()
         return True
@@ -89,15 +93,16 @@ class OutboxDesk:
     # The worker's side.
 
     @property
+    def sends_files(self) -> bool:
+        return True
+
+    @property
     def device(self) -> Message:
         return self._lasting["device"]
 
     @property
-    def trainings(self) -> TrainingDesk:
-        raise CannotTrainError(
-            say("Workers of a cluster make pictures and video; trainings need --engine local."),
-            advice=say("Start the studio with --engine local, and ask again."),
-        )
+    def trainings(self) -> OutboxTrainingDesk:
+        return self._trainings
 
     def announce(self, state: WorkerState, *, activity: Message, **columns: Any) -> None:
         """Tells all that lasts, not what changed alone: of two announcements that nobody pulled yet, the first goes."""
@@ -129,6 +134,10 @@ class OutboxDesk:
         with self._changed:
             return self._waiting[0].recipe.model if self._waiting else None
 
+    def wait(self, poll_s: float) -> None:  # noqa: ARG002 - the dispatcher tells
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting, IDLE_S)
+
     def claim_next(self, *, resident: str | None) -> Job | None:  # noqa: ARG002 - the dispatcher has chosen
         with self._changed:
             return self._waiting.popleft() if self._waiting else None
@@ -137,7 +146,7 @@ class OutboxDesk:
         """Asks the dispatcher, which answers with join_batch; without an answer in time the job runs alone."""
         if room <= 0:
             return []
-        claim = _claim_of(job)
+        claim = protocol.claim_of(job)
         with self._changed:
             self._company[claim] = []
         self._outbox.put("room", claim, {"room": room})
@@ -153,15 +162,15 @@ class OutboxDesk:
 
     def find_inputs(self, job: Job) -> tuple[Path, ...]:
         with self._changed:
-            order = self._held[_claim_of(job)]
+            order = self._held[protocol.claim_of(job)]
         return tuple(self._stock.find(one) for one in order.inputs)
 
     def report(self, job: Job, progress: Progress, *, eta_s: float | None) -> bool:
-        self._outbox.put("progress", _claim_of(job), {**protocol.write_progress(progress), "eta_s": eta_s})
+        self._outbox.put("progress", protocol.claim_of(job), {**protocol.write_progress(progress), "eta_s": eta_s})
         return not self._is_unwanted(job)
 
     def save_preview(self, job: Job, jpeg: bytes) -> None:
-        self._outbox.put("preview", _claim_of(job), {}, {"jpeg": jpeg})
+        self._outbox.put("preview", protocol.claim_of(job), {}, {"jpeg": jpeg})
 
     def finish(self, job: Job, made: Made) -> None:
         folder = self._settings.outputs_dir
@@ -169,7 +178,7 @@ class OutboxDesk:
             raise Cancelled
         names = [name for file in made.files for name in (file.file, file.thumb, poster_of(file.file))]
         blobs = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
-        self._end(job, "done", protocol.write_made(made), blobs)
+        self._end(job, "done", protocol.write_made(made), {**blobs, **self._trainings.take_learnt(job)})
         for name in blobs:
             (folder / name).unlink()
 
@@ -177,22 +186,22 @@ class OutboxDesk:
         self._end(job, "failed", card.to_json())
 
     def end_cancelled(self, job: Job) -> None:
-        self._end(job, "cancelled", {})
+        self._end(job, "cancelled")
 
     def end_turn(self) -> None:
         self._outbox.put("turn", None, {})
 
     def _is_unwanted(self, job: Job) -> bool:
         with self._changed:
-            return _claim_of(job) in self._unwanted
+            return protocol.claim_of(job) in self._unwanted
 
-    def _end(self, job: Job, kind: str, data: dict[str, Any], blobs: dict[str, bytes] | None = None) -> None:
-        claim = _claim_of(job)
+    def _end(
+        self, job: Job, kind: str, data: dict[str, Any] | None = None, blobs: dict[str, bytes] | None = None
+    ) -> None:
+        claim = protocol.claim_of(job)
+        if job.kind == TRAIN:
+            self._trainings.end(job, is_done=kind == "done")
         with self._changed:
             self._held.pop(claim, None)
             self._unwanted.discard(claim)
-        self._outbox.put(kind, claim, data, blobs)
-
-
-def _claim_of(job: Job) -> Claim:
-    return job.id, job.attempt
+        self._outbox.put(kind, claim, data or {}, blobs)

@@ -1,8 +1,9 @@
 """What dispatcher and worker tell each other, as JSON objects; files are bytes beside them.
 
-The dispatcher asks: describe, store, begin, join_batch, cancel, pull. A worker answers with numbered events, which it
-keeps until the next pull acknowledges them (outbox.py), so neither side loses one when the other is gone for a while.
-Both sides run the same Lumesh: `PROTOCOL` and the version are compared before a worker gets its first job.
+The dispatcher asks: describe, store, begin, join_batch, answer_refs, pause, cancel, pull. A worker answers with
+numbered events, which it keeps until the next pull acknowledges them (outbox.py), so neither side loses one when the
+other is gone for a while. Both sides run the same Lumesh: `PROTOCOL` and the version are compared before a worker gets
+its first job.
 """
 
 import dataclasses
@@ -15,14 +16,16 @@ from pipelines.stages import Progress
 from studio.jobs.costs.estimates import History, Measured
 from studio.jobs.job import Job
 from studio.jobs.states import JobState
+from studio.jobs.training import AskedTraining
+from studio.jobs.trainings import Training
 from studio.library.files import SavedFile
 from studio.worker.desk import Made
 
-PROTOCOL = 1
+PROTOCOL = 2
 Claim = tuple[str, int]
 """A job's id and attempt."""
 
-ENDS = ("done", "failed", "cancelled")
+ENDS = ("done", "failed", "cancelled", "paused")
 """The kinds of events that end a worker's hold of a job."""
 
 
@@ -39,7 +42,7 @@ class Told:
 
 @dataclass(frozen=True, kw_only=True)
 class Attachment:
-    """A file that a job needs: a picture to start from, or a LoRA under its `ref`, by the hash of its bytes."""
+    """A file that a job needs, by the hash of its bytes: a picture, a training's work, or a LoRA under its `ref`."""
 
     sha: str
     name: str
@@ -49,12 +52,14 @@ class Attachment:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """A job to begin, what its estimate is made from, and the files it needs."""
+    """A job to begin, what its estimate is made from, and the files it needs; a training with its work so far."""
 
     job: dict[str, Any]
     history: list[dict[str, Any]]
     inputs: list[Attachment]
     loras: list[Attachment]
+    training: dict[str, Any] | None = None
+    state: Attachment | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,21 @@ class Hello:
     last: int
     is_pinned: bool
     pid: int
+    hosts: int = 1
+
+
+def claim_of(job: Job) -> Claim:
+    return job.id, job.attempt
+
+
+def write_training(training: Training) -> dict[str, Any]:
+    return {**vars(training), "asked": training.asked.model_dump(mode="json"), "loras": list(training.loras)}
+
+
+def read_training(found: dict[str, Any]) -> Training:
+    """Undoes write_training."""
+    asked = AskedTraining.model_validate(found["asked"])
+    return Training(**{**found, "asked": asked, "loras": tuple(found["loras"])})
 
 
 def write_job(job: Job) -> dict[str, Any]:

@@ -9,24 +9,29 @@ import ipaddress
 import json
 import logging
 import os
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private.state import available_resources_per_node
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipelines.errors import LumeshError
 from pipelines.messages import english
+from pipelines.runtime.devices.hosts import Address
 from studio.cluster import head_file
-from studio.cluster.actor import WorkerActor
-from studio.cluster.dispatcher import Place, WorkerGoneError, WorkerSilentError
+from studio.cluster.actor import FollowerActor, WorkerActor
+from studio.cluster.gang import GangHandle
 from studio.cluster.head_file import HeadProcess
-from studio.cluster.joined import NAMESPACE, RESOURCE, VARIABLE, Joined, name_worker
+from studio.cluster.joined import RESOURCE, VARIABLE, Joined, SliceHost, name_worker
+from studio.cluster.link import Handle, Place, WorkerGoneError, WorkerSilentError
 from studio.cluster.token import give_ray
 from studio.settings import LOCAL, Settings
 from studio.worker.shares import divide
@@ -34,6 +39,8 @@ from studio.worker.shares import divide
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_S = 60.0
 CALLS_AT_ONCE = 16  # of an actor: a pull that waits, and all others beside it
+PREFIX = "lumesh-worker-"
+MEETING_PORTS = range(20000, 30000)  # of a slice's first host, where the others find it; another one at each start
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +111,10 @@ def node_environment(joined: Joined, token_file: Path) -> dict[str, str]:
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         # Ray makes its workers nicer by 15: beside any other work they would hardly start, and starve their devices
         "RAY_worker_niceness": "0",
+        # Ray gives the libraries of an actor without a CPU of its own one thread: workers share the processor instead
+        "OMP_NUM_THREADS": os.environ.get(
+            "OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // max(1, len(joined.devices))))
+        ),
         # workers are told before their node ends, by the dispatcher or by `join`: nothing to wait for then
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }
@@ -112,13 +123,16 @@ def node_environment(joined: Joined, token_file: Path) -> dict[str, str]:
 class RayCluster:
     """The Cluster of a Ray cluster, whose driver this process is."""
 
-    def __init__(self, address: str, *, actor: type[WorkerActor] = WorkerActor) -> None:
-        """Connects; raises HeadError after START_S."""
+    def __init__(self, address: str, *, studio: str, actor: type[WorkerActor] = WorkerActor) -> None:
+        """Connects as the studio of this id; raises HeadError after START_S."""
         self._actor = actor
+        self._namespace = f"lumesh-{studio}"
+        self._had: set[str] = set()
+        """The names of processes that this studio had: a node may still count the room of one that has just ended."""
         deadline = time.monotonic() + START_S
         while True:
             try:
-                ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+                ray.init(address=address, namespace=self._namespace, log_to_driver=False, logging_level=logging.ERROR)
             except (RayError, ConnectionError, RuntimeError, ValueError) as error:
                 if time.monotonic() > deadline:
                     raise HeadError(
@@ -134,47 +148,94 @@ class RayCluster:
         ray.shutdown()
 
     async def list_places(self) -> list[Place]:
-        nodes = await asyncio.to_thread(ray.nodes)
-        self._nodes: dict[str, tuple[str, int]] = {}
-        places: list[Place] = []
+        nodes, own, free = await asyncio.to_thread(self._look_around)
+        self._spots: dict[str, list[_Spot]] = {}
+        slices: dict[SliceHost, _Spot] = {}
         for node in sorted(nodes, key=lambda node: node["NodeID"]):
             if not node["Alive"]:
                 continue
-            machine = node["NodeName"]
+            room = round(free.get(node["NodeID"], {}).get(RESOURCE, 0))
+            machine, address = node["NodeName"], node["NodeManagerAddress"]
+            if (part := SliceHost.read_labels(node["Labels"])) is not None:
+                if room or _name_host(part.name, part.host) in own:
+                    slices.setdefault(part, _Spot(node=node["NodeID"], address=address))
+                continue
             for number in range(round(node["Resources"].get(RESOURCE, 0))):
                 worker = name_worker(machine, number)
-                if worker not in self._nodes:  # a machine that came back before the loss of its last life was noticed
-                    self._nodes[worker] = node["NodeID"], number
-                    places.append(Place(worker=worker, node=node["NodeManagerAddress"]))
-        return places
+                if worker in self._spots:  # a machine that came back before the loss of its last life was noticed
+                    continue
+                if (is_own := worker in own) or room:  # else another studio of this cluster has it
+                    room -= not is_own
+                    self._spots[worker] = [_Spot(node=node["NodeID"], address=address, number=number)]
+        for name, count in {(part.name, part.hosts) for part in slices}:
+            found = [slices.get(SliceHost(name=name, hosts=count, host=host)) for host in range(count)]
+            if (spots := [spot for spot in found if spot is not None]) == found:  # all of it is there
+                self._spots[name] = spots
+        addresses = {worker: spots[0].address for worker, spots in self._spots.items()}
+        return [Place(worker=worker, node=address) for worker, address in addresses.items()]
 
-    async def find(self, place: Place) -> "RayHandle":
-        return await asyncio.to_thread(self._find, place)
+    def _look_around(self) -> tuple[list[dict[str, Any]], set[str], dict[str, dict[str, float]]]:
+        """Returns the nodes, the names of this studio's processes, and what each node has left."""
+        self._had |= {name.removeprefix(PREFIX) for name in ray.util.list_named_actors()}
+        return ray.nodes(), self._had, available_resources_per_node()
 
-    def _find(self, place: Place) -> "RayHandle":
-        name = f"lumesh-worker-{place.worker}"
+    async def find(self, place: Place) -> Handle:
+        return await asyncio.to_thread(self._find, place.worker)
+
+    def _find(self, worker: str) -> Handle:
+        spots = self._spots[worker]
+        if len(spots) == 1:
+            return self._look(worker) or self._start(worker, spots[0])
+        names = [_name_host(worker, host) for host in range(len(spots))]
+        handles = [handle for name in names if (handle := self._look(name))]
+        if not handles:
+            meeting = f"{spots[0].address}:{random.choice(MEETING_PORTS)}"
+            for host, spot in enumerate(spots):
+                address = Address(coordinator=meeting, processes=len(spots), process=host)
+                handles.append(self._start(names[host], spot, address))
+        elif len(handles) < len(spots):
+            for handle in handles:  # a host that was lost cannot come back into what is left: all begin anew
+                handle.kill()
+            raise WorkerSilentError("what is left of the slice ends first")
+        return GangHandle(handles)
+
+    def _look(self, name: str) -> "RayHandle | None":
         try:
-            return RayHandle(ray.get_actor(name, namespace=NAMESPACE))
+            return RayHandle(ray.get_actor(f"{PREFIX}{name}", namespace=self._namespace))
         except ValueError:
-            node_id, number = self._nodes[place.worker]
+            return None
+
+    def _start(self, name: str, spot: "_Spot", address: Address | None = None) -> "RayHandle":
+        kind = FollowerActor if address is not None and address.process else self._actor
+        options = {
+            "name": f"{PREFIX}{name}",
+            "namespace": self._namespace,
+            "lifetime": "detached",
+            "num_cpus": 0,
+            "resources": {RESOURCE: 1},
+            "max_restarts": 0,
+            "max_concurrency": CALLS_AT_ONCE,
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(spot.node, soft=False),
+        }
+        more = () if address is None else (address,)
         try:
-            actor = (
-                ray.remote(self._actor)
-                .options(
-                    name=name,
-                    namespace=NAMESPACE,
-                    lifetime="detached",
-                    num_cpus=0,
-                    resources={RESOURCE: 1},
-                    max_restarts=0,
-                    max_concurrency=CALLS_AT_ONCE,
-                    scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-                )
-                .remote(place.worker, number)
-            )
+            actor = ray.remote(kind).options(**options).remote(name.partition("/")[0], spot.number, *more)
         except (RayError, ValueError) as error:
             raise WorkerSilentError(str(error)) from error
         return RayHandle(actor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spot:
+    """A node's room for a process: the node's id, its address, and which of its shares of devices."""
+
+    node: str
+    address: str
+    number: int = 0
+
+
+def _name_host(worker: str, host: int) -> str:
+    return f"{worker}/{host}" if host else worker
 
 
 class RayHandle:

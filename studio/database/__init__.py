@@ -9,7 +9,7 @@ Not here: what the rows mean (jobs/, library/).
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ class Database:
         self._lock = threading.Lock()
         # SQLite itself waits by polling with growing delays, so among many threads some would starve.
         self._writing = threading.RLock()  # reentrant, so that a nested write, which is a mistake, gets SQLite's error
+        self.on_commit: Callable[[], None] | None = None
+        """Called after each of this process's transactions, to wake whoever waits for changes; must be quick."""
 
     def read(self, sql: str, values: Values = ()) -> list[sqlite3.Row]:
         """Returns all rows of one SELECT, as one consistent snapshot."""
@@ -65,6 +67,9 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Transaction]:
         """Opens a transaction, which is committed at the end of the block and rolled back when it raises."""
+        if getattr(self._local, "is_gathering", False):
+            yield self._connect()  # within `gather`, which commits all or nothing
+            return
         connection = self._connect()
         with self._writing:
             connection.execute("BEGIN IMMEDIATE")
@@ -75,6 +80,21 @@ class Database:
                 if connection.in_transaction:  # SQLite has undone some errors itself; a failed commit is still open
                     connection.execute("ROLLBACK")
                 raise
+        if self.on_commit is not None:
+            self.on_commit()
+
+    @contextmanager
+    def gather(self) -> Iterator[None]:
+        """Makes one transaction of all that this thread writes until the end of the block; must not be nested.
+
+        An error of any of them, if it leaves the block, undoes all. Nothing may be awaited within.
+        """
+        with self.write():
+            self._local.is_gathering = True
+            try:
+                yield
+            finally:
+                self._local.is_gathering = False
 
     def close(self) -> None:
         """Closes every thread's connection; no thread may use the database afterwards."""

@@ -25,7 +25,7 @@ STRENGTHS: tuple[Strength, ...] = ("gentle", "usual", "strong")
 
 
 class CannotTrainError(LumeshError):
-    """Nobody trains here: the workers of a cluster cannot yet."""
+    """Nobody trains here: every worker is a slice of several hosts, which share no folder for states."""
 
     title = say("This studio cannot train")
     status = 409

@@ -155,6 +155,15 @@ def is_pause_wanted(database: Database, job: Job) -> bool:
     return row is not None
 
 
+def list_pausing(database: Database) -> list[tuple[str, str, int]]:
+    """Returns worker, id and attempt of running trainings that somebody wants to pause."""
+    rows = database.read(
+        "SELECT worker, id, attempt FROM jobs JOIN trainings ON job_id = id WHERE state = ? AND pause_requested",
+        (JobState.RUNNING,),
+    )
+    return [(row["worker"], row["id"], row["attempt"]) for row in rows]
+
+
 def go_back(database: Database, job: Job, step: int) -> None:
     """Forgets the points and samples after a step: the training goes on from there, and makes them again."""
     with database.write() as tx:

@@ -58,7 +58,7 @@ class WorkerRow:
     `devices` are as pipelines/runtime/devices/memory.py measures them; `mesh` is the resident model's.
     A worker has held its model since `model_since`. A pinned one keeps it whatever waits, a draining one takes no more
     jobs. `node` is its machine, "" for the studio's own; `epoch` names its process, whose events up to the number
-    `seen` are stored.
+    `seen` are stored. `hosts` is how many machines of a slice it is made of.
     """
 
     id: str
@@ -90,6 +90,7 @@ class WorkerRow:
     node: str
     epoch: str
     seen: int
+    hosts: int
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> "WorkerRow":

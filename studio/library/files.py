@@ -40,16 +40,22 @@ class SavedFile:
     recipe: Recipe
 
 
-def save_outputs(outputs_dir: Path, job_id: str, pixels: np.ndarray, recipe: Recipe) -> list[SavedFile]:
+def save_outputs(
+    outputs_dir: Path, job_id: str, pixels: np.ndarray, recipe: Recipe, *, is_flushed: bool = True
+) -> list[SavedFile]:
     """Saves uint8 pixels as `YYYY-MM-DD/<job>-<n>.png` or `.mp4`, each with the recipe of that one output.
 
     Pictures are (B, height, width, 3), videos (B, F, height, width, 3). Output n of a batch was drawn from seed + n, so
-    its own recipe has that seed and a batch of one. All are saved or none, as on a disk that fills up.
+    its own recipe has that seed and a batch of one. All are saved or none, as on a disk that fills up. Without
+    `is_flushed` they may be gone after a power cut.
     """
-    return save_each(outputs_dir, job_id, [(one, recipe.of_picture(number)) for number, one in enumerate(pixels)])
+    made = [(one, recipe.of_picture(number)) for number, one in enumerate(pixels)]
+    return save_each(outputs_dir, job_id, made, is_flushed=is_flushed)
 
 
-def save_each(outputs_dir: Path, job_id: str, made: Iterable[tuple[np.ndarray, Recipe]]) -> list[SavedFile]:
+def save_each(
+    outputs_dir: Path, job_id: str, made: Iterable[tuple[np.ndarray, Recipe]], *, is_flushed: bool = True
+) -> list[SavedFile]:
     """Saves pictures or videos as `save_outputs` does, each with a recipe of its own."""
     day = time.strftime("%Y-%m-%d")
     saved: list[SavedFile] = []
@@ -58,7 +64,7 @@ def save_each(outputs_dir: Path, job_id: str, made: Iterable[tuple[np.ndarray, R
         for number, (one, recipe) in enumerate(made):
             name = f"{day}/{job_id}-{number}"
             save = _save_video if one.ndim == VIDEO_NDIM - 1 else _save_picture
-            saved.append(save(outputs_dir, name, one, recipe))
+            saved.append(save(outputs_dir, name, one, recipe, is_flushed=is_flushed))
     except BaseException:
         discard(outputs_dir, saved)
         for suffix in (".png", ".mp4", POSTER_SUFFIX, THUMB_SUFFIX):
@@ -81,33 +87,37 @@ def forget_torn(outputs_dir: Path, *, writing: Collection[str] = ()) -> None:
             part.unlink(missing_ok=True)
 
 
-def save_thumb(file: Path, picture: Image.Image) -> None:
+def save_thumb(file: Path, picture: Image.Image, *, is_flushed: bool = True) -> None:
     """Saves a small WebP of the picture."""
     small = picture.copy()
     small.thumbnail((THUMB_SIDE_PX, THUMB_SIDE_PX))
-    _save_webp(file, small)
+    _save_webp(file, small, is_flushed=is_flushed)
 
 
-def _save_picture(outputs_dir: Path, name: str, pixels_HWC: np.ndarray, recipe: Recipe) -> SavedFile:
+def _save_picture(
+    outputs_dir: Path, name: str, pixels_HWC: np.ndarray, recipe: Recipe, *, is_flushed: bool
+) -> SavedFile:
     file, picture = f"{name}.png", Image.fromarray(pixels_HWC)
     png = io.BytesIO()
     picture.save(png, "PNG", pnginfo=make_png_chunks(recipe), compress_level=PNG_LEVEL, compress_type=PNG_STRATEGY)
-    write_whole(outputs_dir / file, png.getvalue())
+    write_whole(outputs_dir / file, png.getvalue(), is_flushed=is_flushed)
     thumb = f"{name}{THUMB_SUFFIX}"
-    save_thumb(outputs_dir / thumb, picture)
+    save_thumb(outputs_dir / thumb, picture, is_flushed=is_flushed)
     return SavedFile(
         kind="image", file=file, thumb=thumb, width=picture.width, height=picture.height, frames=1, recipe=recipe
     )
 
 
-def _save_video(outputs_dir: Path, name: str, frames_FHWC: np.ndarray, recipe: Recipe) -> SavedFile:
+def _save_video(
+    outputs_dir: Path, name: str, frames_FHWC: np.ndarray, recipe: Recipe, *, is_flushed: bool
+) -> SavedFile:
     """Saves the MP4, and its middle frame as poster (full size) and as thumbnail."""
     file, count = f"{name}.mp4", len(frames_FHWC)
-    put_whole(outputs_dir / file, lambda part: write_mp4(part, frames_FHWC, recipe))
+    put_whole(outputs_dir / file, lambda part: write_mp4(part, frames_FHWC, recipe), is_flushed=is_flushed)
     middle = Image.fromarray(frames_FHWC[count // 2])
-    _save_webp(outputs_dir / poster_of(file), middle)
+    _save_webp(outputs_dir / poster_of(file), middle, is_flushed=is_flushed)
     thumb = f"{name}{THUMB_SUFFIX}"
-    save_thumb(outputs_dir / thumb, middle)
+    save_thumb(outputs_dir / thumb, middle, is_flushed=is_flushed)
     return SavedFile(
         kind="video", file=file, thumb=thumb, width=middle.width, height=middle.height, frames=count, recipe=recipe
     )
@@ -118,7 +128,7 @@ def poster_of(file: str) -> str:
     return str(PurePosixPath(file).with_suffix(POSTER_SUFFIX))
 
 
-def _save_webp(file: Path, picture: Image.Image) -> None:
+def _save_webp(file: Path, picture: Image.Image, *, is_flushed: bool) -> None:
     webp = io.BytesIO()
     picture.save(webp, "WEBP", quality=82)
-    write_whole(file, webp.getvalue())
+    write_whole(file, webp.getvalue(), is_flushed=is_flushed)

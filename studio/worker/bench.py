@@ -9,9 +9,10 @@ import numpy as np
 
 from pipelines.catalog import Catalog, Model
 from pipelines.errors import LumeshError
+from pipelines.generate import generate_together
 from pipelines.messages import Message, english, say
 from pipelines.recipe import Recipe
-from pipelines.stages import Progress
+from pipelines.stages import Outcome, Progress
 from studio.access import hooks
 from studio.access.audit import Audit
 from studio.access.hooks import Hook, ImageRefusedError
@@ -26,6 +27,9 @@ from studio.worker.resident import Resident
 Trace = Callable[[], AbstractContextManager[None]]
 """Makes a context manager that traces what the devices do during a job, and logs the trace's location."""
 
+Generate = Callable[..., Outcome]
+"""Runs recipes as pipelines.generate.generate_together does."""
+
 
 @dataclass(kw_only=True)
 class Bench:
@@ -39,6 +43,8 @@ class Bench:
     """Reads the catalogue anew for every job; without it, it stays as it is."""
     trace: Trace | None = None
     """Traces the first job that compiles nothing, and only that one."""
+    generate: Generate = generate_together
+    """Runs recipes of one kind as one batch; on a slice of several hosts, on all of them."""
     image_hook: Hook | None = None
     learn: Learn = pretend_to_learn
     """Trains what jobs of the kind `train` ask for."""

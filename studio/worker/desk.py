@@ -41,6 +41,11 @@ class Desk(Protocol):
     """The interface of one worker to the studio."""
 
     @property
+    def sends_files(self) -> bool:
+        """Whether outputs are sent elsewhere when they are finished, so that the outputs folder keeps none."""
+        ...
+
+    @property
     def device(self) -> str:
         """The worker's devices, described in one line for people."""
         ...
@@ -76,6 +81,10 @@ class Desk(Protocol):
 
     def find_next_model(self, *, resident: str | None) -> str | None:
         """Returns the model of the job that this worker would get now; None when no job waits."""
+        ...
+
+    def wait(self, poll_s: float) -> None:
+        """Waits for a job to come; `poll_s` where nobody tells that one did."""
         ...
 
     def claim_next(self, *, resident: str | None) -> Job | None:

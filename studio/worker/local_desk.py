@@ -6,6 +6,7 @@ telling its steps, what must be stored is repeated until it is, and no job is cl
 
 import logging
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ class LocalDesk:
         self._database = database
         self._settings = settings
         self._worker = worker
+
+    @property
+    def sends_files(self) -> bool:
+        return False
 
     @property
     def device(self) -> str:
@@ -83,6 +88,9 @@ class LocalDesk:
 
     def find_next_model(self, *, resident: str | None) -> str | None:
         return claims.find_next_model(self._database, self._worker, resident=resident)
+
+    def wait(self, poll_s: float) -> None:
+        time.sleep(poll_s)
 
     def claim_next(self, *, resident: str | None) -> Job | None:
         if count_free(self._settings.data_dir) < LOW_BYTES:

@@ -60,7 +60,8 @@ class Worker(Bench):
                 log.exception("the worker goes on")
                 time.sleep(RETRY_S)
             else:
-                time.sleep(POLL_S if is_idle else 0.0)
+                if is_idle:
+                    self.desk.wait(POLL_S)
 
     def run_next(self) -> bool:
         """Runs the next job, or else prepares the default model once; returns False when there was nothing to do."""

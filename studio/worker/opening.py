@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pipelines.catalog import Model
 from pipelines.families import fake
+from pipelines.generate import generate_together
 from pipelines.mesh_text import asks_for_many
 from pipelines.messages import say
 from pipelines.runtime.weights.hub_pins import use_pins_file
@@ -17,7 +18,7 @@ from studio.models import read_catalog
 from studio.services import first_model
 from studio.settings import Settings
 from studio.worker import gauges
-from studio.worker.bench import Trace
+from studio.worker.bench import Generate, Trace
 from studio.worker.desk import Desk
 from studio.worker.gauges import MeasureDevices
 from studio.worker.learning import learn_with_jax, pretend_to_learn
@@ -49,6 +50,7 @@ def make_worker(
         trace=_choose_trace(settings),
         ending=ending,
         trouble=trouble,
+        generate=opened.generate,
         image_hook=load_hook(settings.access.image_hook),
         learn=pretend_to_learn if settings.fake else learn_with_jax(settings),
     )
@@ -67,7 +69,8 @@ def _choose_trace(settings: Settings) -> Trace | None:
 class Devices:
     """The devices: a one-line description for people, the number of chips, and what can be done with them.
 
-    `damaged` counts entries of the compilation cache that were deleted when it was opened.
+    `generate` runs recipes on them. `damaged` counts entries of the compilation cache that were deleted when it was
+    opened.
     """
 
     title: str
@@ -75,6 +78,7 @@ class Devices:
     load: Loader
     find: Finder
     measure: MeasureDevices
+    generate: Generate = generate_together
     damaged: int = 0
 
 

@@ -71,7 +71,8 @@ def _save_once(
 ) -> None:
     job = member.job
     clock = time.perf_counter()
-    saved = files.save_outputs(settings.outputs_dir, job.id, outcome.pixels, job.recipe.made_with(outcome.revision))
+    recipe, is_flushed = job.recipe.made_with(outcome.revision), not desk.sends_files
+    saved = files.save_outputs(settings.outputs_dir, job.id, outcome.pixels, recipe, is_flushed=is_flushed)
     save_s = time.perf_counter() - clock
     measured = None
     if batch_size is not None:

@@ -5,16 +5,19 @@ end depends on is repeated until it is stored.
 """
 
 import logging
+import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from pipelines.errors import Cancelled
+from pipelines.loras import SUFFIX
 from studio.database import Database
 from studio.jobs import trainings
 from studio.jobs.job import Job
 from studio.jobs.trainings import Training
-from studio.library import inputs
+from studio.library import inputs, training_files
 from studio.settings import Settings
 from studio.storage import passes
 from studio.worker.insisting import insist
@@ -53,8 +56,15 @@ class TrainingDesk(Protocol):
         """Notes that the state after a step is on disk."""
         ...
 
-    def name_loras(self, job: Job, refs: Sequence[str]) -> bool:
-        """Notes under which refs the result will be; False when the claim was lost."""
+    def choose_refs(self, job: Job, training: Training, names: Sequence[str]) -> tuple[str, ...]:
+        """Returns the refs under which the files of these names will be LoRAs; raises Cancelled for a lost claim.
+
+        They are stored first, so that another attempt after a crash replaces these files and no others.
+        """
+        ...
+
+    def keep_loras(self, job: Job, files: Mapping[str, Path]) -> None:
+        """Puts the result among the studio's LoRAs: files by their refs."""
         ...
 
     def end_paused(self, job: Job) -> None:
@@ -94,8 +104,18 @@ class LocalTrainingDesk:
     def note_saved(self, job: Job, step: int) -> None:
         _try(lambda: trainings.note_saved(self._database, job, step))
 
-    def name_loras(self, job: Job, refs: Sequence[str]) -> bool:
-        return insist(lambda: trainings.name_loras(self._database, job, refs))
+    def choose_refs(self, job: Job, training: Training, names: Sequence[str]) -> tuple[str, ...]:
+        refs = training.loras or tuple(training_files.find_free_refs(self._settings.loras_dir, names))
+        if not insist(lambda: trainings.name_loras(self._database, job, refs)):
+            raise Cancelled
+        return refs
+
+    def keep_loras(self, job: Job, files: Mapping[str, Path]) -> None:
+        self._settings.loras_dir.mkdir(parents=True, exist_ok=True)
+        for ref, file in files.items():
+            part = self._settings.loras_dir / f".{job.id}.part"
+            shutil.copyfile(file, part)
+            part.replace(self._settings.loras_dir / f"{ref}{SUFFIX}")
 
     def end_paused(self, job: Job) -> None:
         insist(lambda: trainings.end_paused(self._database, job))

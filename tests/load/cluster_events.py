@@ -47,7 +47,7 @@ class Teller(WorkerActor):
         desk = self._desk
         desk.announce(WorkerState.READY, activity=say("ready"), model="demo-sdxl")
         while (job := desk.claim_next(resident=None)) is None:
-            time.sleep(STEP_S)
+            desk.wait(STEP_S)
         for step in range(STEPS):
             desk.report(job, Progress(phase="denoising", done=step, total=STEPS, detail=repr(time.time())), eta_s=None)
             time.sleep(STEP_S)
@@ -77,7 +77,7 @@ def serve(settings: Settings) -> Iterator[Any]:
     from studio.cluster.ray_cluster import Head, RayCluster
 
     head = Head(settings)
-    cluster = RayCluster(head.ensure(), actor=Teller)
+    cluster = RayCluster(head.ensure(), studio="load", actor=Teller)
     try:
         yield cluster
     finally:

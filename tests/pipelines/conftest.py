@@ -14,16 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.runtime.devices.platform import prepare_compiler
+from tests.compiling import COMPILE_FAST
 
 # JAX and libtpu read the environment when they are imported.
 assert "jax" not in sys.modules, "set the number of devices before anything imports jax"
-# Tests compile much and run little: without LLVM's optimisations they take half of the processor time, and for eight
-# devices the emitters of fusions take half of what is left, and a program in one piece for LLVM instead of 32 takes two
-# thirds of that. Eight devices on a thread each are enough for two cores.
-COMPILE_FAST = (
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_multi_thread_eigen=false"
-    " --xla_cpu_parallel_codegen_split_count=1"
-)
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {COMPILE_FAST}".strip()
 prepare_compiler(cpu_devices=8)
 

@@ -181,6 +181,12 @@ def leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
+def give_up(why: str) -> NoReturn:
+    """Ends this process, and with it the others, where hosts have come apart and cannot go on together."""
+    _tell(why)
+    _exit(LOST)
+
+
 def agree(topic: str, value: Any) -> Any:
     """Returns the leader's `value`, of JSON, on all hosts; `topic` says what it is about.
 

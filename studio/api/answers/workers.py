@@ -19,10 +19,11 @@ class WorkersJob(Answer):
 
 
 class Worker(Answer):
-    """A worker; `node` is the address of its machine, empty for the studio's own."""
+    """A worker; `node` is the address of its machine, empty for the studio's own; a slice has several `hosts`."""
 
     id: str = eg("gpu-host")
     node: str = eg("10.0.0.7")
+    hosts: int = eg(1)
     is_alive: bool = eg(True)
     is_draining: bool = eg(False)
     is_pinned: bool = eg(False)

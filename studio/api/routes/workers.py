@@ -32,9 +32,10 @@ class StillThereError(LumeshError):
 def list_workers(operator: Operator) -> dict[str, Any]:
     """Lists the workers, the oldest first, also those that are gone.
 
-    `node` is the address of a worker's machine, empty for the studio's own. `engine` and `machine` are what
-    `GET /api/v1/system` tells of the first one, and `jobs` what it runs: several where they run as one batch. `join`
-    is the address for `python -m studio.worker join`; null without a cluster.
+    `node` is the address of a worker's machine, empty for the studio's own; a slice has several `hosts`, of which it
+    is the first. `engine` and `machine` are what `GET /api/v1/system` tells of the first worker, and `jobs` what it
+    runs: several where they run as one batch. `join` is the address for `python -m studio.worker join`; null without
+    a cluster.
     """
     held: dict[str, list[Job]] = {}
     for job in queue.read_jobs(operator.database, [*claims.list_running(operator.database)]):
@@ -95,6 +96,7 @@ def _describe(row: WorkerRow, jobs: list[Job]) -> dict[str, Any]:
     return {
         "id": row.id,
         "node": row.node,
+        "hosts": row.hosts,
         "is_alive": row.is_alive,
         "is_draining": row.is_draining,
         "is_pinned": row.is_pinned,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipelines.messages import NOTHING, Message, say, say_count
+from pipelines.messages import NOTHING, Message, join, say, say_count
 from pipelines.recipe import Recipe
 from studio.jobs.costs.estimates import History, estimate_job_s, read_shape_state
 from studio.jobs.line.batch_join import Company, Share
@@ -151,6 +151,8 @@ def foresee(
                 reason = turn.reason or activity
                 if not reason:
                     reason = _say_place(before, owner=job.owner, is_busy=is_busy)
+                if len(servers) > 1:
+                    reason = join((reason, say("on {worker}", worker=server.row.id)), ";")
                 places[turn.job_id] = Place(
                     position=position, reason=reason, eta_s=server.free_s, eta_error_s=server.error_s
                 )

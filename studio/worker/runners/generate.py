@@ -8,11 +8,12 @@ import numpy as np
 
 from pipelines import finite
 from pipelines.errors import Cancelled
-from pipelines.generate import find_references, generate_together
+from pipelines.generate import find_references
 from pipelines.messages import say
 from pipelines.pictures import open_picture
 from pipelines.program_sets import ProgramSet
 from pipelines.recipe import Recipe
+from pipelines.runtime.devices import hosts
 from pipelines.stages import Embeddings, Family, Outcome
 from studio.jobs.costs.estimates import History, estimate_job_s
 from studio.jobs.job import Job
@@ -20,6 +21,9 @@ from studio.jobs.workers import WorkerState
 from studio.worker.batch import Batch, take_own
 from studio.worker.bench import Bench, Trace
 from studio.worker.saving import save
+
+PROMPT = "whether a prompt is read"
+"""What the hosts of a slice agree on before each prompt of a batch: its job may have left, as the first one knows."""
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +70,7 @@ def _make(bench: Bench, batch: Batch, history: History) -> Outcome:
     recipes = [recipe, *(member.job.recipe for member in batch.members[1:])]
     with trace():
         encode = functools.partial(_encode, bench, family, batch)
-        outcome = generate_together(family, recipes, on_progress=batch.report, encode=encode)
+        outcome = bench.generate(family, recipes, on_progress=batch.report, encode=encode)
     if programs != ProgramSet.usual(family.model, programs.shape):
         bench.resident.further.add(programs)
     if swap:
@@ -78,7 +82,7 @@ def _make(bench: Bench, batch: Batch, history: History) -> Outcome:
 def _encode(bench: Bench, family: Family, batch: Batch, number: int, recipe: Recipe) -> Embeddings | None:
     """Encodes one job's prompt; returns None if the job has left or its prompt fails, which ends only that job."""
     member = batch.find(number)
-    if member is None:
+    if not hosts.agree(PROMPT, member is not None) or member is None:
         return None
     try:
         return family.encode(recipe, on_progress=batch.report)

@@ -19,7 +19,6 @@ import numpy as np
 from pipelines.errors import Cancelled
 from pipelines.files.metadata import read_recipe_of
 from pipelines.files.whole import write_whole
-from pipelines.loras import SUFFIX
 from pipelines.model import Model
 from pipelines.pictures import open_picture
 from pipelines.recipe import Lora, Recipe
@@ -117,19 +116,9 @@ def _write_data(bench: Bench, job: Job, training: Training, folder: Path) -> Non
 
 
 def _install(bench: Bench, job: Job, training: Training, made: Sequence[Path]) -> dict[str, str]:
-    """Puts the files into loras/ under names of their own; returns the engine's name of each -> its ref.
-
-    The refs are stored first, so that another attempt after a crash replaces these files and no others.
-    """
-    loras_dir = bench.settings.loras_dir
-    refs = training.loras or tuple(training_files.find_free_refs(loras_dir, [file.stem for file in made]))
-    if not bench.desk.trainings.name_loras(job, refs):
-        raise Cancelled
-    loras_dir.mkdir(parents=True, exist_ok=True)
-    for file, ref in zip(made, refs, strict=True):
-        part = loras_dir / f".{job.id}.part"
-        shutil.copyfile(file, part)
-        part.replace(loras_dir / f"{ref}{SUFFIX}")
+    """Puts the files among the studio's LoRAs under free names; returns the engine's name of each -> its ref."""
+    refs = bench.desk.trainings.choose_refs(job, training, [file.stem for file in made])
+    bench.desk.trainings.keep_loras(job, dict(zip(refs, made, strict=True)))
     return {file.stem: ref for file, ref in zip(made, refs, strict=True)}
 
 
@@ -139,7 +128,7 @@ def _finish(bench: Bench, job: Job, model: Model, watch: "_Watch", *, refs: dict
     made = [_read_made(file, refs, step=last) for file in training_files.list_samples(watch.folder, last)]
     for pixels, recipe in made:
         bench.ask_hook(job, recipe, lambda pixels=pixels: pixels)
-    saved = files.save_each(bench.settings.outputs_dir, job.id, made)
+    saved = files.save_each(bench.settings.outputs_dir, job.id, made, is_flushed=not bench.desk.sends_files)
     bench.desk.finish(
         job,
         Made(

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipelines.messages import say
 from studio import VERSION
-from studio.cluster.dispatcher import Place, WorkerGoneError, WorkerSilentError
+from studio.cluster.link import Place, WorkerGoneError, WorkerSilentError
 from studio.cluster.outbox import Outbox
 from studio.cluster.outbox_desk import OutboxDesk
 from studio.cluster.protocol import PROTOCOL, Attachment, Claim, Hello, Order, Told
@@ -29,7 +29,9 @@ class Machine:
 
     def __init__(self, data_dir: Path, *, epoch: str = "first", version: str = VERSION) -> None:
         settings = Settings(host="127.0.0.1", port=0, data_dir=data_dir, fake=True)
-        self.settings = dataclasses.replace(settings, outputs=data_dir / "sending")
+        self.settings = dataclasses.replace(
+            settings, outputs=data_dir / "sending" / "outputs", trainings=data_dir / "sending" / "training"
+        )
         self.outbox = Outbox()
         self.stock = Stock(settings)
         self.desk = OutboxDesk(self.settings, self.outbox, self.stock)
@@ -80,6 +82,12 @@ class Machine:
             return self.desk.join_batch(claim, orders)
         self.desk.no_company(claim)
         return True
+
+    def answer_refs(self, claim: Claim, refs: list[str] | None) -> None:
+        self.desk.trainings.answer_refs(claim, refs)
+
+    def pause(self, claim: Claim) -> None:
+        self.desk.trainings.pause(claim)
 
     def cancel(self, claim: Claim) -> None:
         self.desk.cancel(claim)

@@ -12,7 +12,7 @@ import pytest
 from pipelines.messages import english, say
 from pipelines.recipe import Lora, Recipe
 from pipelines.stages import Progress
-from studio.cluster import dispatcher as module
+from studio.cluster import dispatcher, giving, storing
 from studio.cluster.dispatcher import Dispatcher
 from studio.database import Database
 from studio.events import read_after
@@ -29,7 +29,11 @@ STEP = Progress(phase="denoising", done=1, total=2)
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PLACE_S", "GIVE_S", "RETRY_S", "IDLE_S"):
+    for module, name in (
+        *((dispatcher, name) for name in ("PLACE_S", "RETRY_S")),
+        *((giving, name) for name in ("GIVE_S", "IDLE_S")),
+        (storing, "RETRY_S"),
+    ):
         monkeypatch.setattr(module, name, 0.02)
 
 

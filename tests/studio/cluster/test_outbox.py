@@ -17,7 +17,9 @@ def test_events_stay_until_a_pull_names_them() -> None:
     assert read(outbox, 0) == read(outbox, 0) == [(1, "progress"), (2, "progress"), (3, "progress")]
     assert read(outbox, 2) == [(3, "progress")]
     assert read(outbox, 0) == [(3, "progress")]  # what was acknowledged is gone
+    assert not outbox.is_empty  # so far as the worker knows, nobody stored the last one
     assert (read(outbox, 3), outbox.last) == ([], 3)
+    assert outbox.is_empty
 
 
 def test_a_preview_replaces_the_one_of_its_job_that_nobody_pulled() -> None:

@@ -15,7 +15,6 @@ from studio.cluster.protocol import Order
 from studio.database import Database
 from studio.jobs import claims
 from studio.jobs.job import Job
-from studio.jobs.training import CannotTrainError
 from studio.jobs.workers import WorkerState
 from tests.studio.cluster.machines import Machine
 
@@ -124,11 +123,6 @@ def test_a_batch_asks_for_company_and_runs_alone_when_nobody_answers(
     monkeypatch.setattr("studio.cluster.outbox_desk.COMPANY_S", 0.01)
     assert machine.desk.claim_others(first, room=2) == []
     assert not machine.join_batch((first.id, 1), [order(second)])  # too late: nobody waits
-
-
-def test_whoever_trains_is_told_where(machine: Machine) -> None:
-    with pytest.raises(CannotTrainError, match="--engine local"):
-        _ = machine.desk.trainings
 
 
 def test_history_comes_with_the_order(machine: Machine, claim: Callable[[], Job]) -> None:

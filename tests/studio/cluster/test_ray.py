@@ -1,6 +1,7 @@
 """A studio with `--engine ray` and two machines that join it, all of it real: jobs survive whoever is killed, once."""
 
 import importlib.util
+import io
 import json
 import os
 import signal
@@ -14,11 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psutil
 import pytest
+from PIL import Image
 
+from pipelines.runtime.devices.platform import with_devices
+from studio.cluster.token import write_token
 from studio.database import Database, open_database
 from studio.jobs import workers
 from studio.jobs.workers import WorkerState
+from tests.compiling import COMPILE_FAST
 from tests.conftest import RunningStudio, find_free_port
 from tests.studio_processes import ROOT
 
@@ -32,6 +39,9 @@ pytestmark = [
 START_S = 240.0  # Ray's servers and three interpreters, on a machine that may be busy
 RECOVER_S = 90.0
 STEPS = 25  # at 0.15 s
+HOSTS = 2
+GONE_S = 15.0
+SLICE_S = 600.0  # two processes that compile, beside all the others
 
 
 @dataclass(kw_only=True)
@@ -42,15 +52,27 @@ class Town:
     database: Database
     machines: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
 
-    def join(self, name: str) -> None:
-        """Starts a machine."""
+    def join(self, name: str, *more: str, **environment: str) -> None:
+        """Starts a machine, which pretends unless `more` says otherwise."""
         data_dir = self.studio.data_dir
         address = json.loads((data_dir / "ray.json").read_text("utf-8"))["address"]
         folder = data_dir.parent / f"{data_dir.name}-{name}"
-        flags = ["--fake", "--data-dir", str(folder), "--name", name, "--token-file", str(data_dir / "ray.token")]
+        flags = ["--data-dir", str(folder), "--name", name, "--token-file", str(data_dir / "ray.token")]
         with (data_dir / "logs" / f"join-{name}.log").open("ab") as log:
-            command = [sys.executable, "-m", "studio.worker", "join", address, *flags]
-            self.machines.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))
+            command = [sys.executable, "-m", "studio.worker", "join", address, *flags, *(more or ["--fake"])]
+            environ = os.environ | environment
+            self.machines.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=environ))
+
+    def leave(self, *numbers: int) -> None:
+        """Ends machines in order, by the number of their start."""
+        for machine in (leaving := [self.machines[number] for number in numbers]):
+            machine.terminate()
+        assert [machine.wait(30.0) for machine in leaving] == [0] * len(leaving)
+        self.machines = [machine for machine in self.machines if machine not in leaving]
+
+    def drain(self, *names: str, action: str = "drain") -> None:
+        for name in names:
+            self.studio.client.post(f"/api/v1/workers/{name}/{action}").raise_for_status()
 
     def count_ready(self) -> int:
         return sum(row.state is WorkerState.READY for row in workers.read_workers(self.database))
@@ -96,6 +118,12 @@ def town(start_studio: Callable[..., RunningStudio]) -> Iterator[Town]:
             town.end()
 
 
+def find_followers(machine: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Returns the processes of a slice's further host, among all those of its node."""
+    found = psutil.Process(machine.pid).children(recursive=True)
+    return [one for one in found if "FollowerActor" in " ".join(one.cmdline())]
+
+
 def wait(what: str, look: Callable[[], Any], timeout_s: float = START_S) -> Any:
     deadline = time.monotonic() + timeout_s
     while not (found := look()):
@@ -134,12 +162,91 @@ def test_a_killed_worker_loses_one_attempt_and_its_machine_works_again(town: Tow
     wait("both workers again", lambda: town.count_ready() == 2)
 
 
+def test_a_training_whose_worker_is_killed_goes_on_elsewhere_from_the_last_state_it_sent(
+    town: Town, encode_picture: Callable[..., bytes]
+) -> None:
+    client = town.studio.client
+    answer = client.post("/api/v1/uploads", files={"file": encode_picture("red")})
+    asked = {"model": "demo-sdxl", "name": "zorb", "trigger": "zorb", "steps": 600}
+    asked["pictures"] = [{"id": answer.raise_for_status().json()["id"]}]
+    job_id = client.post("/api/v1/trainings", json=asked).raise_for_status().json()["id"]
+    wait("a saved step", lambda: town.studio.read(f"trainings/{job_id}")["saved_step"] > 20)
+    pid = town.find_worker(job_id).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_until_done(town, [job_id])
+    training = town.studio.read(f"trainings/{job_id}")
+    assert training["loras"] == ["zorb"]
+    assert [point["step"] for point in training["points"]][-1] == 600
+    assert (town.studio.data_dir / "loras" / "zorb.safetensors").is_file()
+    wait("both workers again", lambda: town.count_ready() == 2)
+
+
+def test_a_frozen_worker_and_a_killed_node_cost_one_attempt_each(town: Town) -> None:
+    ids = town.submit_two()
+    wait_until_both_step(town, ids)
+    rows = sorted((town.find_worker(one) for one in ids), key=lambda row: row.id)
+    assert [row.id for row in rows] == ["one", "two"] and rows[0].pid
+    os.kill(rows[0].pid, signal.SIGSTOP)
+    for child in psutil.Process(town.machines[1].pid).children(recursive=True):
+        if child.name() == "raylet":
+            child.kill()
+    wait_until_done(town, ids)
+    assert town.read_attempts(ids) == [2, 2]
+    wait("both workers again", lambda: town.count_ready() == 2)
+
+
+def test_a_machine_with_another_token_is_told_so(town: Town, tmp_path: Path) -> None:
+    address = json.loads((town.studio.data_dir / "ray.json").read_text("utf-8"))["address"]
+    write_token(tmp_path / "ray.token", "0" * 64)
+    command = [sys.executable, "-m", "studio.worker", "join", address, "--fake", "--data-dir", str(tmp_path)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=START_S, check=False)
+    assert (said.returncode, "refuses this token" in said.stdout) == (2, True), said.stdout
+
+
 def test_jobs_go_on_without_the_dispatcher_and_the_next_one_tells_all_of_it(town: Town) -> None:
     ids = town.submit_two()
     wait_until_both_step(town, ids)
     os.kill(int((town.studio.data_dir / "worker-dispatcher.lock").read_text("utf-8")), signal.SIGKILL)
     wait_until_done(town, ids)
     assert town.read_attempts(ids) == [1, 1]
+
+
+def test_a_slice_of_two_hosts_is_one_worker_whose_lost_host_costs_one_attempt(town: Town, tmp_path: Path) -> None:
+    four = {"XLA_FLAGS": with_devices(COMPILE_FAST, 4), "JAX_PLATFORMS": "cpu"}
+    for host in range(HOSTS):
+        part = ["--slice", "big", "--processes", str(HOSTS), "--process", str(host)]
+        town.join(f"host-{host}", "--allow-cpu", "--model", "demo-flux2", *part, **four)
+    town.drain("one", "two")
+    wait("the slice", lambda: town.count_ready() == 3, SLICE_S)
+    assert workers.read_worker(town.database, "big").hosts == HOSTS
+    picture: dict[str, Any] = {"model": "demo-flux2", "prompt": "A red sailboat", "seed": 5, "steps": 4}
+    first = town.studio.submit(**picture)
+    wait("the first picture", lambda: town.studio.read(f"jobs/{first}")["state"] == "done")
+    assert town.find_worker(first).id == "big"  # the others are drained
+    made = town.studio.client.get(town.studio.read(f"jobs/{first}")["outputs"][0]["url"]).content
+
+    second = town.studio.submit(**{**picture, "steps": 100})
+    wait("a step", lambda: town.studio.read(f"jobs/{second}")["step"] > 0)
+    leader, (follower,) = town.find_worker(second).pid, find_followers(town.machines[-1])
+    assert leader is not None
+    follower.kill()
+    wait("the other host to end", lambda: not psutil.pid_exists(leader), GONE_S)
+    wait("the second attempt", lambda: town.read_attempts([second]) == [2], RECOVER_S)
+    assert town.find_worker(second).id == "big"
+    town.studio.client.delete(f"/api/v1/jobs/{second}").raise_for_status()
+    town.leave(2, 3)  # before it has loaded the model once more
+    wait("its end", lambda: town.studio.read(f"jobs/{second}")["state"] == "cancelled")
+    town.drain("one", "two", action="undrain")
+
+    command = [sys.executable, "-m", "pipelines", "generate", "--model", "demo-flux2", "--prompt", "A red sailboat"]
+    command += ["--seed", "5", "--num-inference-steps", "4", "--allow-cpu", "--output", str(tmp_path / "alone.png")]
+    environment = os.environ | four | {"XLA_FLAGS": with_devices(COMPILE_FAST, 4 * HOSTS)}
+    subprocess.run(command, cwd=ROOT, check=True, env=environment, timeout=START_S)
+    alone, together = (
+        np.asarray(Image.open(file).convert("RGB"), int) for file in (tmp_path / "alone.png", io.BytesIO(made))
+    )
+    assert np.abs(alone - together).max() <= 1
 
 
 def test_nothing_was_made_twice(town: Town) -> None:

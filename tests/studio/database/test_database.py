@@ -109,6 +109,29 @@ def test_threads_that_write_wait_for_their_turn_and_not_for_luck(database: Datab
     assert sorted(turns) == list(range(8))
 
 
+def test_what_is_gathered_is_written_together_or_not_at_all(database: Database) -> None:
+    told: list[int] = []
+
+    def write() -> None:
+        with database.write() as tx:
+            tx.execute("INSERT INTO events (kind, owner, at, data) VALUES ('x', '', 0, '{}')")
+
+    def count() -> int:
+        return len(database.read("SELECT id FROM events"))
+
+    database.on_commit = lambda: told.append(count())
+    with database.gather():
+        write()
+        write()
+    assert told == [2]
+    with pytest.raises(ValueError, match="no"), database.gather():
+        write()
+        raise ValueError("no")
+    assert (count(), told) == (2, [2])
+    write()
+    assert told == [2, 3]
+
+
 def test_favourites_of_an_older_version_are_marked_in_their_jobs(tmp_path: Path) -> None:
     file = tmp_path / "jobs.db"
     with closing(sqlite3.connect(file)) as old:

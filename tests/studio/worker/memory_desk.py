@@ -18,6 +18,7 @@ class MemoryDesk:
     waiting: list[Job] = field(default_factory=list)
     cancelled: set[str] = field(default_factory=set)
     device: str = "nothing"
+    sends_files: bool = False
     states: list[tuple[WorkerState, str]] = field(default_factory=list)
     told: list[tuple[str, Progress, float | None]] = field(default_factory=list)
     previews: dict[str, int] = field(default_factory=dict)
@@ -45,6 +46,8 @@ class MemoryDesk:
 
     def claim_next(self, *, resident: str | None) -> Job | None:
         return self.waiting.pop(0) if self.waiting else None
+
+    def wait(self, poll_s: float) -> None: ...
 
     def claim_others(self, job: Job, *, room: int) -> list[Job]:
         return []

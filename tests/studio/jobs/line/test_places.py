@@ -204,6 +204,7 @@ def test_several_workers_shorten_the_wait_and_each_keeps_its_model(
         submit(prompt, model=model)
     waiting = queue.list_jobs(database, owner="local", state=JobState.QUEUED)
     assert [(job.recipe.prompt, job.eta_s) for job in waiting] == [("a", 20.0), ("b", 2.0), ("d", 4.0), ("c", 106.0)]
+    assert [job.reason.rpartition("; ")[2] for job in waiting] == ["on local", "on second", "on second", "on second"]
 
     claimed = [claims.claim_next(database, LOCAL, resident=mine), claims.claim_next(database, "second", resident=hers)]
     assert [job.recipe.prompt for job in claimed] == ["a", "b"]

@@ -1,0 +1,165 @@
+"""A training on another machine: its pictures go there, all that it tells comes back, and it goes on wherever it is."""
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from fastapi.testclient import TestClient
+
+from pipelines.catalog import Catalog
+from studio.cluster import dispatcher, giving, storing
+from studio.database import Database
+from studio.jobs import trainings, workers
+from studio.settings import Settings
+from studio.worker.learning import pretend_to_learn
+from studio.worker.loop import Worker
+from studio.worker.resident import Resident
+from tests.studio.cluster.machines import Machine, Machines, until
+from tests.studio.cluster.test_dispatcher import serve
+
+STEPS = 120
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((dispatcher, "PLACE_S"), (dispatcher, "RETRY_S"), (giving, "GIVE_S"), (storing, "RETRY_S")):
+        monkeypatch.setattr(module, name, 0.02)
+
+
+@pytest.fixture
+def job_id(client: TestClient, upload: Callable[..., str]) -> str:
+    """A training that waits."""
+    asked = {"model": "demo-sdxl", "trigger": "zorb", "name": "zorb", "steps": STEPS}
+    answer = client.post("/api/v1/trainings", json={**asked, "pictures": [{"id": upload("red")}]})
+    return answer.raise_for_status().json()["id"]
+
+
+@contextmanager
+def work_on(machine: Machine, catalog: Catalog, *, step_s: float = 0.01) -> Iterator[None]:
+    """Lets a machine's worker run what comes, in a thread."""
+    ending = threading.Event()
+    worker = Worker(
+        settings=machine.settings,
+        desk=machine.desk,
+        catalog=catalog,
+        resident=Resident(lambda *_: pytest.fail("a training loads no model to make pictures")),
+        default_model=catalog.default,
+        is_prepared=True,
+        learn=functools.partial(pretend_to_learn, step_s=step_s),
+    )
+
+    def run() -> None:
+        while not ending.is_set():
+            worker.run_next()
+            ending.wait(0.005)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        for claim in machine.desk.list_held():
+            machine.desk.cancel(claim)
+        thread.join()
+
+
+def read_state(database: Database, job_id: str) -> str:
+    row = database.read_one("SELECT state FROM jobs WHERE id = ?", (job_id,))
+    assert row is not None
+    return row["state"]
+
+
+def read_saved(database: Database, job_id: str) -> int:
+    training = trainings.read_training(database, job_id)
+    assert training is not None
+    return training.saved_step
+
+
+def test_a_training_pauses_on_one_machine_and_ends_on_another(
+    settings: Settings, client: TestClient, catalog: Catalog, job_id: str, tmp_path: Path
+) -> None:
+    database = cast("Any", client.app).state.studio.database
+    two, three = Machine(tmp_path / "two"), Machine(tmp_path / "three")
+
+    async def begin() -> None:
+        async with serve(settings, database, Machines(two=two)):
+            with work_on(two, catalog):
+                await until("a saved step", lambda: read_saved(database, job_id))
+                client.post(f"/api/v1/trainings/{job_id}/pause").raise_for_status()
+                await until("the pause", lambda: read_state(database, job_id) == "paused")
+
+    async def go_on() -> None:
+        async with serve(settings, database, Machines(three=three)):
+            with work_on(three, catalog, step_s=0.0):
+                await until("its end", lambda: read_state(database, job_id) == "done")
+
+    asyncio.run(begin())
+    paused_at = read_saved(database, job_id)
+    assert 0 < paused_at < STEPS
+    client.post(f"/api/v1/trainings/{job_id}/continue").raise_for_status()
+    asyncio.run(go_on())
+    training = client.get(f"/api/v1/trainings/{job_id}").json()
+    assert training["loras"] == ["zorb"]
+    steps = [point["step"] for point in training["points"]]
+    assert steps == sorted(set(steps)) and steps[-1] == STEPS
+    assert all(client.get(sample["url"]).is_success for sample in training["samples"])
+    assert client.get(f"/api/v1/outputs/{job_id}-0").json()["recipe"]["loras"] == [{"ref": "zorb", "scale": 1.0}]
+    assert (settings.loras_dir / "zorb.safetensors").is_file()
+    assert not three.settings.loras_dir.exists()
+    assert not [*two.settings.training_dir.glob("*"), *three.settings.training_dir.glob("*")]
+
+
+def test_a_lost_machine_costs_the_steps_since_the_last_state_that_came(
+    settings: Settings, database: Database, catalog: Catalog, job_id: str, tmp_path: Path
+) -> None:
+    cluster = Machines(two=Machine(tmp_path / "two"))
+    resumed: list[int] = []
+
+    async def work() -> None:
+        async with serve(settings, database, cluster):
+            with work_on(cluster.machines["two"], catalog):
+                await until("a saved step", lambda: read_saved(database, job_id))
+                cluster.machines["two"].is_gone = True
+                await until("the loss", lambda: read_state(database, job_id) == "queued")
+            saved = read_saved(database, job_id)
+            cluster.machines["two"] = three = Machine(tmp_path / "three", epoch="second")
+            go_back = three.desk.trainings.go_back
+            three.desk.trainings.go_back = lambda job, step: (resumed.append(step), go_back(job, step))  # type: ignore[method-assign]
+            with work_on(three, catalog, step_s=0.0):
+                await until("its end", lambda: read_state(database, job_id) == "done")
+            assert resumed == [saved]
+
+    asyncio.run(work())
+    assert workers.read_worker(database, "two").epoch == "second"
+
+
+def test_a_cancelled_training_ends(
+    settings: Settings, client: TestClient, catalog: Catalog, job_id: str, tmp_path: Path
+) -> None:
+    database = cast("Any", client.app).state.studio.database
+    two = Machine(tmp_path / "two")
+
+    async def work() -> None:
+        async with serve(settings, database, Machines(two=two)):
+            with work_on(two, catalog):
+                await until("a saved step", lambda: read_saved(database, job_id))
+                client.delete(f"/api/v1/jobs/{job_id}").raise_for_status()
+                await until("its end", lambda: read_state(database, job_id) == "cancelled")
+
+    asyncio.run(work())
+    assert not [*settings.loras_dir.glob("*")]
+
+
+def test_a_slice_is_not_asked_to_train(client: TestClient, database: Database, upload: Callable[..., str]) -> None:
+    with database.write() as tx:
+        tx.execute("UPDATE workers SET hosts = 4, state = 'ready'")
+    asked: dict[str, Any] = {"model": "demo-sdxl", "name": "zorb", "pictures": [{"id": upload("red")}]}
+    answer = client.post("/api/v1/trainings", json=asked)
+    assert answer.status_code == 409
+    assert "slices of several hosts" in answer.text
